@@ -123,11 +123,14 @@ def _row(group: GroupResult) -> tuple[str, ...]:
 
 
 def left_out(group: GroupResult) -> list[str]:
-    """Lines that say whose figures do not count, and of whom they are not the last."""
+    """Lines that say whose figures do not count, and which may not be alike."""
     lines = [
         f"{group.name}: {run.name} is left out: {run.state}{f', {run.why}' if run.why else ''}"
         for run in group.left_out
     ]
+    least, most = group.generations
+    if least < most:
+        lines.append(f"{group.name}: its runs are not of one length; they have {least} to {most} generations.")
     if group.is_unfinished:
         lines.append(f"{group.name}: no run has come to its end; what they have so far is compared.")
     return lines

@@ -47,7 +47,7 @@ class ExperimentProgress:
         self._going: dict[str, float] = {}  # when each began
         self._said: dict[str, int] = {}  # bytes in its log when it began
         self._told: dict[str, str] = {}  # of each, without a terminal
-        self._ended = 0
+        self._ended = self._waiting = 0
         self._next = self._begun + _QUIET
         self._note = ""
         self._live: Live | None = None
@@ -56,7 +56,9 @@ class ExperimentProgress:
             with suppress(OSError):
                 self._live.start()
         else:
-            self._say(f"experiment {experiment.name}: {len(experiment.runs)} runs in {experiment.folder}")
+            what = "sweep" if experiment.is_sweep else "experiment"
+            how_many = "" if experiment.is_sweep else f": {len(experiment.runs)} runs"
+            self._say(f"{what} {experiment.name}{how_many} in {experiment.folder}")
 
     def began(self, run: str) -> None:
         log = self._experiment.log(run)
@@ -71,8 +73,8 @@ class ExperimentProgress:
         why = f", {standing.why}" if standing.why else ""
         self._say(f"{standing.name}: {standing.state} after {duration(seconds)}{why}")
 
-    def looked(self) -> None:
-        now = time.monotonic()
+    def looked(self, waiting: int) -> None:
+        now, self._waiting = time.monotonic(), waiting
         if self._live is None and now >= self._next:
             self._next = now + max(_QUIET, _SHARE * (now - self._begun))
             for run in self._going:
@@ -110,8 +112,8 @@ class ExperimentProgress:
         width = max(map(len, going), default=0)
         for run in going:
             shown.append(f"{run:<{width}}  ", style="bold").append(f"{self._last_said(run)}\n")
-        total, elapsed = len(self._experiment.runs), duration(time.monotonic() - self._begun)
-        shown.append(f"{self._ended} of {total} runs ended, {len(going)} going on, {elapsed} elapsed", style="dim")
+        counts = f"{self._ended} ended, {len(going)} going on, {self._waiting} waiting"
+        shown.append(f"{counts}, {duration(time.monotonic() - self._begun)} elapsed", style="dim")
         if self._note:
             shown.append(f"\n{self._note}", style="bold")
         return shown
@@ -157,7 +159,8 @@ def show(experiment: Experiment) -> None:
         pairs.append(("report", str(report)))
     if _can_go_on(experiment, standings):
         pairs.append(("go on", f"ludus resume {name}"))
-    if again := [s.name for s in standings if s.state == "failed" and (s.folder / FILE).is_file()]:
+    again = [s.name for s in standings if s.state == "failed" and (s.folder / FILE).is_file()]
+    if again and not experiment.is_sweep:  # whose study has these trials as failed
         folders = " ".join(f"{name}/{run}" for run in again)
         pairs.append(("anew", f"ludus runs rm {folders}; ludus resume {name} (with the same options they fail again)"))
     pairs.append(("compare", f"ludus compare {name}"))
@@ -178,14 +181,30 @@ def _show_figures(folder: Path) -> Path | None:
     from ludus.cli.compare import show_figures
     from ludus.view.comparison import compare, page_of, read_group, write_comparison
 
+    metric = _sought(folder)
     try:
-        comparison = compare([read_group(str(folder))])
-    except (RunError, ConfigError):  # nothing has finished a generation, or knows a measure
+        comparison = compare([read_group(str(folder))], metric=metric)
+    except (RunError, ConfigError) as error:  # nothing has finished a generation, or knows a measure
+        if metric is not None:
+            sys.stderr.write(f"{error}\n")
         return None
     show_figures(comparison)
-    if read_experiment(folder).is_sweep:
+    if metric is not None:
         _show_trials(comparison)
-    return write_comparison(comparison, page_of([str(folder)]))
+    try:
+        return write_comparison(comparison, page_of([str(folder)]))
+    except RunError as error:  # on a full disk the runs are done nevertheless
+        sys.stderr.write(f"{error}\n")
+        return None
+
+
+def _sought(folder: Path) -> str | None:
+    """What a sweep is for; None of other experiments."""
+    if not read_experiment(folder).is_sweep:
+        return None
+    from ludus.driver.sweep import load_sweep
+
+    return load_sweep(folder / SWEEP).metric
 
 
 def _show_trials(comparison: Comparison) -> None:

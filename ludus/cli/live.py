@@ -15,15 +15,17 @@ from ludus.cli.output import write
 from ludus.core.errors import RunError
 from ludus.storage import live
 from ludus.storage.live import LiveOrder, Status
-from ludus.storage.run_dirs import find_run, is_running, owner_of
+from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, is_running, owner_of
 
 _POLL = 0.05  # seconds between two looks at what the run does
 
 Change = Callable[[LiveOrder], LiveOrder]
 
 
-def _add_arguments(parser: argparse.ArgumentParser, *, wait: int = 10) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run's name below ./runs, or its directory")
+def _add_arguments(
+    parser: argparse.ArgumentParser, *, wait: int = 10, which: str = "a run's name below ./runs, or its directory"
+) -> None:
+    parser.add_argument("run", metavar="RUN", help=which)
     parser.add_argument(
         "--wait",
         type=seconds,
@@ -58,7 +60,7 @@ def _throttle(options: argparse.Namespace) -> int:
 
 
 def _stop(options: argparse.Namespace) -> int:
-    folder, before = _driver(options.run)
+    folder, before = _driver(options.run, find_experiment(options.run))
     end = time.monotonic() + options.wait
     while _goes_on(folder, before):
         _leave(folder, lambda order: replace(order, stop=True))
@@ -86,9 +88,10 @@ def _order(options: argparse.Namespace, change: Change, reached: Callable[[Statu
     return before, status
 
 
-def _driver(run: str) -> tuple[Path, Status]:
-    """(folder, what its driver does). Raises RunError if there is none that could take an order."""
-    folder = find_run(run)
+def _driver(run: str, experiment: Path | None = None) -> tuple[Path, Status]:
+    """(folder, what its driver does). experiment: the folder, if it is one that may take the order. Raises RunError if there is no driver
+    that could."""
+    folder = experiment or find_run(run)
     status, running = live.read_status(folder), is_running(folder)
     if status is None and running:
         raise RunError(
@@ -141,9 +144,15 @@ def _not_running(run: str, folder: Path) -> RunError:
 
 
 def _ended(run: str, folder: Path) -> str:
-    """How a run ended, and how to go on."""
+    """How a run, or an experiment, ended, and how to go on."""
+    from ludus.storage.experiments import read_experiment
     from ludus.storage.reader import Reader
 
+    if (folder / EXPERIMENT).is_file():
+        standings = read_experiment(folder).standings()
+        done = sum(standing.is_done for standing in standings)
+        rest = "" if done == len(standings) else f"; `ludus resume {shlex.quote(run)}` goes on with it"
+        return f"{done} of {len(standings)} runs are done{rest}"
     with Reader(folder, check=False) as reader:
         summary = reader.summary()
     resume = f"ludus resume {shlex.quote(run)}"
@@ -170,6 +179,10 @@ def _speed(text: str) -> float:
             f"{text!r} was given, a share of full speed was expected, such as 0.5 or 50%; 1 is full speed{advice}"
         )
     return value
+
+
+def _stop_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_arguments(parser, wait=60, which="a run's or an experiment's name below ./runs, or its directory")
 
 
 def _throttle_arguments(parser: argparse.ArgumentParser) -> None:
@@ -210,7 +223,8 @@ STOP = Command(
     examples=(
         ("ludus stop leduc-20261120-120000", "`ludus resume` goes on with it"),
         ("ludus stop runs/try1 --wait 600", "a run whose steps take minutes"),
+        ("ludus stop leduc-20261120-130000", "an experiment: all of its runs, and none begins any more"),
     ),
-    add_arguments=lambda parser: _add_arguments(parser, wait=60),
+    add_arguments=_stop_arguments,
     execute=_stop,
 )

@@ -163,6 +163,8 @@ def _best(result: Result) -> GenerationRecord | None:
 def _why_not(result: Result) -> str:
     if result.scenario.evaluation.exploitability == "off":
         return "evaluation.exploitability is off"
+    if any(record.spec.kind == "bot" for members in result.populations for record in members):
+        return "a bot plays a part, whose strategy nobody can read, or the game is not enumerated"
     return "the game is not enumerated: too large, or env.tree is off"
 
 

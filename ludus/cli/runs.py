@@ -94,8 +94,9 @@ def _remove(options: argparse.Namespace) -> None:
 
 
 def _found(name: str) -> Path:
-    """The folder of a run or an experiment. Raises RunError."""
-    return find_experiment(name) or find_run(name)
+    """The folder of a run or an experiment, by a path that ends with its name. Raises RunError."""
+    folder = find_experiment(name) or find_run(name)
+    return folder.resolve() if folder.name in ("", "..") else folder
 
 
 def _check_removable(name: str, folder: Path) -> None:

@@ -13,7 +13,8 @@ LudusError
 ├── TrainingError        NaN loss or weights
 ├── CallbackError        a callback that raised
 └── RunError             a run directory that is missing, half-written, changed or of another version; a runtime that cannot go on
-    └── PartDied         the process of a part ended before it had answered
+    ├── PartDied         the process of a part ended before it had answered
+    └── RunIsOver        a run that is to be extended, and would stop at once
 
 Each message says what was given, what was expected and what to do.
 """
@@ -33,6 +34,7 @@ __all__ = [
     "PartDied",
     "PolicyError",
     "RunError",
+    "RunIsOver",
     "ScenarioError",
     "SolverError",
     "TableClosed",
@@ -107,6 +109,10 @@ class RunError(LudusError):
 
 class PartDied(RunError):
     """The process of a part ended, or was ended, before it had answered; or what it had answered was lost with its node."""
+
+
+class RunIsOver(RunError):
+    """A run that is to be extended would stop at once: what its `stop` asks for is reached."""
 
 
 def article(noun: str) -> str:

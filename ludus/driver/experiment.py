@@ -10,31 +10,36 @@ list names what there is to do before anything starts, so that whatever is kille
 from __future__ import annotations
 
 import os
+import secrets
+import socket
 import sys
 import threading
+import time
 import traceback
 from collections import deque
-from collections.abc import Iterable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Protocol
 
+from ludus import __version__
 from ludus.core.config import from_yaml, to_yaml
-from ludus.core.errors import ConfigError, LudusError
+from ludus.core.errors import ConfigError, LudusError, RunError, RunIsOver
 from ludus.core.machine import cores
 from ludus.core.own_code import told
 from ludus.core.types import EnvSpec
 from ludus.driver.assembly import first_shard
-from ludus.driver.control import StopRequest, stop_on_signals
+from ludus.driver.control import STOPPED, StopRequest, stop_on_signals
 from ludus.driver.runner import new_folder, resume, run
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import parse_scenario
 from ludus.driver.stored_run import read_run
 from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised, end_all
+from ludus.storage import live
 from ludus.storage.database import FILE
-from ludus.storage.experiments import Experiment, RunStanding, read_experiment
+from ludus.storage.experiments import OVER, Experiment, RunStanding, read_experiment
 from ludus.storage.run_dirs import RunLock, require_empty, require_writable
 from ludus.storage.store import has_tables, require_new
 from ludus.view.progress import PlainProgress
@@ -51,8 +56,8 @@ class ExperimentObserver(Protocol):
 
     def ended(self, standing: RunStanding) -> None: ...
 
-    def looked(self) -> None:
-        """Every `LOOK` seconds, while runs go on."""
+    def looked(self, waiting: int) -> None:
+        """Every `LOOK` seconds, while runs go on. waiting: how many are still to begin."""
         ...
 
 
@@ -137,16 +142,15 @@ def go_on(
 ) -> Experiment:
     """Runs what is not done; `overrides` change every run from here on, finished ones too. parallel: processes at a time (default:
     `at_a_time`). Returns the experiment as it is then. Raises LudusError, before anything is changed, for what is wrong."""
-    with RunLock(experiment.folder):
+    with driving(experiment.folder, stop) as look:
         experiment = read_experiment(experiment.folder)  # as nobody else can change it from here on
-        standings = experiment.standings()
         if overrides:
-            experiment = _changed(experiment, standings, overrides)
-        names = [s.name for s in standings if overrides or s.state not in ("finished", "failed") or _never_began(s)]
+            experiment = _changed(experiment, overrides)
         limit = parallel or at_a_time(scenario_of(experiment))
-        with closing(RunProcesses(experiment, overrides)) as processes:
-            waiting = deque(names)
+        with closing(RunProcesses(experiment)) as processes:
+            waiting = deque(s.name for s in experiment.standings() if _has_to_go_on(experiment, s))
             while waiting or processes.going:
+                look()
                 if stop.requested:
                     waiting.clear()
                     processes.stop(stop.reason)
@@ -155,8 +159,34 @@ def go_on(
                     processes.start(waiting.popleft())
                 for name in processes.ended(LOOK):
                     observer.ended(processes.experiment.standing(name))
-                observer.looked()
+                observer.looked(len(waiting))
             return processes.experiment
+
+
+@contextmanager
+def driving(folder: Path, stop: StopRequest) -> Iterator[Callable[[], None]]:
+    """The right to go on with an experiment. What this yields looks whether `ludus stop` has ordered its end, and asks `stop` then. Raises
+    RunError if another process has the right, or the folder cannot be written."""
+    now = time.time()
+    status = live.Status(secrets.token_hex(8), socket.gethostname(), os.getpid(), __version__, now, now)
+
+    def look() -> None:
+        order = live.read_order(folder)
+        if order is not None and order.stop and order.session == status.session:
+            stop.request(STOPPED)
+
+    with RunLock(folder):
+        try:
+            with suppress(OSError):  # a full disk will be told by who needs it
+                live.write(folder, status)
+            yield look
+        finally:
+            live.remove(folder)
+
+
+def _has_to_go_on(experiment: Experiment, standing: RunStanding) -> bool:
+    is_over = standing.state in ("finished", "failed")
+    return not is_over or standing.name in experiment.due or _never_began(standing)
 
 
 def scenario_of(experiment: Experiment, run: str = "") -> Scenario:
@@ -165,22 +195,28 @@ def scenario_of(experiment: Experiment, run: str = "") -> Scenario:
     return parse_scenario(to_yaml(dict(experiment.scenario)), changes, source=str(experiment.folder))
 
 
-def _changed(experiment: Experiment, standings: Iterable[RunStanding], overrides: Sequence[str]) -> Experiment:
-    """With what is to hold from here on in its list, for those that have not begun too."""
+def _changed(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
+    """With what is to hold from here on in its list, so that whatever is killed, runs that have begun are changed later, and those that
+    have not begin with it."""
     own = {change.partition("=")[0] for changes in experiment.runs.values() for change in changes}
     for change in overrides:
         if (key := change.partition("=")[0]) in own:
             raise ConfigError(f"{change} was given, and each run of {experiment.name!r} has a {key} of its own.")
     text = to_yaml(dict(experiment.scenario))
     scenario = parse_scenario(text, list(overrides), source=str(experiment.folder))
-    if scenario == parse_scenario(text):
-        return experiment
-    for standing in standings:
-        if not _never_began(standing):
-            read_run(standing.folder, overrides)
-    experiment = replace(experiment, scenario=from_yaml(scenario.to_yaml(), what="the scenario"))
-    experiment.save()
-    return experiment
+    changed = replace(experiment, scenario=from_yaml(scenario.to_yaml(), what="the scenario"))
+    if scenario != parse_scenario(text):
+        check_here(scenario)
+    for standing in experiment.standings():
+        if _never_began(standing):
+            continue
+        changed = changed.with_due(standing.name, overrides)
+        if not read_run(
+            standing.folder, changed.due[standing.name]
+        ).changed:  # it is so already, or what was due is taken back
+            changed = changed.with_due(standing.name, ())
+    changed.save()
+    return changed
 
 
 def _never_began(standing: RunStanding) -> bool:
@@ -190,22 +226,21 @@ def _never_began(standing: RunStanding) -> bool:
 class RunProcesses:
     """The runs of an experiment that go on now, each in a process of its own, and the experiment's list, which is kept up to date."""
 
-    def __init__(self, experiment: Experiment, overrides: Sequence[str] = ()) -> None:
-        """overrides: for runs that have begun before; those that begin have them from the experiment's scenario."""
+    def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
         self.going: dict[str, _Process] = {}
-        self._overrides = tuple(overrides)
 
     def start(self, run: str) -> None:
         """Raises RunError if the experiment's folder cannot be written."""
-        self._note(run, "")
+        self._note(self.experiment.with_reason(run, ""))
         folder, log = self.experiment.folder / run, self.experiment.log(run)
         child = ChildProcess(RunInChild, "the experiment is")
         theirs, ours = os.pipe()
         process = self.going[run] = _Process(child, ours)
         text = to_yaml(dict(self.experiment.scenario))
         try:
-            arguments = (str(folder), text, list(self.experiment.runs[run]), list(self._overrides), str(log))
+            due = list(self.experiment.due.get(run, ()))  # those that begin have them from the experiment's scenario
+            arguments = (str(folder), text, list(self.experiment.runs[run]), due, str(log))
             child.send("go", *arguments, descriptor=theirs)
         except ChildLost as lost:
             process.lost = str(lost)
@@ -219,7 +254,12 @@ class RunProcesses:
             wait([process.child.fileno() for process in self.going.values()], timeout=seconds)
         done = [run for run, process in self.going.items() if process.over]
         for name in done:
-            self._note(name, self.going.pop(name).close())
+            why = self.going.pop(name).close()
+            noted = self.experiment.with_reason(name, why)
+            if not why or why.startswith(OVER):
+                noted = noted.with_due(name, ())
+            with suppress(RunError):  # a full disk: the others go on, and whoever looks at this experiment is told
+                self._note(noted)
         return done
 
     def stop(self, reason: str, runs: Iterable[str] | None = None) -> None:
@@ -234,10 +274,10 @@ class RunProcesses:
             process.close()
         self.going.clear()
 
-    def _note(self, run: str, why: str) -> None:
-        if self.experiment.reasons.get(run, "") != why:
-            self.experiment = self.experiment.with_reason(run, why)
-            self.experiment.save()
+    def _note(self, experiment: Experiment) -> None:
+        if experiment != self.experiment:
+            self.experiment = experiment
+            experiment.save()
 
 
 @dataclass(slots=True)
@@ -299,6 +339,8 @@ class RunInChild:
                     resume(folder, overrides, observer=observer, stop=stop)
                 else:
                     run(parse_scenario(text, changes), run_dir=folder, observer=observer, stop=stop)
+        except RunIsOver as error:
+            return f"{OVER}: {error}"
         except Exception as error:  # noqa: BLE001  told to whoever started this, and written down
             traceback.print_exc()
             return str(error) if isinstance(error, LudusError) else told(error) or f"{type(error).__name__}: {error}"

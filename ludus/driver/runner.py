@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus import __version__
-from ludus.core.errors import ConfigError, RunError, ScenarioError, one_line
+from ludus.core.errors import ConfigError, RunError, RunIsOver, ScenarioError, one_line
 from ludus.core.files import replace_file
 from ludus.core.machine import thread_limits
 from ludus.core.types import PolicySpec, State
@@ -229,11 +229,11 @@ def _not_left_empty(folder: Path | None) -> Iterator[None]:
 
 
 def _require_open(scenario: Scenario, state: State) -> None:
-    """Raises RunError if a run that is to be extended would stop at once."""
+    """Raises RunIsOver if a run that is to be extended would stop at once."""
     history = History(**state["history"])
     reason = reason_of(scenario.stop, history.progress(history.seconds)) if scenario.stop else None
     if reason:
-        raise RunError(
+        raise RunIsOver(
             f"there is nothing to go on with: {reason}, which the run's `stop` asks for. Give another one beside what extends the run, "
             "such as 'stop={seconds: 3600}', or stop=null for none."
         )

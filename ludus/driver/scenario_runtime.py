@@ -26,14 +26,14 @@ SHARDS = 8
 class Inference(Config):
     """Who evaluates policies. kind: local, a copy in each worker; or server, parts that batch the rows of many workers: by default one on
     each node that has workers. max_wait: seconds that a request waits for others at most. max_batch: rows at most. cpus, gpus: of a
-    server; a dead one is replaced as workers are."""
+    server (by default a card where runtime.device is cuda); a dead one is replaced as workers are."""
 
     kind: Literal["local", "server"] = "local"
     servers: int | None = Field(None, ge=1)
     max_wait: float = Field(0.002, ge=0)
     max_batch: int = Field(4096, ge=1)
     cpus: float = Field(1.0, ge=0)
-    gpus: float = Field(0.0, ge=0)
+    gpus: float | None = Field(None, ge=0)
 
 
 def _inference(value: Any) -> Any:
@@ -61,8 +61,8 @@ class RuntimeChoice(Config):
     over; 0: they lie beside the learner. prefetch: batches that are sampled ahead. threads: of torch where there is learning, in the
     driver or in each trainer: more are for learning from images; handing out the products of small networks costs more than it saves.
 
-    device: where learners compute: auto, cpu, cuda or cuda:N. auto takes a card, where there is one, for learners that are large enough
-    (`ludus.core.device`). precision: of products there: float32, tf32 or bf16 (parameters stay float32).
+    device: where learners, and inference servers, compute: auto, cpu, cuda or cuda:N. auto takes a card, where there is one, for what is
+    large enough (`ludus.core.device`). precision: of products there: float32, tf32 or bf16 (parameters stay float32).
 
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: requests that a worker has at most; min_completed: partial results that are learned from at least (by default as
@@ -124,15 +124,19 @@ class RuntimeChoice(Config):
             servers=choice.servers,
             max_wait=choice.max_wait,
             max_batch=choice.max_batch,
-            resources={"num_cpus": choice.cpus, "num_gpus": choice.gpus},
+            resources={"num_cpus": choice.cpus, "num_gpus": self._cards(choice.gpus)},
             restarts=self.restarts,
+            device=self.device_choice,
         )
 
     @property
     def trainer_resources(self) -> dict[str, float]:
         """Of a rank."""
-        cards = float(self.device.startswith("cuda")) if self.trainer_gpus is None else self.trainer_gpus
-        return {"num_cpus": self.trainer_cpus, "num_gpus": cards}
+        return {"num_cpus": self.trainer_cpus, "num_gpus": self._cards(self.trainer_gpus)}
+
+    def _cards(self, given: float | None) -> float:
+        """That a part which computes asks Ray for."""
+        return float(self.device.startswith("cuda")) if given is None else given
 
     @property
     def device_choice(self) -> DeviceChoice:

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from ludus.core.config import Config, from_yaml, override, to_yaml
 from ludus.core.curves import COUNTERS
-from ludus.core.errors import ConfigError, LudusError, RunError, one_line
+from ludus.core.errors import ConfigError, LudusError, RunError, either, nearest, one_line
 from ludus.core.files import replace_file
 from ludus.core.types import EnvSpec
 from ludus.driver.control import StopRequest
@@ -31,14 +33,15 @@ from ludus.driver.experiment import (
     RunProcesses,
     at_a_time,
     check_here,
+    driving,
     empty_folder,
     scenario_of,
 )
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import load_scenario
 from ludus.storage.experiments import PRUNED, Experiment, read_experiment
-from ludus.storage.run_dirs import STUDY, SWEEP, RunLock
-from ludus.view.comparison import MEASURES, Measure, intermediate_values
+from ludus.storage.run_dirs import STUDY, SWEEP
+from ludus.view.comparison import MEASURES, Measure, final_value, intermediate_values
 
 Plain = bool | int | float | str | None
 
@@ -172,6 +175,12 @@ def load_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
     data = from_yaml(text, what="the sweep", source=str(path))
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise ConfigError(f"{str(path)!r} is no sweep: keys such as scenario and options were expected.")
+    for change in overrides:
+        key = re.split(r"[.=]", change, maxsplit=1)[0]
+        if key not in Sweep.model_fields and not nearest(key, Sweep.model_fields).startswith(";"):
+            raise ConfigError(
+                f"{change} was given, and a sweep has no {key}. What all its trials have: changes.{change}"
+            )
     return Sweep(**override(data, list(overrides)))
 
 
@@ -179,7 +188,10 @@ def new_sweep(sweep: Sweep, *, run_dir: Path | None, name: str | None) -> Experi
     """Its experiment, written, with no trial yet. Raises LudusError, before anything is written, for what is wrong."""
     require_optuna()
     scenario, spec = sweep.check()
-    sweep = sweep.model_copy(update={"metric": sweep.metric or _metric(scenario, spec)})
+    known = _metrics(scenario, spec)
+    if sweep.metric is not None and sweep.metric not in known:
+        raise ConfigError(f"metric: {sweep.metric} is not known in such runs; expected {either(known)}.")
+    sweep = sweep.model_copy(update={"metric": sweep.metric or known[0]})
     sampler_of(sweep)
     pruner_of(sweep)
     folder = empty_folder(scenario, run_dir=run_dir, name=name)
@@ -201,11 +213,17 @@ def _assigned(key: str, value: Any) -> str:
     return f"{key}={json.dumps(value)}"
 
 
-def _metric(scenario: Scenario, spec: EnvSpec) -> str:
+def _metrics(scenario: Scenario, spec: EnvSpec) -> tuple[str, ...]:
+    """What runs may know, the one first that is sought unless another is asked for."""
     if len(scenario.population(spec)) == 1:
-        return "return"
-    exploits = spec.enumeration is not None and scenario.evaluation.exploitability != "off"
-    return "nash_conv" if exploits else "against_random"
+        return ("return",)
+    played = ("against_random", "win_rate")
+    if spec.enumeration is None or scenario.evaluation.exploitability == "off":
+        return played
+    # Where a bot, or a script that may be one, plays a part in the meta-strategies, NashConv is not computed.
+    return (
+        (*played, "nash_conv") if any(":" in other.policy for other in scenario.opponents) else ("nash_conv", *played)
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -224,9 +242,12 @@ def require_optuna() -> Any:
     return optuna
 
 
-def sampler_of(sweep: Sweep) -> Any:
-    """Raises ConfigError for options that it does not know."""
+def sampler_of(sweep: Sweep, trial: int = 0) -> Any:
+    """For one trial, with luck of its own: a session that goes on with a study does not draw again what the first one drew. Raises
+    ConfigError for options that it does not know."""
     kind, options = str(sweep.sampler["kind"]), {k: v for k, v in sweep.sampler.items() if k != "kind"}
+    if isinstance(seed := options.get("seed"), int) and seed >= 0 and kind != "grid":
+        options["seed"] = int(np.random.SeedSequence([seed, trial]).generate_state(1)[0])
     if kind == "grid":
         options = {"search_space": {key: option.grid(key) for key, option in sweep.options.items()}, **options}
     return _made("sampler", getattr(require_optuna().samplers, SAMPLERS[kind]), options)
@@ -278,7 +299,7 @@ def go_on(
     """Until all trials are done. overrides: of the sweep, such as trials=40. parallel: runs at a time (default: one for each core).
     Returns the experiment as it is then."""
     folder = experiment.folder
-    with RunLock(folder):
+    with driving(folder, stop) as look:
         sweep = load_sweep(folder / SWEEP, overrides)
         if sweep != (before := load_sweep(folder / SWEEP)):
             if sweep.model_copy(update={"trials": before.trials}) != before:
@@ -289,6 +310,7 @@ def go_on(
         with closing(RunProcesses(experiment)) as processes:
             trials = _Trials(sweep, study_of(folder, sweep), processes)
             while trials.more(stop.requested) or processes.going:
+                look()
                 if stop.requested:
                     processes.stop(stop.reason)
                 while len(processes.going) < limit and trials.more(stop.requested):
@@ -297,7 +319,7 @@ def go_on(
                     observer.ended(processes.experiment.standing(name))
                     trials.tell(name)
                 trials.look()
-                observer.looked()
+                observer.looked(trials.waiting)
             return processes.experiment
 
 
@@ -329,10 +351,17 @@ class _Trials:
 
     def more(self, stopping: bool) -> bool:
         """Whether there is another one to start."""
-        return not stopping and (bool(self._left) or self._asked < self._sweep.most)
+        return not stopping and self.waiting > 0
+
+    @property
+    def waiting(self) -> int:
+        """How many are still to begin, or to go on."""
+        return len(self._left) + max(0, self._sweep.most - int(self._asked))
 
     def start(self) -> str:
         """The next one, or one that was stopped or killed; the name of its run. Raises ConfigError where Optuna refuses an option."""
+        number = self._left[0].number if self._left else len(self._study.get_trials(deepcopy=False))
+        self._study.sampler = sampler_of(self._sweep, number)
         if self._left:
             trial = self._left.pop(0)
         else:
@@ -382,8 +411,8 @@ class _Trials:
         if standing.state == "stopped" and standing.why.startswith(PRUNED):
             self._tell(trial, None, states.PRUNED)
         elif standing.state == "finished":
-            values = intermediate_values(standing.folder, self._sweep.measure)
-            self._tell(trial, values[-1][1] if values else None, None if values else states.FAIL)
+            final = final_value(standing.folder, self._sweep.measure)
+            self._tell(trial, final, states.FAIL if final is None else None)
         elif standing.state in ("failed", "unreadable"):
             self._tell(trial, None, states.FAIL)
 

@@ -19,16 +19,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, LudusError, PolicyError, RunError, ScenarioError, article, nearest
+from ludus.core.own_code import brief
 from ludus.core.types import EnvSpec, Factor, Mixture, PolicyRef, Solution
 from ludus.envs.options import Environment
 from ludus.envs.spaces import Choices
 from ludus.policies.base import Policy
-from ludus.policies.bots import DEADLINE, BotPolicy, parse_bot, require_fit
+from ludus.policies.bots import DEADLINE, BotPolicy, parse_bot, require_fit, what_raised
+from ludus.policies.categorical import CategoricalPolicy, full_mask
 from ludus.policies.file import load_policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
@@ -421,6 +424,9 @@ def _recorded(run: StoredRun | None, file: Path) -> PolicyRecord | None:
     return next((record for ref, record in run.records.items() if (str(ref.population), ref.policy) == place), None)
 
 
+_OFF = 1e-6  # that probabilities may sum to beside 1
+
+
 def misfit(policy: Policy, spec: EnvSpec, player: int, mode: str) -> str:
     """Why a policy cannot play for a player: it is asked once. Empty if it can, and for a bot of a user's own, which is made elsewhere."""
     agent = spec.agents_of(player)[0]
@@ -430,7 +436,10 @@ def misfit(policy: Policy, spec: EnvSpec, player: int, mode: str) -> str:
             if not policy.bot.own:
                 require_fit("it", policy.bot.make(), spec)
             return ""
-        if spec.enumeration is not None and policy.tabulate(spec.enumeration, player, mode=mode) is not None:
+        own = ":" in policy.spec.kind
+        if spec.enumeration is not None and (table := policy.tabulate(spec.enumeration, player, mode=mode)) is not None:
+            if own:
+                _require_probabilities(table, spec.enumeration.mask[spec.enumeration.ids(player)])
             return ""
         if policy.takes_ids:
             raise PolicyError("it plays by ids of a game that is compiled (tree=on), and this one is not.")
@@ -439,9 +448,28 @@ def misfit(policy: Policy, spec: EnvSpec, player: int, mode: str) -> str:
             observation = spec.enumeration.observation[:1]
         mask = None if choices is None else np.ones((1, choices.width), np.bool_)
         memory = None if policy.memory_shape is None else np.zeros((1, *policy.memory_shape), np.float32)
+        if own and isinstance(policy, CategoricalPolicy):
+            legal = full_mask(mask, 1, policy.actions)
+            _require_probabilities(policy.probabilities(observation, legal, mode=mode)[0], legal)
         act = policy.act(observation, mask, memory, np.zeros((1, policy.noise_width), np.float32), mode=mode)
         if act.action.shape[1:] != (agent.action.shape or ()):
             raise PolicyError(f"it answers with actions of shape {act.action.shape[1:]}, {agent.action} is expected.")
     except Exception as error:  # noqa: BLE001  whatever is wrong, it cannot play there
-        return " ".join(str(error).split())
+        told = str(error) if isinstance(error, LudusError) else f"{what_raised(error)}."
+        return " ".join(told.split())
     return ""
+
+
+def _require_probabilities(probs: Any, legal: NDArray[np.bool_]) -> None:
+    """Raises PolicyError, saying what a policy of the user's own answered, unless it is float[n, A] of which each row is a distribution
+    over the legal actions."""
+    expected = f"an array of {list(legal.shape)} was expected, whose rows are probabilities, 0 for what is not legal"
+    if not isinstance(probs, np.ndarray) or probs.shape != legal.shape or probs.dtype.kind != "f":
+        shape = f", of shape {list(probs.shape)} and type {probs.dtype}" if isinstance(probs, np.ndarray) else ""
+        raise PolicyError(f"it answered {brief(probs)}{shape}; {expected}.")
+    fine = (
+        (probs >= 0).all(axis=1) & (np.abs(probs.sum(axis=1) - 1) < _OFF) & ~(np.nan_to_num(probs) * ~legal).any(axis=1)
+    )
+    if not fine.all():
+        row = int(np.argmin(fine))
+        raise PolicyError(f"it answered {brief(probs[row])} in row {row}; {expected}.")

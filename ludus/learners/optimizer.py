@@ -95,7 +95,7 @@ class ModuleAdam:
 
     def __init__(self, module: FlatModule, *, epsilon: float = 1e-5, fused: bool | None = None) -> None:
         """fused: torch's kernel; None: everywhere but on a CPU."""
-        self._module, self._epsilon = module, epsilon
+        self.module, self._epsilon = module, epsilon
         fused = module.device.type != "cpu" if fused is None else fused
         self._here = None if fused else Adam(module.size, epsilon=epsilon)
         self._steps = torch.zeros((), device=module.device)
@@ -104,7 +104,7 @@ class ModuleAdam:
     @torch.no_grad()
     def step(self, *, rate: float, max_norm: float, held: torch.Tensor | bool = False) -> torch.Tensor:
         """As `Adam.step`; held: a bool by which nothing moves. The norm of the gradient, on the device."""
-        module = self._module
+        module = self.module
         if self._here is not None:
             if held:
                 return torch.tensor(float(_norm(module.gradient)), dtype=torch.float64)
@@ -137,7 +137,7 @@ class ModuleAdam:
     def step_here(self, *, rate: float, max_norm: float) -> float:
         """As `Adam.step`, on a CPU."""
         assert self._here is not None
-        return self._here.step(self._module.flat, self._module.gradient, rate=rate, max_norm=max_norm)
+        return self._here.step(self.module.flat, self.module.gradient, rate=rate, max_norm=max_norm)
 
     def kept(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | State:
         """What `restore` goes back to: on the device."""
@@ -187,13 +187,12 @@ class GuardedAdam:
     is not finite holds back all steps from then on, and when it is seen, all is as it was after the last one that was looked at.
     """
 
-    def __init__(self, module: FlatModule, *beside: torch.Tensor) -> None:
+    def __init__(self, adam: ModuleAdam, *beside: torch.Tensor) -> None:
         """beside: what goes back together with the weights."""
-        self._module, self._moved = module, (module.values, *beside)
-        self._adam = ModuleAdam(module)
-        self.here = module.device.type == "cpu"
+        self.adam, self._module, self._moved = adam, adam.module, (adam.module.values, *beside)
+        self.here = adam.module.device.type == "cpu"
         self._kept: tuple[list[torch.Tensor], Any] | None = None
-        self._wrong = torch.zeros((), dtype=torch.bool, device=module.device)
+        self._wrong = torch.zeros((), dtype=torch.bool, device=adam.module.device)
 
     def step(
         self, loss: torch.Tensor | float, told: Sequence[Any], *, rate: float, max_norm: float, look: bool = True
@@ -209,14 +208,14 @@ class GuardedAdam:
         flat, numbers = self._module.flat, [float(number) for number in told]
         if not math.isfinite(loss):
             return Stepped(loss, 0.0, numbers, "the loss")
-        weights, kept = flat.copy(), self._adam.kept()
-        norm = self._adam.step_here(rate=rate, max_norm=max_norm)
+        weights, kept = flat.copy(), self.adam.kept()
+        norm = self.adam.step_here(rate=rate, max_norm=max_norm)
         with np.errstate(invalid="ignore", over="ignore"):  # of infinite weights, which the sum is to show
             total = float(flat.sum())
         if math.isfinite(norm) and (math.isfinite(total) or np.isfinite(flat).all()):
             return Stepped(loss, norm, numbers, "")
         flat[:] = weights
-        self._adam.restore(kept)
+        self.adam.restore(kept)
         return Stepped(loss, norm, numbers, "the weights" if math.isfinite(norm) else "the gradient")
 
     def _step_there(
@@ -224,9 +223,9 @@ class GuardedAdam:
     ) -> Stepped | None:
         values = self._module.values
         if self._kept is None:
-            self._kept = [tensor.clone() for tensor in self._moved], self._adam.kept()
+            self._kept = [tensor.clone() for tensor in self._moved], self.adam.kept()
         held = self._wrong | ~loss.isfinite()
-        norm = self._adam.step(rate=rate, max_norm=max_norm, held=held)
+        norm = self.adam.step(rate=rate, max_norm=max_norm, held=held)
         self._wrong = held | ~(norm.isfinite() & values.isfinite().all())
         if not look:
             return None
@@ -236,14 +235,6 @@ class GuardedAdam:
             return Stepped(seen, length, numbers, "")
         for tensor, old in zip(self._moved, before, strict=True):
             tensor.copy_(old)
-        self._adam.restore(optimizer)
+        self.adam.restore(optimizer)
         self._wrong = torch.zeros_like(self._wrong)
-        if not math.isfinite(seen):
-            return Stepped(seen, length, numbers, "the loss")
-        return Stepped(seen, length, numbers, "a number of this round" if math.isfinite(length) else "the gradient")
-
-    def state_dict(self) -> State:
-        return self._adam.state_dict()
-
-    def load_state_dict(self, state: State) -> None:
-        self._adam.load_state_dict(state)
+        return Stepped(seen, length, numbers, "a loss or its gradient")

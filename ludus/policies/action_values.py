@@ -397,8 +397,6 @@ class ValueNetworks:
         self._cells: Recurrent | None = None
         self.memory = self.noise_size = 0
         if isinstance(first, Perceptron):
-            if len(members) > 1:
-                self._perceptrons = Perceptrons(cast(Sequence[Perceptron], members))
             return
         self.memory, self.noise_size = first.memory, first.head.noise_size
         if first.core is not None and first.plain:
@@ -439,11 +437,11 @@ class ValueNetworks:
             index = agent if index is None else index * np.int32(self._agents) + agent
         first = self._members[0]
         if isinstance(first, Perceptron):
-            if self._perceptrons is None or index is None:
-                out = first.outputs(observation)
-            else:
-                out = self._perceptrons.outputs(observation, index)
-            return self._values(out, mask), None
+            if index is None:
+                return self._values(first.outputs(observation), mask), None
+            if self._perceptrons is None:
+                self._perceptrons = Perceptrons(cast(Sequence[Perceptron], self._members))
+            return self._values(self._perceptrons.outputs(observation, index), mask), None
         given = self._checked(memory, len(observation)) if self.memory else None
         if self._cells is not None and given is not None:
             x = float_rows(observation, self._inputs)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
+from ludus.core.device import Placement, to_device, to_host
 from ludus.core.errors import PolicyError
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.actor_critic import (
@@ -222,7 +224,7 @@ class ActingNetwork:
 
     def __init__(self, spec: PolicySpec, said: Declared, weights: Mapping[str, Rows]) -> None:
         """spec: of one agent, and what it says; weights fit it."""
-        self.declared = said
+        self.spec, self.declared, self.arrays = spec, said, weights
         self.free = np.concatenate([weights[name] for name in said.free]) if said.free else None
         self.moments = (weights["normaliser.mean"], weights["normaliser.var"]) if "normaliser.mean" in weights else None
         self._outputs = said.head.outputs - said.head.free
@@ -357,6 +359,59 @@ class ActingNetworks:
         return out, value, after
 
 
+class DeviceNetworks:
+    """As `ActingNetworks`, by torch on a device: rows of all networks side by side, padded to as many for each that has some, and those of
+    perceptrons in one batched product."""
+
+    def __init__(self, networks: Sequence[ActingNetwork], placement: Placement) -> None:
+        self._first, self._placement, device = networks[0], placement, placement.torch
+        with torch.device("meta"):  # a form alone: what it holds comes with each call
+            self._module = ActorCritic(self._first.spec).eval()
+        names = self._first.arrays
+        self._stacked = {name: to_device(np.stack([n.arrays[name] for n in networks]), device) for name in names}
+        self._valued = self._module.value is not None and self._module.critic is None
+
+    @torch.no_grad()
+    def evaluate(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> Evaluated:
+        """As `ActingNetworks.evaluate`."""
+        first, device, n = self._first, self._placement.torch, len(index)
+        given = first.checked(memory, n) if first.declared.memory else None
+        present, row_of, counts = np.unique(index, return_inverse=True, return_counts=True)
+        width = 1 << int(counts.max(initial=1) - 1).bit_length()  # few sizes, that kernels may be kept for
+        order = np.argsort(row_of, kind="stable")
+        place = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+        filled = np.zeros((len(present), width), np.int64)  # which row stands there; the first one where none does
+        filled[row_of[order], place] = order
+        back = np.empty(n, np.int64)
+        back[order] = row_of[order] * width + place
+        rows, where = to_device(filled, device), to_device(back, device)
+        chosen = to_device(present.astype(np.int64), device)
+        x = to_device(np.ascontiguousarray(first.shaped(observation)), device).float()[rows]
+        before = None if given is None else to_device(given, device)[rows]
+        weights = {name: stacked[chosen] for name, stacked in self._stacked.items()}
+        with self._placement.products():
+            answers = self._all(weights, x, before)
+        told = [to_host(answer.flatten(0, 1)[where].float()) for answer in answers]
+        out, more = told[0], told[1:]
+        value = more.pop(0) if self._valued else None
+        return out, value, more.pop(0) if more else None
+
+    def _all(self, weights: dict[str, Tensor], x: Tensor, memory: Tensor | None) -> Sequence[Tensor]:
+        """Each [P, width, …], of P networks' weights [P, …], x [P, width, *shape] and memory [P, width, M]."""
+        if self._first.declared.body == "mlp" and self._module.actor.core is None:
+            return torch.vmap(self._one, in_dims=(0, 0, None if memory is None else 0))(weights, x, memory)
+        # torch batches neither a GRU or LSTM nor images whose channels are last
+        each = [
+            self._one({name: w[k] for name, w in weights.items()}, x[k], None if memory is None else memory[k])
+            for k in range(len(x))
+        ]
+        return [torch.stack(parts) for parts in zip(*each, strict=True)]
+
+    def _one(self, weights: dict[str, Tensor], x: Tensor, memory: Tensor | None) -> tuple[Tensor, ...]:
+        out, value, after = torch.func.functional_call(self._module, weights, (x, memory))
+        return (out, *([value] if self._valued else []), *([] if after is None else [after]))
+
+
 class ActorCriticPolicy(CategoricalPolicy):
     """Kind `actor_critic`; config as `actor_critic_spec` makes it. Observations [n, *shape], numbers of any type.
 
@@ -434,17 +489,26 @@ class ActorCriticPolicy(CategoricalPolicy):
     @staticmethod
     def stack(policies: Sequence[ActorCriticPolicy]) -> StackedActorCritic:
         """Policies of one spec as one. Raises PolicyError if their specs differ."""
-        return StackedActorCritic(policies)
+        return StackedActorCritic(policies, ActingNetworks)
+
+    @staticmethod
+    def stack_on(policies: Sequence[ActorCriticPolicy], placement: Placement) -> StackedActorCritic:
+        """The same, whose networks compute where it says, by torch."""
+        return StackedActorCritic(policies, partial(DeviceNetworks, placement=placement))
 
 
 class StackedActorCritic:
     """K policies of one architecture: facing them all costs about what facing one does, where they are perceptrons. The answer equals K
     separate calls to rounding."""
 
-    def __init__(self, policies: Sequence[ActorCriticPolicy]) -> None:
+    def __init__(
+        self,
+        policies: Sequence[ActorCriticPolicy],
+        of: Callable[[Sequence[ActingNetwork]], ActingNetworks | DeviceNetworks],
+    ) -> None:
         one_spec(policies)
         self._first = policies[0]
-        self._networks = ActingNetworks([network for policy in policies for network in policy.networks])
+        self._networks = of([network for policy in policies for network in policy.networks])
 
     def act(
         self,

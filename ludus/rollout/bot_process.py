@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ludus.core.errors import ConfigError, LudusError, PartDied, PolicyError, one_line
+from ludus.core.errors import ConfigError, LudusError, PartDied, PolicyError, either, one_line
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, BotSettings, BotSpec, require_fit, what_raised
@@ -177,7 +177,13 @@ class BotProcess:
         try:
             return self._child.receive()
         except ChildRaised as raised:
-            if raised.kind is None:
+            error: LudusError
+            if raised.kind is None and "pickle" in str(raised):
+                whose = either(map(repr, self._job.names))
+                error = PolicyError(
+                    f"what bot {whose} answered cannot be sent from its process ({raised.name}: {raised}); an action was expected."
+                )
+            elif raised.kind is None:
                 error = LudusError(f"{raised.name}: {raised}")
             else:
                 error = raised.kind(str(raised))

@@ -126,7 +126,7 @@ class BotPool:
             key = worker, bot, player, slot
             if seed >= 0:
                 if key not in self._at:
-                    self._at[key] = self._ask(bot, player, copy.deepcopy, self._fresh[bot])
+                    self._at[key] = self._copy(bot, player)
                 self._ask(bot, player, self._at[key].restart, player, seed)
             if key not in self._at:
                 raise PolicyError(
@@ -154,6 +154,16 @@ class BotPool:
             return self._call(bot, question, *arguments)
         except (Exception, SystemExit) as error:
             raise PolicyError(f"bot {self._names[bot]!r} failed as player {player}: {what_raised(error)}.") from error
+
+    def _copy(self, bot: int, player: int) -> Any:
+        """Of the bot that was made, for a slot."""
+        try:
+            return self._ask(bot, player, copy.deepcopy, self._fresh[bot])
+        except PolicyError as error:
+            raise PolicyError(
+                f"{str(error).rstrip('.')}. Each slot plays with a copy of the bot that was made (copy.deepcopy): what cannot be copied, "
+                "such as an open file, is for restart to make, or __deepcopy__ to leave out."
+            ) from error
 
     def _call(self, bot: int, question: Callable[..., Any], *arguments: Any, making: bool = False) -> Any:
         self._tell(bot, making=making)
@@ -412,13 +422,15 @@ class LegalMoves:
         except ValueError as error:
             raise PolicyError(f"{wrong}; an action of {space} was expected.") from error
         if isinstance(space, Discrete):
-            if action.shape != () or action.dtype.kind not in "iu":
+            is_whole = action.dtype.kind in "iu" or type(answer) is int  # which may be too long for an array
+            if action.shape != () or not is_whole:
                 raise PolicyError(f"{wrong}; a whole number was expected.")
             known = range(int(space.start), int(space.start + space.n)) if legal is None else legal[0]
             if int(action) not in known:
                 raise PolicyError(f"{wrong}; legal are {list(known)}.")
             return action
-        if action.dtype.kind not in "iuf" or not space.contains(action.astype(space.dtype)):
+        is_number = action.dtype.kind in "iuf" and bool(np.isfinite(action).all())
+        if not is_number or not space.contains(action.astype(space.dtype)):
             raise PolicyError(f"{wrong}; an action of {space} was expected.")
         if legal is not None and not all(n in some for n, some in zip(action.ravel().tolist(), legal, strict=True)):
             raise PolicyError(f"{wrong}; legal are {legal}.")

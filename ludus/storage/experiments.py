@@ -1,6 +1,7 @@
 """Experiments on disk: a folder of ordinary runs, and one file that lists them.
 
-EXPERIMENT/experiment.yaml    a scenario, what each run changes in it, why a run's process ended before its run did
+EXPERIMENT/experiment.yaml    a scenario, what each run changes in it, why a run's process ended before its run did, what is still to be
+                              changed in runs that had begun
 EXPERIMENT/seed-0 …           a run, as `ludus train` makes it
 EXPERIMENT/seed-0.log         what its process said
 """
@@ -25,7 +26,9 @@ FORMAT = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 PRUNED = "pruned"
 """How `why` begins for a trial that was stopped since others did better."""
-_KEYS = {"format", "scenario", "runs", "reasons", "baselines"}
+OVER = "not extended"
+"""How `why` begins for a run that is done, and was to be extended after it had reached what its `stop` asks for."""
+_KEYS = {"format", "scenario", "runs", "reasons", "baselines", "due"}
 _HEAD = "# An experiment: the runs in the folders beside this file. `ludus resume` goes on with it, `ludus compare` compares it.\n"
 
 
@@ -58,13 +61,14 @@ class RunStanding:
 class Experiment:
     """scenario: what its runs have in common, as YAML has it. runs: name -> what that run changes in it, as `key=value`. reasons: why
     runs ended that could not say so themselves (a killed process). baselines: name -> (mean, spread) of published results, to stand beside
-    its own."""
+    its own. due: run -> what is still to be changed in it, of runs that had begun when all were changed."""
 
     folder: Path
     scenario: Mapping[str, Any]
     runs: Mapping[str, tuple[str, ...]]
     reasons: Mapping[str, str] = field(default_factory=dict)
     baselines: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    due: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -93,7 +97,10 @@ class Experiment:
             reason = f"every response failed; the first: {summary.failure}"
         elif state == "stopped" and summary is not None:
             reason = summary.stopped_by
-        elif state in ("running", "finished"):
+        elif state == "finished" and run in self.due:  # up to where it was to come before
+            told = f"{' '.join(self.due[run])} is still to come"
+            state, reason = ("interrupted", reason) if reason else ("stopped", told)
+        elif state == "running" or (state == "finished" and not reason.startswith(OVER)):
             reason = ""
         return RunStanding(run, folder, state, reason)
 
@@ -108,6 +115,13 @@ class Experiment:
         others = {name: reason for name, reason in self.reasons.items() if name != run}
         return replace(self, reasons={**others, run: why} if why else others)
 
+    def with_due(self, run: str, changes: Sequence[str]) -> Experiment:
+        """changes: on top of those that are due already; of a key, the last one. None: nothing is due any more."""
+        before = self.due.get(run, ()) if changes else ()
+        newest = {change.partition("=")[0]: change for change in (*before, *changes)}
+        others = {name: due for name, due in self.due.items() if name != run}
+        return replace(self, due={**others, run: tuple(newest.values())} if newest else others)
+
     def save(self) -> None:
         """Puts the file in its place. Raises RunError if the folder cannot be written."""
         content = {
@@ -115,6 +129,7 @@ class Experiment:
             "runs": {name: list(changes) for name, changes in self.runs.items()},
             "reasons": dict(self.reasons),
             "baselines": {name: list(numbers) for name, numbers in self.baselines.items()},
+            **({"due": {name: list(changes) for name, changes in self.due.items()}} if self.due else {}),
             "scenario": dict(self.scenario),
         }
         try:
@@ -151,20 +166,21 @@ def _experiment(folder: Path, content: Any) -> Experiment:
     scenario, runs = content.get("scenario"), content.get("runs")
     if not (isinstance(scenario, dict) and isinstance(runs, dict)):
         raise ValueError("`scenario` and `runs` were expected, both of them mappings")
-    for name, changes in runs.items():
+    reasons, baselines, due = (content.get(key) or {} for key in ("reasons", "baselines", "due"))
+    if not (isinstance(reasons, dict) and isinstance(baselines, dict) and isinstance(due, dict)):
+        raise ValueError("`reasons`, `baselines` and `due` are mappings")
+    for name, changes in (*runs.items(), *due.items()):
         if not (isinstance(name, str) and _NAME.fullmatch(name)):
             raise ValueError(f"a run is named {name!r}, which is no name of a folder beside it")
         if not (isinstance(changes, list) and all(isinstance(change, str) for change in changes)):
-            raise ValueError(f"runs: {name}: a list of key=value was expected")
-    reasons, baselines = content.get("reasons") or {}, content.get("baselines") or {}
-    if not (isinstance(reasons, dict) and isinstance(baselines, dict)):
-        raise ValueError("`reasons` and `baselines` are mappings")
+            raise ValueError(f"{name}: a list of key=value was expected")
     return Experiment(
         folder,
         scenario,
         {name: tuple(changes) for name, changes in runs.items()},
         {str(name): str(why) for name, why in reasons.items()},
         {str(name): _baseline(str(name), numbers) for name, numbers in baselines.items()},
+        {name: tuple(changes) for name, changes in due.items()},
     )
 
 

@@ -229,6 +229,11 @@ class ComparedRun:
     learning: Curve | None = None
     changes: tuple[str, ...] = ()
 
+    @property
+    def has_learned(self) -> bool:
+        """Whether any episode of its one learner has ended, so that there is a return of it."""
+        return self.learning is not None and bool(np.isfinite(newest_returns(self.learning)).any())
+
     def series(self, measure: str, axis: str) -> tuple[Array, Array]:
         """(spent, value) where the value is known: after each generation; of a return, while a single learner trains."""
         if measure == LEARNED and axis in _COUNTED and self.learning is not None:
@@ -242,9 +247,9 @@ class ComparedRun:
         return self.axes[axis][known], value[known]
 
     def final(self, measure: str) -> float:
-        """The last one that is known."""
-        _, value = self.series(measure, "generations")
-        return float(value[-1]) if len(value) else math.nan
+        """After its last generation; NaN if it is not known there."""
+        value = (self.values or {}).get(measure)
+        return float(value[-1]) if value is not None and len(value) else math.nan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -334,6 +339,12 @@ def _while_training(reader: Reader, counter: str, amount: float) -> list[tuple[i
     return sorted(found.items())
 
 
+def final_value(folder: Path, measure: Measure) -> float | None:
+    """Of a stored run, after its last generation; None if it is not known there."""
+    value = _read_run(folder, folder.name).final(measure.name)
+    return value if math.isfinite(value) else None
+
+
 def newest_returns(curve: Curve, *, episodes: int = 100) -> Array:
     """Of each point, the mean return of the newest episodes by then: of those points that have so many together, or of all. NaN before any
     has ended."""
@@ -410,6 +421,12 @@ class GroupResult:
         return float(np.mean([run.axes[axis][-1] for run in self.counted if run.axes is not None]))
 
     @property
+    def generations(self) -> tuple[int, int]:
+        """Of the shortest run that counts, and of the longest."""
+        last = [int(run.axes["generations"][-1]) for run in self.counted if run.axes is not None]
+        return min(last, default=0), max(last, default=0)
+
+    @property
     def runs(self) -> str:
         """How many count, of how many."""
         total = len(self.counted) + len(self.left_out)
@@ -455,7 +472,7 @@ class Comparison:
 
 def compare(groups: Sequence[Group], *, metric: str | None = None, baselines: Iterable[Baseline] = ()) -> Comparison:
     """Raises ConfigError for a metric that there is not, or that not every group knows; RunError where there is nothing to compare."""
-    groups = _named_apart(groups)
+    groups = _learning_alike(_named_apart(groups))
     counted = {group.name: _counted(group) for group in groups}
     if empty := [group for group in groups if not counted[group.name]]:
         run = empty[0].runs[0] if empty[0].runs else None
@@ -478,6 +495,12 @@ def compare(groups: Sequence[Group], *, metric: str | None = None, baselines: It
     sign = -1.0 if lower else 1.0
     thresholds = _thresholds(np.concatenate([row for rows in scores.values() for row in rows]))
     published = {name: numbers for group in groups for name, numbers in group.baselines.items()}
+    beside = (*(Baseline(name, *numbers) for name, numbers in published.items()), *baselines)
+    if beside and len(environments) > 1:
+        raise ConfigError(
+            f"the baseline {beside[0].name!r} cannot stand beside scores of {len(environments)} environments, which are normalised. "
+            "Compare one environment at a time with it."
+        )
     return Comparison(
         measure=measure,
         environments=environments,
@@ -490,7 +513,7 @@ def compare(groups: Sequence[Group], *, metric: str | None = None, baselines: It
             for a, b in permutations(scores, 2)
         },
         thresholds=thresholds,
-        baselines=(*(Baseline(name, *numbers) for name, numbers in published.items()), *baselines),
+        baselines=beside,
     )
 
 
@@ -512,6 +535,13 @@ def _named_apart(groups: Sequence[Group]) -> list[Group]:
     return list(groups)
 
 
+def _learning_alike(groups: Sequence[Group]) -> list[Group]:
+    """With the learning curves of all runs that count, or of none: returns while training are no returns in evaluation."""
+    if all(run.has_learned for group in groups for run in _counted(group)):
+        return list(groups)
+    return [replace(group, runs=tuple(replace(run, learning=None) for run in group.runs)) for group in groups]
+
+
 def _counted(group: Group) -> list[ComparedRun]:
     """Those that came to their end; of a group of which none did, those that have anything."""
     known = [run for run in group.runs if run.values]
@@ -520,7 +550,10 @@ def _counted(group: Group) -> list[ComparedRun]:
 
 
 def _measure(metric: str | None, counted: Mapping[str, Sequence[ComparedRun]]) -> Measure:
-    known = {name: {m for run in runs for m in run.values or ()} for name, runs in counted.items()}
+    known = {
+        name: {m for run in runs for m in run.values or () if math.isfinite(run.final(m))}
+        for name, runs in counted.items()
+    }
     common = [name for name in MEASURES if all(name in names for names in known.values())]
     if metric is None:
         if not common:
@@ -586,7 +619,7 @@ def _result(
 def _left_out(run: ComparedRun, measure: Measure) -> ComparedRun:
     if run.state != "finished" or run.why:
         return run
-    return replace(run, why=f"it has no {measure.title}")
+    return replace(run, why=f"it has no {measure.title} after its last generation")
 
 
 def _curve(

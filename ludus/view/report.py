@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import resources
 from itertools import combinations
@@ -373,7 +374,8 @@ def put_page(target: Path, page: str) -> Path:
         aside.write_text(page, encoding="utf-8", errors="replace")  # a folder's name need not be UTF-8
         aside.replace(target)
     except OSError as error:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
         raise RunError(f"the report {str(target)!r} cannot be written: {error.strerror}.") from error
     return target
 

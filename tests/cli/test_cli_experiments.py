@@ -9,11 +9,13 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import synthetic_run as synthetic
 
+from ludus.cli.experiment import ExperimentProgress
 from ludus.cli.main import main
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import load_scenario
@@ -112,6 +114,27 @@ def test_runs_are_deleted(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "rm", "a", "e", "--yes"]) == 0
     assert lines(capsys) == ["deleted runs/e/seed-0", "deleted runs/a", "deleted runs/e"]
     assert list(Path("runs").iterdir()) == []
+
+
+def test_a_folder_is_renamed_and_deleted_from_within(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    synthetic.write(Path("runs/a"), generations=1)
+    monkeypatch.chdir("runs/a")
+    assert main(["runs", "rename", ".", "b"]) == 0
+    monkeypatch.chdir(folder / "runs/b")
+    assert main(["runs", "rm", ".", "--yes"]) == 0
+    monkeypatch.chdir(folder)
+    assert list(Path("runs").iterdir()) == []
+
+
+def test_progress_counts_what_is_still_to_come() -> None:
+    """Of a sweep nobody has listed that."""
+    made = experiment("e", done=0)
+    with closing(ExperimentProgress(made)) as progress:
+        progress.began("seed-0")
+        progress.looked(3)
+        assert "0 ended, 1 going on, 3 waiting" in str(progress._draw())
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,10 @@ def test_what_cannot_be_computed_says_so_and_what_to_type(tmp_path: Path, told: 
     assert found["NashConv"] == "not computed: the game is not enumerated: too large, or env.tree is off"
     assert f"ludus evaluate {tmp_path}/large --exploit 100000" in found
     assert "against random" not in found  # nothing was played
+    with_bot = result(tmp_path / "bots", last, matches=[])
+    bot = replace(policy(0, 1), spec=PolicySpec("bot", {"bot": "mcts", "options": {}}))
+    found = told(replace(with_bot, populations=((*with_bot.populations[0], bot), with_bot.populations[1])))
+    assert found["NashConv"].startswith("not computed: a bot plays a part, whose strategy nobody can read")
     found = told(result(tmp_path / "off", last, matches=[], exploitability="off"))
     assert found["NashConv"] == "not computed: evaluation.exploitability is off"
 

@@ -13,16 +13,21 @@ sys.path.append(str(Path(__file__).parents[1] / "storage"))
 import synthetic_run as synthetic
 
 from ludus.storage.base import RunSummary
+from ludus.storage.experiments import OVER
 from ludus.storage.store import Store
 
 
 class MadeUp:
     """`end=…`: done; killed, once; broken (an error before there is a run); waits (for a stop). `x=…`: NashConv is 2 + |x| after the first
-    generation and |x| after the second."""
+    generation and |x| after the second. Of overrides: end=killed, end=over (it has reached what it stops by)."""
 
     def go(self, folder: str, text: str, changes: list[str], overrides: list[str], log: str, asking: int) -> str:
         given = dict(change.replace('"', "").split("=", 1) for change in changes)
         end, x = given.get("end", "done"), abs(float(given.get("x", "1")))
+        if overrides:
+            if overrides == ["end=killed"]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return f"{OVER}: it has ended" if overrides == ["end=over"] else ""
         if end == "broken":
             return "the environment is broken"
         path = Path(folder)

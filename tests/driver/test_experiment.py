@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import experiment_children
 import pytest
 
+from ludus.cli.main import main
 from ludus.core.errors import ConfigError, RunError
 from ludus.driver import experiment as driver
 from ludus.driver.control import StopRequest
@@ -30,7 +33,7 @@ class Watcher:
     def ended(self, standing: RunStanding) -> None:
         self.told.append(f"{standing.name} {standing.state}")
 
-    def looked(self) -> None:
+    def looked(self, waiting: int) -> None:
         self.then()
 
 
@@ -107,6 +110,62 @@ def test_a_stop_ends_all_and_begins_no_more(tmp_path: Path) -> None:
     }
 
 
+def test_ludus_stop_ends_an_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made, codes = experiment(tmp_path / "e", a="waits", b="done"), list[int]()
+    other = threading.Thread(target=lambda: codes.append(main(["stop", str(made.folder)])))
+
+    def when_it_goes_on() -> None:
+        if (made.folder / "a").exists() and not other.ident:
+            other.start()
+
+    found = go_on(made, observer=Watcher(when_it_goes_on), stop=StopRequest(), parallel=1)
+    other.join()
+    assert standings(found) == {"a": ("stopped", "stopped by `ludus stop`"), "b": ("waiting", "")}
+    assert codes == [0]
+    assert "0 of 2 runs are done; `ludus resume" in capsys.readouterr().out
+    assert sorted(path.name for path in made.folder.glob("*.json")) == []
+
+
+def test_what_is_due_outlives_sessions(tmp_path: Path) -> None:
+    """Runs that are to be extended are not done, until their processes have said so."""
+    made = go_on(experiment(tmp_path / "e", a="done", b="done", c="done"), observer=Watcher(), stop=StopRequest())
+    for run, change in (("a", "end=killed"), ("b", "end=over")):
+        made = made.with_due(run, ("end=soon", "x=1")).with_due(run, ()).with_due(run, (change,))
+    made.save()
+    assert standings(made) == {
+        "a": ("stopped", "end=killed is still to come"),
+        "b": ("stopped", "end=over is still to come"),
+        "c": ("finished", ""),
+    }
+    go_on(made, observer=(watcher := Watcher()), stop=StopRequest(), parallel=2)
+    found = read_experiment(made.folder)
+    assert standings(found) == {
+        "a": ("interrupted", "its process was killed by SIGKILL"),
+        "b": ("finished", "not extended: it has ended"),
+        "c": ("finished", ""),
+    }
+    assert not [line for line in watcher.told if line.startswith("c")]
+    assert found.due == {"a": ("end=killed",)}
+
+
+def test_what_is_given_is_due_where_it_changes_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And can be taken back. What no run can have is refused before anything is written."""
+    made = go_on(experiment(tmp_path / "e", a="done", b="done"), observer=Watcher(), stop=StopRequest())
+    changes = {"a": ["generations=5"], "b": []}
+    monkeypatch.setattr(
+        driver, "read_run", lambda folder, given: SimpleNamespace(changed=list(given) == changes[folder.name])
+    )
+    stop = StopRequest()
+    stop.request("before anything begins")
+    found = go_on(made, ["generations=5"], observer=Watcher(), stop=stop)
+    assert standings(found) == {"a": ("stopped", "generations=5 is still to come"), "b": ("finished", "")}
+    with pytest.raises(ConfigError, match="which is one process"):
+        go_on(made, ["runtime.workers=2"], observer=Watcher(), stop=stop)
+    assert read_experiment(made.folder) == found
+    found = go_on(made, ["generations=2"], observer=Watcher(), stop=stop)
+    assert (found.due, found.scenario["generations"]) == ({}, 2)
+
+
 def test_one_at_a_time_goes_on_with_an_experiment(tmp_path: Path) -> None:
     made = experiment(tmp_path / "e", a="done")
 
@@ -153,6 +212,7 @@ def test_a_sweep_tells_its_study_and_can_be_extended(tmp_path: Path) -> None:
 
     go_on(made, ["trials=6"], observer=(again := Watcher()), stop=StopRequest(), parallel=1)
     assert again.told == ["trial-5 begins", "trial-5 finished"]
+    assert len({trial.params["x"] for trial in study.get_trials()}) == 6
     with pytest.raises(ConfigError, match="only trials=N can be changed"):
         go_on(made, ["sampler.seed=1"], observer=again, stop=StopRequest())
 
@@ -193,6 +253,52 @@ def test_a_pruned_trial_is_stopped_and_a_killed_one_goes_on(tmp_path: Path) -> N
 def test_wrong_sweeps(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         sweep(tmp_path / "s", **changes)
+
+
+def test_every_trial_has_luck_of_its_own() -> None:
+    """So that a session that goes on with a study does not draw what the first one drew."""
+    optuna = pytest.importorskip("optuna")
+    from ludus.driver.sweep import Sweep, sampler_of
+
+    options = {"x": {"low": 0.0, "high": 1.0}}
+    for kind in ("random", "tpe"):
+        made = Sweep(scenario="kuhn", options=options, sampler={"kind": kind, "seed": 0})
+        drawn = [
+            optuna.create_study(sampler=sampler_of(made, trial)).ask().suggest_float("x", 0.0, 1.0)
+            for trial in (0, 1, 5, 5)
+        ]
+        assert len(set(drawn)) == 3
+        assert drawn[2] == drawn[3]
+
+
+def test_a_sweep_seeks_what_its_runs_know(tmp_path: Path) -> None:
+    from ludus.driver.sweep import Sweep, load_sweep, new_sweep
+
+    def sought(**facts: object) -> str | None:
+        file = {"scenario": "kuhn", "options": {"seed": {"low": 0, "high": 3}}, **facts}
+        made = new_sweep(Sweep(**file), run_dir=tmp_path / f"{len(list(tmp_path.iterdir()))}", name=None)
+        return load_sweep(made.folder / "sweep.yaml").metric
+
+    played = {"evaluation": {"payoffs": "simulate"}}
+    assert sought() == "nash_conv"
+    assert sought(changes={**played, "opponents": ["bot:uniform_random"]}) == "against_random"
+    with pytest.raises(
+        ConfigError, match="metric: return is not known in such runs; expected nash_conv, against_random or"
+    ):
+        sought(metric="return")
+
+
+def test_what_all_trials_have_is_given_as_changes(tmp_path: Path) -> None:
+    from ludus.driver.sweep import load_sweep
+
+    file = tmp_path / "s.yaml"
+    file.write_text("scenario: kuhn\noptions: {seed: {low: 0, high: 3}}\n")
+    for change in ("generations=5", "algorithm.batch=5"):
+        with pytest.raises(ConfigError, match=rf"a sweep has no .*: changes\.{change}"):
+            load_sweep(file, [change])
+    with pytest.raises(ConfigError, match="did you mean 'trials'"):
+        load_sweep(file, ["trails=5"])
+    assert load_sweep(file, ["changes.generations=5"]).changes == {"generations": 5}
 
 
 def test_without_optuna_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

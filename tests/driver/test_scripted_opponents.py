@@ -52,6 +52,16 @@ class Bets(CategoricalPolicy):
         return {}
 
 
+class Mute(Bets):
+    def probabilities(self, observation: Any, mask: Any, *, mode: str) -> Any:
+        return None, {}
+
+
+class Fails(Bets):
+    def probabilities(self, observation: Any, mask: Any, *, mode: str) -> Any:
+        raise ZeroDivisionError("no idea")
+
+
 @pytest.fixture(autouse=True)
 def own_bots(monkeypatch: pytest.MonkeyPatch) -> None:
     """The module of that name is found, and its bots are made here: a process of their own takes more than a second to begin."""
@@ -198,6 +208,22 @@ def test_bots_are_recorded(tmp_path: Path) -> None:
         (["bot:mcts-10"], {}, "'bot:mcts,simulations=10' cannot play openspiel/kuhn_poker"),
         (["own_bots:First"], {"algorithm": "exact"}, "Set evaluation.payoffs=simulate and an algorithm that learns"),
         (["bot:mtcs"], {}, "unknown bot 'mtcs'; did you mean 'mcts'"),
+        (
+            ["test_scripted_opponents:Bets,share=2.0"],
+            {},
+            r"cannot play seat 0 of .*: it answered \[-1.0, 2.0\] in row 0; an array of \[6, 2\] was expected, whose rows are prob",
+        ),
+        (
+            ["test_scripted_opponents:Bets,share=.nan"],
+            {"env": {"id": KUHN, "tree": "off"}, "algorithm": "ppo", "evaluation": {"exploitability": "off"}},
+            r"cannot play seat 0 of .*: it answered \[nan, nan\] in row 0; an array of \[1, 2\] was expected",
+        ),
+        (["test_scripted_opponents:Mute"], {}, "cannot play seat 0 of .*: it answered None; an array"),
+        (
+            ["test_scripted_opponents:Fails"],
+            {},
+            r"cannot play seat 0 of .*: Fails.probabilities raised ZeroDivisionError: no idea \(.*, line \d+\)\.",
+        ),
         (["own_bots:Nobody"], {}, "has no 'Nobody'"),
         (
             ["test_scripted_opponents:Bets,share=half"],

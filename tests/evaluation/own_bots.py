@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 
 import numpy as np
@@ -57,6 +58,17 @@ class Raises(First):
 class Leaves(First):
     def act(self, observation, mask):
         raise SystemExit(4)
+
+
+class HoldsLock(First):
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class AnswersWithCode(First):
+    def act(self, observation, mask):
+        return lambda: 0
 
 
 class Hangs(First):

@@ -179,7 +179,11 @@ def shaken(state, rng):
     """Networks and their targets elsewhere, each by itself, so that it matters which of them is asked."""
     if not isinstance(state, dict):
         return state
-    apart = {k: v + 0.3 * rng.standard_normal(v.shape).astype(v.dtype) for k, v in state.items() if k in FLAT}
+    apart = {
+        k: v + 0.3 * rng.standard_normal(v.shape).astype(v.dtype)
+        for k, v in state.items()
+        if k in FLAT and not isinstance(v, dict)
+    }
     return {k: apart[k] if k in apart else shaken(v, rng) for k, v in state.items()}
 
 

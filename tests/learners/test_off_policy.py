@@ -15,11 +15,12 @@ from together import assert_ranks_learn_alike
 
 from ludus.core.device import Work, fetched, placed
 from ludus.core.errors import ConfigError, ScenarioError, TrainingError
-from ludus.core.types import CPU
+from ludus.core.types import CPU, DeviceChoice
 from ludus.learners.base import LearnerContext
 from ludus.learners.ddpg.options import DDPG, TD3
-from ludus.learners.off_policy.learner import Critics, Ensemble, regression
+from ludus.learners.off_policy.learner import Critics, regression
 from ludus.learners.ranks import ALONE
+from ludus.learners.replayed import Ensemble
 from ludus.learners.sac.options import SAC, SACDiscrete
 from ludus.policies.mlp import Layout
 from ludus.testing.algorithm import check_algorithm
@@ -179,8 +180,8 @@ def test_numbers_are_read_once_in_a_round(cls, boxed, tensors, monkeypatch):
     algorithm = cls(**{**SMALL, "updates_per_decision": 1.0})
     learner = learner_of(algorithm, env, device=AUTOGRAD)
     batch = batch_of(learner, env)
-    learner._inserted = learner._config.start_decisions + 3
-    monkeypatch.setattr("ludus.learners.off_policy.learner.fetched", lambda given: reads.append(1) or fetched(given))
+    learner._inserted = learner.config.start_decisions + 3
+    monkeypatch.setattr("ludus.learners.replayed.fetched", lambda given: reads.append(1) or fetched(given))
     due = learner.batches()
     told = [learner.update(batch) for _ in due]
     assert (len(due), len(reads)) == (3, 1)

@@ -43,7 +43,7 @@ def test_priorities_are_the_absolute_errors_of_the_rows(tensors):
 
 def test_rows_without_an_error_keep_a_chance(tensors):
     learner, columns = learner_and_items(PRIORITISED, tensors)
-    learner._online_parameters.flat[:] = 0.0  # so that all values are 0
+    learner.networks.online.flat[:] = 0.0  # so that all values are 0
     nothing = np.zeros_like(columns["reward"])
     learner.update(sample_of({**columns, "reward": nothing, "discount": nothing}, np.ones(len(nothing))))
     ((_, _, priority),) = priorities_of(learner)

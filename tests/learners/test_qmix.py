@@ -166,7 +166,7 @@ NOW, AFTER = ("observation", "action", "present"), ("next", "next_present", "nex
 
 def scattered(learner):
     """With a target network of its own."""
-    flat = learner._target_parameters.flat
+    flat = learner.networks.target.flat
     flat[:] += np.random.default_rng(4).standard_normal(len(flat)).astype(np.float32) * 0.3
     return learner
 
@@ -193,7 +193,7 @@ def test_the_gradient_is_the_losss_slope(options):
     learner = learner_of(QMIX(**{**SMALL, **options}, activation="tanh"), team_env())
     columns = batch_of(learner, learner._env, size=12).columns
     learner._gradient(columns, 12, None)
-    flat, gradient = learner._online_parameters.flat, learner._online_parameters.gradient.copy()
+    flat, gradient = learner.networks.online.flat, learner.networks.online.gradient.copy()
     rng = np.random.default_rng(0)
     direction = rng.standard_normal(len(flat)).astype(np.float32)
     start, losses = flat.copy(), []
@@ -227,7 +227,7 @@ def test_a_switch_changes_what_it_should(change, same, options):
         for c in ({}, change)
     )
     if change != {"mixer": "sum"}:
-        other._target_parameters.flat[:] = plain._target_parameters.flat
+        other.networks.target.flat[:] = plain.networks.target.flat
     assert plain.spec == other.spec
     first, second = (learner.compared(batch_of(learner, team_env()).columns) for learner in (plain, other))
     for name in ("value", "target"):
@@ -242,11 +242,11 @@ def test_what_absent_agents_see_changes_nothing():
         learner = learner_of(QMIX(**{**SMALL, **options}), team_env())
         columns = batch_of(learner, learner._env).columns
         found = learner._gradient(columns, 16, None)
-        gradient = learner._online_parameters.gradient.copy()
+        gradient = learner.networks.online.gradient.copy()
         noise = {name: column.copy() for name, column in columns.items()}
         noise["observation"][~noise["present"]] = 7.0
         if not options:
             noise["next"][~noise["next_present"]] = 7.0
         again = learner._gradient(noise, 16, None)
         assert again.loss == pytest.approx(float(found.loss), rel=1e-6)
-        np.testing.assert_allclose(learner._online_parameters.gradient, gradient, atol=1e-7)
+        np.testing.assert_allclose(learner.networks.online.gradient, gradient, atol=1e-7)

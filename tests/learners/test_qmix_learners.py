@@ -166,7 +166,7 @@ def test_each_item_counts_by_its_weight(options):
 
     def found(weight):
         loss = learner._gradient(columns, 12, weight).loss
-        return np.append(learner._online_parameters.gradient, loss)
+        return np.append(learner.networks.online.gradient, loss)
 
     weight = np.linspace(0.1, 1.0, 12)
     each = np.array([found(one) for one in np.eye(12)])

@@ -195,11 +195,11 @@ def test_what_is_left_over_of_a_sequence_changes_nothing(tensors, rollout):
     noise["observation"][~hold] = 9.0
     noise["reward"][~used] = 5.0
     found = learner._gradient(columns, len(batch.index), None)
-    gradient = learner._online_parameters.gradient.copy()
+    gradient = learner.networks.online.gradient.copy()
     again = learner._gradient(noise, len(batch.index), None)
     assert again.loss == pytest.approx(float(found.loss), rel=1e-6)
     np.testing.assert_allclose(again.errors, found.errors, rtol=1e-5)
-    np.testing.assert_allclose(learner._online_parameters.gradient, gradient, atol=1e-7)
+    np.testing.assert_allclose(learner.networks.online.gradient, gradient, atol=1e-7)
 
 
 @pytest.mark.parametrize("options", [{}, {"rescale": False}, {"double": False}], ids=str)

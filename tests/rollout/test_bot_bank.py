@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
 from ludus.core.errors import EnvError, PolicyError, ScenarioError
 from ludus.core.types import Mixture, PolicyRef, PolicySpec
@@ -155,6 +157,10 @@ def test_each_slot_has_a_bot_of_its_own() -> None:
             r"'own_bots:Raises' failed as player 1: Raises.act raised ValueError: no idea \(.*own_bots.py, line \d+\)",
         ),
         ("Leaves", r"'own_bots:Leaves' failed as player 1: Leaves.act raised SystemExit: 4 \("),
+        (
+            "HoldsLock",
+            r"'own_bots:HoldsLock' failed as player 1: TypeError: .*\. Each slot plays with a copy of the bot",
+        ),
     ],
 )
 def test_bad_answers_name_the_bot(text: str, words: str) -> None:
@@ -169,6 +175,18 @@ def test_without_masks_every_action_of_the_space_is_legal() -> None:
     assert moves.checked([1], None, ["a"]).dtype == np.int32
     with pytest.raises(PolicyError, match=r"bot 'a' answered 17 as player 0; legal are \[0, 1\]"):
         moves.checked([17], None, ["a"])
+    with pytest.raises(PolicyError, match=r"bot 'a' answered 10{30} as player 0; legal are \[0, 1\]"):
+        moves.checked([10**30], None, ["a"])
+
+
+@pytest.mark.parametrize("answer", [np.nan, np.inf])
+def test_actions_are_finite(answer: float) -> None:
+    spec = make_env("openspiel/kuhn_poker", num_envs=1).spec
+    agent = replace(spec.agents[0], action=Box(-np.inf, np.inf, (2,)))
+    moves = LegalMoves(replace(spec, agents=(agent, *spec.agents[1:])), 0)
+    assert moves.checked([[0.5, 1]], None, ["a"]).tolist() == [[0.5, 1.0]]
+    with pytest.raises(PolicyError, match=rf"bot 'a' answered \[{answer}, 0.0\] as player 0; an action of Box"):
+        moves.checked([[answer, 0.0]], None, ["a"])
 
 
 # ---------------------------------------------------------------------------------------------- states
@@ -376,6 +394,7 @@ def test_bots_in_processes_play_what_they_play_here() -> None:
         ("own_bots:Dies", "ended with exit code 3 while 'own_bots:Dies' was asked"),
         ("own_bots:DiesMade", "ended with exit code 3 while 'own_bots:DiesMade' was made"),
         ("own_bots:Illegal", r"bot 'own_bots:Illegal' answered 17 as player 0; legal are \[0, 1"),
+        ("own_bots:AnswersWithCode", "what bot 'own_bots:AnswersWithCode' answered cannot be sent from its process"),
     ],
 )
 def test_a_bad_bot_is_ended_and_named_and_others_can_play(name: str, words: str) -> None:

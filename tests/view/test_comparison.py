@@ -11,13 +11,17 @@ import numpy as np
 import pytest
 import synthetic_run as synthetic
 
+from ludus.cli.compare import left_out
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Curve, PolicySpec
 from ludus.storage.base import RunSummary
 from ludus.storage.experiments import Experiment
 from ludus.storage.store import Store
 from ludus.view.comparison import (
+    AXES,
     Baseline,
+    ComparedRun,
+    Group,
     aggregate,
     as_json,
     as_rows,
@@ -133,9 +137,33 @@ def test_runs_that_did_not_end_are_left_out_and_named(tmp_path: Path) -> None:
     assert [run["counted"] for run in as_json(found)["groups"][0]["runs"]] == [True, True, False, False]
 
 
+def test_runs_of_several_lengths_are_told_apart(tmp_path: Path) -> None:
+    """Where one was extended alone, say."""
+    folder = experiment(tmp_path / "a", [0.1, 0.3])
+    (same,) = compare([read_group(str(folder))]).groups
+    assert left_out(same) == []
+    run(tmp_path / "a" / "seed-2", [4.0, 2.0, 1.0, 0.5])
+    (other,) = compare([read_group(str(tmp_path / "a"))]).groups
+    assert left_out(other) == []  # an experiment's list does not have it
+    (tmp_path / "a" / "experiment.yaml").unlink()
+    (group,) = compare([read_group(str(folder))]).groups
+    assert left_out(group) == [f"{group.name}: its runs are not of one length; they have 2 to 3 generations."]
+
+
 def test_a_group_of_which_none_has_ended_is_compared_as_it_is(tmp_path: Path) -> None:
     found = compare([read_group(str(run(tmp_path / "a", [4.0, 1.5], complete=False)))])
     assert (found.groups[0].is_unfinished, found.groups[0].iqm.value) == (True, 1.5)
+
+
+def test_what_is_not_known_after_the_last_generation_is_no_value(tmp_path: Path) -> None:
+    """NashConv is not computed where a bot plays a part: that of an earlier generation does not stand for it."""
+    for k, values in enumerate([[4.0, 2.0], [4.0, None]]):
+        run(tmp_path / "a" / f"{k}", values)
+    (group,) = compare([read_group(str(tmp_path / "a"))]).groups
+    assert (group.runs, group.mean.value) == ("1 of 2", 2.0)
+    assert [run.why for run in group.left_out] == ["it has no NashConv after its last generation"]
+    with pytest.raises(ConfigError, match="no measure in common"):
+        compare([read_group(str(tmp_path / "a" / "1"))])
 
 
 def test_several_environments_are_normalised(tmp_path: Path) -> None:
@@ -180,6 +208,35 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
         compare([read_group(str(kuhn))] * 2)
     with pytest.raises(RunError, match=r"no run that could be compared .*seed-0: waiting"):
         compare([read_group(str(experiment(tmp_path / "none", [], waiting=1)))])
+
+
+def learner(name: str, returns: list[float], *, env: str = "a", final: float = 1.0) -> Group:
+    """A run of one learner, with these returns in training (NaN: no episode ended) and this one in evaluation."""
+    n = np.where(np.isnan(returns), 0.0, 100.0)
+    curve = Curve(("decisions", "n", "mean"), np.array([np.arange(len(n)), n, returns]).T, np.arange(float(len(n))))
+    axes = {axis: np.array([0.0, 10.0]) for axis in AXES}
+    values = {"return": np.array([0.0, final])}
+    ended = ComparedRun(name, Path(name), "finished", env=env, axes=axes, values=values, learning=curve)
+    return Group(name, (ended,), {})
+
+
+def test_returns_in_training_and_in_evaluation_are_not_mixed() -> None:
+    learned, silent = learner("x", [2.0, 3.0, 4.0]), learner("y", [np.nan, np.nan])
+    alone, both = compare([learned]), compare([learned, silent])
+    assert alone.curve_title == "return of the newest 100 episodes"
+    assert alone.groups[0].curves["decisions"].estimates[-1].value == 4.0
+    assert both.curve_title == "return"
+    assert [g.curves["decisions"].estimates[-1].value for g in both.groups] == [1.0, 1.0]
+
+
+def test_a_baseline_is_of_one_environment() -> None:
+    groups = [
+        Group(name, (*learner("k", [1.0], env="a").runs, *learner("l", [1.0], env="b", final=k).runs), {})
+        for k, name in enumerate("xy")
+    ]
+    assert compare(groups).is_normalised
+    with pytest.raises(ConfigError, match="the baseline 'paper' cannot stand beside scores of 2 environments"):
+        compare(groups, baselines=[Baseline("paper", 1.0, 0.0)])
 
 
 def test_the_page_holds_the_figures(tmp_path: Path) -> None:

@@ -46,12 +46,13 @@ def action_gradient(action: Array, slope: Array, rows: int) -> Array:
 class DDPGLearner(BoxLearner):
     """A deterministic actor that follows the slope of a critic, the first of them where there are two."""
 
+    config: DDPG
+
     name = "ddpg"
 
     def __init__(self, config: DDPG, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
         super().__init__(config, context, spec, start, critics=1 + config.twin)
-        self.config = config
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
         """See `OffPolicyLearner.autograd`."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -30,12 +31,10 @@ from ludus.learners.dqn.losses import (
     soft_policy,
     taken,
 )
-from ludus.learners.network import FlatModule, multiplications
+from ludus.learners.network import multiplications
 from ludus.learners.optimizer import GuardedAdam
-from ludus.learners.ranks import agree
-from ludus.learners.returns import follow, n_step
-from ludus.learners.schedule import Budget
-from ludus.learners.spaces import reward_scale
+from ludus.learners.replayed import Ensemble, ReplayLearner
+from ludus.learners.returns import follow
 from ludus.learners.states import StateTable, compact
 from ludus.policies.action_values import (
     ActionValues,
@@ -44,10 +43,9 @@ from ludus.policies.action_values import (
     layout_of,
     load_weights,
     make_network,
-    network_of,
 )
 from ludus.policies.actor_critic import arrays_of
-from ludus.policies.mlp import Layout, Workspace, as_rows, forward
+from ludus.policies.mlp import Layout, as_rows
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 
@@ -57,7 +55,6 @@ if TYPE_CHECKING:
 # --------------------------------------------------------------------------------------------------------------------
 # The part of an update that all learners of action values share: what surrounds the gradient.
 
-SUMS = 3  # loss, Q and |error| of an update, which ranks add up together with the gradient
 _LEAST = 1e-6  # priority of an item without an error
 
 
@@ -79,13 +76,14 @@ class QLossResult:
         return QLossResult(zero, zero, zero, torch.zeros(0, device=device), zero == 0.0)
 
 
-class QLearner(ABC):
-    """Draws items from the replay table, takes one step of Adam for each batch, and lets the target network follow. Subclasses say what
-    items are and how their gradient is found.
+class QLearner(ReplayLearner):
+    """One step of Adam for each batch of items, and a target network that follows. Subclasses say what items are and how their gradient is
+    found.
 
-    On a CPU, and for priorities, every update looks at its numbers. Elsewhere only the last one that is due does (`GuardedAdam`): an error
-    comes at the end, with the weights from before the first of them.
+    On a CPU, and for priorities, every update looks at its numbers. Elsewhere only a round's last does, see `GuardedAdam`.
     """
+
+    config: QLearning
 
     def __init__(
         self,
@@ -93,85 +91,69 @@ class QLearner(ABC):
         context: LearnerContext,
         spec: PolicySpec,
         *,
-        online: nn.Module,
-        target: nn.Module,
+        network: nn.Module,
         placement: Placement,
         layout: Layout | None = None,
     ) -> None:
-        """layout: the networks', if they are perceptrons (see `FlatModule`)."""
-        self.spec, self.config, self.placement = spec, config, placement
-        self._ranks, self._seed, self._device = context.ranks, context.seed, placement.torch
-        self._online_parameters, self._target_parameters = (
-            FlatModule(module, sums=sums, layouts=() if layout is None else (layout,), device=self._device)
-            for module, sums in ((online, SUMS), (target.requires_grad_(False), 0))
+        """layout: the network's, of a perceptron: its parameters then lie as passes that are written out want them."""
+        super().__init__(config, context, spec)
+        self.settle(placement)
+        layouts = [layout] if layout is not None else []
+        written = layouts if placement.written else []
+        self.networks = Ensemble(
+            network, ranks=self.ranks, placement=placement, layouts=written, order=layouts, epsilon=1e-5
         )
-        agree(self._ranks, self._online_parameters.values)
-        self._target_parameters.values.copy_(self._online_parameters.values)
-        self._adam = GuardedAdam(self._online_parameters, self._target_parameters.values)
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
-        self._inputs = None if self._states is None else self._states.x.to(self._device)
+        self._inputs = None if self._states is None else self._states.x.to(self.device)
         self._actions = int(spec.config["actions"])
-        self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
-        self._budget = Budget.of(config.collect(), context)
         self._found: Priorities = []
-        self._inserted = 0
-        self._updates = 0
         self._blind = 0  # rows that should have been bootstrapped and have no observation
-        self._due = 0  # updates of this round that are left
-
-    @abstractmethod
-    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
-        """See `Learner`."""
+        self._adam = GuardedAdam(self.networks.adam, self.networks.target.values)
 
     @abstractmethod
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         """Fills the online network's gradient, of all ranks' items together."""
 
     @property
-    @abstractmethod
     def network(self) -> nn.Module:
         """The policy's, of the parameters that are learned."""
+        return self.networks.online.module
 
-    def batches(self) -> Sequence[tuple[str, int]]:
-        """The updates that are due: `updates_per_decision` × decisions since there were `min_size`, less those done."""
-        config = self.config
-        self._due = max(0, int((self._inserted - config.min_size) * config.updates_per_decision) - self._updates)
-        return [(REPLAY, config.batch)] * self._due
-
-    def update(self, batch: Sample) -> Metrics:
-        """One gradient step. Raises TrainingError, and goes back, if something is not finite."""
-        config, rows, progress = self.config, len(batch.index), self._budget.progress
-        rate, importance = config.learning_rate.at(progress), config.importance.at(progress)
-        weight = (batch.probability / batch.probability.min(initial=1.0)) ** -importance if config.prioritised else None
+    def learn(self, batch: Sample) -> Metrics:
+        """See `ReplayLearner.learn`: one gradient step."""
+        config, rows, weight = self.config, len(batch.index), None
+        if config.prioritised:
+            weight = (batch.probability / batch.probability.min(initial=1.0)) ** -self.rate(config.importance)
         found = self._gradient(batch.columns, rows, weight)
-        self._due -= 1
-        step = self._adam.step(
-            found.loss,
-            (found.error, found.value, found.finite),
-            rate=rate,
-            max_norm=config.max_gradient_norm,
-            look=config.prioritised or self._due <= 0,
-        )
-        if step is not None and step.wrong:
-            raise self._error("the rewards or targets" if step.wrong == "the loss" and not step.told[2] else step.wrong)
-        self._updates += 1
-        self._follow_target()
-        if step is None:
-            return {}
+        told = self._step(found)
+        if config.polyak is not None:
+            self.networks.follow(config.polyak)
+        elif (self.updates + 1) % config.target_period == 0:
+            self.networks.follow(1.0)
         self._found = []
         if config.prioritised:
             self._found = [(REPLAY, batch.index, to_host(found.errors).astype(np.float64) + _LEAST)]
-        return {
-            "loss": step.loss,
-            "td_error": step.told[0],
-            "q_mean": step.told[1],
-            "gradient_norm": step.norm,
-            "rows": float(rows),
-            "learning_rate": rate,
-            "epsilon": self._epsilon,
-            "tails_without_value": float(self._blind),
-        }
+        return {**told, "epsilon": self._epsilon, "tails_without_value": float(self._blind)}
+
+    def _step(self, found: QLossResult) -> Metrics:
+        """Moves the weights by their gradient. Raises TrainingError, and goes back, if something is not finite."""
+        config = self.config
+        self._unread -= 1
+        step = self._adam.step(
+            found.loss,
+            (found.error, found.value, found.finite),
+            rate=self.rate(config.learning_rate),
+            max_norm=config.max_gradient_norm,
+            look=config.prioritised or self._unread <= 0,
+        )
+        if step is not None:
+            if step.wrong:
+                what = "the rewards or targets" if step.wrong == "the loss" and not step.told[2] else step.wrong
+                raise TrainingError(f"{what} became NaN or infinite")
+            error, value, _ = step.told
+            self._told = {"loss": step.loss, "td_error": error, "q_mean": value, "gradient_norm": step.norm}
+        return self._told
 
     def priorities(self) -> Priorities:
         """See `Prioritises`: the absolute errors."""
@@ -179,41 +161,28 @@ class QLearner(ABC):
 
     def _joint(self, mine: QLossResult, rows: int) -> QLossResult:
         """What all ranks found; gradients are summed in place."""
-        if self._ranks.size == 1:
+        if self.ranks.size == 1:
             return mine
-        parameters, errors = self._online_parameters, torch.zeros(rows, dtype=torch.float64, device=self._device)
+        parameters, errors = self.networks.online, torch.zeros(rows, dtype=torch.float64, device=self.device)
         for at, number in enumerate((mine.loss, mine.value, mine.error), parameters.size):
             parameters.slopes[at] = number
-        self._ranks.sum(parameters.slopes)
+        self.ranks.sum(parameters.slopes)
         if self.config.prioritised:
-            errors[self._ranks.share(rows)] = mine.errors.double()
-            self._ranks.sum(errors)
+            errors[self.ranks.share(rows)] = mine.errors.double()
+            self.ranks.sum(errors)
         loss, value, error = parameters.slopes[parameters.size :].clone()
         return QLossResult(loss, value, error, errors, mine.finite)
-
-    def _follow_target(self) -> None:
-        online, target = self._online_parameters.values, self._target_parameters.values
-        if self.config.polyak is not None:
-            target.lerp_(online, self.config.polyak)
-        elif self._updates % self.config.target_period == 0:
-            target.copy_(online)
 
     def _seen(self, observation: Array, shape: tuple[int, ...]) -> Tensor:
         """Inputs float32[n, *shape] of observations or ids [n, …]; of ids that are unknown, those of some state."""
         if self._states is None or self._inputs is None:
-            return to_device(observation, self._device).to(torch.float32).view(-1, *shape)
+            return to_device(observation, self.device).to(torch.float32).view(-1, *shape)
         ids = np.maximum(observation - self._states.base, 0).astype(np.int64)
-        return self._inputs[to_device(ids, self._device)].view(-1, *shape)
-
-    def _error(self, what: str) -> TrainingError:
-        return TrainingError(
-            f"{type(self.config).__name__} update {self._updates + 1}: {what} became NaN or infinite. The weights from before this "
-            "update are kept; a smaller learning_rate, or finite rewards and observations, may help."
-        )
+        return self._inputs[to_device(ids, self.device)].view(-1, *shape)
 
     @property
     def _epsilon(self) -> float:
-        return self.config.epsilon.at(self._budget.progress)
+        return self.rate(self.config.epsilon)
 
     # ------------------------------------------------------------------------------------------ state
 
@@ -221,22 +190,12 @@ class QLearner(ABC):
         return {**arrays_of(self.network), "epsilon": np.array([self._epsilon], np.float32)}
 
     def state_dict(self) -> State:
-        return {
-            "weights": to_host(self._online_parameters.values).copy(),
-            "target": to_host(self._target_parameters.values).copy(),
-            "adam": self._adam.state_dict(),
-            "budget": self._budget.state_dict(),
-            "inserted": self._inserted,
-            "updates": self._updates,
-            "blind": self._blind,
-        }
+        return {**super().state_dict(), **self.networks.state_dict(), "blind": self._blind}
 
     def load_state_dict(self, state: State) -> None:
-        for parameters, name in ((self._online_parameters, "weights"), (self._target_parameters, "target")):
-            parameters.values.copy_(torch.from_numpy(state[name]))
-        self._adam.load_state_dict(state["adam"])
-        self._budget.load_state_dict(state["budget"])
-        self._inserted, self._updates, self._blind = (int(state[key]) for key in ("inserted", "updates", "blind"))
+        super().load_state_dict(state)
+        self.networks.load_state_dict(state)
+        self._blind = int(state["blind"])
 
 
 def begin(spec: PolicySpec, context: LearnerContext, start: Weights | None) -> ActionValues | TeamValues:
@@ -283,34 +242,22 @@ class DQNLearner(QLearner):
         network: ActionValues | TeamValues,
         placement: Placement,
     ) -> None:
-        self._online, self._target = network, network_of(spec)
-        self._layout = layout_of(spec) if "agents" not in spec.config else None
-        super().__init__(
-            config, context, spec, online=network, target=self._target, placement=placement, layout=self._layout
+        layout = layout_of(spec) if "agents" not in spec.config else None
+        super().__init__(config, context, spec, network=network, placement=placement, layout=layout)
+        self._online, self._target = (
+            cast(ActionValues | TeamValues, flat.module) for flat in (self.networks.online, self.networks.target)
         )
-
-    @property
-    def network(self) -> nn.Module:
-        """See `QLearner.network`."""
-        return self._online
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """n-step transitions, in scaled rewards."""
         rows = trajectories
-        reward, discount, following = n_step(rows.start, rows.reward, rows.tail, self.config.gamma, self.config.n_step)
+        columns, following = self.transitions(rows)
         after = follow(rows.observation, rows.bootstrap_observation, following)
         if self._states is not None:
             unseen = after < 0
-            self._blind += int(np.count_nonzero(unseen & (discount > 0.0)))
-            discount = np.where(unseen, 0.0, discount)
-        columns = {
-            "observation": rows.observation,
-            "action": rows.action,
-            "reward": (reward * self._scale).astype(np.float32),
-            "discount": discount.astype(np.float32),
-            "next": after,
-            "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
-        }
+            self._blind += int(np.count_nonzero(unseen & (columns["discount"] > 0.0)))
+            columns["discount"] = np.where(unseen, np.float32(0.0), columns["discount"])
+        columns |= {"observation": rows.observation, "action": rows.action, "next": after}
         if self._states is None and rows.mask is not None:
             bootstrap_mask = (
                 rows.bootstrap_mask
@@ -319,8 +266,6 @@ class DQNLearner(QLearner):
             )
             columns["mask"] = rows.mask
             columns["next_mask"] = follow(rows.mask, bootstrap_mask, following)
-        self._budget.add(rows)
-        self._inserted += rows.num_rows
         return [(REPLAY, columns)]
 
 
@@ -343,47 +288,26 @@ class _Evaluated:
 class CompiledLearner(DQNLearner):
     """On enumerated games the networks run on the states that occur in a batch, each once, and rows gather from there."""
 
-    def __init__(
-        self,
-        config: DQN,
-        context: LearnerContext,
-        spec: PolicySpec,
-        network: ActionValues | TeamValues,
-        placement: Placement,
-    ) -> None:
-        super().__init__(config, context, spec, network, placement)
-        online, target, layout = self._online_parameters, self._target_parameters, self._layout
-        assert layout is not None
-        self._layers, self._into = layout.layers(online.values), layout.layers(online.slopes)
-        self._target_layers, self._activation = layout.layers(target.values), layout.activation
-        self._x, self._every = torch.zeros(0, layout.widths[0]), np.ones((0, self._actions), np.bool_)
-        self._room(layout, 0)
-
-    def _room(self, layout: Layout, rows: int) -> None:
-        self._work = Workspace(layout, rows)
-        self._out, self._slope = self._work.out.numpy(), self._work.gradient.numpy()
+    _x, _every = torch.zeros(0, 0), np.ones((0, 0), np.bool_)  # kept from one batch to the next of as many rows
 
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
-        share = self._ranks.share(rows)
+        share = self.ranks.share(rows)
         mine = {name: column[share] for name, column in columns.items()}
         action = np.ascontiguousarray(mine["action"], np.int32)
         seen = self._evaluate_rows(mine) if self._states is None else self._evaluate_ids(self._states, mine)
         target = mine["reward"] + mine["discount"].astype(np.float64) * seen.after
-        weight = np.ones(len(action)) if weight is None else weight[share]
+        weight, networks = np.ones(len(action)) if weight is None else weight[share], self.networks
         loss, value, errors = q_loss(
-            seen.q, seen.mask, seen.state, action, target, weight, self.config.huber_delta, self._slope, rows
+            seen.q, seen.mask, seen.state, action, target, weight, self.config.huber_delta, networks.gradients[0], rows
         )
-        self._work.backward(self._layers, seen.x, self._into)
+        networks.backward(seen.x)
         error, finite = float(errors.sum()) / max(1, rows), bool(np.isfinite(target).all())
         found = QLossResult(loss, value, error, torch.from_numpy(errors), finite)
         return self._joint(found, rows)
 
-    def _forward(self, x: Tensor) -> Array:
-        """Outputs of the online network, which are followed by `backward`."""
-        if len(x) != len(self._out):
-            self._room(self._work.layout, len(x))
-        self._work.forward(self._layers, x)
-        return self._out
+    def _values(self, x: Tensor, mask: NDArray[np.bool_], *, target: bool = False) -> Array:
+        """Of the online network, or of its target, after which `backward` can go back through the pass."""
+        return action_values(self.networks.forward(x, target=target)[0], mask)
 
     def _evaluate_ids(self, states: StateTable, columns: ItemColumns) -> _Evaluated:
         """One pass over the states that occur, now or next."""
@@ -391,26 +315,23 @@ class CompiledLearner(DQNLearner):
         both = np.concatenate([now, np.where(after >= 0, after - states.base, -1)])
         unique, index = compact(both, len(states))
         x, mask = states.x[torch.from_numpy(unique)], states.mask[unique]
-        q = action_values(self._forward(x), mask)
-        target_values = action_values(forward(self._target_layers, x, self._activation).numpy(), mask)
+        target_values, q = self._values(x, mask, target=True), self._values(x, mask)
         state, following = index[: len(now)], index[len(now) :]
         value = next_values(q if self.config.double else target_values, target_values, mask, following)
         return _Evaluated(x, q, mask, state, value)
 
     def _evaluate_rows(self, columns: ItemColumns) -> _Evaluated:
         """One pass over the observations, and one without gradients over the next ones."""
-        rows, inputs = len(columns["observation"]), self._x.shape[1]
-        if rows != len(self._x):  # what is read is kept from one batch to the next of as many rows
+        rows, inputs = len(columns["observation"]), math.prod(self._online.shape)
+        if self._x.shape != (rows, inputs):
             self._x, self._every = torch.zeros(rows, inputs), np.ones((rows, self._actions), np.bool_)
         self._x.numpy()[:] = columns["observation"].reshape(rows, inputs)
         after, every = as_rows(columns["next"], inputs), self._every
         legal, legal_after = columns.get("mask", every), columns.get("next_mask", every)
-        q = action_values(self._forward(self._x), legal)
-        online_values = target_values = action_values(
-            forward(self._target_layers, after, self._activation).numpy(), legal_after
-        )
+        online_values = target_values = self._values(after, legal_after, target=True)
         if self.config.double:
-            online_values = action_values(forward(self._layers, after, self._activation).numpy(), legal_after)
+            online_values = self._values(after, legal_after)
+        q = self._values(self._x, legal)
         state = np.arange(rows, dtype=np.int32)
         return _Evaluated(self._x, q, legal, state, next_values(online_values, target_values, legal_after, state))
 
@@ -443,23 +364,12 @@ _ONLINE, _TARGET, _CHOICE = range(3)
 class ModuleLearner(DQNLearner):
     """By autograd; what they need of chance is drawn from a stream of the update's own."""
 
-    def __init__(
-        self,
-        config: DQN,
-        context: LearnerContext,
-        spec: PolicySpec,
-        network: ActionValues | TeamValues,
-        placement: Placement,
-    ) -> None:
-        super().__init__(config, context, spec, network, placement)
-        self._kind = kind_of(config, self._online)
-
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         mine = self._rows(columns, rows, weight)
-        self._online_parameters.zero()
+        self.networks.online.zero()
         target = self._targets(mine)
-        chosen = taken(self._asked(self._online, mine.x, mine.legal, mine, _ONLINE), mine.action)
-        losses, errors = self._kind.compare(chosen, target, _pick(mine.levels, _ONLINE))
+        chosen = taken(self._asked(mine.x, mine.legal, mine, _ONLINE), mine.action)
+        losses, errors = kind_of(self.config, self._online).compare(chosen, target, _pick(mine.levels, _ONLINE))
         loss = (losses * mine.weight).sum() / max(1, rows)
         if len(mine.action):
             torch.autograd.backward(loss)
@@ -467,36 +377,33 @@ class ModuleLearner(DQNLearner):
         found = QLossResult(loss.detach(), value, errors.sum() / max(1, rows), errors, target.isfinite().all())
         return self._joint(found, rows)
 
-    def _asked(
-        self, module: ActionValues | TeamValues, x: Tensor, legal: Tensor, rows: TransitionRows, which: int
-    ) -> Tensor:
+    def _asked(self, x: Tensor, legal: Tensor, rows: TransitionRows, which: int) -> Tensor:
         """float32[n, A, K]; which: whose chance."""
-        with self.placement.products():
-            out: Tensor = module(x, legal, _pick(rows.noise, which), _pick(rows.levels, which))
-        return out.float()
+        noise, levels = _pick(rows.noise, which), _pick(rows.levels, which)
+        return self.networks(x, legal, noise, levels, target=which == _TARGET)
 
     @torch.no_grad()
     def _targets(self, rows: TransitionRows) -> Tensor:
         """What the online network's answers are compared with."""
-        config, target, head = self.config, self._target, self._online.head
-        after = self._asked(target, rows.after, rows.legal_after, rows, _TARGET)
+        config, head, kind = self.config, self._online.head, kind_of(self.config, self._online)
+        after = self._asked(rows.after, rows.legal_after, rows, _TARGET)
         if config.munchausen:
             policy, log_policy = soft_policy(head.means(after), rows.legal_after, config.munchausen_temperature)
-            now = head.means(self._asked(target, rows.x, rows.legal, rows, _TARGET))
+            now = head.means(self._asked(rows.x, rows.legal, rows, _TARGET))
             _, log_now = soft_policy(now, rows.legal, config.munchausen_temperature)
             bonus = munchausen_bonus(
                 log_now, rows.action, weight=config.munchausen_weight, least=config.munchausen_least
             )
-            return self._kind.target(rows.reward + bonus, rows.discount, Candidates(after, policy, log_policy))
+            return kind.target(rows.reward + bonus, rows.discount, Candidates(after, policy, log_policy))
         values = head.means(after)
         if config.double:
-            values = head.means(self._asked(self._online, rows.after, rows.legal_after, rows, _CHOICE))
+            values = head.means(self._asked(rows.after, rows.legal_after, rows, _CHOICE))
         best = double_values(values, after, rows.legal_after)[:, None]
-        one = torch.ones(len(best), 1, device=self._device)
-        return self._kind.target(rows.reward, rows.discount, Candidates(best, one, torch.zeros_like(one)))
+        one = torch.ones(len(best), 1, device=self.device)
+        return kind.target(rows.reward, rows.discount, Candidates(best, one, torch.zeros_like(one)))
 
     def _rows(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> TransitionRows:
-        share = self._ranks.share(rows)
+        share = self.ranks.share(rows)
         mine = {name: column[share] for name, column in columns.items()}
         x, legal = self._situation(mine["observation"], mine.get("mask"))
         after, legal_after = self._situation(mine["next"], mine.get("next_mask"))
@@ -507,10 +414,10 @@ class ModuleLearner(DQNLearner):
             after=after,
             legal=legal,
             legal_after=legal_after,
-            action=to_device(mine["action"].astype(np.int64), self._device),
-            reward=to_device(mine["reward"], self._device),
-            discount=to_device(mine["discount"], self._device),
-            weight=to_device(weight[share].astype(np.float32), self._device),
+            action=to_device(mine["action"].astype(np.int64), self.device),
+            reward=to_device(mine["reward"], self.device),
+            discount=to_device(mine["discount"], self.device),
+            weight=to_device(weight[share].astype(np.float32), self.device),
             levels=None if levels is None else levels[:, share],
             noise=noise,
         )
@@ -521,18 +428,18 @@ class ModuleLearner(DQNLearner):
             mask = self._states.mask[np.maximum(observation - self._states.base, 0)]
         elif mask is None:
             mask = np.ones((len(observation), self._actions), np.bool_)
-        return self._seen(observation, self._online.shape), to_device(mask, self._device)
+        return self._seen(observation, self._online.shape), to_device(mask, self.device)
 
     def _chance(self, rows: int) -> tuple[Tensor | None, Tensor | None]:
         """(levels float32[3, rows, K], noise float32[3, size]) of this update, where the head wants them; the same on all ranks."""
         head, levels, noise = self._online.head, None, None
         if head.noise_size or head.cosine is not None:
-            rng = seeding.generator(self._seed, "dqn", "update", self._updates)
+            rng = seeding.generator(self._seed, "dqn", "update", self.updates)
             if head.cosine is not None:
-                levels = to_device(rng.random((3, rows, head.head.atoms), np.float32), self._device)
+                levels = to_device(rng.random((3, rows, head.head.atoms), np.float32), self.device)
                 levels[_CHOICE] = head.levels
             if head.noise_size:
-                normal = to_device(rng.standard_normal((3, head.noise_size), np.float32), self._device)
+                normal = to_device(rng.standard_normal((3, head.noise_size), np.float32), self.device)
                 noise = normal.sign() * normal.abs().sqrt()
         return levels, noise
 

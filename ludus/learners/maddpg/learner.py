@@ -191,12 +191,14 @@ class MADDPGLearner(OffPolicyLearner):
     """m joint steps of n agents go through the shared actor as m × n rows. What critics are given of a joint step: the state, or all
     observations; who is present; and all actions, which come last, 0 of agents that are absent."""
 
+    config: MADDPG
+
     name = "maddpg"
 
     def __init__(self, config: MADDPG, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
         super().__init__(config, context, spec, start)
-        self.config, self._env, self._seats = config, context.env, context.seats
+        self._env, self._seats = context.env, context.seats
         self.team = team_size(context.env, context.seats, algorithm=type(config).__name__)
         self._boxed = spec.config["action"]["kind"] == "point"
         self.acting: ActionKind = (
@@ -221,8 +223,7 @@ class MADDPGLearner(OffPolicyLearner):
                 columns = {name: column for name, column in columns.items() if name not in ("state", "next_state")}
             out.append((REPLAY, columns))
             self._rewards.add(view)
-        self.budget.add(trajectories)
-        self._inserted += trajectories.num_rows
+        self.count(trajectories)
         return out
 
     # ------------------------------------------------------------------------------------------ learning

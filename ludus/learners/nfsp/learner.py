@@ -20,7 +20,7 @@ from ludus.core.types import Array, Metrics, State, Weights
 from ludus.learners.base import RESERVOIR, LearnerContext, Priorities, priorities_of
 from ludus.learners.losses import log_prob
 from ludus.learners.network import FlatModule, multiplications
-from ludus.learners.optimizer import GuardedAdam
+from ludus.learners.optimizer import GuardedAdam, ModuleAdam
 from ludus.learners.schedule import Budget
 from ludus.learners.states import StateTable, occurring
 from ludus.policies.actor_critic import arrays_of, first_weights, layouts, load_arrays, make_network
@@ -85,7 +85,7 @@ class NFSPLearner:
         self.placement = placed(context.device, Work(multiplications(network), config.batch, written=True))
         self._device, self._layout = self.placement.torch, layouts(average)["policy"]
         self._network = FlatModule(network, layouts=[self._layout], device=self._device)
-        self._adam = GuardedAdam(self._network)
+        self._adam = GuardedAdam(ModuleAdam(self._network))
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         self._shape, self._actions = tuple(average.config["shape"]), int(average.config["action"]["actions"])
@@ -194,7 +194,7 @@ class NFSPLearner:
         return {
             "best_response": self._response.state_dict(),
             "average": to_host(self._network.values).copy(),
-            "adam": self._adam.state_dict(),
+            "adam": self._adam.adam.state_dict(),
             "budget": self._budget.state_dict(),
             "counts": [self._seen, self._kept, self._updates],
             "metrics": dict(self._metrics),
@@ -203,7 +203,7 @@ class NFSPLearner:
     def load_state_dict(self, state: State) -> None:
         self._response.load_state_dict(state["best_response"])
         self._network.values.copy_(torch.from_numpy(state["average"]))
-        self._adam.load_state_dict(state["adam"])
+        self._adam.adam.load_state_dict(state["adam"])
         self._budget.load_state_dict(state["budget"])
         self._seen, self._kept, self._updates = map(int, state["counts"])
         self._metrics = {name: float(x) for name, x in state["metrics"].items()}

@@ -6,10 +6,9 @@ perceptrons on a CPU. Tests hold them to be equal; `placement` says which of the
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,20 +17,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import seeding
-from ludus.core.device import Placement, Work, fetched, placed, to_device, to_host
+from ludus.core.device import Work, placed, to_device, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext
-from ludus.learners.network import FlatModule, multiplications
-from ludus.learners.optimizer import ModuleAdam
-from ludus.learners.ranks import Ranks, agree
-from ludus.learners.returns import follow, n_step
-from ludus.learners.schedule import Budget, Schedule
-from ludus.learners.spaces import reward_scale
-from ludus.policies.actor_critic import Tower, arrays_of, first_weights, layouts, load_arrays, make_network
+from ludus.learners.network import multiplications
+from ludus.learners.replayed import Ensemble, ReplayLearner
+from ludus.learners.returns import follow
+from ludus.policies.actor_critic import Tower, first_weights, layouts, load_arrays, make_network
 from ludus.policies.bodies import ACTIVATIONS
 from ludus.policies.heads import Bounds, head_of
-from ludus.policies.mlp import Layer, Layout, Workspace
+from ludus.policies.mlp import Layout
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 
@@ -61,9 +57,6 @@ def regression(q: Array, action: NDArray[np.int32], target: Array, gradient: Arr
 # Networks of one form that learn together, and targets that follow them.
 
 _ACTOR = ("actor_loss", "actor_gradient_norm")
-_SUMS = 3  # numbers that ranks add up together with the gradient
-_relu_backward = torch.ops.aten.threshold_backward.grad_input
-_tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
 
 class Critics(nn.Module):
@@ -96,152 +89,19 @@ def _perceptron(layout: Layout, rng: np.random.Generator) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-class Ensemble:
-    """One network or several of one form, an optimizer of them all, and a target copy of each.
-
-    Called, they answer by autograd, on any device. The passes of `layouts` are written out, for perceptrons on a CPU, over the same
-    parameters. outputs, gradients: NumPy views float32[n, outputs] per network, of the last such pass forward, and to be filled in before
-    `backward`. sums: float32[3], which `join` adds up over the ranks, together with the gradients.
-    """
-
-    def __init__(self, module: nn.Module, *, ranks: Ranks, placement: Placement, layouts: Sequence[Layout]) -> None:
-        """Moves the module to its place. layouts: of its networks, in the order of its parameters, if its passes are written out; else
-        none."""
-        device, self._ranks, self._placement = placement.torch, ranks, placement
-        self.online = FlatModule(copy.deepcopy(module), sums=_SUMS, device=device)
-        self.target = FlatModule(module.requires_grad_(False), device=device)
-        agree(ranks, self.online.values)
-        self.target.values.copy_(self.online.values)
-        self._parameters = list(self.online.module.parameters())
-        self._adam = ModuleAdam(self.online, epsilon=1e-8)
-        self._layouts = layouts
-        self._layers, self._into, self._followers = (
-            _views(layouts, flat) for flat in (self.online.values, self.online.slopes, self.target.values)
-        )
-        self._room(0)
-
-    @property
-    def sums(self) -> Array:
-        """See the class."""
-        return self.online.sums
-
-    def weights(self) -> dict[str, Array]:
-        """Copies of parameters and buffers by name."""
-        return arrays_of(self.online.module)
-
-    def follow(self, share: float) -> None:
-        """target += share (online - target). (Lillicrap et al. 2016, algorithm 1.)"""
-        self.target.values.lerp_(self.online.values, share)
-
-    def state_dict(self) -> State:
-        weights, target = (to_host(flat.values).copy() for flat in (self.online, self.target))
-        return {"weights": weights, "target": target, "adam": self._adam.state_dict()}
-
-    @torch.no_grad()
-    def load_state_dict(self, state: State) -> None:
-        """Of any device."""
-        self.online.values.copy_(torch.from_numpy(state["weights"]))
-        self.target.values.copy_(torch.from_numpy(state["target"]))
-        self._adam.load_state_dict(state["adam"])
-
-    # ------------------------------------------------------------------------------------------ by autograd
-
-    def __call__(self, *given: Any, target: bool = False) -> Tensor:
-        """What the module answers, of an actor-critic the head's outputs, in float32; its target if so."""
-        with self._placement.products():
-            out = (self.target if target else self.online).module(*given)
-        answer: Tensor = out[0] if isinstance(out, tuple) else out
-        return answer.float()
-
-    def descend(
-        self, loss: Tensor, told: Sequence[Tensor], *, rate: float, max_norm: float, held: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """One step of Adam down this rank's part of the loss, unless it is `held`, or something is no number. Answers float32[3], the loss
-        and what is told of it, summed over the ranks, and the gradient's norm."""
-        self.online.zero()
-        torch.autograd.backward(loss, inputs=self._parameters)
-        sums = self.online.slopes[self.online.size :]
-        sums[: 1 + len(told)] = torch.stack([loss.detach(), *(number.detach() for number in told)])
-        self._ranks.sum(self.online.slopes)
-        sums = sums.clone()
-        return sums, self._adam.step(rate=rate, max_norm=max_norm, held=held | ~sums[0].isfinite())
-
-    # ------------------------------------------------------------------------------------------ written out
-
-    def _room(self, rows: int) -> None:
-        self._work = [Workspace(layout, rows) for layout in self._layouts]
-        self.outputs = [work.out.numpy() for work in self._work]
-        self.gradients = [work.gradient.numpy() for work in self._work]
-
-    def forward(self, x: torch.Tensor, *, target: bool = False, count: int | None = None) -> list[Array]:
-        """x float32[n, inputs] -> `outputs`, of the targets if so; valid until the next pass. count: only of the first so many."""
-        if len(x) != len(self._work[0].out):
-            self._room(len(x))
-        for layers, work in zip((self._followers if target else self._layers)[:count], self._work, strict=False):
-            work.forward(layers, x)
-        return self.outputs[:count]
-
-    def backward(self, x: torch.Tensor) -> None:
-        """The parameters' gradients, from `gradients` and the last forward pass, over x and not of the targets."""
-        for layers, into, work in zip(self._layers, self._into, self._work, strict=True):
-            work.backward(layers, x, into)
-
-    @torch.no_grad()
-    def input_gradient(self, columns: slice, *, count: int | None = None) -> Array:
-        """The gradient float32[n, columns] with respect to these of the inputs, from the same as `backward`, summed over the networks, or
-        over the first `count` of them."""
-        total: torch.Tensor | None = None
-        for layers, work in zip(self._layers[:count], self._work, strict=False):
-            gradient = work.gradients[-1]
-            for k in range(len(layers) - 1, 0, -1):
-                below = work.outputs[k - 1]
-                gradient = torch.mm(gradient, layers[k][0], out=work.gradients[k - 1])
-                if work.layout.activation == "tanh":
-                    _tanh_backward(gradient, below, grad_input=gradient)
-                else:
-                    _relu_backward(gradient, below, 0, grad_input=gradient)
-            part = torch.mm(gradient, layers[0][0][:, columns])
-            total = part if total is None else total.add_(part)
-        assert total is not None
-        return total.numpy()
-
-    def join(self) -> None:
-        """Add up the gradients, and `sums`, of all ranks."""
-        if self._ranks.size > 1:
-            self._ranks.sum(self.online.joint)
-
-    def step(self, *, rate: float, max_norm: float, what: str) -> float:
-        """One step of Adam (Kingma and Ba 2015). Answers the gradient's norm; raises TrainingError before the step if it is not finite."""
-        norm = self._adam.step_here(rate=rate, max_norm=max_norm)
-        if not math.isfinite(norm):
-            raise TrainingError(f"the gradient of {what} became NaN or infinite")
-        return norm
-
-
-def _views(layouts: Sequence[Layout], flat: Tensor) -> list[list[Layer]]:
-    """The layers of perceptrons that lie one after the other in a vector."""
-    out, at = [], 0
-    for layout in layouts:
-        out.append(layout.layers(flat[at : at + layout.size]))
-        at += layout.size
-    return out
-
-
-class OffPolicyLearner:
+class OffPolicyLearner(ReplayLearner):
     """Base: a subclass says what is stored of actions, what its critics see, and what one update does, in both ways."""
 
     name = ""
     actor: Ensemble
     critics: Ensemble
 
+    config: OffPolicy
+
     def __init__(self, config: OffPolicy, context: LearnerContext, spec: PolicySpec, start: Weights | None) -> None:
-        self.spec = spec
-        self._config, self._seed, self.ranks = config, context.seed, context.ranks
-        self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
-        self.budget = Budget.of(config.collect(), context)
+        super().__init__(config, context, spec)
         self._noise = torch.Generator().manual_seed(seeding.key(context.seed, self.name, "noise") % 2**63)
         self._fresh_start = start is None
-        self._inserted = self.updates = 0
         self.layout = layouts(spec).get("policy")  # of an actor that is a perceptron
         self.shape, head = tuple(spec.config["shape"]), head_of(spec.config["action"])
         self.outputs = head.outputs - head.free
@@ -261,19 +121,15 @@ class OffPolicyLearner:
         judges = Critics(critic, seeding.generator(self._seed, self.name, "critics"), count=critics, bodies=bodies)
         work = multiplications(actor) + multiplications(judges)
         why = "" if self.layout else "only perceptrons have passes that are written out"
-        self.placement = placed(context.device, Work(work, self._config.batch, self.layout is not None, why))
-        self.device = self.placement.torch
+        self.settle(placed(context.device, Work(work, self.config.batch, self.layout is not None, why)))
         parts = ([self.layout], [critic] * critics) if self.placement.written and self.layout else ([], [])
         self.actor, self.critics = (
             Ensemble(module, ranks=self.ranks, placement=self.placement, layouts=layouts)
             for module, layouts in zip((actor, judges), parts, strict=True)
         )
-        self._wrong = torch.zeros((), dtype=torch.bool, device=self.device)
         self._improved: Array | Tensor = np.zeros(2)  # the loss of the actor's last step, and the gradient's norm
         if not self.placement.written:
             self._improved = torch.zeros(2, device=self.device)
-        self._told: Metrics = {}
-        self._unread = 0  # updates of this round that are still to come
 
     # ------------------------------------------------------------------------------------------ data
 
@@ -283,29 +139,13 @@ class OffPolicyLearner:
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """n-step transitions, in scaled rewards."""
-        rows, config = trajectories, self._config
-        reward, discount, following = n_step(rows.start, rows.reward, rows.tail, config.gamma, config.n_step)
-        columns = {
-            "reward": (reward * self._scale).astype(np.float32),
-            "discount": discount.astype(np.float32),
-            "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
-            **self.stored(rows, following),
-        }
-        self.budget.add(rows)
-        self._inserted += rows.num_rows
-        return [(REPLAY, columns)]
-
-    def batches(self) -> Sequence[tuple[str, int]]:
-        """The updates that are due: `updates_per_decision` × decisions since the first `start_decisions`, less those done."""
-        config = self._config
-        due = max(0, int((self._inserted - config.start_decisions) * config.updates_per_decision) - self.updates)
-        self._unread = due
-        return [(REPLAY, config.batch)] * due
+        columns, following = self.transitions(trajectories)
+        return [(REPLAY, {**columns, **self.stored(trajectories, following)})]
 
     @property
     def warm_up(self) -> bool:
         """Whether actions are still uniform ones. Not after a start from a policy: its own ones tell more."""
-        return self._fresh_start and self._inserted < self._config.start_decisions
+        return self._fresh_start and self._inserted < self.config.start_decisions
 
     # ------------------------------------------------------------------------------------------ learning
 
@@ -318,40 +158,16 @@ class OffPolicyLearner:
         """The same on any device, from where it reads nothing back."""
         raise NotImplementedError
 
-    def update(self, batch: Sample) -> Metrics:
-        """One gradient step of the critics, and one of the actor where it is due. Raises TrainingError. By autograd, numbers are read back
-        once in a round of `batches`: the metrics in between are those of before, and an error comes with the last update, or with the one
-        that it is of where updates are asked for one by one."""
-        rows = len(batch.index)
-        columns = batch.columns
+    def learn(self, batch: Sample) -> Metrics:
+        """See `ReplayLearner.learn`: one step of the critics, and one of the actor where it is due."""
+        rows, columns = len(batch.index), batch.columns
         if self.ranks.size > 1:
             share = self.ranks.share(rows)
             columns = {name: column[share] for name, column in columns.items()}
-        try:
-            if self.placement.written:
-                told = self.written(columns, rows)
-                metrics = {**told, **dict(zip(_ACTOR, self._improved.tolist(), strict=True))}
-            else:
-                metrics = dict(self._by_autograd(columns, rows))
-        except TrainingError as error:
-            raise TrainingError(
-                f"{type(self._config).__name__} update {self.updates + 1}: {error}. The weights from before this step are kept; a smaller "
-                "learning_rate, or finite rewards and observations, may help."
-            ) from None
-        self.updates += 1
-        return {"rows": float(rows), **metrics, "learning_rate": self.rate(self._config.learning_rate)}
-
-    def _by_autograd(self, columns: ItemColumns, rows: int) -> Metrics:
+        if self.placement.written:
+            return {**self.written(columns, rows), **dict(zip(_ACTOR, self._improved.tolist(), strict=True))}
         told = self.autograd({name: to_device(column, self.device) for name, column in columns.items()}, rows)
-        told = {**told, **dict(zip(_ACTOR, self._improved, strict=True))}
-        self._unread -= 1
-        if self._unread <= 0:
-            *numbers, wrong = fetched([*told.values(), self._wrong])
-            self._told = dict(zip(told, numbers, strict=True))
-            if wrong:
-                self._wrong.zero_()
-                raise TrainingError("a loss or its gradient became NaN or infinite")
-        return self._told
+        return self.read({**told, **dict(zip(_ACTOR, self._improved, strict=True))})
 
     def fit(
         self, x: torch.Tensor, action: NDArray[np.int32], target: NDArray[np.float64], rows: int
@@ -378,7 +194,7 @@ class OffPolicyLearner:
 
     def step(self, ensemble: Ensemble, what: str) -> float:
         """One optimizer step; see `Ensemble.step`."""
-        return ensemble.step(rate=self._rate_of(ensemble), max_norm=self._config.max_gradient_norm, what=what)
+        return ensemble.step(rate=self._rate_of(ensemble), max_norm=self.config.max_gradient_norm, what=what)
 
     def answers(self, x: Tensor, *, target: bool = False) -> Tensor:
         """What the actor's network says, by autograd, without what does not depend on observations; by the target if so."""
@@ -403,19 +219,15 @@ class OffPolicyLearner:
 
     def descend(self, ensemble: Ensemble, loss: Tensor, *told: Tensor) -> tuple[Tensor, Tensor]:
         """One optimizer step; see `Ensemble.descend`. Where a number is none, nothing moves until it is read."""
-        rate, max_norm = self._rate_of(ensemble), self._config.max_gradient_norm
+        rate, max_norm = self._rate_of(ensemble), self.config.max_gradient_norm
         sums, norm = ensemble.descend(loss, told, rate=rate, max_norm=max_norm, held=self._wrong)
         self._wrong = self._wrong | ~(sums[0].isfinite() & norm.isfinite())
         return sums, norm
 
     def _rate_of(self, networks: Ensemble) -> float:
-        config = self._config
+        config = self.config
         own = config.critic_learning_rate if networks is self.critics else None
         return self.rate(config.learning_rate if own is None else own)
-
-    def rate(self, schedule: Schedule) -> float:
-        """A schedule's value now."""
-        return schedule.at(self.budget.progress)
 
     def normals(self, count: int, rows: int, size: int) -> Array:
         """Standard normal deviates float32[count, n, size] for this rank's share of `rows`."""
@@ -426,25 +238,22 @@ class OffPolicyLearner:
 
     def state_dict(self) -> State:
         return {
+            **super().state_dict(),
             "actor": self.actor.state_dict(),
             "critics": self.critics.state_dict(),
             "improved": np.array(to_host(self._improved) if isinstance(self._improved, Tensor) else self._improved),
-            "budget": self.budget.state_dict(),
             "noise": self._noise.get_state().numpy().copy(),
             "fresh_start": self._fresh_start,
-            "inserted": self._inserted,
-            "updates": self.updates,
         }
 
     def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
         self.actor.load_state_dict(state["actor"])
         self.critics.load_state_dict(state["critics"])
         improved = np.array(state["improved"])
         self._improved = improved if self.placement.written else torch.from_numpy(improved).float().to(self.device)
-        self.budget.load_state_dict(state["budget"])
         self._noise.set_state(torch.from_numpy(np.array(state["noise"], np.uint8)))
         self._fresh_start = bool(state["fresh_start"])
-        self._inserted, self.updates = int(state["inserted"]), int(state["updates"])
 
 
 # --------------------------------------------------------------------------------------------------------------------

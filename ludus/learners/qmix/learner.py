@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -34,7 +34,7 @@ from ludus.learners.teams import (
     versions,
     views,
 )
-from ludus.policies.action_values import ActionValues, TeamValues, network_of
+from ludus.policies.action_values import ActionValues, TeamValues
 from ludus.policies.actor_critic import _SEEDING
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Joint, Trajectories
@@ -121,14 +121,14 @@ class TeamLearner(QLearner):
         self.team = team_size(context.env, context.seats, algorithm=type(config).__name__)
         seed = seeding.key(context.seed, "qmix", "mixer") % 2**63
         states = state_width(context.env, context.seats)
-        self._online, self._target = (
-            TeamModel(q, make_mixer(config, agents=self.team, state=states, seed=seed))
-            for q in (begin(spec, context, start), network_of(spec))
-        )
+        mixer = make_mixer(config, agents=self.team, state=states, seed=seed)
+        network = TeamModel(begin(spec, context, start), mixer)
         rows = config.batch * self.team * (1 if config.core == "none" else config.burn_in + config.length + 1)
-        work = Work(multiplications(self._online), rows, written=False, because="a team's values are mixed")
-        placement = placed(context.device, work)
-        super().__init__(config, context, spec, online=self._online, target=self._target, placement=placement)
+        work = Work(multiplications(network), rows, written=False, because="a team's values are mixed")
+        super().__init__(config, context, spec, network=network, placement=placed(context.device, work))
+        self._online, self._target = (
+            cast(TeamModel, flat.module) for flat in (self.networks.online, self.networks.target)
+        )
         self._rewards = RewardStatistics(config.normalise_rewards, gamma=config.gamma, scale=self._scale)
 
     @property
@@ -156,20 +156,19 @@ class TeamLearner(QLearner):
         for rows, view in views(trajectories, self._env, self._seats):
             out.append((REPLAY, self.columns(view, versions(rows, view))))
             self._rewards.add(view)
-        self._budget.add(trajectories)
-        self._inserted += trajectories.num_rows
+        self.count(trajectories)
         return out
 
     # ------------------------------------------------------------------------------------------ learning
 
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
-        share = self._ranks.share(rows)
+        share = self.ranks.share(rows)
         mine = {name: column[share] for name, column in columns.items()}
-        self._online_parameters.zero()
-        found = QLossResult.nothing(self._device)
+        self.networks.online.zero()
+        found = QLossResult.nothing(self.device)
         if len(mine["reward"]):
             weights = np.ones(rows) if weight is None else weight
-            each = to_device(weights[share].astype(np.float32), self._device)
+            each = to_device(weights[share].astype(np.float32), self.device)
             found = self._found_in(self.compared(mine), each, max(1, self.steps_in(columns)))
         return self._joint(found, rows)
 
@@ -188,7 +187,7 @@ class TeamLearner(QLearner):
     def targets(self, columns: ItemColumns, value: Tensor) -> Tensor:
         """Normalised rewards + discount × the target mixer's value of what comes next, float32[…]."""
         reward = self._rewards.normalised(columns["reward"], columns["span"])
-        return to_device(reward, self._device) + to_device(columns["discount"], self._device) * value
+        return to_device(reward, self.device) + to_device(columns["discount"], self.device) * value
 
     # ------------------------------------------------------------------------------------------ state
 
@@ -223,7 +222,7 @@ class StepLearner(TeamLearner):
 
     def compared(self, columns: ItemColumns) -> TeamTargets:
         """See `TeamLearner.compared`; T is 1."""
-        action = to_device(columns["action"].astype(np.int64), self._device).flatten()
+        action = to_device(columns["action"].astype(np.int64), self.device).flatten()
         chosen = taken(self._values(self._online, columns, "observation", "mask"), action)
         value = self._mixed(self._online, chosen, columns, "present", "state")
         target = self.targets(columns, self._next_values(columns))
@@ -251,12 +250,12 @@ class StepLearner(TeamLearner):
         return out[..., 0].float()
 
     def _legal(self, columns: ItemColumns, mask: str) -> Tensor | None:
-        return to_device(columns[mask], self._device).flatten(0, 1) if mask in columns else None
+        return to_device(columns[mask], self.device).flatten(0, 1) if mask in columns else None
 
     def _mixed(self, team: TeamModel, values: Tensor, columns: ItemColumns, present: str, state: str) -> Tensor:
         """float32[m × n] -> float32[m]."""
-        there = to_device(columns[present], self._device)
-        seen = to_device(columns[state], self._device) if self.config.needs_state else None
+        there = to_device(columns[present], self.device)
+        seen = to_device(columns[state], self.device) if self.config.needs_state else None
         out: Tensor = team.mixer(team_values(values.view_as(there), there), seen)
         return out
 
@@ -337,17 +336,17 @@ class SequenceLearner(TeamLearner):
         out, anew = memory0[found.segment].astype(np.float32), _anew(view)
         reach = np.zeros(pieces, np.int64)
         np.maximum.at(reach, found.segment, found.warm)
-        alive, memory = np.flatnonzero(reach), to_device(memory0.astype(np.float32), self._device)
+        alive, memory = np.flatnonzero(reach), to_device(memory0.astype(np.float32), self.device)
         for t in range(longest):
             alive = alive[reach[alive] > t]
             rows = view.start[alive] + t
             x = self._seen(view.observation[rows].reshape(-1, *view.observation.shape[2:]), module.shape)
-            here, back = (to_device(each[rows].reshape(1, -1), self._device) for each in (view.present, anew))
-            place = to_device(alive, self._device)
+            here, back = (to_device(each[rows].reshape(1, -1), self.device) for each in (view.present, anew))
+            place = to_device(alive, self.device)
             after, _ = _remember(module, x[None], here, back, memory[place].flatten(0, 1))
             memory[place] = after.view(len(alive), self.team, -1)
             begun = np.flatnonzero(found.warm == t + 1)
-            out[begun] = to_host(memory[to_device(found.segment[begun], self._device)])
+            out[begun] = to_host(memory[to_device(found.segment[begun], self.device)])
         return out
 
     # ------------------------------------------------------------------------------------------ learning
@@ -357,11 +356,11 @@ class SequenceLearner(TeamLearner):
         batch = self._batch(columns)
         q = self._values(self._online, batch)
         chosen = taken(q[:, :-1].flatten(0, 2), batch.action.flatten()).view_as(batch.action)
-        steps = torch.arange(batch.place.shape[1], device=self._device).expand_as(batch.place)
+        steps = torch.arange(batch.place.shape[1], device=self.device).expand_as(batch.place)
         value = self._mixed(self._online, chosen, batch, steps)
         with torch.no_grad():
             target_values = self._values(self._target, batch)
-            at = torch.arange(len(q), device=self._device)[:, None], batch.place
+            at = torch.arange(len(q), device=self.device)[:, None], batch.place
             online_values = q.detach() if self.config.double else target_values
             best = greedy(online_values[at].flatten(0, 2), batch.legal[at].flatten(0, 2))
             after = taken(target_values[at].flatten(0, 2), best).view_as(batch.action)
@@ -370,7 +369,7 @@ class SequenceLearner(TeamLearner):
 
     def _mixed(self, team: TeamModel, values: Tensor, batch: _Batch, place: Tensor) -> Tensor:
         """The team's values float32[m, T] of agents' values [m, T, n] at `place` int64[m, T]."""
-        at = torch.arange(len(place), device=self._device)[:, None], place
+        at = torch.arange(len(place), device=self.device)[:, None], place
         state = None if batch.state is None else batch.state[at].flatten(0, 1)
         out: Tensor = team.mixer(team_values(values, batch.present[at]).flatten(0, 1), state)
         return out.view_as(place)
@@ -403,19 +402,19 @@ class SequenceLearner(TeamLearner):
         if legal is None:
             legal = np.ones((m, slots - own, n, self._actions), np.bool_)
         there = np.arange(self.config.length) < columns["count"][:, None]
-        state = to_device(columns["state"], self._device) if self.config.needs_state else None
+        state = to_device(columns["state"], self.device) if self.config.needs_state else None
         return _Batch(
             x=self._seen(by_time, module.shape).view(slots, m * n, *module.shape),
-            here=to_device(here, self._device),
-            anew=to_device(anew, self._device),
-            memory=to_device(columns["memory"], self._device).flatten(0, 1),
+            here=to_device(here, self.device),
+            anew=to_device(anew, self.device),
+            memory=to_device(columns["memory"], self.device).flatten(0, 1),
             unbroken=not ((here[own + 1 :] > here[own:-1]).any() or anew[own:].any()),
-            legal=to_device(legal, self._device),
-            present=to_device(present[:, own:], self._device),
+            legal=to_device(legal, self.device),
+            present=to_device(present[:, own:], self.device),
             state=state,
-            action=to_device(columns["action"].astype(np.int64), self._device),
-            place=to_device(columns["place"].astype(np.int64), self._device),
-            there=to_device(there, self._device),
+            action=to_device(columns["action"].astype(np.int64), self.device),
+            place=to_device(columns["place"].astype(np.int64), self.device),
+            there=to_device(there, self.device),
         )
 
     def _agents(self, team: TeamModel) -> ActionValues:

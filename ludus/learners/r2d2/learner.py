@@ -158,16 +158,12 @@ class R2D2Learner(QLearner):
 
     def __init__(self, config: R2D2, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
-        self._online, self._target = cast(ActionValues, begin(spec, context, start)), ActionValues(spec)
-        rows = config.batch * (config.burn_in + config.length + 1)
-        work = Work(multiplications(self._online), rows, written=False, because="it remembers")
-        placement = placed(context.device, work)
-        super().__init__(config, context, spec, online=self._online, target=self._target, placement=placement)
-
-    @property
-    def network(self) -> ActionValues:
-        """See `QLearner.network`."""
-        return self._online
+        network, rows = begin(spec, context, start), config.batch * (config.burn_in + config.length + 1)
+        work = Work(multiplications(network), rows, written=False, because="it remembers")
+        super().__init__(config, context, spec, network=network, placement=placed(context.device, work))
+        self._online, self._target = (
+            cast(ActionValues, flat.module) for flat in (self.networks.online, self.networks.target)
+        )
 
     # ------------------------------------------------------------------------------------------ data
 
@@ -197,8 +193,7 @@ class R2D2Learner(QLearner):
             after = rows.bootstrap_mask
             after = np.ones((len(rows.tail), self._actions), np.bool_) if after is None else after
             columns["mask"] = slots.observations(rows.mask, after, found, first=config.burn_in, fill=True)
-        self._budget.add(rows)
-        self._inserted += rows.num_rows
+        self.count(rows)
         return [(REPLAY, columns)]
 
     def _forget_unseen(self, columns: dict[str, Array]) -> None:
@@ -220,22 +215,22 @@ class R2D2Learner(QLearner):
         reach = np.zeros(segments, np.int64)
         np.maximum.at(reach, found.segment, warm)
         alive = np.flatnonzero(reach)
-        memory = to_device(memory0.astype(np.float32), self._device)
+        memory = to_device(memory0.astype(np.float32), self.device)
         for t in range(longest):
             alive = alive[reach[alive] > t]
-            x, place = self._seen(rows.observation[rows.start[alive] + t], module.shape), to_device(alive, self._device)
+            x, place = self._seen(rows.observation[rows.start[alive] + t], module.shape), to_device(alive, self.device)
             memory[place] = module.step(module.body(x), memory[place])
             there = np.flatnonzero(warm == t + 1)
-            out[there] = to_host(memory[to_device(found.segment[there], self._device)])
+            out[there] = to_host(memory[to_device(found.segment[there], self.device)])
         return out
 
     # ------------------------------------------------------------------------------------------ learning
 
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         batch = self._batch(columns, rows, weight)
-        self._online_parameters.zero()
+        self.networks.online.zero()
         decisions = max(1, int(columns["count"].sum()))
-        found = self._found_in(batch, decisions) if len(batch.action) else QLossResult.nothing(self._device)
+        found = self._found_in(batch, decisions) if len(batch.action) else QLossResult.nothing(self.device)
         return self._joint(found, rows)
 
     def _found_in(self, batch: _Batch, decisions: int) -> QLossResult:
@@ -256,7 +251,7 @@ class R2D2Learner(QLearner):
         """h(R + discount h⁻¹(Q_target(s', argmax Q(s', ·)))), float32[n, T]. (R2D2, equation in §2.3.)"""
         target_values = self._values(self._target, batch)
         n, steps = batch.place.shape
-        at = torch.arange(n, device=self._device)[:, None], batch.place
+        at = torch.arange(n, device=self.device)[:, None], batch.place
         online_values = q if self.config.double else target_values
         best = greedy(online_values[at].flatten(0, 1), batch.legal[at].flatten(0, 1))
         value = taken(target_values[at].flatten(0, 1), best).view(n, steps)
@@ -290,7 +285,7 @@ class R2D2Learner(QLearner):
         return memory
 
     def _batch(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> _Batch:
-        share = self._ranks.share(rows)
+        share = self.ranks.share(rows)
         mine = {name: column[share] for name, column in columns.items()}
         observation, own = mine["observation"], slice(self.config.burn_in, None)
         if self._states is not None:
@@ -302,14 +297,14 @@ class R2D2Learner(QLearner):
         shape = (len(observation), observation.shape[1], *self._online.shape)
         present = np.arange(self.config.length) < mine["count"][:, None]
         weight = np.ones(rows) if weight is None else weight
-        there = {name: to_device(mine[name].astype(np.int64), self._device) for name in ("before", "action", "place")}
-        floats = {name: to_device(mine[name], self._device) for name in ("memory", "reward", "discount")}
+        there = {name: to_device(mine[name].astype(np.int64), self.device) for name in ("before", "action", "place")}
+        floats = {name: to_device(mine[name], self.device) for name in ("memory", "reward", "discount")}
         return _Batch(
             x=self._seen(observation.reshape(-1, *observation.shape[2:]), self._online.shape).view(shape),
-            legal=to_device(legal, self._device),
+            legal=to_device(legal, self.device),
             refreshed=int(mine["before"].max(initial=0)),
-            present=to_device(present, self._device),
-            weight=to_device(weight[share].astype(np.float32), self._device),
+            present=to_device(present, self.device),
+            weight=to_device(weight[share].astype(np.float32), self.device),
             **there,
             **floats,
         )

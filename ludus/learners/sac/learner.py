@@ -80,13 +80,13 @@ class _Tempered(OffPolicyLearner):
 
     def move_temperature(self, entropy: float, target: float) -> None:
         """Raises TrainingError if the entropy is no number."""
-        rate = self.rate(self._config.learning_rate)
+        rate = self.rate(self.config.learning_rate)
         if not math.isfinite(self._temperature.move(entropy=entropy, target=target, rate=rate)):
             raise TrainingError("the policy's entropy became NaN or infinite")
 
     def descend_temperature(self, entropy: Tensor, target: float | Tensor) -> None:
         """The same by autograd."""
-        rate, held = self.rate(self._config.learning_rate), self._wrong
+        rate, held = self.rate(self.config.learning_rate), self._wrong
         slope = self._temperature.descend(entropy=entropy, target=target, rate=rate, held=held)
         self._wrong = held | ~slope.isfinite()
 
@@ -101,12 +101,13 @@ class _Tempered(OffPolicyLearner):
 class SACLearner(_Tempered, BoxLearner):
     """A squashed Gaussian that follows the slope of the lesser of its critics, and of its own entropy."""
 
+    config: SAC
+
     name = "sac"
 
     def __init__(self, config: SAC, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
         super().__init__(config, context, spec, start, critics=1 + config.twin)
-        self.config = config
         self.tempered(config)
         head = head_of(spec.config["action"])
         assert isinstance(head, Squashed)
@@ -183,6 +184,8 @@ class SACDiscreteLearner(_Tempered):
     Fresh policies are nearly uniform, so warming up needs nothing else.
     """
 
+    config: SACDiscrete
+
     name = "sac discrete"
 
     def __init__(self, config: SACDiscrete, context: LearnerContext, start: Weights | None = None) -> None:
@@ -194,7 +197,6 @@ class SACDiscreteLearner(_Tempered):
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         if self._states is not None:
             self._x, self._legal = (to_device(a, self.device) for a in (self._states.x.numpy(), self._states.mask))
-        self.config = config
 
     # ------------------------------------------------------------------------------------------ data
 

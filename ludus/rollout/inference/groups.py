@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.device import Placement, Work, placed
 from ludus.core.errors import PolicyError
-from ludus.core.types import Act, Array, Due, Enumeration, EnvSpec, PolicyRef
+from ludus.core.types import CPU, Act, Array, DeviceChoice, Due, Enumeration, EnvSpec, PolicyRef
 from ludus.policies.base import Policy
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -145,7 +147,8 @@ class StackedPolicies(Protocol):
 class Group:
     """Policies of one class, configuration and mode, evaluated together. `index` of a row is its policy's place among them."""
 
-    def __init__(self, policies: Sequence[Policy], mode: str) -> None:
+    def __init__(self, policies: Sequence[Policy], mode: str, *, device: DeviceChoice = CPU, rows: int = 1) -> None:
+        """device: where they are asked to compute, so many rows at a time."""
         self.policies = tuple(policies)
         self.mode = mode
         self.noise_width = policies[0].noise_width
@@ -153,6 +156,9 @@ class Group:
         self.takes_ids = policies[0].takes_ids
         self._stack: Callable[[Sequence[Policy]], StackedPolicies] | None = getattr(type(policies[0]), "stack", None)
         self._stacked: StackedPolicies | None = None
+        self.placement = None if device == CPU else _placement(self.policies, device, rows)
+        if self.placement is not None:
+            self._stack = partial(type(policies[0]).stack_on, placement=self.placement)  # type: ignore[attr-defined]
 
     def act(
         self,
@@ -164,7 +170,7 @@ class Group:
         index: NDArray[np.int32],
     ) -> Act:
         """Rows sorted as they come: one call of the stack where the class offers one, else one for each policy that has rows."""
-        if len(self.policies) == 1:
+        if len(self.policies) == 1 and self.placement is None:
             return self.act_alone(0, observation, mask, memory, noise)
         noise = noise if noise.shape[1] == self.noise_width else noise[:, : self.noise_width]
         if self._stack is not None:
@@ -199,8 +205,20 @@ class Group:
         noise: NDArray[np.float32],
     ) -> Act:
         """As `act`, where all rows are played by one policy, at this place in the group."""
+        if self.placement is not None:
+            return self.act(observation, mask, memory, noise, index=np.full(len(noise), policy, np.int32))
         noise = noise if noise.shape[1] == self.noise_width else noise[:, : self.noise_width]
         return self.policies[policy].act(observation, mask, memory, noise, mode=self.mode)
+
+
+def _placement(policies: Sequence[Policy], device: DeviceChoice, rows: int) -> Placement | None:
+    """Where a stack of these computes, if that is not the way of CPUs; None for those that know no other."""
+    if not hasattr(type(policies[0]), "stack_on"):
+        return None
+    arrays = policies[0].weights().values()
+    size = sum(array.size * (100 if array.ndim == 4 else 1) for array in arrays if array.ndim >= 2)
+    place = placed(device, Work(size, rows, written=True))
+    return None if place.written else place
 
 
 def group_key(policy: Policy, mode: str) -> tuple[Any, ...]:

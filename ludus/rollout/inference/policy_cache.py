@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.types import Act, Array, PolicyRef
+from ludus.core.types import CPU, Act, Array, DeviceChoice, PolicyRef
 from ludus.policies.base import Policy
 from ludus.rollout.base import RecentCache
 from ludus.rollout.inference.groups import Group, group_key, merge, next_memory, require_mode
@@ -53,7 +54,10 @@ class _Entry(NamedTuple):
 class PolicyCache:
     """A policy has a key as long as some client holds it. Policies that none holds stay at hand while they fit into `kept` bytes."""
 
-    def __init__(self, fetch: Callable[[Ref], Any], *, kept: int) -> None:
+    def __init__(
+        self, fetch: Callable[[Ref], Any], *, kept: int, device: DeviceChoice = CPU, max_batch: int = 4096
+    ) -> None:
+        """device: where policies are asked to compute, for up to max_batch rows at a time."""
         self.fetched = 0  # policies that were not at hand
         self._fetch = fetch
         self._recent: RecentCache[Policy] = RecentCache(kept)
@@ -61,7 +65,8 @@ class PolicyCache:
         self._holders: list[int] = []  # by key
         self._key_of: dict[tuple[Ref, str], int] = {}
         self._held: dict[str, frozenset[int]] = {}  # by client
-        self._groups = Groups([])
+        self._make = partial(Groups, device=device, rows=max_batch)
+        self._groups = self._make([])
 
     def load(self, client: str, keep: Sequence[int], wanted: Sequence[tuple[PolicyRef, Ref]]) -> list[HeldPolicy]:
         """From now on a client holds what it `keep`s of what it held, and these. One thread at a time. Raises PolicyError for a policy
@@ -77,7 +82,7 @@ class PolicyCache:
         self._hold(client, frozenset((*keep, *keys)))
         self._recent.trim(len({sent for _, sent in wanted}))
         if grown:
-            self._groups = Groups(self._entries)
+            self._groups = self._make(self._entries)
         return [
             HeldPolicy(key, e.policy.noise_width, e.policy.memory_shape, e.policy.takes_ids)
             for key, e in zip(keys, found, strict=True)
@@ -126,7 +131,8 @@ class PolicyCache:
 class Groups:
     """Policies by key, those of one class, configuration and mode evaluated together, for whatever player and client."""
 
-    def __init__(self, entries: Sequence[_Entry | None]) -> None:
+    def __init__(self, entries: Sequence[_Entry | None], *, device: DeviceChoice, rows: int) -> None:
+        """device, rows: see `Group`."""
         members: dict[object, list[int]] = {}
         for key, entry in enumerate(entries):
             if entry is not None:
@@ -138,7 +144,7 @@ class Groups:
             held = [entry for entry in (entries[key] for key in keys) if entry is not None]
             self._group_of[keys] = number
             self._index_of[keys] = np.arange(len(keys))
-            self._groups.append(Group([entry.policy for entry in held], held[0].mode))
+            self._groups.append(Group([entry.policy for entry in held], held[0].mode, device=device, rows=rows))
 
     def act(self, parts: Sequence[RequestRows]) -> Any:
         """An iterator over one `Act` for each part."""

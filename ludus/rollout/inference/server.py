@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ludus.core.errors import PartDied, RunError, ScenarioError
-from ludus.core.types import PolicyRef
+from ludus.core.types import CPU, DeviceChoice, PolicyRef
 from ludus.rollout.inference.policy_cache import HeldPolicy, PolicyCache, RemoteAct, RequestRows
 from ludus.runtime.base import Handle, Peer, Ref, Runtime
 
@@ -155,13 +155,15 @@ def _closed() -> RunError:
 @dataclass(frozen=True, slots=True, eq=False)
 class ServerSpec:
     """fetch: gives the value of a reference, where the server is. callers: how many may ask at the same time. max_wait: seconds that a
-    request waits for others. max_batch: rows that are evaluated together. kept: bytes of policies that stay when nobody holds them."""
+    request waits for others. max_batch: rows that are evaluated together. kept: bytes of policies that stay when nobody holds them. device:
+    where policies are asked to compute."""
 
     fetch: Callable[[Ref], Any]
     callers: int
     max_wait: float = 0.002
     max_batch: int = 4096
     kept: int = 256 << 20
+    device: DeviceChoice = CPU
 
 
 class LoadedPolicies(NamedTuple):
@@ -177,7 +179,7 @@ class InferenceServer:
 
     def __init__(self, spec: ServerSpec) -> None:
         self._name = secrets.token_hex(8)
-        self._cache = PolicyCache(spec.fetch, kept=spec.kept)
+        self._cache = PolicyCache(spec.fetch, kept=spec.kept, device=spec.device, max_batch=spec.max_batch)
         self._loading = threading.Lock()
         self._extras: dict[str, tuple[str, ...]] = {}
         self._busy = {"loading": 0.0, "evaluating": 0.0}  # since when, in `time.monotonic` seconds; 0: it is not
@@ -255,7 +257,7 @@ _MOST = 0.5  # of a deadline: an evaluation that takes longer is stuck
 @dataclass(frozen=True, slots=True)
 class SharedInference:
     """Inference by servers. servers: how many (None: one for each node that hosts are on). max_wait: seconds that a request waits for those
-    of other hosts at most. max_batch: rows that are evaluated together at most. resources, restarts: of each server.
+    of other hosts at most. max_batch: rows that are evaluated together at most. resources, restarts, device: of each server.
 
     Raises ScenarioError for numbers that make no sense.
     """
@@ -265,6 +267,7 @@ class SharedInference:
     max_batch: int = 4096
     resources: Mapping[str, float] = field(default_factory=dict)
     restarts: int = 3
+    device: DeviceChoice = CPU
 
     def __post_init__(self) -> None:
         for name, value, least in (
@@ -390,7 +393,13 @@ class Servers:
 
     def _server(self, number: int, *, callers: int, node: str) -> Handle:
         choice = self._choice
-        spec = ServerSpec(self._runtime.fetch, callers=callers, max_wait=choice.max_wait, max_batch=choice.max_batch)
+        spec = ServerSpec(
+            self._runtime.fetch,
+            callers=callers,
+            max_wait=choice.max_wait,
+            max_batch=choice.max_batch,
+            device=choice.device,
+        )
         return self._runtime.spawn(
             InferenceServer,
             spec,
