@@ -83,8 +83,10 @@ class NFSPLearner:
         if begin["average"] is not None:
             load_arrays(network, first_weights(average, begin["average"], seed=seed))
         self.placement = placed(context.device, Work(multiplications(network), config.batch, written=True))
-        self._device, self._layout = self.placement.torch, layouts(average)["policy"]
-        self._network = FlatModule(network, layouts=[self._layout], device=self._device)
+        self._device, layout = self.placement.torch, layouts(average)["policy"]
+        self._network = FlatModule(network, layouts=[layout], device=self._device)
+        self._layers, self._into = layout.layers(self._network.values), layout.layers(self._network.slopes)
+        self._work = Workspace(layout, 0)
         self._adam = GuardedAdam(ModuleAdam(self._network))
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
@@ -155,12 +157,13 @@ class NFSPLearner:
     def _written(self, columns: ItemColumns) -> float:
         """The loss, whose gradient is left in the network."""
         x, mask, state = self._occurring(columns)
-        layers, into = (self._layout.layers(flat) for flat in (self._network.values, self._network.slopes))
-        work = Workspace(self._layout, len(x))
-        work.forward(layers, x)
+        if len(x) != len(self._work.out):
+            self._work = Workspace(self._work.layout, len(x))
+        work = self._work
+        work.forward(self._layers, x)
         action = np.ascontiguousarray(columns["action"], np.int32)
         loss = imitation_loss(work.out.numpy(), mask, state, action, work.gradient.numpy())
-        work.backward(layers, x, into)
+        work.backward(self._layers, x, self._into)
         return loss
 
     def _autograd(self, columns: ItemColumns) -> Tensor:
