@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import make_env
 from gymnasium.spaces import Box, MultiDiscrete
 from team_games import team_env, team_rollout
 from torch import nn
@@ -136,17 +135,17 @@ TORCH = {
 class Case:
     """An algorithm of the registry, small, where it serves."""
 
-    def __init__(self, name):
+    def __init__(self, name, request):
         name, options, *kind = CASES[name]
         cls = load("algorithm", name, ALGORITHMS)
         self.algorithm = cls(**{k: v for k, v in SMALL.items() if k in cls.model_fields} | options)
         teams = getattr(cls, "for_teams", False)
-        self.env = self._env(kind[0] if kind else "teams" if teams else cls.about.actions[0])
+        self.env = self._env(kind[0] if kind else "teams" if teams else cls.about.actions[0], request)
 
-    def _env(self, kind):
+    def _env(self, kind, request):
         if "team" in kind:
             return team_env(action=Box(-1.0, 3.0, (2, 1), np.float32) if "boxes" in kind else None)
-        env = make_env(enumerated=kind == "enumerated")
+        env = request.getfixturevalue("enumerated" if kind == "enumerated" else "tensors")
         spaces = {"multi": MultiDiscrete([2, 3]), "box": Box(-1.0, 3.0, (2, 1), np.float32)}
         agents = tuple(replace(agent, action=spaces.get(kind, agent.action)) for agent in env.agents)
         return replace(env, agents=agents)
@@ -198,9 +197,9 @@ def leaves(state, path=""):
 
 @pytest.mark.filterwarnings("ignore:for .* copying from a non-meta parameter")  # says that nothing is copied
 @pytest.mark.parametrize("name", CASES)
-def test_an_update_reads_nothing_back(name):
+def test_an_update_reads_nothing_back(name, request):
     """Where tensors have no numbers, whatever wants one raises. What it says and keeps has the form of what a CPU's does."""
-    case = Case(name)
+    case = Case(name, request)
     here, there = case.learner(), case.learner(DeviceChoice("meta"))
     assert (here.placement.written, there.placement.device) == (name not in TORCH, "meta")
     rows = case.experience(here)
@@ -213,9 +212,9 @@ def test_an_update_reads_nothing_back(name):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in TORCH])
-def test_both_roads_learn_alike(name):
+def test_both_roads_learn_alike(name, request):
     """From the same experience, and where each goes on from what the other has."""
-    case = Case(name)
+    case = Case(name, request)
     written, autograd = case.learner(), case.learner(DeviceChoice("cpu", written=False))
     assert (written.placement.written, autograd.placement.written) == (True, False)
     begin = shaken(written.state_dict(), np.random.default_rng(1))
@@ -235,8 +234,8 @@ def test_both_roads_learn_alike(name):
         np.testing.assert_allclose(leaf, second[path], rtol=2e-3, atol=1e-4, err_msg=path)
 
 
-def test_bf16_multiplies_so_and_keeps_parameters_in_float32():
-    case, told = Case("a2c"), {}
+def test_bf16_multiplies_so_and_keeps_parameters_in_float32(request):
+    case, told = Case("a2c", request), {}
     for precision in ("float32", "bf16"):
         learner = case.learner(DeviceChoice("cpu", precision))
         told[precision] = taught(learner, case.experience(learner))
