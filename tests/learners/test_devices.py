@@ -107,6 +107,8 @@ MORE = {
     "ppo, separate, vtrace": ("ppo", {"value_network": "separate", "correction": "vtrace", "entropy": 0.1}),
     "ppo, states": ("ppo", {"clip_value": 0.2, "activation": "tanh"}, "enumerated"),
     "ppo, gru": ("ppo", {"memory": "gru", "memory_size": 4, "target_kl": 0.1}),
+    "ppo, by agent": ("ppo", {"share_weights": False}, "teams"),
+    "ppo, gru by agent": ("ppo", {"share_weights": False, "memory": "gru", "memory_size": 4}, "teams"),
     "a2c, of many": ("a2c", {"normalise_observations": True}, "multi"),
     "impala, lstm": ("impala", {"memory": "lstm", "memory_size": 4, "sequence": 2}),
     "mmd, moving": ("mmd", {"magnet": "moving", "magnet_rate": 0.3, "alpha": 0.2}, "enumerated"),
@@ -126,8 +128,8 @@ MORE = {
 }  # fmt: skip
 CASES = {name: (name, BURNT if name == "r2d2" else {}) for name in ALGORITHMS if name not in WITHOUT_GRADIENTS} | MORE
 TORCH = {
-    *("a2c", "a2c, of many", "reinforce", "impala", "impala, lstm", "ppo, gru", "mappo", "dqn, by agent", "munchausen_dqn", "qr_dqn"),
-    *("iqn", "rainbow", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
+    *("a2c", "a2c, of many", "reinforce", "impala", "impala, lstm", "ppo, gru", "ppo, by agent", "ppo, gru by agent", "mappo"),
+    *("dqn, by agent", "munchausen_dqn", "qr_dqn", "iqn", "rainbow", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
 }  # fmt: skip
 """Those without passes that are written out."""
 
