@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -67,14 +67,23 @@ class Placement:
 
         return torch.device(self.device)
 
-    @contextmanager
-    def products(self) -> Iterator[None]:
+    def products(self) -> AbstractContextManager[None]:
         """While this is open, torch multiplies in this precision."""
+        plain = (
+            self.device == "cpu" and self.precision == "float32"
+        )  # as always there: small updates notice every microsecond
+        return nullcontext() if plain else self._products()
+
+    @contextmanager
+    def _products(self) -> Iterator[None]:
         import torch
 
         if self.precision == "bf16":
             with torch.autocast(self.torch.type, dtype=torch.bfloat16):
                 yield
+            return
+        if self.device == "cpu":  # which has one
+            yield
             return
         before = torch.get_float32_matmul_precision()
         try:

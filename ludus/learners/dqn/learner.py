@@ -176,7 +176,7 @@ class QLearner(ReplayLearner):
     def _seen(self, observation: Array, shape: tuple[int, ...]) -> Tensor:
         """Inputs float32[n, *shape] of observations or ids [n, …]; of ids that are unknown, those of some state."""
         if self._states is None or self._inputs is None:
-            return to_device(observation, self.device).to(torch.float32).view(-1, *shape)
+            return to_device(observation.reshape(-1, *shape), self.device).float()
         ids = np.maximum(observation - self._states.base, 0).astype(np.int64)
         return self._inputs[to_device(ids, self.device)].view(-1, *shape)
 

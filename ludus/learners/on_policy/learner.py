@@ -296,11 +296,13 @@ class OnPolicyLearner:
 
     def _epochs(self, rows: Any, units: int) -> Iterator[Iterable[Any]]:
         """The parts of each epoch, prepared: the whole batch, or minibatches of its units, shuffled anew; nothing where there are none."""
-        count = min(self.config.minibatches, units)
-        whole = list(self.model.prepare(rows, None)) if count == 1 else None
+        count, epochs = min(self.config.minibatches, units), self.config.epochs
+        if count < 2:
+            yield from [list(self.model.prepare(rows, None))] * (epochs * count)
+            return
         rng = seeding.generator(self._seed, "on-policy", "shuffle", self._updates)
-        for _ in range(self.config.epochs if count else 0):
-            yield whole or self.model.prepare(rows, np.array_split(rng.permutation(units), count))
+        for _ in range(epochs):
+            yield self.model.prepare(rows, np.array_split(rng.permutation(units), count))
 
     # ------------------------------------------------------------------------------------------ state
 

@@ -18,7 +18,7 @@ from ludus.core import seeding
 from ludus.core.device import Placement, Work, fetched, placed, to_host
 from ludus.core.errors import LudusError, PolicyError, ScenarioError
 from ludus.core.own_code import raised
-from ludus.core.types import Metrics, PolicySpec, State, Weights
+from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.losses import approximate_kl, distribution_of, log_prob, value_loss
 from ludus.learners.network import FlatModule, multiplications
@@ -82,6 +82,44 @@ class Told:
             return "a weight" if math.isfinite(self.norm) else "the gradient"
         parts = (name for name, x in zip(names, self.scalars[1:], strict=True) if not math.isfinite(x))
         return f"the {next(parts, 'loss').replace('_', ' ')}"
+
+
+class Stepped(Protocol):
+    """A model whose numbers are in this process's memory."""
+
+    @property
+    def options(self) -> StepOptions: ...
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def flat(self) -> Array:
+        """The parameters."""
+        ...
+
+    def found(self, part: Any, progress: float) -> list[float]:
+        """The loss of all ranks' rows, and the scalars of `names`; fills in the gradient."""
+        ...
+
+    def move(self, rate: float) -> float:
+        """A step of Adam, unless the gradient is no number. Its norm."""
+        ...
+
+
+def steps_here(model: Stepped, parts: Iterable[Any], rate: float, progress: float, last: Told) -> Told:
+    """`Model.steps` on a CPU, where numbers are looked at as they come. last: what was told of the epoch before."""
+    limit = model.options.kl_limit
+    for part in parts:
+        scalars = model.found(part, progress)
+        if limit is not None and scalars[1 + model.names.index("kl")] > limit:
+            return replace(last, stopped=True)
+        fine = math.isfinite(scalars[0])
+        norm = model.move(rate) if fine else math.nan
+        last = Told(scalars, norm, stopped=False, wrong=not math.isfinite(norm))
+        if last.wrong:
+            return last
+    with np.errstate(invalid="ignore", over="ignore"):  # of infinite weights, which the sum is to show
+        total = float(model.flat.sum())
+    return last if math.isfinite(total) or np.isfinite(model.flat).all() else replace(last, wrong=True)
 
 
 class Model(Protocol):
@@ -205,14 +243,14 @@ class Autograd:
         because: str = "",
     ) -> None:
         """layouts: see `FlatModule`. because: why no passes are written out."""
-        self.names, self.table, self._ranks, self._options = names, state_table(context), context.ranks, options
+        self.names, self.table, self._ranks, self.options = names, state_table(context), context.ranks, options
         work = Work(multiplications(module), options.step_rows, written=False, because=because)
         self.placement = placed(context.device, work)
         self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)
         self.adam = ModuleAdam(self.parameters)
         agree(self._ranks, self.parameters.values)
         self._checked = self.trusted or context.ranks.size == 1
-        self._last = Seen.nothing(1 + len(names), self.placement.torch)
+        self._last, self._told = Seen.nothing(1 + len(names), self.placement.torch), Told.nothing(1 + len(names))
 
     def loss(self, batch: Batch, progress: float) -> tuple[Tensor, Sequence[Tensor]]:
         """(the loss, means over rows as `names` says) of at least one row. progress: of the budget."""
@@ -229,7 +267,10 @@ class Autograd:
     @contextmanager
     def learning(self, batch: Batch, seed: int) -> Iterator[Batch]:
         module, rank = self.parameters.module, self._ranks.rank
-        self._last = Seen.nothing(1 + len(self.names), self.placement.torch)
+        self._last, self._told = (
+            Seen.nothing(1 + len(self.names), self.placement.torch),
+            Told.nothing(1 + len(self.names)),
+        )
         with torch.random.fork_rng(devices=[]):  # of dropout, say
             torch.manual_seed((seed + rank) % 2**63)
             if not self._checked:
@@ -249,22 +290,35 @@ class Autograd:
         return batch if self._ranks.size == 1 else batch.part(self._ranks.share(batch.units))
 
     def steps(self, parts: Iterable[tuple[Batch, int]], rate: float, progress: float) -> Told:
-        """What must decide holds steps back on the device, and numbers are read once."""
+        """Off the CPU, what must decide holds steps back on the device, and numbers are read once."""
+        if self.placement.device == "cpu":
+            self._told = steps_here(self, parts, rate, progress, self._told)
+            return self._told
         for part in parts:
             self._last = self._step(part, rate, progress, self._last)
         finite = self.parameters.values.isfinite().all()
         return replace(self._last, wrong=self._last.wrong | ~finite).told()
 
     def _step(self, part: tuple[Batch, int], rate: float, progress: float, seen: Seen) -> Seen:
-        limit, scalars = self._options.kl_limit, self.gradient(part, progress)
+        limit, scalars = self.options.kl_limit, self.gradient(part, progress)
         stopped = seen.stopped
         if limit is not None:
             stopped = stopped | (scalars[1 + self.names.index("kl")] > limit)
         held = stopped | seen.wrong | ~scalars[0].isfinite()
-        norm = self.adam.step(rate=rate, max_norm=self._options.max_gradient_norm, held=held)
+        norm = self.adam.step(rate=rate, max_norm=self.options.max_gradient_norm, held=held)
         wrong = seen.wrong | ~stopped & ~(scalars[0].isfinite() & norm.isfinite())
         over = stopped | seen.wrong
         return Seen(torch.where(over, seen.scalars, scalars), torch.where(over, seen.norm, norm), stopped, wrong)
+
+    @property
+    def flat(self) -> Array:
+        return self.parameters.flat
+
+    def found(self, part: tuple[Batch, int], progress: float) -> list[float]:
+        return list(self.gradient(part, progress).tolist())
+
+    def move(self, rate: float) -> float:
+        return self.adam.step_here(rate=rate, max_norm=self.options.max_gradient_norm)
 
     def gradient(self, part: tuple[Batch, int], progress: float) -> Tensor:
         """The loss of all ranks' rows and the scalars of `names`, on the device; the parameters' gradient is filled in."""
@@ -291,7 +345,7 @@ class Autograd:
         self._ranks.sum(both)  # the same on all ranks, so that all of them raise
         if abs(both[0] / self._ranks.size - both[1]) > _TOLERANCE * max(1.0, abs(both[1])):
             raise ScenarioError(
-                f"{type(self._options).__name__}: the loss of {joint} rows is {whole:.6g}, and {self._ranks.size} ranks make {both[1]:.6g} "
+                f"{type(self.options).__name__}: the loss of {joint} rows is {whole:.6g}, and {self._ranks.size} ranks make {both[1]:.6g} "
                 "of it. With several ranks a loss must be the mean over rows of what each row costs, nothing else; or use one rank."
             )
         self._checked = True

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -29,7 +29,7 @@ from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.network import Passes, TrainedNetwork
 from ludus.learners.on_policy.batch import Batch
-from ludus.learners.on_policy.models import StepOptions, Told, state_table
+from ludus.learners.on_policy.models import StepOptions, Told, state_table, steps_here
 from ludus.learners.optimizer import Adam
 from ludus.learners.ranks import Ranks, agree
 from ludus.learners.states import compact
@@ -292,11 +292,11 @@ class Written:
     ) -> None:
         """spec: of the network that is trained, one that has `layouts`."""
         self.spec, self.table, self._ranks, self.placement = spec, state_table(context), context.ranks, placement
-        self._written, parts = config, layouts(spec)
+        self.options, parts = config, layouts(spec)
         self.parameters = TrainedNetwork(parts, weights, sums=1 + len(self.names))
         self.adam = Adam(len(self.parameters.flat))
         agree(self._ranks, self.parameters.flat)
-        self._last = Told.nothing(1 + len(self.names))
+        self._told = Told.nothing(1 + len(self.names))
         self._value_part = "value" if "value" in parts else "policy"
         self.shape: tuple[int, ...] = (math.prod(spec.config["shape"]),)
         self.actions = int(spec.config["action"]["actions"])
@@ -329,7 +329,7 @@ class Written:
 
     @contextmanager
     def learning(self, batch: Batch, seed: int) -> Iterator[WrittenRows]:
-        self._last = Told.nothing(1 + len(self.names))
+        self._told = Told.nothing(1 + len(self.names))
         yield self.rows(batch)
 
     def rows(self, batch: Batch) -> WrittenRows:
@@ -357,25 +357,23 @@ class Written:
         return WrittenPart(rows, compressed, Passes(self.parameters, rows.x))
 
     def steps(self, parts: Iterable[WrittenPart], rate: float, progress: float) -> Told:
-        config, parameters = self._written, self.parameters
-        for part in parts:
-            scalars = self.gradient(part, progress)
-            if config.kl_limit is not None and scalars[1 + self.names.index("kl")] > config.kl_limit:
-                return replace(self._last, stopped=True)
-            norm = self.adam.step(parameters.flat, parameters.gradient, rate=rate, max_norm=config.max_gradient_norm)
-            wrong = not (math.isfinite(scalars[0]) and math.isfinite(norm))
-            self._last = Told(scalars, norm, stopped=False, wrong=wrong)
-            if wrong:
-                return self._last
-        return replace(self._last, wrong=not np.isfinite(parameters.flat).all())
+        self._told = steps_here(self, parts, rate, progress, self._told)
+        return self._told
 
-    def gradient(self, prepared: WrittenPart, progress: float) -> list[float]:
-        """The loss of all ranks' rows, and the scalars of `names`; the parameters' gradient is filled in."""
+    @property
+    def flat(self) -> Array:
+        return self.parameters.flat
+
+    def move(self, rate: float) -> float:
+        network = self.parameters
+        return self.adam.step(network.flat, network.gradient, rate=rate, max_norm=self.options.max_gradient_norm)
+
+    def found(self, prepared: WrittenPart, progress: float) -> list[float]:
         prepared.passes.forward()
         policy, (first, *others) = self.policy_losses(prepared, progress)
         value = self._value_loss(prepared)
         prepared.passes.backward()
-        found = [policy + self._written.value_coefficient * value, first, value, *others]
+        found = [policy + self.options.value_coefficient * value, first, value, *others]
         if self._ranks.size == 1:
             return found
         self.parameters.sums[:] = found
@@ -383,7 +381,7 @@ class Written:
         return [float(x) for x in self.parameters.sums]
 
     def _value_loss(self, part: WrittenPart) -> float:
-        config, rows, passes = self._written, part.rows, part.passes
+        config, rows, passes = self.options, part.rows, part.passes
         out, gradient = passes.outputs[self._value_part], passes.gradients[self._value_part]
         if config.clip_value is None:
             return squared_value_loss(out, part.compressed, scale=config.value_coefficient, gradient=gradient)

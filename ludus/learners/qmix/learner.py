@@ -223,7 +223,7 @@ class StepLearner(TeamLearner):
     def compared(self, columns: ItemColumns) -> TeamTargets:
         """See `TeamLearner.compared`; T is 1."""
         action = to_device(columns["action"].astype(np.int64), self.device).flatten()
-        chosen = taken(self._values(self._online, columns, "observation", "mask"), action)
+        chosen = taken(self._values(self._online, *self._rows(columns, "observation", "mask")), action)
         value = self._mixed(self._online, chosen, columns, "present", "state")
         target = self.targets(columns, self._next_values(columns))
         return TeamTargets(value[:, None], target[:, None], torch.ones_like(value, dtype=torch.bool)[:, None])
@@ -231,26 +231,25 @@ class StepLearner(TeamLearner):
     @torch.no_grad()
     def _next_values(self, columns: ItemColumns) -> Tensor:
         """The team's value of what comes next, float32[m]: each agent's best action by the online network (double) or the target's."""
-        target_values = self._values(self._target, columns, "next", "next_mask")
-        online_values = (
-            self._values(self._online, columns, "next", "next_mask") if self.config.double else target_values
-        )
-        legal = self._legal(columns, "next_mask")
-        best = double_values(
-            online_values, target_values, torch.ones_like(target_values, dtype=torch.bool) if legal is None else legal
-        )
+        rows, legal = self._rows(columns, "next", "next_mask")
+        online_values = target_values = self._values(self._target, rows, legal)
+        if self.config.double:
+            online_values = self._values(self._online, rows, legal)
+        every = torch.ones_like(target_values, dtype=torch.bool) if legal is None else legal
+        best = double_values(online_values, target_values, every)
         return self._mixed(self._target, best, columns, "next_present", "next_state")
 
-    def _values(self, team: TeamModel, columns: ItemColumns, seen: str, mask: str) -> Tensor:
+    def _values(self, team: TeamModel, rows: Tensor, legal: Tensor | None) -> Tensor:
         """Of every agent, float32[m × n, A]."""
-        observation = columns[seen]
-        rows = self._seen(observation.reshape(-1, *observation.shape[2:]), team.q.shape)
         with self.placement.products():
-            out: Tensor = team.q(rows, self._legal(columns, mask))
+            out: Tensor = team.q(rows, legal)
         return out[..., 0].float()
 
-    def _legal(self, columns: ItemColumns, mask: str) -> Tensor | None:
-        return to_device(columns[mask], self.device).flatten(0, 1) if mask in columns else None
+    def _rows(self, columns: ItemColumns, seen: str, mask: str) -> tuple[Tensor, Tensor | None]:
+        """(what every agent sees float32[m × n, *shape], legal bool[m × n, A] where there are masks)."""
+        observation = columns[seen]
+        legal = to_device(columns[mask], self.device).flatten(0, 1) if mask in columns else None
+        return self._seen(observation.reshape(-1, *observation.shape[2:]), self._online.q.shape), legal
 
     def _mixed(self, team: TeamModel, values: Tensor, columns: ItemColumns, present: str, state: str) -> Tensor:
         """float32[m × n] -> float32[m]."""
