@@ -161,27 +161,25 @@ class _Training:
 
     def epoch(self, segments: Index, rng: np.random.Generator) -> float:
         """A pass over the segments in random order. The mean loss, each decision's as it came."""
-        config, count = self._config, 0
-        total = torch.zeros((), dtype=torch.float64, device=self._device)
-        length = torch.zeros_like(total)
+        config, losses, norms, counts = self._config, list[Tensor](), list[Tensor](), list[int]()
         self._model.module.train()
         for rows, start in self._batches(segments, rng):
             out, action, mask = self._answered(rows, start)
             loss = surprise(self._model.distribution, out, action, mask).mean()
             self._parameters.zero()
             torch.autograd.backward(loss)
-            total += loss.detach().double() * len(rows)
-            length += self._adam.step(
-                rate=config.learning_rate, max_norm=config.max_gradient_norm, held=~total.isfinite()
-            )
-            count += len(rows)
-        found, norm = fetched([total, length])
-        if not (math.isfinite(found) and math.isfinite(norm)):
+            norms.append(self._adam.step(rate=config.learning_rate, max_norm=config.max_gradient_norm))
+            losses.append(loss.detach())
+            counts.append(len(rows))
+        found = fetched([*losses, *norms])
+        total = sum(loss * count for loss, count in zip(found, counts, strict=False))
+        if not all(map(math.isfinite, found)):
+            wrong = next(k for k in range(len(counts)) if not math.isfinite(found[k] + found[k + len(counts)]))
             raise TrainingError(
-                f"behaviour cloning: the loss became {found / count} in the mean of an epoch, its gradients {norm} in sum. Lower "
-                "learning_rate, or look for actions that the policy cannot take."
+                f"behaviour cloning: the loss became {found[wrong]}, its gradient {found[wrong + len(counts)]}. Lower learning_rate, or "
+                "look for actions that the policy cannot take."
             )
-        return found / count
+        return total / sum(counts)
 
     def _answered(self, rows: Index, start: Index) -> tuple[Tensor, Tensor, Tensor | None]:
         """(out, action, mask) of rows, see `surprise`."""
