@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ludus.core.device import require_card
 from ludus.core.timings import Timings
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.driver.control import Control, StopRequest
@@ -128,7 +129,11 @@ def _exact(scenario: Scenario, env: VectorEnv, population: tuple[int, ...]) -> E
     tree = getattr(env, "tree", None)
     wanted = (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != ("simulate", "off")
     wanted = wanted or scenario.computes  # which reads its opponents' plans from the evaluator
-    return ExactEvaluator(tree, population) if isinstance(tree, GameTree) and wanted else None
+    if not isinstance(tree, GameTree) or not wanted:
+        return None
+    asked = scenario.runtime.device  # auto stays on the CPU; with trainers the card is theirs
+    card = asked.startswith("cuda") and not scenario.runtime.trainers
+    return ExactEvaluator(tree, population, device=require_card(asked) if card else None)
 
 
 def build_driver(

@@ -234,3 +234,24 @@ def test_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     text = (tmp_path / "runs" / "a" / "scenario.yaml").read_text()
     assert "kind: ray" in text
     assert "shards: 8" in text
+
+
+def test_exact_values_are_computed_on_the_card_that_a_run_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CPU that is called a card, for exact responses, which no card learns."""
+    asked: list[str] = []
+
+    def called(device: str) -> str:
+        asked.append(device)
+        return "cpu"
+
+    for user in ("scenario_runtime", "assembly"):
+        monkeypatch.setattr(f"ludus.driver.{user}.require_card", called)
+    exact = "{env: openspiel/kuhn_poker, algorithm: exact, generations: 3}"
+    found = []
+    for device in ("cpu", "cuda:1"):
+        scenario = parse_scenario(exact, [f"runtime.device={device}"])
+        found.append(run(scenario, run_dir=tmp_path / device[:4], report=False).nash_conv)
+    assert asked.count("cuda:1") == len(asked) >= 2
+    np.testing.assert_allclose(*found, rtol=0, atol=1e-9)

@@ -29,9 +29,11 @@ def member(tree: GameTree, players: tuple[int, ...], seed: int) -> Policy:
     return build_policy(tabular_spec(tree.enumeration, players), {"probs": probs})
 
 
-def filled(tree: GameTree, sizes: tuple[int, ...]) -> tuple[ExactEvaluator, list[list[PolicyRef]]]:
+def filled(
+    tree: GameTree, sizes: tuple[int, ...], device: str | None = None
+) -> tuple[ExactEvaluator, list[list[PolicyRef]]]:
     """A population per player, with so many members, added in turn as generations do."""
-    exact = ExactEvaluator(tree, tuple(range(len(sizes))))
+    exact = ExactEvaluator(tree, tuple(range(len(sizes))), device=device)
     refs: list[list[PolicyRef]] = [[] for _ in sizes]
     for k in range(max(sizes)):
         for p, size in enumerate(sizes):
@@ -76,6 +78,20 @@ def test_a_product_as_a_joint_distribution_is_the_product() -> None:
     one, other = exact.exploitability(Solution(marginals, 0.0)), exact.exploitability(Solution(None, 0.0, joint=joint))
     np.testing.assert_allclose(one.value, other.value, atol=1e-12)
     np.testing.assert_allclose(one.gain, other.gain, atol=1e-12)
+
+
+def test_a_device_finds_what_the_compiled_sweeps_find() -> None:
+    """Of marginals, of a joint distribution, and of a table that grows as generations do."""
+    tree = compile_tree(KUHN_3)
+    (exact, _), (there, _) = (filled(tree, (2, 3, 2), device) for device in (None, "cpu"))
+    np.testing.assert_allclose(there.payoffs(), exact.payoffs(), rtol=0, atol=1e-12)
+    joint = np.zeros((2, 3, 2))
+    joint[0, 2, 1], joint[1, 0, 0] = 0.3, 0.7
+    marginals = (np.array([0.3, 0.7]), np.array([0.1, 0.9]), np.array([1.0]))
+    for solution in (Solution(marginals, 0.0), Solution(None, 0.0, joint=joint)):
+        found, wanted = there.exploitability(solution), exact.exploitability(solution)
+        np.testing.assert_allclose(found.gain, wanted.gain, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found.value, wanted.value, rtol=0, atol=1e-12)
 
 
 def test_a_correlated_solution_is_deviated_from_unseen() -> None:

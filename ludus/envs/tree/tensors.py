@@ -1,0 +1,460 @@
+"""A compiled game tree on any device: the answers of `GameTree` for batches of policies, and whole games that are played there.
+
+    GameTree --copied once--> TreeTensors --tables [B, I_p, A]--> plans [B, S_p] --> payoffs, best responses, NashConv
+                                          --tables [K, I_p, A]--> episodes [N]
+
+Everything goes level by level: a player's information states by how many own decisions lead to them (von Stengel, "Efficient
+computation of behavior strategies", 1996), games by how many moves were made. A level is array work for all policies or games at
+once; only the number of levels, which the game fixes, is counted in Python. Nothing is read back from the device, so what the
+compiled sweeps refuse as no distribution is not found out here: check a table by `GameTree.realisation`, or make it by a softmax.
+
+Sums over outcomes are taken segment by segment in one order, not by atomic adds: the same call on the same card gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ludus.core.device import to_device
+from ludus.core.errors import PolicyError
+from ludus.envs.tree.arrays import Nodes
+from ludus.envs.tree.game_tree import GameTree
+from ludus.envs.tree.sweeps import contraction
+from ludus.envs.tree.walk import CHANCE, TERMINAL
+
+__all__ = ["Episodes", "TreeTensors"]
+
+_ROOM = 2**27  # numbers that payoffs may hold at a time between outcomes and policies: 1 GiB
+_BITS = 32  # of a number that decides a move: probabilities are rounded to multiples of 2 ** -32
+_ONE = 2**_BITS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Episodes:
+    """N games that were played. returns float64[N, P]. decisions int64[N]: how many moves the players made."""
+
+    returns: Tensor
+    decisions: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Segments:
+    """Rows to be summed: those of segment k lie at offsets[k] .. offsets[k + 1] - 1."""
+
+    offsets: Tensor
+
+    def sum(self, rows: Tensor) -> Tensor:
+        """float64[n, B] -> float64[segments, B]; 0 for an empty one."""
+        return torch.segment_reduce(rows, "sum", offsets=self.offsets, axis=0, unsafe=True, initial=0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Level:
+    """The n information states of a player after as many own decisions, by the sequence that leads to each, and their m sequences.
+
+    above int64[m]: the sequence before each, in the level before.
+    choices int64[n, W]: each state's sequences, in this level; m, where a state has fewer. action int64[n, W]. under: the states of
+    each sequence of the level before.
+    """
+
+    above: Tensor
+    choices: Tensor
+    action: Tensor
+    under: _Segments
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """One player. sizes: of levels, the empty sequence's first. place int64[S_p]: where each sequence is, one level after the other;
+    deep int64[S_p]: the other way; found int64[I_p]: where each state is, likewise.
+
+    own: the outcomes of each sequence, and of these in that order all sequences int64[P, U] and own weight float64[U, 1].
+    Of every sequence but the empty one, counted from 0, int64[S_p - 1]: entry, where a flat table [I_p * A] holds its probability;
+    row, the first of its state; end, that after its state's last.
+    """
+
+    levels: tuple[_Level, ...]
+    sizes: tuple[int, ...]
+    place: Tensor
+    deep: Tensor
+    found: Tensor
+    own: _Segments
+    sequence: Tensor
+    weight: Tensor
+    entry: Tensor
+    row: Tensor
+    end: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Summed:
+    """A player who is summed out, or the last. sequence int64[G] by what remains; order int64[G]: where each of these was."""
+
+    sequence: Tensor
+    order: Tensor
+    rest: _Segments
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Moves:
+    """How games go on; N nodes. A move is an entry: those of a terminal (entry 0: stay) and of chance come first, then each table's.
+
+    The entries of a node's distribution lie side by side from its entry f on, and hold f × 2 ** 32 plus the number below which they or
+    one before them is taken; the last has (f + 1) × 2 ** 32. So they rise over all distributions, and one search in them finds a move.
+
+    entries int64[E]: of terminals and chance. who int64[N]: the player, or P. first int64[N]: a node's first
+    entry (of the player's own, with one table). own int64[P, N]: whether it is the player's. child int64[N]; row int64[N] of
+    `returns` float64[T, P]; made int64[N]: decisions before. steps: of the longest game.
+    """
+
+    entries: Tensor
+    who: Tensor
+    first: Tensor
+    own: Tensor
+    child: Tensor
+    row: Tensor
+    returns: Tensor
+    made: Tensor
+    steps: int
+
+
+class TreeTensors:
+    """A `GameTree` on a device. Tensors are float64 there; a batch of B profiles is one tensor per player, row b of each.
+
+    Memory: B × (merged terminals + sequences) numbers, at most some times. Raises PolicyError for tensors of another shape.
+    """
+
+    def __init__(self, tree: GameTree, device: str | torch.device) -> None:
+        self.tree = tree
+        self.device = torch.device(device)
+        self._sides = tuple(self._side(p) for p in range(tree.num_players))
+        weight = tree.arrays.outcomes.weight
+        self._negated = len(weight) == 2 and bool(np.array_equal(weight[0], -weight[1]))
+        self._weight = self._put((weight[:1] if self._negated else weight).T)
+        self._orders: dict[tuple[int, ...], tuple[_Summed, ...]] = {}
+        self._moves = self._board()
+
+    # ---------------------------------------------------------------------------------- tables, plans, values
+
+    def realisation(self, player: int, tables: Tensor) -> Tensor:
+        """Tables float64[B, I_p, A] -> plans float64[B, S_p]."""
+        self._expect(player, tables, (self._states(player), self.tree.num_actions), "tables")
+        side = self._sides[player]
+        entry = side.entry.index_select(0, side.deep[1:] - 1)
+        chances = tables.flatten(1).t().contiguous().index_select(0, entry)
+        blocks = [tables.new_ones(1, len(tables))]
+        for level, chance in zip(side.levels, torch.split(chances, list(side.sizes[1:])), strict=True):
+            blocks.append(blocks[-1].index_select(0, level.above) * chance)
+        return torch.cat(blocks).index_select(0, side.place).t()
+
+    def values(self, plans: Sequence[Tensor]) -> Tensor:
+        """Expected returns float64[B, P] of B profiles; plans[p] float64[B, S_p]."""
+        rows = self._profiles(plans)
+        return torch.stack([(self._gradient(p, rows) * row).sum(0) for p, row in enumerate(rows)], dim=1)
+
+    # ---------------------------------------------------------------------------------- best responses
+
+    def best_response(self, player: int, plans: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """(values float64[B], tables float64[B, I_p, A]) of best responses to B profiles, as `GameTree.best_response`: every state has
+        its best action, equals go to the lowest. plans[player] is not used."""
+        return self._response(player, self._gradient(player, self._profiles(plans)))
+
+    def best_response_joint(self, player: int, plans: Sequence[Tensor], probs: Tensor) -> tuple[Tensor, Tensor]:
+        """(value float64[], table float64[I_p, A]) against a correlated distribution: profile b with probability probs[b]."""
+        value, table = self._response(player, self._gradient(player, self._profiles(plans)) @ probs[:, None])
+        return value[0], table[0]
+
+    def exploitability(self, plans: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """(gains, values), float64[B, P] each: what each player's best response gains over each profile; NashConv is `gains.sum(1)`."""
+        rows = self._profiles(plans)
+        gain, value = [], []
+        for player, row in enumerate(rows):
+            gradient = self._gradient(player, rows)
+            value.append((gradient * row).sum(0))
+            gain.append(self._maximise(player, gradient)[0] - value[-1])
+        return torch.stack(gain, dim=1), torch.stack(value, dim=1)
+
+    def _gradient(self, player: int, rows: Sequence[Tensor]) -> Tensor:
+        """float64[S_p, B]: what each sequence earns (times its own plan) against the others' plans; rows[q] float64[S_q, B]."""
+        side = self._sides[player]
+        reach = side.weight.expand(-1, rows[player].shape[1])
+        for other, row in enumerate(rows):
+            if other != player:
+                reach = reach * row.index_select(0, side.sequence[other])
+        return side.own.sum(reach.contiguous())
+
+    def _maximise(self, player: int, gradient: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """(values float64[B], the best choice of each level's states int64[n, B]) for float64[S_p, B]."""
+        side, chosen = self._sides[player], []
+        blocks = list(torch.split(gradient.index_select(0, side.deep), list(side.sizes)))
+        never = torch.full_like(gradient[:1], -torch.inf)
+        for k in range(len(side.levels), 0, -1):
+            level = side.levels[k - 1]
+            padded = torch.cat([blocks[k], never])
+            best, place = padded[level.choices].max(1)
+            blocks[k - 1] = blocks[k - 1] + level.under.sum(best)
+            chosen.append(place)
+        return blocks[0][0], chosen[::-1]
+
+    def _response(self, player: int, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        side = self._sides[player]
+        value, chosen = self._maximise(player, gradient)
+        count = gradient.shape[1]
+        table = gradient.new_zeros(count, self._states(player), self.tree.num_actions)
+        if chosen:
+            actions = [level.action.gather(1, place) for level, place in zip(side.levels, chosen, strict=True)]
+            table.scatter_(2, torch.cat(actions).index_select(0, side.found).t()[:, :, None], 1.0)
+        return value, table
+
+    # ---------------------------------------------------------------------------------- payoffs of all profiles
+
+    def payoffs(self, stacks: Sequence[Tensor]) -> Tensor:
+        """Expected returns float64[P, n_0, …] of every profile of stacked plans, stacks[p] float64[n_p, S_p]."""
+        return self.payoffs_slice(0, stacks[0], stacks)
+
+    def payoffs_slice(self, player: int, plans: Tensor, stacks: Sequence[Tensor]) -> Tensor:
+        """The part of `payoffs` for new policies of one player, plans float64[k, S_p], as `GameTree.payoffs_slice`."""
+        players = range(self.tree.num_players)
+        order = (player, *(p for p in players if p != player))
+        given = [plans if p == player else stacks[p] for p in players]
+        for p in players:
+            self._expect(p, given[p], (self.tree.num_sequences(p),), "stacked plans")
+        step = max(1, _ROOM // max(1, self._weight.numel()))
+        parts = [self._all_profiles(order, [part, *(given[p] for p in order[1:])]) for part in torch.split(plans, step)]
+        table = torch.cat(parts, dim=1)
+        if self._negated:
+            table = torch.cat([table, -table])
+        return table.movedim(1, 1 + player)
+
+    def _all_profiles(self, order: tuple[int, ...], stacks: Sequence[Tensor]) -> Tensor:
+        """float64[P, n of each in this order] (only the first P where the second's are their negatives)."""
+        levels = self._contraction(order)
+        coefficient = self._weight  # [G, P × policies of those who are summed out]
+        for level, stack in zip(levels[:-1], stacks[:-1], strict=True):
+            chosen = stack.t().index_select(0, level.sequence)
+            spread = coefficient.index_select(0, level.order)[:, :, None] * chosen[:, None, :]
+            coefficient = level.rest.sum(spread.flatten(1))
+        last = levels[-1]  # its sequences are distinct by now: one dense product does the rest
+        table = coefficient.index_select(0, last.order).t() @ stacks[-1].t().index_select(0, last.sequence)
+        return table.reshape(self._weight.shape[1], *(len(stack) for stack in stacks))
+
+    def _contraction(self, order: tuple[int, ...]) -> tuple[_Summed, ...]:
+        known = self._orders.get(order)
+        if known is None:
+            levels = []
+            for level in contraction(self.tree.arrays.outcomes, order).levels:
+                by = np.argsort(level.group, kind="stable")
+                rest = self._segments(level.group, level.groups)
+                levels.append(_Summed(self._put(level.sequence[by]), self._put(by), rest))
+            known = self._orders[order] = tuple(levels)
+        return known
+
+    # ---------------------------------------------------------------------------------- games
+
+    def play(
+        self,
+        tables: Sequence[Tensor],
+        episodes: int,
+        *,
+        choice: Sequence[Tensor] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Episodes:
+        """N whole games. Seat p has K_p tables, tables[p] float64[K_p, I_p, A], and game n plays choice[p][n] of them, int64[N]; without
+        `choice` every seat has one table. generator: of this device; it alone decides the games.
+
+        Every game makes as many steps as the longest can have; those that are over stay where they are. An action of probability 0 is
+        never played; others are, to within 2 ** -32.
+        """
+        moves, players = self._moves, range(self.tree.num_players)
+        self._check_play(tables, episodes, choice)
+        entries, first, base = [moves.entries], moves.first, len(moves.entries)
+        for p in players:
+            entries.append(self._table_entries(p, tables[p], base))
+            first = torch.add(first, moves.own[p], alpha=base)
+            base += tables[p].shape[0] * (self.tree.num_sequences(p) - 1)
+        keys, shift = torch.cat(entries), None
+        if choice is not None:
+            later = [choice[p] * (self.tree.num_sequences(p) - 1) for p in players]
+            shift = torch.stack([*later, torch.zeros_like(later[0])])
+        node = torch.zeros(episodes, dtype=torch.int64, device=self.device)
+        for _ in range(moves.steps):
+            entry = first.index_select(0, node)
+            if shift is not None:
+                entry = entry + shift.gather(0, moves.who.index_select(0, node)[None])[0]
+            number = torch.randint(_ONE, (episodes,), generator=generator, device=self.device)
+            taken = torch.searchsorted(keys, (entry << _BITS) + number, right=True)
+            node = moves.child.index_select(0, node) + taken - entry
+        returns = moves.returns.index_select(0, moves.row.index_select(0, node))
+        return Episodes(returns, moves.made.index_select(0, node))
+
+    def _table_entries(self, player: int, tables: Tensor, base: int) -> Tensor:
+        """int64[K (S_p - 1)]: the entries of tables [K, I_p, A], the first of which is entry `base`."""
+        side = self._sides[player]
+        chances = tables.flatten(1).index_select(1, side.entry)
+        parts = torch.cat([tables.new_zeros(len(tables), 1), chances], dim=1).mul(_ONE).round().long().cumsum(1)
+        before = parts.index_select(1, side.row)
+        through, total = parts[:, 1:] - before, parts.index_select(1, side.end) - before
+        starts = torch.arange(len(tables), device=self.device)[:, None] * len(side.row) + side.row + base
+        return ((starts << _BITS) + torch.where(through >= total, _ONE, through.clamp(max=_ONE))).flatten()
+
+    # ---------------------------------------------------------------------------------- what is copied
+
+    def _put(self, array: NDArray[np.generic]) -> Tensor:
+        """On the device; whole numbers as int64."""
+        kind = np.float64 if array.dtype.kind == "f" else np.int64
+        return to_device(np.array(array, kind, order="C"), self.device)
+
+    def _segments(self, group: NDArray[np.integer], groups: int) -> _Segments:
+        """Of rows that are sorted by group."""
+        return _Segments(self._put(np.cumsum([0, *np.bincount(group, minlength=groups)])))
+
+    def _side(self, player: int) -> _Side:
+        form, outcomes = self.tree.arrays.sequences[player], self.tree.arrays.outcomes
+        states = len(form.parent)
+        state = np.repeat(np.arange(states), np.diff(form.start))  # of every sequence but the empty one
+        depth = _depths(form.parent[state])
+        deep = np.argsort(depth, kind="stable")
+        place = _inverse(deep)
+        local = place - np.searchsorted(depth[deep], depth)  # within the level
+        levels, found = [], []
+        for k in range(1, int(depth.max()) + 1):
+            mine = np.flatnonzero(depth == k)
+            here = np.unique(state[mine - 1])
+            here = here[np.argsort(local[form.parent[here]], kind="stable")]
+            width = np.diff(form.start)[here]
+            column = np.arange(width.max())
+            legal = column < width[:, None]
+            sequence = np.where(legal, form.start[here][:, None] + column, 0)
+            levels.append(
+                _Level(
+                    above=self._put(local[form.parent[state[mine - 1]]]),
+                    choices=self._put(np.where(legal, local[sequence], len(mine))),
+                    action=self._put(form.action[sequence]),
+                    under=self._segments(local[form.parent[here]], int((depth == k - 1).sum())),
+                )
+            )
+            found.append(here)
+        by = np.argsort(outcomes.sequence[player], kind="stable")
+        return _Side(
+            levels=tuple(levels),
+            sizes=tuple(np.bincount(depth).tolist()),
+            place=self._put(place),
+            deep=self._put(deep),
+            found=self._put(_inverse(np.concatenate([np.zeros(0, np.int64), *found]))),
+            own=self._segments(outcomes.sequence[player], form.count),
+            sequence=self._put(outcomes.sequence[:, by]),
+            weight=self._put(outcomes.weight[player][by, None]),
+            entry=self._put(state * self.tree.num_actions + form.action[1:]),
+            row=self._put(form.start[:-1][state] - 1),
+            end=self._put(form.start[1:][state] - 1),
+        )
+
+    def _board(self) -> _Moves:
+        nodes, players = self.tree.arrays.nodes, self.tree.num_players
+        chance = np.flatnonzero(nodes.player == CHANCE)
+        below, row = _distributions(nodes, chance)
+        width = below.shape[1]
+        first = np.zeros(len(nodes.player), np.int64)
+        first[chance] = 1 + row * width
+        for p in range(players):
+            mine = nodes.player == p
+            ids = nodes.info[mine] - self.tree.enumeration.offset[p]
+            first[mine] = self.tree.arrays.sequences[p].start[ids] - 1
+        ends = nodes.player == TERMINAL
+        starts = np.concatenate([[0], np.repeat(1 + np.arange(len(below)) * width, width)])
+        made, steps = _history(nodes)
+        return _Moves(
+            entries=self._put((starts << _BITS) + np.concatenate([[_ONE], below.ravel()])),
+            who=self._put(np.where(nodes.player >= 0, nodes.player, players)),
+            first=self._put(first),
+            own=self._put(nodes.player == np.arange(players)[:, None]),
+            child=self._put(np.where(ends, np.arange(len(ends)), nodes.child)),
+            row=self._put(nodes.terminal),
+            returns=self._put(self.tree.arrays.returns),
+            made=self._put(made),
+            steps=steps,
+        )
+
+    # ---------------------------------------------------------------------------------- what is refused
+
+    def _states(self, player: int) -> int:
+        return len(self.tree.arrays.sequences[player].parent)
+
+    def _expect(self, player: int, given: Tensor, shape: tuple[int, ...], what: str) -> None:
+        if given.shape[1:] != shape or given.dtype != torch.float64 or given.device.type != self.device.type:
+            raise PolicyError(
+                f"{what} of player {player} of {self.tree.spec.id} are {given.dtype} of shape {tuple(given.shape)} on {given.device}; "
+                f"expected torch.float64 of shape (policies, {', '.join(map(str, shape))}) on {self.device}."
+            )
+
+    def _profiles(self, plans: Sequence[Tensor]) -> list[Tensor]:
+        """Plans [B, S_p] as rows [S_p, B], in which a sequence's policies lie side by side."""
+        if len(plans) != self.tree.num_players or len({len(plan) for plan in plans}) > 1:
+            raise PolicyError(
+                f"plans of {[len(plan) for plan in plans]} policies were given; expected one batch for each of the "
+                f"{self.tree.num_players} players of {self.tree.spec.id}, all of one size."
+            )
+        for p, plan in enumerate(plans):
+            self._expect(p, plan, (self.tree.num_sequences(p),), "plans")
+        return [plan.t().contiguous() for plan in plans]
+
+    def _check_play(self, tables: Sequence[Tensor], episodes: int, choice: Sequence[Tensor] | None) -> None:
+        players = self.tree.num_players
+        if len(tables) != players:
+            raise PolicyError(f"tables of {len(tables)} players were given; {self.tree.spec.id} has {players}.")
+        for p, table in enumerate(tables):
+            self._expect(p, table, (self._states(p), self.tree.num_actions), "tables")
+        if choice is None and any(len(table) != 1 for table in tables):
+            raise PolicyError(
+                f"the seats have {[len(table) for table in tables]} tables; give `choice`, int64[episodes] per seat, which says whose "
+                "turn each game is, or one table per seat."
+            )
+        if choice is not None and [tuple(chosen.shape) for chosen in choice] != [(episodes,)] * players:
+            raise PolicyError(
+                f"choice has shapes {[tuple(chosen.shape) for chosen in choice]}; expected ({episodes},) for each of {players} seats."
+            )
+
+
+def _inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return place
+
+
+def _depths(before: NDArray[np.int32]) -> NDArray[np.int64]:
+    """int64[S]: how many decisions each sequence has; before[s - 1] is the sequence before s."""
+    depth, level = np.zeros(len(before) + 1, np.int64), np.arange(len(before) + 1) == 0
+    while level.any():
+        level = np.concatenate([[False], level[before]])
+        depth[level] = depth.max() + 1
+    return depth
+
+
+def _history(nodes: Nodes) -> tuple[NDArray[np.int64], int]:
+    """(int64[N] how many decisions lead to each node, the steps of the longest game)."""
+    made, at, steps = np.zeros(len(nodes.player), np.int64), np.zeros(1, np.int64), -1
+    while len(at):
+        degree = nodes.degree[at].astype(np.int64)
+        sibling = np.arange(degree.sum()) - np.repeat(np.cumsum(degree) - degree, degree)
+        child = np.repeat(nodes.child[at], degree) + sibling
+        made[child] = np.repeat(made[at] + (nodes.player[at] >= 0), degree)
+        at, steps = child, steps + 1
+    return made, steps
+
+
+def _distributions(nodes: Nodes, chance: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(int64[R, W] what chance does, in numbers below which each event happens, without repetition; int64[chance] the row of each)."""
+    if not len(chance):
+        return np.zeros((0, 1), np.int64), np.zeros(0, np.int64)
+    column = np.arange(nodes.degree[chance].max())
+    event = np.minimum(column, nodes.degree[chance][:, None] - 1)
+    below = np.rint(nodes.cumulative[nodes.child[chance][:, None] + event] * _ONE).astype(np.int64)
+    below[column >= nodes.degree[chance][:, None] - 1] = _ONE
+    rows, row = np.unique(below, axis=0, return_inverse=True)
+    return rows, row.reshape(-1)

@@ -1,0 +1,35 @@
+"""The benchmark of a card, where there is none: it says so, and its code runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import gpu
+from ludus.core import device
+
+
+def test_without_a_card_every_bar_is_unjudged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(device, "cards", lambda: 0)
+    assert gpu.main(["--results", str(tmp_path)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "there is no card: nothing is measured"
+    assert len(said) == 4
+    assert all(line.startswith("bar ") and line.endswith("unjudged") for line in said[1:])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", gpu.KINDS)
+def test_its_code_runs_on_a_cpu(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both roads of NashConv agree, or the worker fails."""
+    sizes = ["--games", "50", "--profiles", "2", "--orders", "1"]
+    assert gpu.work(["--worker", kind, "--device", "cpu", *sizes]) == 0
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert figures[gpu.STEPS if kind == "play" else gpu.SECONDS] > 0
+
+
+def test_a_cpu_judges_no_bar_of_a_card() -> None:
+    assert not any(bar.quick for bar in gpu.benchmark("cpu").bars)
+    assert all(bar.quick for bar in gpu.benchmark("cuda").bars)

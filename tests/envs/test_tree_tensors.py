@@ -1,0 +1,176 @@
+"""Game trees as tensors: equal to the compiled sweeps, and games whose returns are those expected. By hand, on a CPU; and on `meta`,
+where whatever is read back raises."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from ludus.core.errors import PolicyError
+from ludus.envs.tree.game_tree import GameTree, compile_tree
+from ludus.envs.tree.tensors import TreeTensors
+
+GOOFSPIEL = "goofspiel(imp_info=True,num_cards=4,points_order=descending)"
+CLIFF = "cliff_walking(height=2,width=3,horizon=6)"
+GAMES = ["kuhn_poker", "kuhn_poker(players=3)", "leduc_poker", "matrix_bos", GOOFSPIEL, CLIFF]
+
+
+def random_tables(tree: GameTree, player: int, count: int, seed: int = 0) -> np.ndarray:
+    """float64[count, I_p, A]: the first with some actions that are never played."""
+    rng = np.random.default_rng([seed, player])
+    noise = rng.exponential(size=(count, *tree.uniform(player).shape))
+    noise[0] *= rng.random(noise[0].shape) < 0.7
+    table = tree.uniform(player) * (noise + 1e-3 * (noise.sum(axis=2, keepdims=True) == 0))
+    table = np.where(table.sum(axis=2, keepdims=True) > 0, table, tree.uniform(player))
+    return table / table.sum(axis=2, keepdims=True)
+
+
+def everyones(tree: GameTree, count: int, seed: int = 0) -> list[np.ndarray]:
+    return [random_tables(tree, p, count, seed) for p in range(tree.num_players)]
+
+
+def compiled_plans(tree: GameTree, tables: list[np.ndarray]) -> list[np.ndarray]:
+    return [np.stack([tree.realisation(p, table) for table in many]) for p, many in enumerate(tables)]
+
+
+def close(found: torch.Tensor, wanted: np.ndarray) -> None:
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_batches_equal_the_compiled_sweeps(name: str) -> None:
+    tree = compile_tree(name)
+    tensors, tables = TreeTensors(tree, "cpu"), everyones(tree, 3)
+    wanted = compiled_plans(tree, tables)
+    plans = [tensors.realisation(p, torch.from_numpy(many)) for p, many in enumerate(tables)]
+    for found, plan in zip(plans, wanted, strict=True):
+        close(found, plan)
+    profiles = list(zip(*wanted, strict=True))
+    close(tensors.values(plans), np.array([tree.values(profile) for profile in profiles]))
+    gain, value = tensors.exploitability(plans)
+    close(value, np.array([tree.exploitability(profile).value for profile in profiles]))
+    close(gain, np.array([tree.exploitability(profile).gain for profile in profiles]))
+    for player in range(tree.num_players):
+        values, responses = tensors.best_response(player, plans)
+        singly = [tree.best_response(player, profile) for profile in profiles]
+        close(values, np.array([value for value, _ in singly]))
+        np.testing.assert_array_equal(responses.numpy(), np.stack([table for _, table in singly]))
+        probs = np.array([0.2, 0.3, 0.5])
+        joint = tensors.best_response_joint(player, plans, torch.from_numpy(probs))
+        best = tree.best_response_joint(player, profiles, probs.tolist())
+        close(joint[0], np.array(best[0]))
+        np.testing.assert_array_equal(joint[1].numpy(), best[1])
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_payoffs_of_all_profiles_equal_the_compiled_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = compile_tree(name)
+    stacks = compiled_plans(tree, [random_tables(tree, p, n) for p, n in enumerate((3, 2, 4)[: tree.num_players])])
+    tensors, placed = TreeTensors(tree, "cpu"), [torch.from_numpy(stack) for stack in stacks]
+    close(tensors.payoffs(placed), tree.payoffs(stacks))
+    monkeypatch.setattr("ludus.envs.tree.tensors._ROOM", 1)  # one policy at a time
+    for player, stack in enumerate(stacks):
+        close(tensors.payoffs_slice(player, placed[player][:2], placed), tree.payoffs_slice(player, stack[:2], stacks))
+
+
+def test_equals_go_to_the_lowest_action() -> None:
+    """Kuhn, against a player 1 who always passes: king wins 1 either way, and the state after a bet of player 1 never comes."""
+    tree = compile_tree("kuhn_poker")
+    passive = torch.tensor([[[1.0, 0.0]] * 6], dtype=torch.float64)
+    tensors = TreeTensors(tree, "cpu")
+    plan = tensors.realisation(1, passive)
+    value, table = tensors.best_response(0, [plan, plan])
+    rows = dict(zip(tree.enumeration.key[:6], table[0].tolist(), strict=True))
+    assert value.tolist() == pytest.approx([1.0], abs=1e-12)
+    assert rows == {"0": [0, 1], "1": [0, 1], "2": [1, 0], "0pb": [1, 0], "1pb": [1, 0], "2pb": [1, 0]}
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_games_that_are_played_pay_what_is_expected(name: str) -> None:
+    """Every profile of two tables per seat, each played by as many games; within four standard errors."""
+    tree = compile_tree(name)
+    tensors, tables = TreeTensors(tree, "cpu"), everyones(tree, 2, seed=5)
+    profiles = list(itertools.product(range(2), repeat=tree.num_players))
+    each = 4000
+    choice = torch.tensor(profiles).repeat_interleave(each, dim=0).t()
+    played = tensors.play(
+        [torch.from_numpy(many) for many in tables],
+        len(profiles) * each,
+        choice=list(choice),
+        generator=torch.Generator().manual_seed(3),
+    )
+    stacks = compiled_plans(tree, tables)
+    returns = played.returns.numpy().reshape(len(profiles), each, tree.num_players)
+    wanted = np.stack([tree.values([s[k] for s, k in zip(stacks, profile, strict=True)]) for profile in profiles])
+    error = returns.std(axis=1) / np.sqrt(each)
+    assert (np.abs(returns.mean(axis=1) - wanted) <= 4 * error + 1e-9).all()
+    assert np.isin(played.returns.numpy(), tree.arrays.returns).all()
+
+
+def test_what_has_no_probability_is_not_played() -> None:
+    """Kuhn: whoever always passes ends every game after two decisions, with the ante of 1 to the higher card; and if player 1 bets, the
+    first must have passed, then bet too: three decisions, for 2."""
+    tree = compile_tree("kuhn_poker")
+    tensors = TreeTensors(tree, "cpu")
+    passing = torch.tensor([[[1.0, 0.0]] * 6], dtype=torch.float64)
+    played = tensors.play([passing, passing], 500, generator=torch.Generator().manual_seed(0))
+    assert set(played.decisions.tolist()) == {2}
+    assert set(map(tuple, played.returns.tolist())) == {(1.0, -1.0), (-1.0, 1.0)}
+    first = [[[1.0, 0.0] if len(key) == 1 else [0.0, 1.0] for key in tree.enumeration.key[:6]]]
+    played = tensors.play([torch.tensor(first, dtype=torch.float64), 1 - passing], 500)
+    assert set(played.decisions.tolist()) == {3}
+    assert set(played.returns.flatten().tolist()) == {2.0, -2.0}
+
+
+def test_a_seed_decides_the_games() -> None:
+    tensors = TreeTensors(compile_tree("leduc_poker"), "cpu")
+    uniform = [torch.from_numpy(tensors.tree.uniform(p)[None]) for p in range(2)]
+    one, other, third = (
+        tensors.play(uniform, 300, generator=torch.Generator().manual_seed(seed)).returns for seed in (1, 1, 2)
+    )
+    assert one.equal(other)
+    assert not one.equal(third)
+
+
+@pytest.mark.parametrize("name", ["kuhn_poker(players=3)", GOOFSPIEL])
+def test_nothing_is_read_back(name: str) -> None:
+    tree = compile_tree(name)
+    tensors = TreeTensors(tree, "meta")
+    tables = [torch.from_numpy(many).to("meta") for many in everyones(tree, 4)]
+    plans = [tensors.realisation(p, table) for p, table in enumerate(tables)]
+    gain, value = tensors.exploitability(plans)
+    choice = [torch.zeros(7, dtype=torch.int64, device="meta")] * tree.num_players
+    shapes = {
+        "values": tensors.values(plans).shape,
+        "gain": gain.shape,
+        "value": value.shape,
+        "response": tensors.best_response(0, plans)[1].shape,
+        "payoffs": tensors.payoffs(plans).shape,
+        "returns": tensors.play(tables, 7, choice=choice).returns.shape,
+    }
+    players = tree.num_players
+    assert {what: tuple(shape) for what, shape in shapes.items()} == {
+        "values": (4, players),
+        "gain": (4, players),
+        "value": (4, players),
+        "response": tuple(tables[0].shape),
+        "payoffs": (players, *[4] * players),
+        "returns": (7, players),
+    }
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    tensors = TreeTensors(compile_tree("kuhn_poker"), "cpu")
+    table = torch.from_numpy(tensors.tree.uniform(0)[None])
+    plan = tensors.realisation(0, table)
+    with pytest.raises(PolicyError, match=r"expected torch.float64 of shape \(policies, 6, 2\) on cpu"):
+        tensors.realisation(0, table.float())
+    with pytest.raises(PolicyError, match=r"plans of \[1, 2\] policies"):
+        tensors.values([plan, torch.cat([plan, plan])])
+    with pytest.raises(PolicyError, match=r"expected torch.float64 of shape \(policies, 13\)"):
+        tensors.payoffs([plan, plan[:, :12]])
+    with pytest.raises(PolicyError, match=r"have \[1, 2\] tables; give `choice`"):
+        tensors.play([table, torch.cat([table, table])], 3)
+    with pytest.raises(PolicyError, match=r"choice has shapes \[\(3,\), \(2,\)\]; expected \(3,\)"):
+        tensors.play([table, table], 3, choice=[torch.zeros(3).long(), torch.zeros(2).long()])
