@@ -9,7 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ludus.cli.command import Command, add_scenario, positive_number, scenario_of, whole_number
+from ludus.cli.command import (
+    Command,
+    add_device,
+    add_scenario,
+    positive_number,
+    runtime_overrides,
+    scenario_of,
+    whole_number,
+)
 from ludus.cli.output import facts
 from ludus.cli.progress import ProgressLine
 from ludus.core.errors import ConfigError, ScenarioError
@@ -46,6 +54,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--learning-rate", type=float, help="of Adam (default: 0.001)")
     parser.add_argument("--held-out", type=float, help="share of the episodes that choose the epoch (default: 0.1)")
     parser.add_argument("--patience", type=positive_number, help="epochs without a better one (default: 5)")
+    add_device(parser)
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -56,7 +65,7 @@ def _execute(options: argparse.Namespace) -> int:
 
     given = {name: getattr(options, name) for name in _SETTINGS if getattr(options, name) is not None}
     config = Cloning(**given)
-    scenario = scenario_of(options)
+    scenario = scenario_of(options, *runtime_overrides(options))
     recorded = read_trajectories(options.file)
     cloned = _clone(recorded, scenario, config, options)
     save_policy(options.out, cloned.spec, cloned.weights)
@@ -80,6 +89,7 @@ def _clone(recorded: Recorded, scenario: Scenario, config: Cloning, options: arg
             players=options.players,
             policies=options.policies,
             seed=scenario.seed,
+            device=scenario.runtime.device_choice,
             tell=_Progress(),
         )
     finally:
@@ -140,7 +150,7 @@ class _Progress(ProgressLine):
 
 
 def _show(cloned: Clone, path: Path) -> None:
-    pairs = [("file", str(path)), ("policy", cloned.spec.kind)]
+    pairs = [("file", str(path)), ("policy", cloned.spec.kind), ("computed on", str(cloned.placement))]
     for what, k in (("learned from", 0), ("held out", 1)):
         pairs.append((what, f"{cloned.decisions[k]:,} decisions of {cloned.episodes[k]:,} episodes"))
     best = cloned.best

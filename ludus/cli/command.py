@@ -153,15 +153,20 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
         metavar="sync|async",
         help="sync (the default): nobody learns before every worker is done; async: nobody waits",
     )
-    group.add_argument(
-        "--device", metavar="DEVICE", help="where learners compute: auto (the default), cpu, cuda, cuda:N"
-    )
+    add_device(group)
     group.add_argument("--address", metavar="HOST:PORT", help="of a running Ray cluster; auto: the one of this machine")
 
 
+def add_device(group: argparse._ActionsContainer) -> None:
+    """The option of `add_runtime` that others have, too."""
+    group.add_argument(
+        "--device", metavar="DEVICE", help="where learners compute: auto (the default), cpu, cuda, cuda:N"
+    )
+
+
 def runtime_overrides(options: argparse.Namespace) -> list[str]:
-    """The options of `add_runtime` as changes to a scenario."""
-    given = {key: getattr(options, name) for name, key in _RUNTIME.items()}
+    """The options of `add_runtime`, those that there are, as changes to a scenario."""
+    given = {key: getattr(options, name, None) for name, key in _RUNTIME.items()}
     return [f"runtime.{key}={value}" for key, value in given.items() if value is not None]
 
 

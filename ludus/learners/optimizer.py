@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
 
-from ludus.core.device import to_host
+from ludus.core.device import fetched, to_host
 from ludus.core.types import Array, State
 from ludus.learners.network import FlatModule
 
@@ -93,7 +95,7 @@ class ModuleAdam:
 
     def __init__(self, module: FlatModule, *, epsilon: float = 1e-5, fused: bool | None = None) -> None:
         """fused: torch's kernel; None: everywhere but on a CPU."""
-        self._module, self._epsilon = module, epsilon
+        self.module, self._epsilon = module, epsilon
         fused = module.device.type != "cpu" if fused is None else fused
         self._here = None if fused else Adam(module.size, epsilon=epsilon)
         self._steps = torch.zeros((), device=module.device)
@@ -102,7 +104,7 @@ class ModuleAdam:
     @torch.no_grad()
     def step(self, *, rate: float, max_norm: float, held: torch.Tensor | bool = False) -> torch.Tensor:
         """As `Adam.step`; held: a bool by which nothing moves. The norm of the gradient, on the device."""
-        module = self._module
+        module = self.module
         if self._here is not None:
             if held:
                 return torch.tensor(float(_norm(module.gradient)), dtype=torch.float64)
@@ -135,7 +137,7 @@ class ModuleAdam:
     def step_here(self, *, rate: float, max_norm: float) -> float:
         """As `Adam.step`, on a CPU."""
         assert self._here is not None
-        return self._here.step(self._module.flat, self._module.gradient, rate=rate, max_norm=max_norm)
+        return self._here.step(self.module.flat, self.module.gradient, rate=rate, max_norm=max_norm)
 
     def kept(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | State:
         """What `restore` goes back to: on the device."""
@@ -166,3 +168,73 @@ class ModuleAdam:
         self._steps.fill_(float(state["steps"]))
         self._m.copy_(torch.from_numpy(state["m"]))
         self._v.copy_(torch.from_numpy(state["v"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """What became of a step. told: what was to be told of it. wrong: what became NaN or infinite, "" if all is well."""
+
+    loss: float
+    norm: float
+    told: Sequence[float]
+    wrong: str
+
+
+class GuardedAdam:
+    """Steps of Adam after which all weights are finite.
+
+    On a CPU each step is looked at, and one that fails is not made. Elsewhere a number is read only of a step that is to be looked at: what
+    is not finite holds back all steps from then on, and when it is seen, all is as it was after the last one that was looked at.
+    """
+
+    def __init__(self, adam: ModuleAdam, *beside: torch.Tensor) -> None:
+        """beside: what goes back together with the weights."""
+        self.adam, self._module, self._moved = adam, adam.module, (adam.module.values, *beside)
+        self.here = adam.module.device.type == "cpu"
+        self._kept: tuple[list[torch.Tensor], Any] | None = None
+        self._wrong = torch.zeros((), dtype=torch.bool, device=adam.module.device)
+
+    def step(
+        self, loss: torch.Tensor | float, told: Sequence[Any], *, rate: float, max_norm: float, look: bool = True
+    ) -> Stepped | None:
+        """Down the gradient that the module holds. told: numbers, or scalars on the device. None where this step is not looked at."""
+        return (
+            self._step_here(float(loss), told, rate, max_norm)
+            if self.here
+            else self._step_there(torch.as_tensor(loss), told, rate, max_norm, look)
+        )
+
+    def _step_here(self, loss: float, told: Sequence[Any], rate: float, max_norm: float) -> Stepped:
+        flat, numbers = self._module.flat, [float(number) for number in told]
+        if not math.isfinite(loss):
+            return Stepped(loss, 0.0, numbers, "the loss")
+        weights, kept = flat.copy(), self.adam.kept()
+        norm = self.adam.step_here(rate=rate, max_norm=max_norm)
+        with np.errstate(invalid="ignore", over="ignore"):  # of infinite weights, which the sum is to show
+            total = float(flat.sum())
+        if math.isfinite(norm) and (math.isfinite(total) or np.isfinite(flat).all()):
+            return Stepped(loss, norm, numbers, "")
+        flat[:] = weights
+        self.adam.restore(kept)
+        return Stepped(loss, norm, numbers, "the weights" if math.isfinite(norm) else "the gradient")
+
+    def _step_there(
+        self, loss: torch.Tensor, told: Sequence[Any], rate: float, max_norm: float, look: bool
+    ) -> Stepped | None:
+        values = self._module.values
+        if self._kept is None:
+            self._kept = [tensor.clone() for tensor in self._moved], self.adam.kept()
+        held = self._wrong | ~loss.isfinite()
+        norm = self.adam.step(rate=rate, max_norm=max_norm, held=held)
+        self._wrong = held | ~(norm.isfinite() & values.isfinite().all())
+        if not look:
+            return None
+        (before, optimizer), self._kept = self._kept, None
+        seen, length, *numbers, wrong = fetched([loss, norm, *told, self._wrong])
+        if not wrong:
+            return Stepped(seen, length, numbers, "")
+        for tensor, old in zip(self._moved, before, strict=True):
+            tensor.copy_(old)
+        self.adam.restore(optimizer)
+        self._wrong = torch.zeros_like(self._wrong)
+        return Stepped(seen, length, numbers, "a loss or its gradient")

@@ -289,7 +289,10 @@ class TeamNetwork(nn.Module):
     def unroll(
         self, x: Tensor, memory: Tensor | None, start: Array | None, state: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """As `ActorCritic.unroll`; a segment is one agent's. Raises PolicyError for observations without an agent's id."""
+        """As `ActorCritic.unroll`; a segment is one agent's. Raises PolicyError for observations without an agent's id. Off a CPU each
+        network is shown all rows, whoever they are of: to sort them would want a look at numbers."""
+        if x.device.type != "cpu":
+            return self.unroll_all(x, memory, start, state)
         agent = agents_of(x.detach().numpy(), len(self.members))
         owner = agent if start is None else agent[start[:-1]]
         answers, rows, segments = [], [], []
@@ -306,8 +309,24 @@ class TeamNetwork(nn.Module):
         out, value, after = zip(*answers, strict=True)
         return _back(out, rows), _joined(value, rows), _joined(after, segments)
 
+    def unroll_all(
+        self, x: Tensor, memory: Tensor | None, start: Array | None, state: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """`unroll`, each network of all rows; unknown ids count as the first agent's."""
+        mine = self._owner(x)
+        its = mine if start is None else mine[to_device(start[:-1], x.device)]
+        every = zip(*(network.unroll(x, memory, start, state) for network in self.networks), strict=True)
+        out, value, after = (_chosen(parts, who) for parts, who in zip(every, (mine, mine, its), strict=True))
+        return cast(Tensor, out), value, after
+
+    def _owner(self, x: Tensor) -> Tensor:
+        """Which agent sees each row, int64[n]."""
+        return x.flatten(1)[:, -len(self.members) :].argmax(dim=1)
+
     def value_of(self, x: Tensor, state: Tensor | None = None) -> Tensor:
         """As `ActorCritic.value_of`."""
+        if x.device.type != "cpu":
+            return cast(Tensor, _chosen([network.value_of(x, state) for network in self.networks], self._owner(x)))
         agent = agents_of(x.detach().numpy(), len(self.members))
         out = x.new_empty(len(x))
         for k, network in enumerate(self.networks):
@@ -315,6 +334,12 @@ class TeamNetwork(nn.Module):
             if len(rows):
                 out[rows] = network.value_of(x[rows], None if state is None else state[rows])
         return out
+
+
+def _chosen(parts: Sequence[Tensor | None], owner: Tensor) -> Tensor | None:
+    """Row k of part owner[k]; None of parts that are not there."""
+    there = [part for part in parts if part is not None]
+    return torch.stack(there)[owner, torch.arange(len(owner), device=owner.device)] if there else None
 
 
 def _back(parts: Sequence[Tensor], rows: Sequence[NDArray[np.int64]]) -> Tensor:

@@ -183,6 +183,7 @@ def test_the_network_is_that_of_the_population() -> None:
         (["games.parquet", "my.yaml", "--out", "x.safetensors", "--players", "2"], "players [2] were given"),
         (["games.parquet", "my.yaml", "--out", "x.safetensors", "--held-out", "1"], "held_out"),
         (["games.parquet", "my.yaml", "algorithm=dqn", "--out", "x.safetensors"], "cannot be cloned into"),
+        (["games.parquet", "my.yaml", "--out", "x.safetensors", "--device", "mps"], "which Ludus does not compute on"),
     ],
 )
 def test_mistakes(runs: Path, line: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

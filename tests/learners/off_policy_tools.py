@@ -17,6 +17,7 @@ from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.testing.algorithm import synthetic_rollout
 
+AUTOGRAD = DeviceChoice("cpu", written=False)
 SMALL = {"rollout": 40, "start_decisions": 50, "hidden": (8,), "batch": 32, "updates_per_decision": 0.1}
 
 
@@ -52,35 +53,6 @@ def batch_of(learner, env, number=3, size=16):
 def learner_and_batch(cls, env, **changes):
     learner = learner_of(cls(**{**SMALL, **changes}), env)
     return learner, batch_of(learner, env)
-
-
-# ------------------------------------------------------------------ both ways to compute an update
-
-AUTOGRAD, NOWHERE = DeviceChoice("cpu", written=False), DeviceChoice("meta")
-
-
-def assert_both_learn_alike(make, batch, *, updates=6):
-    """make(device choice) -> a learner. Beside each other, also where they go on from what the other has; and where there are no numbers,
-    of which reading any would raise."""
-    written, autograd = make(CPU), make(AUTOGRAD)
-    assert (written.placement.written, autograd.placement.written) == (True, False)
-    for update in range(updates):
-        if update == updates - 2:
-            kept, others = written.state_dict(), autograd.state_dict()
-            written.load_state_dict(others)
-            autograd.load_state_dict(kept)
-        ours, theirs = written.update(batch), autograd.update(batch)
-        assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-5), update
-    first, second = written.state_dict(), autograd.state_dict()
-    for part in ("actor", "critics"):
-        for name in ("weights", "target"):
-            np.testing.assert_allclose(first[part][name], second[part][name], atol=1e-4, err_msg=name)
-    assert first.keys() == second.keys()
-    assert {k: v.shape for k, v in written.weights().items()} == {k: v.shape for k, v in autograd.weights().items()}
-    nowhere = make(NOWHERE)
-    assert nowhere.update(batch).keys() == ours.keys()
-    nowhere.load_state_dict(written.state_dict())
-    assert nowhere.weights().keys() == written.weights().keys()
 
 
 # ------------------------------------------------------------------ updates beside autograd

@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, DataError, PolicyError, TrainingError
-from ludus.core.types import AgentSpec, EnvSpec, Mixture, PolicyRef, PolicySpec
+from ludus.core.types import AgentSpec, DeviceChoice, EnvSpec, Mixture, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
 from ludus.evaluation.trajectories import record_trajectories
 from ludus.learners.bc.clone import Clone, Cloning, agreement, clone, surprise
@@ -207,6 +207,14 @@ def test_the_same_seed_gives_the_same_bits() -> None:
     assert same(first, again)
     assert repr(first.epochs) == repr(again.epochs)
     assert not same(first, other)
+
+
+@pytest.mark.parametrize("options", [{}, {"memory": "gru"}, {"normalise_observations": True}], ids=str)
+def test_it_computes_where_it_is_asked_to_and_reads_numbers_once_an_epoch(options: dict[str, Any]) -> None:
+    """Where tensors have no numbers, whatever wants one raises."""
+    found = clone(sides(40), THREE, PPO(**options).policy, Cloning(epochs=1), device=DeviceChoice("meta"))
+    assert found.placement.device == "meta"
+    assert [scores.epoch for scores in found.epochs] == [0, 1]
 
 
 def test_what_is_held_out_is_not_learned_from() -> None:

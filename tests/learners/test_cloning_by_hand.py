@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Discrete
 from test_behaviour_cloning import THREE, game, made_up, sides
 from torch import nn
 
-from ludus.core.types import EnvSpec
+from ludus.core.types import CPU, EnvSpec
 from ludus.learners.bc.clone import Cloning, _Training, clone
 from ludus.learners.bc.demonstrations import Demonstrations, demonstrations, split
 from ludus.learners.bc.models import model_of
@@ -67,7 +67,7 @@ def test_states_of_a_second_player_are_its_own(enumerated: EnvSpec) -> None:
         states=StateTable.of(enumerated.enumeration, (1,)),
     )
     model = model_of(PPO(hidden=(4,)).policy(enumerated, (1,)), seed=0)
-    x, _, mask = found.tensors(np.array([0, 1, 2]), model)
+    x, _, mask = found.tensors(np.array([0, 1, 2]), model, torch.device("cpu"))
     assert mask is not None
     np.testing.assert_array_equal(x, enumerated.enumeration.observation[[13, 8, 10]])
     np.testing.assert_array_equal(mask, enumerated.enumeration.mask[[13, 8, 10]])
@@ -90,7 +90,7 @@ def test_the_floor_is_the_surprise_of_those_who_acted() -> None:
 def still(algorithm: Any, recorded: Recorded, **options: Any) -> _Training:
     """Training at a rate that moves nothing."""
     model = model_of(algorithm.policy(THREE, (0,)), seed=1)
-    return _Training(model, Cloning(learning_rate=1e-15, **options), demonstrations(recorded, THREE)[0])
+    return _Training(model, Cloning(learning_rate=1e-15, **options), demonstrations(recorded, THREE)[0], CPU)
 
 
 def test_every_decision_counts_alike_in_the_mean_of_an_epoch() -> None:
@@ -192,7 +192,7 @@ def test_bytes_are_seen_as_the_policy_sees_them_when_it_acts(algorithm: Any, sha
     probs = policy.probabilities(x, np.ones((40, 3), np.bool_), mode="explore")[0]
     model = model_of(made.spec, seed=0, start=made.weights)
     with torch.no_grad():
-        outputs = model.outputs(model.rows(x), np.arange(41))
+        outputs = model.outputs(torch.from_numpy(model.rows(x)), np.arange(41))
     np.testing.assert_allclose(outputs.softmax(dim=1), probs, atol=1e-5)
 
 

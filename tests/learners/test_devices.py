@@ -2,47 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
-from made_up_teams import rollout_of, team_env
+from gymnasium.spaces import Box, MultiDiscrete
+from team_games import team_env, team_rollout
 from torch import nn
 
 from ludus.core import device
 from ludus.core.device import Work, parse_device, placed
 from ludus.core.errors import ConfigError
-from ludus.core.types import DeviceChoice
-from ludus.learners.base import LearnerContext
-from ludus.learners.dqn.options import DQN, IQN, MunchausenDQN, Rainbow
-from ludus.learners.mmd.options import RNaD
+from ludus.core.parts import load
+from ludus.core.types import CPU, DeviceChoice
+from ludus.learners.base import LearnerContext, priorities_of
 from ludus.learners.network import FlatModule
-from ludus.learners.on_policy.options import A2C, IMPALA, Reinforce
 from ludus.learners.optimizer import ModuleAdam
-from ludus.learners.ppo.options import MAPPO, PPO
-from ludus.learners.r2d2.options import R2D2
+from ludus.learners.registry import ALGORITHMS
+from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
+from ludus.testing.algorithm import synthetic_rollout
 
 # ------------------------------------------------------------------ which device, and which road
 
-SMALL, LARGE = Work(5_000, 750, written=True), Work(2_000_000, 2_048, written=False, because="it sees images")
+LITTLE, LARGE = Work(5_000, 750, written=True), Work(2_000_000, 2_048, written=False, because="it sees images")
 
 
 @pytest.mark.parametrize(
     ("choice", "work", "cards", "expected"),
     [
-        (DeviceChoice("auto"), SMALL, 0, "cpu (passes written out): there is no card"),
+        (DeviceChoice("auto"), LITTLE, 0, "cpu (passes written out): there is no card"),
         (DeviceChoice("auto"), LARGE, 0, "cpu (torch): there is no card; it sees images"),
         (
             DeviceChoice("auto"),
-            SMALL,
+            LITTLE,
             1,
             "cpu (passes written out): 4e+06 multiplications a step are too few for a card",
         ),
         (DeviceChoice("auto"), LARGE, 1, "cuda:0 (torch): 4e+09 multiplications a step"),
-        (DeviceChoice("cuda"), SMALL, 2, "cuda:0 (torch): as asked for"),
-        (DeviceChoice("cuda:1"), SMALL, 2, "cuda:1 (torch): as asked for"),
-        (DeviceChoice("cpu", written=False), SMALL, 2, "cpu (torch): as asked for"),
+        (DeviceChoice("cuda"), LITTLE, 2, "cuda:0 (torch): as asked for"),
+        (DeviceChoice("cuda:1"), LITTLE, 2, "cuda:1 (torch): as asked for"),
+        (DeviceChoice("cpu", written=False), LITTLE, 2, "cpu (torch): as asked for"),
     ],
 )
 def test_one_function_decides(monkeypatch, choice, work, cards, expected):
@@ -94,47 +95,152 @@ def test_the_fused_optimizer_is_the_compiled_one_and_steps_over_what_is_no_numbe
     ModuleAdam(there, fused=True).load_state_dict(compiled.state_dict())
 
 
-# ------------------------------------------------------------------ no number is read back
+# ------------------------------------------------------------------ one contract of all that learn by gradients
 
-SPACES = {"discrete": Discrete(3), "multi": MultiDiscrete([2, 3]), "box": Box(-1, 1, (2,), np.float32)}
-LEARNERS = {
-    "reinforce": (Reinforce(batch=20), "discrete"),
-    "a2c": (A2C(batch=20, normalise_observations=True), "multi"),
-    "impala": (IMPALA(batch=20, memory="lstm", memory_size=4, sequence=2), "discrete"),
-    "ppo": (PPO(batch=20, epochs=2, minibatches=2, memory="gru", memory_size=4, target_kl=0.1), "discrete"),
-    "mappo": (MAPPO(batch=20, epochs=1), "discrete"),
-    "dqn": (DQN(hidden=(8,), dueling=True), "discrete"),
-    "dqn-by-agent": (MunchausenDQN(hidden=(8,), share_weights=False), "discrete"),
-    "rainbow": (Rainbow(hidden=(8,), atoms=5), "discrete"),
-    "iqn": (IQN(hidden=(8,), atoms=4), "discrete"),
-    "r2d2": (R2D2(hidden=(8,), memory=4, length=3, period=3, burn_in=2), "discrete"),
-    "ppo, a perceptron": (PPO(batch=20, epochs=2, target_kl=0.1), "discrete"),
-    "rnad": (RNaD(batch=20, epochs=2, announce="magnet"), "discrete"),
-}
+WITHOUT_GRADIENTS = {"exact", "tabular_q"}
+SMALL = {
+    "batch": 24, "rollout": 40, "min_size": 10, "start_decisions": 10, "hidden": (8,), "learning_rate": 1e-3, "atoms": 5, "epochs": 2,
+    "mixing_width": 4, "minibatches": 2,
+}  # fmt: skip
+BURNT = {"memory": 4, "length": 3, "period": 3, "burn_in": 2}
+MORE = {
+    "ppo, separate, vtrace": ("ppo", {"value_network": "separate", "correction": "vtrace", "entropy": 0.1}),
+    "ppo, states": ("ppo", {"clip_value": 0.2, "activation": "tanh"}, "enumerated"),
+    "ppo, gru": ("ppo", {"memory": "gru", "memory_size": 4, "target_kl": 0.1}),
+    "ppo, by agent": ("ppo", {"share_weights": False}, "teams"),
+    "ppo, gru by agent": ("ppo", {"share_weights": False, "memory": "gru", "memory_size": 4}, "teams"),
+    "a2c, of many": ("a2c", {"normalise_observations": True}, "multi"),
+    "impala, lstm": ("impala", {"memory": "lstm", "memory_size": 4, "sequence": 2}),
+    "mmd, moving": ("mmd", {"magnet": "moving", "magnet_rate": 0.3, "alpha": 0.2}, "enumerated"),
+    "rnad, magnet": ("rnad", {"value_network": "separate", "magnet_period": 1, "clip": 0.1, "announce": "magnet"}),
+    "dqn, states": ("dqn", {"double": False, "dueling": True, "n_step": 2, "priority_exponent": 0.6}, "enumerated"),
+    "dqn, states, double": ("dqn", {"double": True, "dueling": False}, "enumerated"),
+    "dqn, dueling": ("dqn", {"double": False, "dueling": True}),
+    "dqn, by agent": ("munchausen_dqn", {"share_weights": False}, "teams"),
+    "nfsp, states": ("nfsp", {"max_gradient_norm": 0.1, "best_response": {"dueling": True, "hidden": (8,)}}, "enumerated"),
+    "ddpg, twin": ("ddpg", {"twin": True, "activation": "tanh", "max_gradient_norm": 0.1}),
+    "sac, one": ("sac", {"twin": False, "learn_temperature": False}),
+    "sac, states": ("sac_discrete", {"twin": False}, "enumerated"),
+    "maddpg, box": ("maddpg", {"critic": "state", "twin": True}, "team boxes"),
+    "maddpg, cold": ("maddpg", {"critic": "state", "temperature": 0.5}),
+    "qmix, gru": ("qmix", {"core": "gru", **BURNT}),
+    "qmix, by agent": ("qmix", {"share_weights": False}),
+}  # fmt: skip
+CASES = {name: (name, BURNT if name == "r2d2" else {}) for name in ALGORITHMS if name not in WITHOUT_GRADIENTS} | MORE
+TORCH = {
+    *("a2c", "a2c, of many", "reinforce", "impala", "impala, lstm", "ppo, gru", "ppo, by agent", "ppo, gru by agent", "mappo"),
+    *("dqn, by agent", "munchausen_dqn", "qr_dqn", "iqn", "rainbow", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
+}  # fmt: skip
+"""Those without passes that are written out."""
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_an_update_reads_nothing_back(name):
-    """Where tensors have no numbers, whatever wants one raises."""
-    algorithm, space = LEARNERS[name]
-    env = team_env(action=SPACES[space])
-    rows = rollout_of(algorithm.learner(LearnerContext(env, (0,), 1)), env)
-    learner = algorithm.learner(LearnerContext(env, (0,), 1, device=DeviceChoice("meta")))
-    assert learner.placement.device == "meta"
-    (_, items), *_ = learner.items(rows)
-    index = np.arange(len(next(iter(items.values()))))
-    metrics = learner.update(Sample(items, index, np.ones(len(index))))
-    assert set(metrics) >= {"loss", "gradient_norm"}
-    assert learner.state_dict()["adam"]["m"].any() == False  # noqa: E712  zeros, of the right size
+class Case:
+    """An algorithm of the registry, small, where it serves."""
+
+    def __init__(self, name, request):
+        name, options, *kind = CASES[name]
+        cls = load("algorithm", name, ALGORITHMS)
+        self.algorithm = cls(**{k: v for k, v in SMALL.items() if k in cls.model_fields} | options)
+        teams = getattr(cls, "for_teams", False)
+        self.env = self._env(kind[0] if kind else "teams" if teams else cls.about.actions[0], request)
+
+    def _env(self, kind, request):
+        if "team" in kind:
+            return team_env(action=Box(-1.0, 3.0, (2, 1), np.float32) if "boxes" in kind else None)
+        env = request.getfixturevalue("enumerated" if kind == "enumerated" else "tensors")
+        spaces = {"multi": MultiDiscrete([2, 3]), "box": Box(-1.0, 3.0, (2, 1), np.float32)}
+        agents = tuple(replace(agent, action=spaces.get(kind, agent.action)) for agent in env.agents)
+        return replace(env, agents=agents)
+
+    def learner(self, device=CPU):
+        return self.algorithm.learner(LearnerContext(self.env, (0,), 0, total=1000, device=device))
+
+    def experience(self, learner, number=0):
+        rng = np.random.default_rng([number, 5])
+        if len(self.env.agents_of(0)) > 1:
+            return team_rollout(self.env, learner, pieces=15, rng=rng)
+        policy = build_policy(learner.spec, learner.weights())
+        return synthetic_rollout(self.env, policy, seats=(0,), segments=30, rng=rng)
 
 
-def test_bf16_multiplies_so_and_keeps_parameters_in_float32():
-    env = team_env()
+FLAT = ("weights", "target", "average")
+
+
+def taught(learner, rows):
+    """What an update from each of its tables said, and how much attention it asks for."""
     told = {}
+    for name, items in learner.items(rows):
+        size = len(next(iter(items.values())))
+        told |= learner.update(Sample(items, np.arange(size), np.linspace(0.5, 1.0, size)))
+        told |= {f"priorities of {name}": np.linalg.norm(found) for _, _, found in priorities_of(learner)}
+    return told
+
+
+def shaken(state, rng):
+    """Networks and their targets elsewhere, each by itself, so that it matters which of them is asked."""
+    if not isinstance(state, dict):
+        return state
+    apart = {
+        k: v + 0.3 * rng.standard_normal(v.shape).astype(v.dtype)
+        for k, v in state.items()
+        if k in FLAT and not isinstance(v, dict)
+    }
+    return {k: apart[k] if k in apart else shaken(v, rng) for k, v in state.items()}
+
+
+def leaves(state, path=""):
+    """Arrays and numbers by where they are."""
+    for key, value in state.items() if isinstance(state, dict) else enumerate(state):
+        if isinstance(value, dict | list | tuple):
+            yield from leaves(value, f"{path}/{key}")
+        else:
+            yield f"{path}/{key}", np.asarray(value)
+
+
+@pytest.mark.filterwarnings("ignore:for .* copying from a non-meta parameter")  # says that nothing is copied
+@pytest.mark.parametrize("name", CASES)
+def test_an_update_reads_nothing_back(name, request):
+    """Where tensors have no numbers, whatever wants one raises. What it says and keeps has the form of what a CPU's does."""
+    case = Case(name, request)
+    here, there = case.learner(), case.learner(DeviceChoice("meta"))
+    assert (here.placement.written, there.placement.device) == (name not in TORCH, "meta")
+    rows = case.experience(here)
+    there.load_state_dict(here.state_dict())
+    assert taught(there, rows).keys() == taught(here, rows).keys()
+    first, second = ({path: leaf.shape for path, leaf in leaves(each.state_dict())} for each in (here, there))
+    assert first == second
+    assert {k: v.shape for k, v in here.weights().items()} == {k: v.shape for k, v in there.weights().items()}
+    here.load_state_dict(there.state_dict())
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in TORCH])
+def test_both_roads_learn_alike(name, request):
+    """From the same experience, and where each goes on from what the other has."""
+    case = Case(name, request)
+    written, autograd = case.learner(), case.learner(DeviceChoice("cpu", written=False))
+    assert (written.placement.written, autograd.placement.written) == (True, False)
+    begin = shaken(written.state_dict(), np.random.default_rng(1))
+    for learner in (written, autograd):
+        learner.load_state_dict(begin)
+    for number in range(4):
+        if number == 2:
+            kept = written.state_dict()
+            written.load_state_dict(autograd.state_dict())
+            autograd.load_state_dict(kept)
+        rows = case.experience(written, number)
+        ours, theirs = taught(written, rows), taught(autograd, rows)
+        assert ours == pytest.approx(theirs, rel=2e-3, abs=2e-5), number
+    first, second = (dict(leaves(learner.state_dict())) for learner in (written, autograd))
+    assert first.keys() == second.keys()
+    for path, leaf in first.items():
+        np.testing.assert_allclose(leaf, second[path], rtol=2e-3, atol=1e-4, err_msg=path)
+
+
+def test_bf16_multiplies_so_and_keeps_parameters_in_float32(request):
+    case, told = Case("a2c", request), {}
     for precision in ("float32", "bf16"):
-        learner = A2C(batch=20).learner(LearnerContext(env, (0,), 1, device=DeviceChoice("cpu", precision)))
-        (_, items), *_ = learner.items(rollout_of(learner, env))
-        told[precision] = learner.update(Sample(items, np.arange(len(items["action"])), np.ones(len(items["action"]))))
+        learner = case.learner(DeviceChoice("cpu", precision))
+        told[precision] = taught(learner, case.experience(learner))
         assert {array.dtype for array in learner.weights().values()} == {np.dtype(np.float32)}
     assert told["bf16"]["loss"] != told["float32"]["loss"]
     assert told["bf16"]["loss"] == pytest.approx(told["float32"]["loss"], abs=0.02)

@@ -10,7 +10,7 @@ import torch
 from gymnasium.spaces import Box
 
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError, TrainingError
-from ludus.core.types import CPU, DeviceChoice
+from ludus.core.types import DeviceChoice
 from ludus.learners.base import LearnerContext, priorities_of
 from ludus.learners.dqn.learner import CompiledLearner, ModuleLearner
 from ludus.learners.dqn.options import DQN, IQN, QRDQN, MunchausenDQN, Rainbow
@@ -85,34 +85,6 @@ def test_which_learner(tensors):
     assert type(learner_of(tensors, noisy=True)) is ModuleLearner
 
 
-@pytest.mark.parametrize(
-    ("kind", "double", "dueling"),
-    [("enumerated", False, True), ("enumerated", True, False), ("tensors", False, False), ("tensors", True, True)],
-)
-def test_both_learners_find_the_same_gradient(kind, double, dueling, request):
-    """Autograd, given the state of the written-out learner, has its loss, errors and gradient. The target networks are others, so that it
-    matters who chooses and who judges."""
-    env = request.getfixturevalue(kind)
-    columns = columns_of(env)
-    config = DQN(double=double, dueling=dueling, hidden=(8,), priority_exponent=1.0)
-    first, second = (config.learner(LearnerContext(env, (0,), 3, device=asked)) for asked in (CPU, AUTOGRAD))
-    rng, state = np.random.default_rng(1), first.state_dict()
-    for name in ("weights", "target"):
-        state[name] = 0.3 * rng.standard_normal(len(state[name])).astype(np.float32)
-    rows = len(columns["action"])
-    weight = rng.random(rows)
-    found, again = (
-        learner.load_state_dict(state) or learner._gradient(columns, rows, weight) for learner in (first, second)
-    )
-    assert again.loss == pytest.approx(float(found.loss), rel=1e-4)
-    assert again.value == pytest.approx(float(found.value), abs=1e-5)
-    np.testing.assert_allclose(again.errors, found.errors, rtol=1e-3, atol=1e-5)
-    np.testing.assert_allclose(second.networks.online.gradient, first.networks.online.gradient, rtol=1e-3, atol=1e-6)
-    weights, same = first.weights(), second.weights()
-    assert weights.keys() == same.keys()
-    assert all(np.array_equal(weights[name], same[name]) for name in same)
-
-
 def modular(env, **options):
     learner = DQN(hidden=(8,), **options).learner(LearnerContext(env, (0,), 3, device=AUTOGRAD))
     rng = np.random.default_rng(9)
@@ -123,7 +95,7 @@ def modular(env, **options):
 
 def test_where_numbers_are_read_once_a_round_an_error_comes_at_its_end(tensors):
     learner, columns = modular(tensors), columns_of(tensors)
-    learner._step_here, good = learner._step_there, sample_of(columns)
+    learner._adam.here, good = False, sample_of(columns)
     bad = sample_of({**columns, "reward": np.full_like(columns["reward"], np.nan)})
 
     def round_of(*samples):

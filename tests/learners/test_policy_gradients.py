@@ -12,14 +12,11 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from test_ranks import compare
 
 from ludus.core.errors import ScenarioError
-from ludus.core.types import DeviceChoice
 from ludus.learners.base import LearnerContext
-from ludus.learners.mmd.options import MMD, RNaD
 from ludus.learners.on_policy.batch import Batch
 from ludus.learners.on_policy.options import A2C, IMPALA, PolicyGradient, Reinforce
 from ludus.learners.ppo.options import PPO
 from ludus.learners.ppo.written import WrittenPPO
-from ludus.learners.schedule import Schedule
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.testing.algorithm import check_algorithm, synthetic_rollout
@@ -132,38 +129,6 @@ def test_ppo_keeps_its_compiled_learner_where_it_serves(tensors, enumerated):
         assert not isinstance(PPO(**other).model(LearnerContext(tensors, (0,), 0)), WrittenPPO)
     box = with_actions(tensors, ACTIONS["box"])
     assert not isinstance(PPO().model(LearnerContext(box, (0,), 0)), WrittenPPO)
-
-
-WRITTEN = [
-    PPO(value_network="shared", minibatches=3, clip_value=0.2),
-    PPO(value_network="separate", correction="vtrace", entropy=0.1),
-    MMD(minibatches=2, magnet="moving", magnet_rate=0.3, alpha=0.2),
-    RNaD(value_network="separate", magnet_period=1, clip=0.1),
-]
-
-
-@pytest.mark.parametrize("kind", ["tensors", "enumerated"])
-@pytest.mark.parametrize("algorithm", WRITTEN, ids=lambda algorithm: type(algorithm).__name__)
-def test_autograd_learns_what_passes_that_are_written_out_do(algorithm, kind, request):
-    """From the same seed and rows, and going on from each other's state."""
-    env, rate = request.getfixturevalue(kind), Schedule(start=1e-3)
-    algorithm = algorithm.model_copy(update={"batch": 40, "hidden": (8,), "epochs": 2, "learning_rate": rate})
-    written, sample, rollout = learner_and_sample(algorithm, env)
-    autograd = algorithm.learner(LearnerContext(env, (0,), 0, device=DeviceChoice("cpu", written=False)))
-    assert (written.placement.written, autograd.placement.written) == (True, False)
-    for step in range(2):
-        ((_, columns),) = autograd.items(rollout)
-        np.testing.assert_allclose(columns["target"], written.items(rollout)[0][1]["target"], atol=1e-4)
-        first, second = written.update(sample), autograd.update(sample)
-        assert first.keys() == second.keys()
-        for key in first:
-            assert second[key] == pytest.approx(first[key], rel=2e-3, abs=2e-5), key
-        for name, array in autograd.weights().items():
-            np.testing.assert_allclose(array, written.weights()[name], atol=1e-5)
-        if not step:
-            state = autograd.state_dict()
-            autograd.load_state_dict(written.state_dict())
-            written.load_state_dict(state)
 
 
 # ------------------------------------------------------------------ losses

@@ -13,12 +13,10 @@ from test_qmix import GRU, SMALL, mixed, scattered
 from together import assert_ranks_learn_alike
 
 from ludus.core.errors import ConfigError, ScenarioError
-from ludus.core.types import DeviceChoice, Tail
-from ludus.learners.base import LearnerContext
+from ludus.core.types import Tail
 from ludus.learners.qmix.options import QMIX, VDN
 from ludus.learners.teams import views
 from ludus.policies.registry import build_policy
-from ludus.replay.base import Sample
 
 # ------------------------------------------------------------------ memory
 
@@ -226,13 +224,3 @@ def test_the_two_step_game(algorithm, earned):
     """Rashid et al. 2018, §5 and table 1: QMIX finds the 8, VDN settles for the 7."""
     env = {"wrappers": ["agent_ids"], "teams": "one", "state": True}
     assert train(algorithm, "team_games:TwoStep", num_envs=32, total=4000, **env)[0] == earned
-
-
-@pytest.mark.parametrize("options", [SMALL, {**SMALL, **GRU}, {**SMALL, "share_weights": False}])
-def test_an_update_reads_nothing_back(options):
-    """Where tensors have no numbers, whatever wants one raises."""
-    env, algorithm = team_env(), QMIX(**options)
-    rows = team_rollout(env, learner_of(algorithm, env), pieces=8, rng=np.random.default_rng(0))
-    learner = algorithm.learner(LearnerContext(env, (0,), 0, device=DeviceChoice("meta")))
-    ((_, items),) = learner.items(rows)
-    assert "loss" in learner.update(Sample(items, np.arange(8), np.ones(8)))

@@ -111,40 +111,9 @@ def test_temperature():
 
 
 @pytest.mark.parametrize("twin", [True, False])
-def test_one_update_is_autograds(twin, tensors):
-    """The first update, beside one written with autograd, torch.distributions and torch's Adam, from the same normal deviates."""
-    learner, batch = learner_and_batch(SAC, boxed(tensors), twin=twin, temperature=0.3, learning_rate=1e-3)
-    size = learner.box.size
-    drawn = torch.Generator()
-    drawn.set_state(torch.from_numpy(learner.state_dict()["noise"]))
-    normal = torch.randn(2, len(batch.index), size, generator=drawn)
-    leaves = leaves_of(learner.critics)
-    actor = leaves_of(learner.actor)
-    c = columns_of(batch)
-
-    def q(x, a):
-        return torch.stack([valued(leaves, k, torch.cat([x, a], dim=1))[:, 0] for k in range(1 + twin)])
-
-    with torch.no_grad():
-        after, logp = sampled(acting(actor, c["next"]), normal[0])
-        target = c["reward"] + c["discount"] * (q(c["next"], after).min(dim=0).values - 0.3 * logp)
-    loss = 0.5 * (q(c["observation"], c["action"]) - target).square().mean(dim=1).sum()
-    norms = [adam_step(leaves, loss)]
-    action, logp = sampled(acting(actor, c["observation"]), normal[1])
-    actor_loss = (0.3 * logp - q(c["observation"], action).min(dim=0).values).mean()
-    norms.append(adam_step(actor, actor_loss))
-    metrics = learner.update(batch)
-    losses = (loss / (1 + twin), actor_loss)
-    assert_updated(learner, metrics, critics=leaves, actor=actor, losses=losses, norms=norms)
-    assert metrics["entropy"] == pytest.approx(-float(logp.detach().mean()), rel=1e-3)
-    sign = 1.0 if metrics["entropy"] < -size else -1.0
-    moved = learner.update(batch)["temperature"]
-    assert moved == pytest.approx(0.3 * math.exp(sign * 1e-3), rel=1e-6)
-
-
-@pytest.mark.parametrize("twin", [True, False])
 def test_one_update_of_discrete_actions_is_autograds(twin, tensors):
-    """As above, for a masked softmax, with target critics that are not the newest ones."""
+    """The first update, beside one written with autograd and torch's Adam, of a masked softmax, with target critics that are not the newest
+    ones. (Of continuous actions: tests/reference.)"""
     options = {"twin": twin, "temperature": 0.3, "learning_rate": 1e-3, "target_entropy": 0.8}
     learner, batch = learner_and_batch(SACDiscrete, tensors, **options)
     state = learner.state_dict()

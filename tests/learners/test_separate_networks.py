@@ -19,7 +19,7 @@ from ludus.learners.on_policy.options import A2C
 from ludus.learners.on_policy.teams import check_ids
 from ludus.learners.ppo.options import MAPPO, PPO
 from ludus.learners.ppo.written import WrittenPPO
-from ludus.policies.actor_critic import agents_of, member_spec
+from ludus.policies.actor_critic import TeamNetwork, agents_of, member_spec
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.file import load_policy, save_policy
 from ludus.policies.registry import build_policy
@@ -61,6 +61,21 @@ def observations(n, agents=2):
     seen = np.random.default_rng(3).standard_normal((n, SIZE + agents)).astype(np.float32)
     identify(seen, np.arange(n) * 2 % 3 % agents, agents)
     return seen
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_all_networks_see_all_rows_off_a_cpu_and_answer_the_same(memory):
+    """Five segments, of which an agent sees whole ones."""
+    spec, size = make(memory=memory, value_network="separate").policy(team_env(), (0,)), 10 * (memory == "gru")
+    network = TeamNetwork(spec, seed=1)
+    start = np.array([0, 2, 3, 6, 8, 9])
+    seen = np.random.default_rng(3).standard_normal((9, SIZE + 2)).astype(np.float32)
+    identify(seen, np.repeat([1, 0, 1, 1, 0], np.diff(start)), 2)
+    x, before, rows = torch.from_numpy(seen), torch.randn(5, size) if size else None, start if size else None
+    with torch.no_grad():
+        torch.testing.assert_close(
+            network.unroll_all(x, before, rows, None), network.unroll(x, before, rows, None), rtol=1e-4, atol=1e-6
+        )
 
 
 @pytest.mark.parametrize(("action", "memory"), [(Discrete(3), "gru"), (BOX, "none")], ids=str)

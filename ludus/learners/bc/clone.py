@@ -13,13 +13,14 @@ from torch import Tensor
 
 from ludus.core import seeding
 from ludus.core.config import Config
+from ludus.core.device import Placement, Work, fetched, placed
 from ludus.core.errors import TrainingError
-from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.core.types import CPU, DeviceChoice, EnvSpec, PolicySpec, Weights
 from ludus.learners.bc.demonstrations import Demonstrations, Index, demonstrations, split
 from ludus.learners.bc.models import CloneModel, model_of
 from ludus.learners.losses import Distribution
-from ludus.learners.network import FlatModule
-from ludus.learners.optimizer import Adam
+from ludus.learners.network import FlatModule, multiplications
+from ludus.learners.optimizer import ModuleAdam
 from ludus.replay.parquet import Recorded
 
 
@@ -73,7 +74,7 @@ class Scores:
 class Clone:
     """A policy and how it came about. epochs: all of them; best: the one whose weights these are. floor: mean -log π of the held-out
     decisions under who took them, which no clone that saw more of them is below but by luck. episodes, decisions: (learned from, held
-    out)."""
+    out). placement: where it was computed."""
 
     spec: PolicySpec
     weights: Weights
@@ -82,6 +83,7 @@ class Clone:
     floor: float
     episodes: tuple[int, int]
     decisions: tuple[int, int]
+    placement: Placement
 
 
 Tell = Callable[[Scores, int], None]
@@ -99,14 +101,15 @@ def clone(
     policies: Sequence[str] = (),
     seed: int = 0,
     start: Weights | None = None,
+    device: DeviceChoice = CPU,
     tell: Tell | None = None,
 ) -> Clone:
     """A policy that does what was recorded: of these players and policies, default of all.
 
-    policy: the spec for the players' seats, an `Algorithm.policy` say. start: weights to begin with, else fresh ones from `seed`. Equal
-    arguments give equal weights, to the bit. With a memory, episodes are whole segments, which it starts at zero. A value that the policy
-    has too is not trained. Raises what `demonstrations` raises, PolicyError for a kind that has no probabilities, ConfigError if there
-    are too few episodes, TrainingError for a loss that is not finite.
+    policy: the spec for the players' seats, an `Algorithm.policy` say. start: weights to begin with, else fresh ones from `seed`.
+    device: where to compute. Equal arguments give equal weights, on a CPU to the bit. With a memory, episodes are whole segments, which it
+    starts at zero. A value that the policy has too is not trained. Raises what `demonstrations` and `placed` raise, PolicyError for a kind
+    that has no probabilities, ConfigError if there are too few episodes, TrainingError for a loss that is not finite.
     """
     config = config or Cloning()
     found, seats = demonstrations(recorded, env, players=players, policies=policies)
@@ -114,7 +117,7 @@ def clone(
     model = model_of(spec, seed=seeding.key(seed, "clone", "weights") % 2**63, start=start)
     learned, held = split(found, share=config.held_out, seed=seed)
     _look(found, learned, model)
-    training = _Training(model, config, found)
+    training = _Training(model, config, found, device)
     epochs = [Scores(0, math.nan, *training.scores(held))]
     best, weights = epochs[0], model.weights()
     for epoch in range(1, config.epochs + 1):
@@ -136,6 +139,7 @@ def clone(
         0.0 - float(found.logp[rows].mean(dtype=np.float64)) if len(rows) else math.nan,
         (len(np.unique(found.episode[learned])), len(np.unique(found.episode[held]))),
         (len(found.logp) - len(rows), len(rows)),
+        training.placement,
     )
 
 
@@ -146,36 +150,42 @@ def _look(found: Demonstrations, segments: Index, model: CloneModel) -> None:
 
 
 class _Training:
-    """Steps of the optimizer over the demonstrations."""
+    """Steps of the optimizer over the demonstrations, on a device from which numbers are read once an epoch."""
 
-    def __init__(self, model: CloneModel, config: Cloning, found: Demonstrations) -> None:
+    def __init__(self, model: CloneModel, config: Cloning, found: Demonstrations, device: DeviceChoice) -> None:
         self._model, self._config, self._found = model, config, found
-        self._parameters = FlatModule(model.module, sums=0)
-        self._adam = Adam(len(self._parameters.flat), epsilon=1e-8)
+        self.placement = placed(device, Work(multiplications(model.module), config.batch, written=False))
+        self._device = self.placement.torch
+        self._parameters = FlatModule(model.module, device=self._device)
+        self._adam = ModuleAdam(self._parameters, epsilon=1e-8)
 
     def epoch(self, segments: Index, rng: np.random.Generator) -> float:
         """A pass over the segments in random order. The mean loss, each decision's as it came."""
-        total, count = 0.0, 0
+        config, losses, norms, counts = self._config, list[Tensor](), list[Tensor](), list[int]()
         self._model.module.train()
         for rows, start in self._batches(segments, rng):
-            x, action, mask = self._found.tensors(rows, self._model)
-            loss = surprise(self._model.distribution, self._model.outputs(x, start), action, mask).mean()
+            out, action, mask = self._answered(rows, start)
+            loss = surprise(self._model.distribution, out, action, mask).mean()
             self._parameters.zero()
             torch.autograd.backward(loss)
-            config = self._config
-            norm = self._adam.step(
-                self._parameters.flat,
-                self._parameters.gradient,
-                rate=config.learning_rate,
-                max_norm=config.max_gradient_norm,
+            norms.append(self._adam.step(rate=config.learning_rate, max_norm=config.max_gradient_norm))
+            losses.append(loss.detach())
+            counts.append(len(rows))
+        found = fetched([*losses, *norms])
+        total = sum(loss * count for loss, count in zip(found, counts, strict=False))
+        if not all(map(math.isfinite, found)):
+            wrong = next(k for k in range(len(counts)) if not math.isfinite(found[k] + found[k + len(counts)]))
+            raise TrainingError(
+                f"behaviour cloning: the loss became {found[wrong]}, its gradient {found[wrong + len(counts)]}. Lower learning_rate, or "
+                "look for actions that the policy cannot take."
             )
-            if not (math.isfinite(norm) and math.isfinite(loss.item())):
-                raise TrainingError(
-                    f"behaviour cloning: the loss became {loss.item()}, its gradient {norm}. Lower learning_rate, or look for actions that "
-                    "the policy cannot take."
-                )
-            total, count = total + loss.item() * len(rows), count + len(rows)
-        return total / count
+        return total / sum(counts)
+
+    def _answered(self, rows: Index, start: Index) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(out, action, mask) of rows, see `surprise`."""
+        x, action, mask = self._found.tensors(rows, self._model, self._device)
+        with self.placement.products():
+            return self._model.outputs(x, start).float(), action, mask
 
     def _batches(self, segments: Index, rng: np.random.Generator) -> Iterator[tuple[Index, Index]]:
         """(rows, where segments start among them)."""
@@ -200,16 +210,18 @@ class _Training:
         rows = self._found.rows(segments)
         if not len(rows):
             return math.nan, math.nan
-        model, loss, right = self._model, 0.0, 0.0
+        model = self._model
+        loss, right = torch.zeros(2, dtype=torch.float64, device=self._device)
         model.module.eval()
         parts = self._sequences(segments, _ROWS) if model.memory else self._parts(rows)
         with torch.no_grad():
             for some, start in parts:
-                x, action, mask = self._found.tensors(some, model)
-                out = model.outputs(x, start)
-                loss += surprise(model.distribution, out, action, mask).double().sum().item()
-                right += agreement(out, action, mask, model.choices).sum().item() if model.choices else math.nan
-        return loss / len(rows), right / len(rows)
+                out, action, mask = self._answered(some, start)
+                loss += surprise(model.distribution, out, action, mask).double().sum()
+                if model.choices:
+                    right += agreement(out, action, mask, model.choices).double().sum()
+        lost, agreed = fetched([loss, right])
+        return lost / len(rows), agreed / len(rows) if model.choices else math.nan
 
     def _parts(self, rows: Index) -> Iterator[tuple[Index, Index]]:
         for at in range(0, len(rows), _ROWS):

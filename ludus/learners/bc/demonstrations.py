@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core import seeding
+from ludus.core.device import to_device
 from ludus.core.errors import ConfigError, DataError
 from ludus.core.types import Array, EnvSpec
 from ludus.envs.spaces import Choices
@@ -131,8 +132,8 @@ class Demonstrations:
             return x
         return self.observation[rows]
 
-    def tensors(self, rows: Index, model: CloneModel) -> tuple[Tensor, Tensor, Tensor | None]:
-        """(x, action, mask) of rows."""
+    def tensors(self, rows: Index, model: CloneModel, device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(x, action, mask) of rows, on the device."""
         action = self.action[rows]
         mask = None
         if self.states is not None:
@@ -140,9 +141,9 @@ class Demonstrations:
         elif self.mask is not None:
             mask = self.mask[rows]
         return (
-            model.rows(self.seen(rows)),
-            torch.from_numpy(action.astype(np.int64) if model.choices else action),
-            None if mask is None else torch.from_numpy(mask),
+            to_device(model.rows(self.seen(rows)), device),
+            to_device(action.astype(np.int64) if model.choices else action, device),
+            None if mask is None else to_device(mask, device),
         )
 
 

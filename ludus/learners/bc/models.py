@@ -31,7 +31,7 @@ class CloneModel(Protocol):
     choices: tuple[int, ...]
     distribution: Distribution
 
-    def rows(self, observation: Array) -> Tensor:
+    def rows(self, observation: Array) -> Array:
         """Observations [n, …] of any type, as its policy takes them when it acts."""
         ...
 
@@ -81,24 +81,21 @@ class _ActorCritic:
             self.choices = (head.outputs,)
         self._seen = None if network.normaliser is None or start is not None else RunningMoments(network.shape)
 
-    def rows(self, observation: Array) -> Tensor:
-        return torch.from_numpy(self._shaped(observation))
-
-    def outputs(self, x: Tensor, start: NDArray[np.int64]) -> Tensor:
-        if not self.memory:
-            return self._network(x.float())[0]  # type: ignore[no-any-return]
-        memory = torch.zeros(len(start) - 1, self.memory)
-        return self._network(x.float(), memory, Packing.of(start, x.device))[0]  # type: ignore[no-any-return]
-
-    def _shaped(self, observation: Array) -> Array:
+    def rows(self, observation: Array) -> Array:
         """[n, *shape], float32, or bytes as they are."""
         found = observation.reshape(len(observation), *self._network.shape)
         return found if found.dtype == np.uint8 else found.astype(np.float32)
 
+    def outputs(self, x: Tensor, start: NDArray[np.int64]) -> Tensor:
+        if not self.memory:
+            return self._network(x.float())[0]  # type: ignore[no-any-return]
+        memory = torch.zeros(len(start) - 1, self.memory, device=x.device)
+        return self._network(x.float(), memory, Packing.of(start, x.device))[0]  # type: ignore[no-any-return]
+
     def see(self, observation: Array) -> None:
         if self._seen is None or self._network.normaliser is None:
             return
-        self._seen.add(self._shaped(observation))
+        self._seen.add(self.rows(observation))
         normaliser = self._network.normaliser
         normaliser.mean.copy_(torch.from_numpy(self._seen.mean))
         normaliser.var.copy_(torch.from_numpy(self._seen.var))
@@ -120,8 +117,8 @@ class _Own:
         self.choices: tuple[int, ...] = (integer(spec, "actions"),)
         self.distribution: Distribution = CategoricalDistribution()
 
-    def rows(self, observation: Array) -> Tensor:
-        return as_rows(observation, self._inputs)
+    def rows(self, observation: Array) -> Array:
+        return as_rows(observation, self._inputs).numpy()
 
     def outputs(self, x: Tensor, start: NDArray[np.int64]) -> Tensor:
         out: Tensor = self.module(x)

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ from ludus.learners.dqn.losses import (
     taken,
 )
 from ludus.learners.network import multiplications
+from ludus.learners.optimizer import GuardedAdam
 from ludus.learners.replayed import Ensemble, ReplayLearner
 from ludus.learners.returns import follow
 from ludus.learners.states import StateTable, compact
@@ -79,8 +80,7 @@ class QLearner(ReplayLearner):
     """One step of Adam for each batch of items, and a target network that follows. Subclasses say what items are and how their gradient is
     found.
 
-    On a CPU, and for priorities, every update looks at its numbers. Elsewhere what is not finite holds back all steps from then on; at the
-    round's end the weights go back to those from before its first.
+    On a CPU, and for priorities, every update looks at its numbers. Elsewhere only a round's last does, see `GuardedAdam`.
     """
 
     config: QLearning
@@ -109,7 +109,7 @@ class QLearner(ReplayLearner):
         self._actions = int(spec.config["actions"])
         self._found: Priorities = []
         self._blind = 0  # rows that should have been bootstrapped and have no observation
-        self._kept: tuple[Tensor, Tensor, Any] | None = None  # weights, target and optimizer to go back to
+        self._adam = GuardedAdam(self.networks.adam, self.networks.target.values)
 
     @abstractmethod
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
@@ -126,7 +126,7 @@ class QLearner(ReplayLearner):
         if config.prioritised:
             weight = (batch.probability / batch.probability.min(initial=1.0)) ** -self.rate(config.importance)
         found = self._gradient(batch.columns, rows, weight)
-        told = (self._step_here if self.device.type == "cpu" else self._step_there)(found)
+        told = self._step(found)
         if config.polyak is not None:
             self.networks.follow(config.polyak)
         elif (self.updates + 1) % config.target_period == 0:
@@ -136,41 +136,24 @@ class QLearner(ReplayLearner):
             self._found = [(REPLAY, batch.index, to_host(found.errors).astype(np.float64) + _LEAST)]
         return {**told, "epsilon": self._epsilon, "tails_without_value": float(self._blind)}
 
-    def _step_here(self, found: QLossResult) -> Metrics:
-        """Moves the weights by their gradient. Raises TrainingError, and moves nothing, if something is not finite."""
-        flat, adam, loss = self.networks.online.flat, self.networks.adam, float(found.loss)
-        if not math.isfinite(loss):
-            raise TrainingError(f"{'the loss' if found.finite else 'the rewards or targets'} became NaN or infinite")
-        weights, kept = flat.copy(), adam.kept()
-        norm = adam.step_here(rate=self.rate(self.config.learning_rate), max_norm=self.config.max_gradient_norm)
-        with np.errstate(invalid="ignore", over="ignore"):  # of infinite weights, which the sum is to show
-            total = float(flat.sum())
-        if not (math.isfinite(norm) and (math.isfinite(total) or np.isfinite(flat).all())):
-            flat[:] = weights
-            adam.restore(kept)
-            raise TrainingError(f"the {'weights' if math.isfinite(norm) else 'gradient'} became NaN or infinite")
-        return {"loss": loss, "td_error": float(found.error), "q_mean": float(found.value), "gradient_norm": norm}
-
-    def _step_there(self, found: QLossResult) -> Metrics:
-        """The same on a card, where it is decided."""
-        online, target, adam = self.networks.online.values, self.networks.target.values, self.networks.adam
-        if self._kept is None:
-            self._kept = online.clone(), target.clone(), adam.kept()
-        loss, error, value = (torch.as_tensor(number) for number in (found.loss, found.error, found.value))
-        held = self._wrong | ~loss.isfinite()
-        norm = adam.step(rate=self.rate(self.config.learning_rate), max_norm=self.config.max_gradient_norm, held=held)
-        self._wrong = held | ~(norm.isfinite() & online.isfinite().all())
-        told = {"loss": loss, "td_error": error, "q_mean": value, "gradient_norm": norm}
-        try:
-            return self.read(told, now=self.config.prioritised)
-        except TrainingError:
-            online.copy_(self._kept[0])
-            target.copy_(self._kept[1])
-            adam.restore(self._kept[2])
-            raise
-        finally:
-            if self._unread <= 0 or self.config.prioritised:
-                self._kept = None
+    def _step(self, found: QLossResult) -> Metrics:
+        """Moves the weights by their gradient. Raises TrainingError, and goes back, if something is not finite."""
+        config = self.config
+        self._unread -= 1
+        step = self._adam.step(
+            found.loss,
+            (found.error, found.value, found.finite),
+            rate=self.rate(config.learning_rate),
+            max_norm=config.max_gradient_norm,
+            look=config.prioritised or self._unread <= 0,
+        )
+        if step is not None:
+            if step.wrong:
+                what = "the rewards or targets" if step.wrong == "the loss" and not step.told[2] else step.wrong
+                raise TrainingError(f"{what} became NaN or infinite")
+            error, value, _ = step.told
+            self._told = {"loss": step.loss, "td_error": error, "q_mean": value, "gradient_norm": step.norm}
+        return self._told
 
     def priorities(self) -> Priorities:
         """See `Prioritises`: the absolute errors."""

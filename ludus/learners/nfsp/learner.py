@@ -8,18 +8,23 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numba import njit
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ludus.core import seeding
+from ludus.core.device import Work, placed, to_device, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, State, Weights
 from ludus.learners.base import RESERVOIR, LearnerContext, Priorities, priorities_of
-from ludus.learners.network import Passes, TrainedNetwork
-from ludus.learners.optimizer import Adam
+from ludus.learners.losses import log_prob
+from ludus.learners.network import FlatModule, multiplications
+from ludus.learners.optimizer import GuardedAdam, ModuleAdam
 from ludus.learners.schedule import Budget
 from ludus.learners.states import StateTable, occurring
-from ludus.policies.actor_critic import first_weights, layouts
+from ludus.policies.actor_critic import arrays_of, first_weights, layouts, load_arrays, make_network
+from ludus.policies.mlp import Workspace
 from ludus.policies.specs import drawn, joined, mode_keys, part_of, spec_of
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
@@ -61,7 +66,11 @@ def imitation_loss(
 
 
 class NFSPLearner:
-    """Everything that was played goes to the replay table; what the best response decided, in its own episodes, to the reservoir."""
+    """Everything that was played goes to the replay table; what the best response decided, in its own episodes, to the reservoir.
+
+    placement: of the average; the best response, a learner of its own, has its own. By autograd on a card, the metrics of imitation are
+    those of the last round of `batches` until the last step of the next.
+    """
 
     def __init__(self, config: NFSP, context: LearnerContext, start: Weights | None = None) -> None:
         self.config = config
@@ -69,15 +78,23 @@ class NFSPLearner:
         average = spec_of(self.spec, "average")
         begin = {part: part_of(start, part) if start is not None else None for part in ("best_response", "average")}
         self._response = config.best_response.learner(context, begin["best_response"])
-        weights = first_weights(average, begin["average"], seed=seeding.key(context.seed, "nfsp", "weights") % 2**63)
-        self._network = TrainedNetwork(layouts(average), weights)
-        self._adam = Adam(len(self._network.flat))
+        seed = seeding.key(context.seed, "nfsp", "weights") % 2**63
+        network = make_network(average, seed=seed)
+        if begin["average"] is not None:
+            load_arrays(network, first_weights(average, begin["average"], seed=seed))
+        self.placement = placed(context.device, Work(multiplications(network), config.batch, written=True))
+        self._device, layout = self.placement.torch, layouts(average)["policy"]
+        self._network = FlatModule(network, layouts=[layout], device=self._device)
+        self._layers, self._into = layout.layers(self._network.values), layout.layers(self._network.slopes)
+        self._work = Workspace(layout, 0)
+        self._adam = GuardedAdam(ModuleAdam(self._network))
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
-        self._inputs, self._actions = math.prod(average.config["shape"]), int(average.config["action"]["actions"])
+        self._shape, self._actions = tuple(average.config["shape"]), int(average.config["action"]["actions"])
         self._keys = mode_keys(context.seed, context.env.num_players)
         self._budget = Budget.of(config.collect(), context)
         self._seen = self._kept = self._updates = 0  # decisions, those of them that went to the reservoir, and steps
+        self._due = 0  # steps of imitation of this round that are left
         self._priorities: Priorities = ()
         self._metrics: dict[str, float] = {}
 
@@ -102,10 +119,10 @@ class NFSPLearner:
 
     def batches(self) -> Sequence[tuple[str, int]]:
         """The best response's, and `updates_per_decision` × decisions steps of imitation once the reservoir has `min_size`, in turn."""
-        config, due = self.config, 0
+        config, self._due = self.config, 0
         if self._kept >= config.min_size:
-            due = max(0, int(self._seen * config.updates_per_decision) - self._updates)
-        imitation = [(RESERVOIR, config.batch)] * due
+            self._due = max(0, int(self._seen * config.updates_per_decision) - self._updates)
+        imitation = [(RESERVOIR, config.batch)] * self._due
         return [item for item in chain(*zip_longest(self._response.batches(), imitation)) if item is not None]
 
     # ------------------------------------------------------------------------------------------ learning
@@ -125,49 +142,62 @@ class NFSPLearner:
         return self._priorities
 
     def _imitate(self, columns: ItemColumns) -> None:
-        x, mask, state = occurring(
-            self._states, columns["observation"], columns.get("mask"), inputs=self._inputs, actions=self._actions
-        )
-        passes = Passes(self._network, x)
-        passes.forward()
-        action = np.ascontiguousarray(columns["action"], np.int32)
-        loss = imitation_loss(passes.outputs["policy"], mask, state, action, passes.gradients["policy"])
-        if not math.isfinite(loss):
-            raise self._error("loss")
-        passes.backward()
-        rate = self.config.learning_rate.at(self._budget.progress)
-        before = self._network.flat.copy(), self._adam.state_dict()
-        norm = self._adam.step(
-            self._network.flat, self._network.gradient, rate=rate, max_norm=self.config.max_gradient_norm
-        )
-        if not (math.isfinite(norm) and np.isfinite(self._network.flat).all()):
-            self._network.flat[:] = before[0]
-            self._adam.load_state_dict(before[1])
-            raise self._error("gradient" if not math.isfinite(norm) else "weights")
+        config, rate = self.config, self.config.learning_rate.at(self._budget.progress)
+        loss = (self._written if self.placement.written else self._autograd)(columns)
+        self._due -= 1
+        step = self._adam.step(loss, (), rate=rate, max_norm=config.max_gradient_norm, look=self._due <= 0)
+        if step is not None and step.wrong:
+            raise self._error(step.wrong)
         self._updates += 1
-        self._metrics |= {
-            "imitation_loss": loss,
-            "imitation_gradient_norm": norm,
-            "imitation_learning_rate": rate,
-            "reservoir_seen": float(self._kept),
-        }
+        told = {"imitation_learning_rate": rate, "reservoir_seen": float(self._kept)}
+        if step is not None:
+            told |= {"imitation_loss": step.loss, "imitation_gradient_norm": step.norm}
+        self._metrics |= told
+
+    def _written(self, columns: ItemColumns) -> float:
+        """The loss, whose gradient is left in the network."""
+        x, mask, state = self._occurring(columns)
+        if len(x) != len(self._work.out):
+            self._work = Workspace(self._work.layout, len(x))
+        work = self._work
+        work.forward(self._layers, x)
+        action = np.ascontiguousarray(columns["action"], np.int32)
+        loss = imitation_loss(work.out.numpy(), mask, state, action, work.gradient.numpy())
+        work.backward(self._layers, x, self._into)
+        return loss
+
+    def _autograd(self, columns: ItemColumns) -> Tensor:
+        """The same on any device."""
+        x, mask, state = self._occurring(columns)
+        self._network.zero()
+        with self.placement.products():
+            out = self._network.module(to_device(x.numpy(), self._device).view(-1, *self._shape))[0].float()
+        index = to_device(state.astype(np.int64), self._device)
+        action = to_device(columns["action"].astype(np.int64), self._device)
+        loss = -log_prob(out[index], action, to_device(mask, self._device)[index]).mean()
+        torch.autograd.backward(loss)
+        return loss.detach()
+
+    def _occurring(self, columns: ItemColumns) -> tuple[Tensor, NDArray[np.bool_], NDArray[np.int32]]:
+        inputs, actions = math.prod(self._shape), self._actions
+        return occurring(self._states, columns["observation"], columns.get("mask"), inputs=inputs, actions=actions)
 
     def _error(self, what: str) -> TrainingError:
         return TrainingError(
-            f"NFSP, step {self._updates + 1} of imitation: the {what} became NaN or infinite. The weights from before this step are "
+            f"NFSP, step {self._updates + 1} of imitation: {what} became NaN or infinite. The weights from before this step are "
             "kept; a smaller learning_rate, or finite observations, may help."
         )
 
     # ------------------------------------------------------------------------------------------ state
 
     def weights(self) -> Weights:
-        return joined({"best_response": self._response.weights(), "average": self._network.weights()})
+        return joined({"best_response": self._response.weights(), "average": arrays_of(self._network.module)})
 
     def state_dict(self) -> State:
         return {
             "best_response": self._response.state_dict(),
-            "average": self._network.flat.copy(),
-            "adam": self._adam.state_dict(),
+            "average": to_host(self._network.values).copy(),
+            "adam": self._adam.adam.state_dict(),
             "budget": self._budget.state_dict(),
             "counts": [self._seen, self._kept, self._updates],
             "metrics": dict(self._metrics),
@@ -175,8 +205,8 @@ class NFSPLearner:
 
     def load_state_dict(self, state: State) -> None:
         self._response.load_state_dict(state["best_response"])
-        self._network.flat[:] = state["average"]
-        self._adam.load_state_dict(state["adam"])
+        self._network.values.copy_(torch.from_numpy(state["average"]))
+        self._adam.adam.load_state_dict(state["adam"])
         self._budget.load_state_dict(state["budget"])
         self._seen, self._kept, self._updates = map(int, state["counts"])
         self._metrics = {name: float(x) for name, x in state["metrics"].items()}
