@@ -44,12 +44,10 @@ def needs_images(
 
 
 def _ask(network: str | Mapping[str, Any], shape: tuple[int, ...], who: str) -> None:
-    import torch  # a scenario can be read without loading it
-
-    from ludus.policies.bodies import OwnBody
+    from ludus.policies.bodies import OwnBody, own_stream  # a scenario can be read without loading torch
 
     try:
-        with torch.random.fork_rng(devices=[]):
+        with own_stream():
             OwnBody(body_config(network), shape)
     except PolicyError as error:
         raise ScenarioError(f"{who}: {error}") from error

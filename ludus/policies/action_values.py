@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from ludus.core.errors import PolicyError
 from ludus.core.seeding import mix, uniform
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
-from ludus.policies.actor_critic import _SEEDING, CORES, agents_of, arrays_of, core_step, load_arrays, shapes_of
+from ludus.policies.actor_critic import CORES, agents_of, arrays_of, core_step, load_arrays, shapes_of
 from ludus.policies.actor_critic_policy import Recurrent
-from ludus.policies.bodies import make_body, orthogonal, perceptron_body
+from ludus.policies.bodies import make_body, orthogonal, own_stream, perceptron_body
 from ludus.policies.categorical import (
     CategoricalPolicy,
     answers,
@@ -277,8 +277,7 @@ def make_network(spec: PolicySpec, *, seed: int = 0) -> ActionValues | TeamValue
     """A fresh network, initialised from `seed` alone: orthogonal of gain √2, but the last layer small (gain 0.1) or noisy, and the cell as
     torch has it, but with a bias of 1 for keeping what it remembers (Jozefowicz et al. 2015, "An empirical exploration of recurrent
     network architectures")."""
-    with _SEEDING, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with own_stream(seed):
         network = network_of(spec)
         for part in network.modules():
             if isinstance(part, ActionValues):
@@ -520,7 +519,7 @@ class ActionValuePolicy(CategoricalPolicy):
         prefixes = [f"members.{k}." for k in range(self.agents)] if self.agents > 1 else [""]
         layout, networks = layout_of(spec), []
         if layout is None:
-            with _SEEDING, torch.random.fork_rng(devices=[]):
+            with own_stream():
                 networks = [ActionValues(spec).requires_grad_(False) for _ in prefixes]
         shapes = shapes_of(networks[0]) if layout is None else layout.shapes()
         every = {prefix + name: shape for prefix in prefixes for name, shape in shapes.items()}

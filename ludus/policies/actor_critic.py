@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,15 +19,13 @@ from torch.nn.utils.rnn import PackedSequence
 from ludus.core.device import to_device, to_host
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
-from ludus.policies.bodies import make_body, orthogonal
+from ludus.policies.bodies import make_body, orthogonal, own_stream
 from ludus.policies.checks import choice, entry, fitted, integer
 from ludus.policies.heads import Head, head_of
 from ludus.policies.mlp import Layout
 
 CORES: dict[str, Callable[[int, int], nn.RNNBase] | None] = {"none": None, "gru": nn.GRU, "lstm": nn.LSTM}
 CLIP = 10.0  # normalised observations lie within this many standard deviations
-_SEEDING = threading.Lock()
-"""Modules are initialised from torch's one stream, whoever else is there: one thread at a time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -382,7 +379,7 @@ def declared(spec: PolicySpec) -> Declared:
 @lru_cache(maxsize=64)
 def _declared(config: str) -> Declared:
     spec = PolicySpec("actor_critic", json.loads(config))
-    with torch.random.fork_rng(devices=[]):
+    with own_stream():
         network = ActorCritic(spec)
     body = entry(spec, "body")
     parts = _layouts(network, body)
@@ -431,8 +428,7 @@ def make_network(spec: PolicySpec, *, seed: int = 0, initial_std: float = 1.0) -
 
     initial_std: of Gaussian actions, in the network's numbers, where it does not depend on the observation.
     """
-    with _SEEDING, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with own_stream(seed):
         network = ActorCritic(spec)
         orthogonal(network)
         for tower in (network.actor, network.critic):

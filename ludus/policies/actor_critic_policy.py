@@ -27,7 +27,7 @@ from ludus.policies.actor_critic import (
     load_arrays,
     member_spec,
 )
-from ludus.policies.bodies import OwnBody, Scale
+from ludus.policies.bodies import OwnBody, Scale, own_stream
 from ludus.policies.categorical import CategoricalPolicy, check_mode, masked_softmax, one_hot_best
 from ludus.policies.checks import fitted, one_spec
 from ludus.policies.heads import Categorical
@@ -239,7 +239,7 @@ class ActingNetwork:
             if self.moments is None and self.free is None and said.scale == 1.0:
                 self.plainest = self.plain
             return
-        with torch.random.fork_rng(devices=[]):
+        with own_stream():
             self.module = ActorCritic(spec)
         load_arrays(self.module, weights)
         self.module.requires_grad_(False).eval()

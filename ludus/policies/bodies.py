@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 import torch
@@ -13,7 +15,23 @@ from ludus.core.errors import PolicyError
 from ludus.core.parts import load
 from ludus.policies.specs import IMAGES, body_config
 
-__all__ = ["body_config", "make_body", "orthogonal"]
+__all__ = ["body_config", "make_body", "orthogonal", "own_stream"]
+
+# --------------------------------------------------------------------------------------------------------------------
+# Modules are initialised from torch's one stream, whoever else draws from it.
+
+_ONE_AT_A_TIME = threading.RLock()
+
+
+@contextmanager
+def own_stream(seed: int | None = None) -> Iterator[None]:
+    """While this is open, modules are made by this thread alone, from `seed` (None: from wherever torch's stream is), and afterwards the
+    stream is where it was."""
+    with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
+        if seed is not None:
+            torch.manual_seed(seed)
+        yield
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # Bodies of anybody's own making: `module:Class` of a torch module that is made of the shape of observations.
@@ -55,7 +73,7 @@ class OwnBody(nn.Module):
 def _features(module: nn.Module, kind: str, shape: tuple[int, ...]) -> int:
     """How many it answers, found by asking it."""
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), own_stream():
             out = module(torch.zeros(2, *shape))
     except Exception as error:
         raise PolicyError(
@@ -102,7 +120,7 @@ def make_body(config: Mapping[str, Any], shape: Sequence[int], *, scale: float =
         )
     convolutions = ChannelsLast(*(nature_layers(shape[0]) if kind == "nature" else impala_layers(shape[0])))
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), own_stream():
             flat = int(convolutions(torch.zeros(1, *shape)).numel())
     except RuntimeError as error:
         raise PolicyError(f"images of shape {list(shape)} are too small for the {kind!r} network: {error}") from error

@@ -14,7 +14,8 @@ from ludus.core.errors import PolicyError
 from ludus.core.own_code import raised
 from ludus.core.parts import load
 from ludus.core.types import Array, PolicySpec, Weights
-from ludus.policies.actor_critic import _SEEDING, arrays_of, load_arrays, shapes_of
+from ludus.policies.actor_critic import arrays_of, load_arrays, shapes_of
+from ludus.policies.bodies import own_stream
 from ludus.policies.categorical import CategoricalPolicy, masked_softmax, one_hot_best
 from ludus.policies.checks import entry, fitted, integer
 from ludus.policies.mlp import as_rows
@@ -32,8 +33,7 @@ def make_networks(spec: PolicySpec, *, seed: int = 0) -> nn.ModuleDict:
     none is "policy"."""
     name, inputs, actions = str(entry(spec, "maker")), integer(spec, "inputs"), integer(spec, "actions")
     maker = load("maker of networks", name, {})(**entry(spec, "options"))
-    with _SEEDING, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with own_stream(seed):
         try:
             networks = maker.networks(inputs, actions)
         except Exception as error:

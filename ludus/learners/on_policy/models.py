@@ -39,6 +39,7 @@ from ludus.policies.actor_critic import (
     make_network,
     shapes_of,
 )
+from ludus.policies.bodies import own_stream
 from ludus.policies.checks import fitted
 from ludus.policies.mlp import Layout
 from ludus.policies.torch_module import make_networks, networks_of
@@ -423,7 +424,7 @@ def check_modules(spec: PolicySpec) -> None:
     expected: dict[str, list[tuple[int, ...]]] = {"policy": [(2, actions)], "critic": [(2,), (2, 1)]}
     for part, shapes in expected.items():
         try:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            with torch.no_grad(), own_stream():
                 out = networks[part](torch.zeros(2, inputs))
         except Exception as error:
             seen = f"raised {type(error).__name__} for observations float32[2, {inputs}]: {error}"

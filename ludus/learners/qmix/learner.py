@@ -35,7 +35,7 @@ from ludus.learners.teams import (
     views,
 )
 from ludus.policies.action_values import ActionValues, TeamValues
-from ludus.policies.actor_critic import _SEEDING
+from ludus.policies.bodies import own_stream
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Joint, Trajectories
 
@@ -203,8 +203,7 @@ def make_mixer(config: VDN, *, agents: int, state: int, seed: int) -> nn.Module:
     """A fresh mixer, initialised from the seed alone, as torch initialises linear layers."""
     if config.mixer == "sum":
         return SumMixer()
-    with _SEEDING, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with own_stream(seed):
         return MonotonicMixer(agents, state, width=config.mixing_width, hidden=config.mixing_hidden)
 
 
