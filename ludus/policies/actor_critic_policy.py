@@ -365,8 +365,8 @@ class DeviceNetworks:
 
     def __init__(self, networks: Sequence[ActingNetwork], placement: Placement) -> None:
         self._first, self._placement, device = networks[0], placement, placement.torch
-        with torch.device("meta"):  # a form alone: what it holds comes with each call
-            self._module = ActorCritic(self._first.spec).eval()
+        with own_stream():
+            self._module = ActorCritic(self._first.spec).to(device).eval()  # its weights come with each call
         names = self._first.arrays
         self._stacked = {name: to_device(np.stack([n.arrays[name] for n in networks]), device) for name in names}
         self._valued = self._module.value is not None and self._module.critic is None

@@ -21,6 +21,7 @@ SPECS = {
     "lstm": {**PLAIN, "core": "lstm", "width": 6, "value": "separate"},
     "images": {"shape": (3, 20, 20), "action": ACTION, "body": body_config("impala"), "scale": 1 / 255},
     "team": {**PLAIN, "agents": 2},
+    "own": {**PLAIN, "shape": (126,), "body": body_config("ludus.policies.connect_four:FourInRow")},
 }
 
 
