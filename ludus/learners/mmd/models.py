@@ -30,7 +30,14 @@ from ludus.learners.losses import divergence, entropy, log_prob, masked_log_soft
 from ludus.learners.network import FlatModule, TrainedNetwork
 from ludus.learners.on_policy.batch import Batch
 from ludus.learners.on_policy.models import Autograd, fresh_seed, state_table
-from ludus.learners.on_policy.written import CompressedRows, Written, WrittenPart, WrittenRows
+from ludus.learners.on_policy.written import (
+    CompressedRows,
+    Written,
+    WrittenPart,
+    WrittenRows,
+    clipped_surrogate,
+    log_softmax,
+)
 from ludus.learners.states import occurring
 from ludus.policies.actor_critic import arrays_of, first_weights, layouts, load_arrays, make_network
 from ludus.policies.registry import build_policy
@@ -95,9 +102,9 @@ class MMDLosses:
 @njit(cache=True)
 def log_policy(out: Array, mask: NDArray[np.bool_]) -> Floats:
     """Log-probabilities float64[m, A] of network outputs float[m, >= A]; 0 where illegal."""
-    logp = np.zeros(mask.shape)
+    logp, prob = np.zeros(mask.shape), np.zeros(mask.shape[1])
     for s in range(len(mask)):
-        _log_softmax(out[s], mask[s], logp[s])
+        log_softmax(out[s], mask[s], logp[s], prob)
     return logp
 
 
@@ -137,21 +144,6 @@ def policy_losses(
 
 
 @njit(cache=True)
-def _log_softmax(out, mask, logp):  # type: ignore[no-untyped-def]
-    top = -np.inf
-    for a in range(len(mask)):
-        if mask[a] and not (out[a] <= top):  # a NaN is taken, so that it cannot hide
-            top = float(out[a])
-    total = 0.0
-    for a in range(len(mask)):
-        if mask[a]:
-            total += math.exp(float(out[a]) - top)
-    shift = top + math.log(total) if total != 0.0 else 0.0
-    for a in range(len(mask)):
-        logp[a] = float(out[a]) - shift if mask[a] else 0.0
-
-
-@njit(cache=True)
 def _losses(  # type: ignore[no-untyped-def]
     out, mask, state, action, old, up, down, weight, count, rows, magnet, before, alpha, beta, clip, gradient
 ):
@@ -159,43 +151,18 @@ def _losses(  # type: ignore[no-untyped-def]
     logp, prob = np.zeros(mask.shape), np.zeros(mask.shape)
     entropy, attracted, moved = 0.0, 0.0, 0.0
     for s in range(len(mask)):
-        _log_softmax(out[s], mask[s], logp[s])
-        share, h, to_magnet, to_before = count[s] / rows, 0.0, 0.0, 0.0
+        entropy += count[s] / rows * log_softmax(out[s], mask[s], logp[s], prob[s])
+        share, to_magnet, to_before = count[s] / rows, 0.0, 0.0
         for a in range(actions):
-            if mask[s, a]:
-                p = math.exp(logp[s, a])
-                prob[s, a] = p
-                h -= p * logp[s, a]
-                to_magnet += p * (logp[s, a] - magnet[s, a])
-                to_before += p * (logp[s, a] - before[s, a])
-        entropy += share * h
+            to_magnet += prob[s, a] * (logp[s, a] - magnet[s, a])
+            to_before += prob[s, a] * (logp[s, a] - before[s, a])
         attracted += share * to_magnet
         moved += share * to_before
         for a in range(actions):  # d KL(p ‖ q) / d logit = p (log p - log q - KL)
             pull = alpha * (logp[s, a] - magnet[s, a] - to_magnet) + beta * (logp[s, a] - before[s, a] - to_before)
             gradient[s, a] = share * prob[s, a] * pull
-    surrogate, clipped = 0.0, 0.0
-    for c in range(len(state)):
-        s, taken = state[c], action[c]
-        ratio = math.exp(logp[s, taken] - old[c])
-        slope = 0.0
-        if ratio >= 1.0 + clip:  # a NaN takes the other branch, and shows in the loss
-            surrogate -= up[c] * (1.0 + clip)
-        else:
-            slope += up[c]
-            surrogate -= up[c] * ratio
-        if ratio <= 1.0 - clip:
-            surrogate -= down[c] * (1.0 - clip)
-        else:
-            slope += down[c]
-            surrogate -= down[c] * ratio
-        if abs(ratio - 1.0) > clip:
-            clipped += weight[c]
-        slope *= ratio / rows
-        for a in range(actions):
-            gradient[s, a] += slope * prob[s, a]
-        gradient[s, taken] -= slope
-    return surrogate / rows, entropy, attracted, moved, clipped / rows
+    surrogate, _, clipped = clipped_surrogate(logp, prob, state, action, old, up, down, weight, rows, clip, gradient)
+    return surrogate, entropy, attracted, moved, clipped
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -150,6 +150,36 @@ def log_softmax(out, mask, logp, prob):  # type: ignore[no-untyped-def]
     return h
 
 
+@inner
+def clipped_surrogate(logp, prob, state, action, old, up, down, weight, rows, clip, gradient):  # type: ignore[no-untyped-def]
+    """(the clipped surrogate, a loss; KL estimate (old ‖ new); share of rows outside the clip range) of compressed rows, as means over
+    `rows`, whose states have log-probabilities and probabilities [m, A]. The first one's gradient is added to gradient[:, :A]."""
+    surrogate, kl, clipped = 0.0, 0.0, 0.0
+    for c in range(len(state)):
+        s, taken = state[c], action[c]
+        log_ratio = logp[s, taken] - old[c]
+        ratio = math.exp(log_ratio)
+        kl += weight[c] * (ratio - 1.0 - log_ratio)
+        slope = 0.0
+        if ratio >= 1.0 + clip:  # a NaN takes the other branch, and shows in the loss
+            surrogate -= up[c] * (1.0 + clip)
+        else:
+            slope += up[c]
+            surrogate -= up[c] * ratio
+        if ratio <= 1.0 - clip:
+            surrogate -= down[c] * (1.0 - clip)
+        else:
+            slope += down[c]
+            surrogate -= down[c] * ratio
+        if abs(ratio - 1.0) > clip:
+            clipped += weight[c]
+        slope *= ratio / rows
+        for a in range(logp.shape[1]):
+            gradient[s, a] += slope * prob[s, a]
+        gradient[s, taken] -= slope
+    return surrogate / rows, kl / rows, clipped / rows
+
+
 @njit(cache=True)
 def log_probs(out: Array, mask: NDArray[np.bool_], state: NDArray[np.int32], action: NDArray[np.int32]) -> Floats:
     """Log-probability float64[n] of each row's action, of network outputs float[m, >= A] of the states."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from ludus.core.device import Placement
 from ludus.core.types import Array, Metrics, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.on_policy.models import fresh_seed
-from ludus.learners.on_policy.written import CompressedRows, Written, WrittenPart, log_softmax
+from ludus.learners.on_policy.written import CompressedRows, Written, WrittenPart, clipped_surrogate, log_softmax
 from ludus.policies.actor_critic import first_weights
 
 if TYPE_CHECKING:
@@ -65,30 +64,8 @@ def _policy(out, mask, state, action, old, up, down, weight, count, rows, clip, 
         entropy += share * h
         for a in range(actions):  # d entropy / d logit = -p (log p + entropy)
             gradient[s, a] = bonus * share * prob[s, a] * (logp[s, a] + h) if prob[s, a] > 0.0 else 0.0
-    surrogate, kl, clipped = 0.0, 0.0, 0.0
-    for c in range(len(state)):
-        s, taken = state[c], action[c]
-        log_ratio = logp[s, taken] - old[c]
-        ratio = math.exp(log_ratio)
-        kl += weight[c] * (ratio - 1.0 - log_ratio)
-        slope = 0.0
-        if ratio >= 1.0 + clip:  # a NaN takes the other branch, and shows in the loss
-            surrogate -= up[c] * (1.0 + clip)
-        else:
-            slope += up[c]
-            surrogate -= up[c] * ratio
-        if ratio <= 1.0 - clip:
-            surrogate -= down[c] * (1.0 - clip)
-        else:
-            slope += down[c]
-            surrogate -= down[c] * ratio
-        if abs(ratio - 1.0) > clip:
-            clipped += weight[c]
-        slope *= ratio / rows
-        for a in range(actions):
-            gradient[s, a] += slope * prob[s, a]
-        gradient[s, taken] -= slope
-    return surrogate / rows, entropy, kl / rows, clipped / rows
+    surrogate, kl, clipped = clipped_surrogate(logp, prob, state, action, old, up, down, weight, rows, clip, gradient)
+    return surrogate, entropy, kl, clipped
 
 
 class WrittenPPO(Written):
