@@ -6,8 +6,9 @@ scenario asks for is a `DeviceChoice`; `placed` is the one function that decides
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -49,6 +50,12 @@ class Work:
     rows: int
     written: bool
     because: str = ""
+
+
+def multiplications(shapes: Iterable[Sequence[int]]) -> int:
+    """Of a forward pass over one row, from the shapes of the weights: at least one for each, and of a convolution one for each place, of
+    which there are not known here how many (a hundred are assumed)."""
+    return sum(math.prod(shape) * (100 if len(shape) == 4 else 1) for shape in shapes if len(shape) >= 2)
 
 
 @dataclass(frozen=True, slots=True)

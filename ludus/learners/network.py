@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import nn
 
+from ludus.core import device as core_device
 from ludus.core.types import Array, Weights
 from ludus.learners.images import prepare_learning
-from ludus.policies.mlp import Layout, Workspace, flatten, forward, split
+from ludus.policies.mlp import Layer, Layout, Workspace, flatten, forward, split
 
 
 class FlatModule:
@@ -62,13 +63,17 @@ class FlatModule:
 
 
 def multiplications(module: nn.Module) -> int:
-    """Of a forward pass over one row: at least one for each weight, and of a convolution one for each place, of which there are not known
-    here how many (a hundred are assumed)."""
-    return sum(
-        parameter.numel() * (100 if parameter.ndim == 4 else 1)
-        for parameter in module.parameters()
-        if parameter.ndim >= 2
-    )
+    """See `ludus.core.device.multiplications`."""
+    return core_device.multiplications(parameter.shape for parameter in module.parameters())
+
+
+def views(layouts: Iterable[Layout], flat: torch.Tensor) -> list[list[Layer]]:
+    """The layers of perceptrons that lie one after the other in a vector."""
+    out, at = [], 0
+    for layout in layouts:
+        out.append(layout.layers(flat[at : at + layout.size]))
+        at += layout.size
+    return out
 
 
 class TrainedNetwork:
@@ -85,14 +90,10 @@ class TrainedNetwork:
         gradient = torch.zeros(size + sums)
         self.flat, self.joint = self._parameters.numpy(), gradient.numpy()
         self.gradient, self.sums = self.joint[:size], self.joint[size:]
-        self.layers, self.into = self._views(self._parameters), self._views(gradient)
-
-    def _views(self, flat: torch.Tensor) -> dict[str, list[tuple[torch.Tensor, torch.Tensor]]]:
-        out, at = {}, 0
-        for name, layout in self.parts.items():
-            out[name] = layout.layers(flat[at : at + layout.size])
-            at += layout.size
-        return out
+        self.layers, self.into = (
+            dict(zip(self.parts, views(self.parts.values(), flat), strict=True))
+            for flat in (self._parameters, gradient)
+        )
 
     def weights(self) -> dict[str, Array]:
         """Copies of the parameters by name."""

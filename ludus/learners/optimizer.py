@@ -98,8 +98,9 @@ class ModuleAdam:
         self.module, self._epsilon = module, epsilon
         fused = module.device.type != "cpu" if fused is None else fused
         self._here = None if fused else Adam(module.size, epsilon=epsilon)
-        self._steps = torch.zeros((), device=module.device)
-        self._m, self._v = torch.zeros_like(module.values), torch.zeros_like(module.values)
+        if fused:  # on a CPU the compiled one has its own
+            self._steps = torch.zeros((), device=module.device)
+            self._m, self._v = torch.zeros_like(module.values), torch.zeros_like(module.values)
 
     @torch.no_grad()
     def step(self, *, rate: float, max_norm: float, held: torch.Tensor | bool = False) -> torch.Tensor:

@@ -17,14 +17,14 @@ from ludus.core.device import Placement, fetched, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State
 from ludus.learners.base import REPLAY, Collect, LearnerContext, WarmUp
-from ludus.learners.network import FlatModule
+from ludus.learners.network import FlatModule, views
 from ludus.learners.optimizer import ModuleAdam
 from ludus.learners.ranks import Ranks, agree
 from ludus.learners.returns import n_step
 from ludus.learners.schedule import Budget, Schedule
 from ludus.learners.spaces import reward_scale
 from ludus.policies.actor_critic import arrays_of
-from ludus.policies.mlp import Layer, Layout, Workspace
+from ludus.policies.mlp import Layout, Workspace
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 
@@ -65,7 +65,7 @@ class Ensemble:
         self.adam = ModuleAdam(self.online, epsilon=epsilon)
         self._layouts = layouts
         self._layers, self._into, self._followers = (
-            _views(layouts, flat) for flat in (self.online.values, self.online.slopes, self.target.values)
+            views(layouts, flat) for flat in (self.online.values, self.online.slopes, self.target.values)
         )
         self._room(0)
 
@@ -165,15 +165,6 @@ class Ensemble:
         if not math.isfinite(norm):
             raise TrainingError(f"the gradient of {what} became NaN or infinite")
         return norm
-
-
-def _views(layouts: Sequence[Layout], flat: Tensor) -> list[list[Layer]]:
-    """The layers of perceptrons that lie one after the other in a vector."""
-    out, at = [], 0
-    for layout in layouts:
-        out.append(layout.layers(flat[at : at + layout.size]))
-        at += layout.size
-    return out
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core.arrays import inner
-from ludus.core.device import Placement, Work, placed
+from ludus.core.device import Placement, Work, multiplications, placed
 from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.network import Passes, TrainedNetwork
@@ -307,7 +306,7 @@ class WrittenOptions(StepOptions, Protocol):
 
 def written_placement(config: WrittenOptions, spec: PolicySpec, context: LearnerContext) -> Placement:
     """Where a network that can be learned so is learned, and whether so."""
-    size = sum(i * o for layout in layouts(spec).values() for i, o in pairwise(layout.widths))
+    size = multiplications(shape for layout in layouts(spec).values() for shape in layout.shapes().values())
     return placed(context.device, Work(size, config.step_rows, written=True))
 
 

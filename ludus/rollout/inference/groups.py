@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ludus.core.device import Placement, Work, placed
+from ludus.core.device import Placement, Work, multiplications, placed
 from ludus.core.errors import PolicyError
 from ludus.core.types import CPU, Act, Array, DeviceChoice, Due, Enumeration, EnvSpec, PolicyRef
 from ludus.policies.base import Policy
@@ -215,8 +215,7 @@ def _placement(policies: Sequence[Policy], device: DeviceChoice, rows: int) -> P
     """Where a stack of these computes, if that is not the way of CPUs; None for those that know no other."""
     if not hasattr(type(policies[0]), "stack_on"):
         return None
-    arrays = policies[0].weights().values()
-    size = sum(array.size * (100 if array.ndim == 4 else 1) for array in arrays if array.ndim >= 2)
+    size = multiplications(array.shape for array in policies[0].weights().values())
     place = placed(device, Work(size, rows, written=True))
     return None if place.written else place
 
