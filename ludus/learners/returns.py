@@ -206,16 +206,52 @@ def corrected(
     value of when it arrived."""
     ends = columns["ends"].clone()
     ends[-1:] = True
-    inside = (~ends).double()
-    value, reward = value.double(), columns["reward"].double()
-    after = torch.where(ends, columns["after"].double(), torch.cat([value[1:], value[:1]]))
-    ratio = (logp.double() - columns["logp"].double()).clamp(-_FAR, _FAR).exp()
+    value, log_ratio = value.double(), (logp.double() - columns["logp"].double()).clamp(-_FAR, _FAR)
+    given = (ends, columns["reward"].double(), value, columns["after"].double(), log_ratio)
+    find = _traced_here if value.device.type == "cpu" else traced
+    target, advantage = find(*given, gamma, lam, rho_bar, c_bar)
+    return target, advantage, log_ratio.exp().clamp(max=rho_bar)
+
+
+def traced(
+    ends: Tensor,
+    reward: Tensor,
+    value: Tensor,
+    after: Tensor,
+    log_ratio: Tensor,
+    gamma: float,
+    lam: float,
+    rho_bar: float,
+    c_bar: float,
+) -> tuple[Tensor, Tensor]:
+    """V-trace targets and advantages not yet weighted, float64[n], of rows float64[n]; see `vtrace`."""
+    after = torch.where(ends, after, torch.cat([value[1:], value[:1]]))
+    ratio = log_ratio.exp()
     weight, trace = ratio.clamp(max=rho_bar), lam * ratio.clamp(max=c_bar)
     delta = weight * (reward + gamma * after - value)
-    target = value + scanned(delta, gamma * trace * inside)
+    target = value + scanned(delta, gamma * trace * (~ends).double())
     target_after = torch.where(ends, after, torch.cat([target[1:], target[:1]]))
-    advantage = reward + gamma * (lam * target_after + (1.0 - lam) * after) - value
-    return target, advantage, weight
+    return target, reward + gamma * (lam * target_after + (1.0 - lam) * after) - value
+
+
+def _traced_here(
+    ends: Tensor,
+    reward: Tensor,
+    value: Tensor,
+    after: Tensor,
+    log_ratio: Tensor,
+    gamma: float,
+    lam: float,
+    rho_bar: float,
+    c_bar: float,
+) -> tuple[Tensor, Tensor]:
+    """`traced`, compiled."""
+    stop = np.flatnonzero(ends.numpy()) + 1
+    start, ratio = np.concatenate([[0], stop]), log_ratio.numpy()
+    target, advantage = vtrace(
+        start, reward.numpy(), value.numpy(), after.numpy()[stop - 1], ratio, gamma, lam, rho_bar, c_bar
+    )
+    return torch.from_numpy(target), torch.from_numpy(advantage / np.minimum(rho_bar, np.exp(ratio)))
 
 
 def normalised(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
