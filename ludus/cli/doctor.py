@@ -14,8 +14,8 @@ from ludus.cli.command import Command
 from ludus.cli.output import facts, table, write
 
 if TYPE_CHECKING:
-    from ludus.core.types import DeviceChoice
-    from ludus.learners.base import Algorithm
+    from ludus.core.types import DeviceChoice, EnvSpec
+    from ludus.learners.base import Algorithm, Learner
 
 _PACKAGES = ("numpy", "numba", "torch", "ray", "gymnasium", "pettingzoo", "open_spiel", "optuna")
 _SECONDS = 3.0  # of each measurement
@@ -88,7 +88,7 @@ def _where(algorithm: Algorithm) -> str:
     from ludus.core.device import Placed
     from ludus.core.types import DeviceChoice
 
-    learner = _Update(algorithm, DeviceChoice("auto")).learner
+    learner = _learner(algorithm, _env(algorithm), DeviceChoice("auto"))
     return str(learner.placement) if isinstance(learner, Placed) else "cpu"
 
 
@@ -114,37 +114,45 @@ def _speed(algorithm: Algorithm, choice: DeviceChoice) -> str:
     return f"{rate / 1e6:.2f} M" if rate >= 1e5 else f"{rate / 1e3:.1f} k"
 
 
+def _env(algorithm: Algorithm) -> EnvSpec:
+    """What there is to be seen: images, or 32 numbers."""
+    import numpy as np
+    from gymnasium.spaces import Box, Discrete
+
+    from ludus.core.types import AgentSpec, EnvSpec
+
+    images = getattr(algorithm, "network", "mlp") == "nature"
+    seen = Box(0, 255, (4, 84, 84), np.uint8) if images else Box(-np.inf, np.inf, (32,), np.float32)
+    agents = (AgentSpec("player", 0, seen, Discrete(6)),)
+    return EnvSpec(id="doctor", agents=agents, utility_range=((-1.0, 1.0),), symmetry=((0,),))
+
+
+def _learner(algorithm: Algorithm, env: EnvSpec, choice: DeviceChoice) -> Learner:
+    from ludus.learners.base import LearnerContext
+
+    return algorithm.learner(LearnerContext(env, (0,), 0, device=choice))
+
+
 class _Update:
     """One update of a learner from made-up experience, again and again. rows: with each epoch counted."""
 
     def __init__(self, algorithm: Algorithm, choice: DeviceChoice) -> None:
         import numpy as np
-        from gymnasium.spaces import Box, Discrete
 
-        from ludus.core.types import AgentSpec, EnvSpec
-        from ludus.learners.base import LearnerContext
         from ludus.policies.registry import build_policy
         from ludus.replay.base import Sample
         from ludus.testing.algorithm import synthetic_rollout
 
-        images = getattr(algorithm, "network", "mlp") == "nature"
-        seen = Box(0, 255, (4, 84, 84), np.uint8) if images else Box(-np.inf, np.inf, (32,), np.float32)
-        env = EnvSpec(
-            id="doctor",
-            agents=(AgentSpec("player", 0, seen, Discrete(6)),),
-            utility_range=((-1.0, 1.0),),
-            symmetry=((0,),),
-        )
-        self.learner = algorithm.learner(LearnerContext(env, (0,), 0, device=choice))
-        policy = build_policy(self.learner.spec, self.learner.weights())
-        batch = algorithm.collect().amount
-        rollout = synthetic_rollout(env, policy, seats=(0,), segments=batch // 3, rng=np.random.default_rng(0))
-        (_, items), *_ = self.learner.items(rollout)
+        env = _env(algorithm)
+        self._learner = _learner(algorithm, env, choice)
+        policy, segments = build_policy(self._learner.spec, self._learner.weights()), algorithm.collect().amount // 3
+        rollout = synthetic_rollout(env, policy, seats=(0,), segments=segments, rng=np.random.default_rng(0))
+        (_, items), *_ = self._learner.items(rollout)
         self._sample = Sample(items, np.arange(len(items["action"])), np.ones(len(items["action"])))
         self.rows = rollout.num_rows * getattr(algorithm, "epochs", 1)
 
     def __call__(self) -> None:
-        self.learner.update(self._sample)
+        self._learner.update(self._sample)
 
 
 COMMAND = Command(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from ludus.cli import doctor
 from ludus.cli.main import main
 from ludus.cli.train import hints
+from ludus.core import device
 from ludus.driver.scenario_files import load_scenario
 
 
@@ -53,3 +56,19 @@ def test_cores_that_are_idle_are_told(preset: str, changes: list[str], cores: in
     found = list(hints(load_scenario(preset, changes), cores=cores))
     assert len(found) == len(told)
     assert all(line.startswith(start) for line, start in zip(found, told, strict=True))
+
+
+def test_the_doctor_says_where_learners_compute_and_how_fast(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = [*doctor._tasks()][:3:2]
+    monkeypatch.setattr(doctor, "_tasks", lambda: iter(tasks))
+    monkeypatch.setattr(doctor, "_SECONDS", 0.001)
+    monkeypatch.setattr(device, "cards", lambda: 0)
+    assert main(["doctor"]) == 0
+    places, speeds = capsys.readouterr().out.split("learning, rows")
+    assert "PPO, perceptron 64 × 64  cpu (passes written out): there is no card" in places
+    assert "PPO, GRU of 64           cpu (torch): there is no card; autograd learns a memory (gru)" in places
+    found = re.findall(r"PPO, (perceptron 64 × 64|GRU of 64) +([\d.]+) [kM] +([\d.]+) [kM]", speeds)
+    assert [name for name, *_ in found] == ["perceptron 64 × 64", "GRU of 64"]
+    assert all(float(rate) > 0.0 for _, *rates in found for rate in rates)
