@@ -52,7 +52,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def compared(options: argparse.Namespace, names: Sequence[str]) -> Comparison:
     """The comparison that these arguments ask for."""
-    from ludus.view.comparison import compare, read_group
+    from ludus.view.compared_runs import read_group
+    from ludus.view.comparison import compare
 
     baselines = [_baseline(text) for text in options.baseline]
     return compare([read_group(name) for name in names], metric=options.metric, baselines=baselines)
@@ -157,7 +158,8 @@ def _show_profile(comparison: Comparison) -> None:
 
 
 def _show_curves(comparison: Comparison, axis: str) -> None:
-    from ludus.view.comparison import AXES, at
+    from ludus.view.compared_runs import AXES
+    from ludus.view.comparison import at
 
     budget = _budget(comparison, axis)
     if budget is None:

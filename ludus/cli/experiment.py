@@ -179,7 +179,8 @@ def _can_go_on(experiment: Experiment, standings: Sequence[RunStanding]) -> bool
 def _show_figures(folder: Path) -> Path | None:
     """Writes the report, too."""
     from ludus.cli.compare import show_figures
-    from ludus.view.comparison import compare, page_of, read_group, write_comparison
+    from ludus.view.compared_runs import read_group
+    from ludus.view.comparison import compare, page_of, write_comparison
 
     metric = _sought(folder)
     try:

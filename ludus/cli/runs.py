@@ -190,7 +190,8 @@ def _rename(options: argparse.Namespace) -> None:
 
 def _compare(options: argparse.Namespace) -> None:
     from ludus.cli.compare import show
-    from ludus.view.comparison import compare, read_group
+    from ludus.view.compared_runs import read_group
+    from ludus.view.comparison import compare
 
     if not options.names:
         raise ConfigError("which runs are to be compared? `ludus runs compare RUN…`; `ludus runs` shows the runs.")

@@ -41,7 +41,7 @@ from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import load_scenario
 from ludus.storage.experiments import PRUNED, Experiment, read_experiment
 from ludus.storage.run_dirs import STUDY, SWEEP
-from ludus.view.comparison import MEASURES, Measure, final_value, intermediate_values
+from ludus.view.compared_runs import MEASURES, Measure, final_value, intermediate_values
 
 Plain = bool | int | float | str | None
 

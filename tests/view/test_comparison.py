@@ -17,11 +17,9 @@ from ludus.core.types import Curve, PolicySpec
 from ludus.storage.base import RunSummary
 from ludus.storage.experiments import Experiment
 from ludus.storage.store import Store
+from ludus.view.compared_runs import AXES, ComparedRun, Group, newest_returns, read_group
 from ludus.view.comparison import (
-    AXES,
     Baseline,
-    ComparedRun,
-    Group,
     aggregate,
     as_json,
     as_rows,
@@ -29,10 +27,8 @@ from ludus.view.comparison import (
     compare,
     interquartile_mean,
     mean,
-    newest_returns,
     probability_of_improvement,
     profile,
-    read_group,
     write_comparison,
 )
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import synthetic_run as synthetic
 
-from ludus.view.comparison import Baseline, compare, read_group, write_comparison
+from ludus.view.compared_runs import read_group
+from ludus.view.comparison import Baseline, compare, write_comparison
 from ludus.view.report import write_report
 
 _BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -1,0 +1,286 @@
+"""Runs as they are stored, and what they are measured by: what comparisons and sweeps read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.curves import joined
+from ludus.core.errors import LudusError, RunError
+from ludus.core.types import Curve
+from ludus.storage.base import GenerationRecord, RunSummary
+from ludus.storage.database import FILE
+from ludus.storage.experiments import read_experiment
+from ludus.storage.reader import Reader, StoredMatch, run_state
+from ludus.storage.run_dirs import RUNS, find_experiment, find_run, run_name
+
+Array = NDArray[np.float64]
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is measured.
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What runs are compared by. of: its values after each generation, NaN where it is not known."""
+
+    name: str
+    title: str
+    lower_is_better: bool
+    of: Callable[[Sequence[GenerationRecord], Reader], Array]
+
+
+def _nash_conv(records: Sequence[GenerationRecord], _: Reader) -> Array:
+    return np.array([math.nan if record.nash_conv is None else record.nash_conv for record in records])
+
+
+def _return(records: Sequence[GenerationRecord], _: Reader) -> Array:
+    return np.array([record.values[0] if len(record.values) == 1 else math.nan for record in records])
+
+
+def _against_random(records: Sequence[GenerationRecord], reader: Reader) -> Array:
+    payoffs = reader.payoffs()
+    return _of_mixtures(records, reader, lambda player, profile: float(payoffs.mean[(player, *profile)]))
+
+
+def _win_rate(records: Sequence[GenerationRecord], reader: Reader) -> Array:
+    counts: dict[tuple[int, ...], NDArray[np.int64]] = {}
+    for match in map(_match, reader.matches()):
+        if match.wins and not match.exact:
+            counts[match.profile] = counts.get(match.profile, 0) + np.array(match.wins)
+
+    def rate(player: int, profile: tuple[int, ...]) -> float:
+        if profile not in counts:
+            return math.nan
+        won, drawn, lost = counts[profile][player].tolist()
+        return (won + drawn / 2) / (won + drawn + lost) if won + drawn + lost else math.nan
+
+    return _of_mixtures(records, reader, rate)
+
+
+def _match(stored: StoredMatch) -> Any:
+    return stored.match
+
+
+def _of_mixtures(
+    records: Sequence[GenerationRecord], reader: Reader, value: Callable[[int, tuple[int, ...]], float]
+) -> Array:
+    """What the players' meta-strategies come to against the first policies, which play at random: the mean over players."""
+    firsts = [stored.record for stored in reader.policies() if stored.record.index == 0]
+    known = len(firsts) == len(set(reader.info().population)) and all(first.spec.kind == "random" for first in firsts)
+    if not records or len(records[0].marginals) < 2 or not known:
+        return np.full(len(records), math.nan)
+    found: dict[tuple[int, int], float] = {}
+
+    def of(player: int, policy: int, players: int) -> float:
+        if (player, policy) not in found:
+            found[player, policy] = value(player, tuple(policy if p == player else 0 for p in range(players)))
+        return found[player, policy]
+
+    means = []
+    for record in records:
+        rows = [np.array(marginal) for marginal in record.marginals]
+        each = [sum(row[k] * of(p, int(k), len(rows)) for k in np.flatnonzero(row)) for p, row in enumerate(rows)]
+        means.append(np.mean(each))
+    return np.array(means)
+
+
+MEASURES = {
+    measure.name: measure
+    for measure in (
+        Measure("nash_conv", "NashConv", True, _nash_conv),
+        Measure("return", "return", False, _return),
+        Measure("win_rate", "win rate against random play", False, _win_rate),
+        Measure("against_random", "payoff against random play", False, _against_random),
+    )
+}
+"""The first one that every run knows is taken, unless another is asked for."""
+
+AXES = {
+    "generations": "generations",
+    "episodes": "episodes of training",
+    "decisions": "decisions of training",
+    "seconds": "seconds",
+}
+
+LEARNED = "return"
+"""The measure that a single learner's curve has points of, too."""
+_COUNTED = ("episodes", "decisions", "seconds")
+_STEPS = 20  # of a training, that a pruner is told of
+
+# --------------------------------------------------------------------------------------------------------------------
+# Runs, as they are stored.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparedRun:
+    """state, why: how it ended; `counted` says whether its figures count. axes: of each generation, what had been spent by its end. values:
+    measure -> after each generation, those that are known anywhere. learning: how its one learner learned, None where there are others.
+    changes: what an experiment changed for it."""
+
+    name: str
+    folder: Path
+    state: str
+    why: str = ""
+    env: str = ""
+    algorithm: str = ""
+    seed: int | None = None
+    axes: Mapping[str, Array] | None = None
+    values: Mapping[str, Array] | None = None
+    learning: Curve | None = None
+    changes: tuple[str, ...] = ()
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether any episode of its one learner has ended, so that there is a return of it."""
+        return self.learning is not None and bool(np.isfinite(newest_returns(self.learning)).any())
+
+    def series(self, measure: str, axis: str) -> tuple[Array, Array]:
+        """(spent, value) where the value is known: after each generation; of a return, while a single learner trains."""
+        if measure == LEARNED and axis in _COUNTED and self.learning is not None:
+            value = newest_returns(self.learning)
+            known = np.isfinite(value)
+            return self.learning[axis][known], value[known]
+        if self.values is None or self.axes is None or measure not in self.values:
+            return np.empty(0), np.empty(0)
+        value = self.values[measure]
+        known = np.isfinite(value)
+        return self.axes[axis][known], value[known]
+
+    def final(self, measure: str) -> float:
+        """After its last generation; NaN if it is not known there."""
+        value = (self.values or {}).get(measure)
+        return float(value[-1]) if value is not None and len(value) else math.nan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Runs that are to tell the same: those of an experiment, of a folder of runs, or one run."""
+
+    name: str
+    runs: tuple[ComparedRun, ...]
+    baselines: Mapping[str, tuple[float, float]]
+
+
+def read_group(text: str) -> Group:
+    """What a user means by a path, or by a name below ./runs. Raises RunError if it is neither run, experiment nor a folder of runs."""
+    if (folder := find_experiment(text)) is not None:
+        experiment = read_experiment(folder)
+        runs = []
+        for standing in experiment.standings():
+            run = _read_run(standing.folder, standing.name, standing.state, standing.why)
+            runs.append(replace(run, changes=experiment.runs[standing.name]))
+        return Group(run_name(folder), tuple(runs), experiment.baselines)
+    for folder in (Path(text), RUNS / text):
+        inside = sorted(path.parent for path in folder.glob(f"*/{FILE}")) if text and folder != RUNS else []
+        if inside and not (folder / FILE).is_file():
+            return Group(run_name(folder), tuple(_read_run(path, path.name) for path in inside), {})
+    folder = find_run(text)
+    return Group(run_name(folder), (_read_run(folder, run_name(folder)),), {})
+
+
+def _read_run(folder: Path, name: str, state: str = "", why: str = "") -> ComparedRun:
+    """state, why: as the experiment says, where it is of one."""
+    if state == "waiting" or not (folder / FILE).is_file():
+        return ComparedRun(name, folder, state or "missing", why)
+    try:
+        with Reader(folder, check=False) as reader:
+            info, records, summary = reader.info(), reader.generations(), reader.summary()
+            spent = {
+                "generations": np.array([record.number for record in records], np.float64),
+                "episodes": np.array([record.episodes for record in records], np.float64),
+                "decisions": _decisions(records, reader),
+                "seconds": np.array([record.seconds for record in records], np.float64),
+            }
+            values = {name: measure.of(records, reader) for name, measure in MEASURES.items()}
+            learning = _learning(reader) if info.players == 1 else None
+    except LudusError as error:  # one broken run must not hide the others
+        return ComparedRun(name, folder, "unreadable", str(error))
+    state = state or run_state(folder, summary)
+    return ComparedRun(
+        name=name,
+        folder=folder,
+        state=state,
+        why=why or _why(state, summary),
+        env=info.env,
+        algorithm=info.algorithm,
+        seed=info.seed,
+        axes=spent,
+        values={name: value for name, value in values.items() if np.isfinite(value).any()},
+        learning=learning,
+    )
+
+
+def intermediate_values(
+    folder: Path, measure: Measure, *, budget: tuple[str, float] | None = None
+) -> list[tuple[int, float]]:
+    """(step, value) of a run that may be going on, where the value is known: a step is a generation. budget: the counter that ends each
+    training, and where; with it a return is that of the learner while it trains, and a step a twentieth of a training."""
+    if not (folder / FILE).is_file():
+        return []
+    try:
+        with Reader(folder, check=False) as reader:
+            if budget is not None and measure.name == LEARNED:
+                return _while_training(reader, *budget)
+            records = reader.generations()
+            values = measure.of(records, reader)
+    except RunError:  # it is only beginning
+        return []
+    return [(r.number, float(v)) for r, v in zip(records, values, strict=True) if math.isfinite(v)]
+
+
+def _while_training(reader: Reader, counter: str, amount: float) -> list[tuple[int, float]]:
+    """Of every step, the last point in it."""
+    found: dict[int, float] = {}
+    for stored in reader.curves():
+        for spent, value in zip(stored.curve[counter], newest_returns(stored.curve), strict=True):
+            if math.isfinite(value):
+                share = min(_STEPS, int(_STEPS * spent / amount))
+                found[_STEPS * max(0, stored.generation - 1) + share] = float(value)
+    return sorted(found.items())
+
+
+def final_value(folder: Path, measure: Measure) -> float | None:
+    """Of a stored run, after its last generation; None if it is not known there."""
+    value = _read_run(folder, folder.name).final(measure.name)
+    return value if math.isfinite(value) else None
+
+
+def newest_returns(curve: Curve, *, episodes: int = 100) -> Array:
+    """Of each point, the mean return of the newest episodes by then: of those points that have so many together, or of all. NaN before any
+    has ended."""
+    n = curve["n"]
+    count, total = np.append(0.0, np.cumsum(n)), np.append(0.0, np.cumsum(np.where(n > 0, n * curve["mean"], 0.0)))
+    first = np.maximum(0, np.searchsorted(count, count[1:] - episodes, side="right") - 1)
+    with np.errstate(invalid="ignore"):
+        return np.asarray((total[1:] - total[first]) / (count[1:] - count[first]))
+
+
+def _learning(reader: Reader) -> Curve | None:
+    """How a run's tasks went, one after the other; None where any were trained side by side."""
+    curves = reader.curves()
+    one_each = len({stored.generation for stored in curves}) == len(curves)
+    return joined(stored.curve for stored in curves) if curves and one_each else None
+
+
+def _why(state: str, summary: RunSummary | None) -> str:
+    if summary is None or state == "finished":
+        return ""
+    return f"every response failed; the first: {summary.failure}" if state == "failed" else summary.stopped_by
+
+
+def _decisions(records: Sequence[GenerationRecord], reader: Reader) -> Array:
+    """Of all training tasks up to each generation."""
+    spent: dict[int, int] = {}
+    for task in reader.tasks():
+        if task.kind == "train":
+            spent[task.generation] = spent.get(task.generation, 0) + task.counters.get("decisions", 0)
+    numbers = np.array(sorted(spent), np.int64)
+    total = np.concatenate([[0], np.cumsum([spent[int(number)] for number in numbers])])
+    return np.array([total[np.searchsorted(numbers, record.number, side="right")] for record in records], np.float64)
