@@ -200,58 +200,28 @@ def corrected(
     lam: float,
     rho_bar: float,
     c_bar: float,
+    compiled: bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`vtrace`'s (targets, advantages not yet weighted, weights ρ) float64[n] of n rows in order of time, from the values and
     log-probabilities [n] that the learner's weights give. What follows a segment, or a row whose successor is in another batch, has the
-    value of when it arrived."""
+    value of when it arrived. compiled: by `vtrace` itself; None: on a CPU."""
     ends = columns["ends"].clone()
     ends[-1:] = True
-    value, log_ratio = value.double(), (logp.double() - columns["logp"].double()).clamp(-_FAR, _FAR)
-    given = (ends, columns["reward"].double(), value, columns["after"].double(), log_ratio)
-    find = _traced_here if value.device.type == "cpu" else traced
-    target, advantage = find(*given, gamma, lam, rho_bar, c_bar)
-    return target, advantage, log_ratio.exp().clamp(max=rho_bar)
-
-
-def traced(
-    ends: Tensor,
-    reward: Tensor,
-    value: Tensor,
-    after: Tensor,
-    log_ratio: Tensor,
-    gamma: float,
-    lam: float,
-    rho_bar: float,
-    c_bar: float,
-) -> tuple[Tensor, Tensor]:
-    """V-trace targets and advantages not yet weighted, float64[n], of rows float64[n]; see `vtrace`."""
-    after = torch.where(ends, after, torch.cat([value[1:], value[:1]]))
+    value, reward, after = (given.double() for given in (value, columns["reward"], columns["after"]))
+    log_ratio = (logp.double() - columns["logp"].double()).clamp(-_FAR, _FAR)
     ratio = log_ratio.exp()
-    weight, trace = ratio.clamp(max=rho_bar), lam * ratio.clamp(max=c_bar)
+    weight = ratio.clamp(max=rho_bar)
+    if value.device.type == "cpu" if compiled is None else compiled:
+        stop = np.flatnonzero(ends.numpy()) + 1
+        start, rows = np.concatenate([[0], stop]), (reward.numpy(), value.numpy(), after.numpy()[stop - 1])
+        found = vtrace(start, *rows, log_ratio.numpy(), gamma, lam, rho_bar, c_bar)
+        target, weighted = map(torch.from_numpy, found)
+        return target, weighted / weight, weight
+    after = torch.where(ends, after, torch.cat([value[1:], value[:1]]))
     delta = weight * (reward + gamma * after - value)
-    target = value + scanned(delta, gamma * trace * (~ends).double())
+    target = value + scanned(delta, gamma * lam * ratio.clamp(max=c_bar) * (~ends).double())
     target_after = torch.where(ends, after, torch.cat([target[1:], target[:1]]))
-    return target, reward + gamma * (lam * target_after + (1.0 - lam) * after) - value
-
-
-def _traced_here(
-    ends: Tensor,
-    reward: Tensor,
-    value: Tensor,
-    after: Tensor,
-    log_ratio: Tensor,
-    gamma: float,
-    lam: float,
-    rho_bar: float,
-    c_bar: float,
-) -> tuple[Tensor, Tensor]:
-    """`traced`, compiled."""
-    stop = np.flatnonzero(ends.numpy()) + 1
-    start, ratio = np.concatenate([[0], stop]), log_ratio.numpy()
-    target, advantage = vtrace(
-        start, reward.numpy(), value.numpy(), after.numpy()[stop - 1], ratio, gamma, lam, rho_bar, c_bar
-    )
-    return torch.from_numpy(target), torch.from_numpy(advantage / np.minimum(rho_bar, np.exp(ratio)))
+    return target, reward + gamma * (lam * target_after + (1.0 - lam) * after) - value, weight
 
 
 def normalised(advantage: Tensor, weight: Tensor | None = None) -> Tensor:

@@ -128,19 +128,9 @@ def policy_losses(
 ) -> MMDLosses:
     """Losses of network outputs float[m, >= A] against log-probabilities magnet and before float64[m, A], and the gradient of
     surrogate + `alpha` KL + `beta` KL, written to gradient[:, :A]. clip None: never."""
-    columns = (
-        compressed.state,
-        compressed.action,
-        compressed.logp,
-        compressed.up,
-        compressed.down,
-        compressed.weight,
-        compressed.count,
-    )
     bound = math.inf if clip is None else clip
-    return MMDLosses(
-        *_losses(out, mask, *columns, float(compressed.rows), magnet, before, alpha, beta, bound, gradient)
-    )
+    given = (*compressed.columns, float(compressed.rows), magnet, before, alpha, beta, bound, gradient)
+    return MMDLosses(*_losses(out, mask, *given))
 
 
 @njit(cache=True)

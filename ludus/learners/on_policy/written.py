@@ -57,6 +57,11 @@ class CompressedRows:
     total: Floats
     square: Floats
 
+    @property
+    def columns(self) -> tuple[Array, ...]:
+        """What kernels of the policy's loss take: those of compressed rows, and how often each state occurs."""
+        return self.state, self.action, self.logp, self.up, self.down, self.weight, self.count
+
 
 def compress(
     state: NDArray[np.int32],

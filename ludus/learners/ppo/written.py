@@ -35,23 +35,8 @@ def policy_losses(
     out: Array, mask: NDArray[np.bool_], compressed: CompressedRows, *, clip: float, entropy: float, gradient: Array
 ) -> PPOLosses:
     """Losses of network outputs float[m, >= A], and the gradient of surrogate - `entropy` × entropy, written to gradient[:, :A]."""
-    return PPOLosses(
-        *_policy(
-            *(
-                out,
-                mask,
-                compressed.state,
-                compressed.action,
-                compressed.logp,
-                compressed.up,
-                compressed.down,
-                compressed.weight,
-                compressed.count,
-            ),
-            *(float(compressed.rows), clip, entropy, gradient),
-            *np.zeros((2, *mask.shape)),
-        )
-    )
+    given = (*compressed.columns, float(compressed.rows), clip, entropy, gradient)
+    return PPOLosses(*_policy(out, mask, *given, *np.zeros((2, *mask.shape))))
 
 
 @njit(cache=True)
