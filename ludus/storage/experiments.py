@@ -116,7 +116,7 @@ class Experiment:
         return replace(self, reasons={**others, run: why} if why else others)
 
     def with_due(self, run: str, changes: Sequence[str]) -> Experiment:
-        """changes: on top of those that are due already; of a key, the last one. None: nothing is due any more."""
+        """changes: on top of those that are due already; of a key, the last one. (): nothing is due any more."""
         before = self.due.get(run, ()) if changes else ()
         newest = {change.partition("=")[0]: change for change in (*before, *changes)}
         others = {name: due for name, due in self.due.items() if name != run}
