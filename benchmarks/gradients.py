@@ -62,7 +62,8 @@ class Copy(OnPolicyLearner):
         return self.model.parameters.gradient.copy()
 
     def push(self, gradient: Flat, rate: float) -> None:
-        self._adam.step(self.model.parameters.flat, gradient, rate=rate, max_norm=self.config.max_gradient_norm)
+        self.model.parameters.gradient[:] = gradient
+        self.model.move(rate)
 
 
 class Worker:

@@ -87,6 +87,7 @@ class ProcessGroup:
         try:
             self._store: Any = dist.PrefixStore(f"ludus/{name}", self._join(address))
             self._gloo: Any = self._make_gloo(address)
+            self._gloo.barrier().wait(self._timeout)  # or who is done at once leaves while others still connect
         except (RuntimeError, ValueError) as error:
             raise RunError(
                 f"rank {rank} of {size} met not all others at {address} within {timeout:g} s: {_first_line(error)} Are they all started, "
