@@ -59,7 +59,12 @@ def make(
 
 def names() -> list[str]:
     """Registered ids that can be made without options: the current ones, whose packages are installed."""
-    return sorted(id for id, entry in gymnasium.registry.items() if _current(entry))
+    newest: dict[tuple[str | None, str], int] = {}
+    for entry in gymnasium.registry.values():
+        known = entry.namespace, entry.name
+        newest[known] = max(entry.version or 0, newest.get(known, 0))
+    current = (e for e in gymnasium.registry.values() if (e.version or 0) == newest[e.namespace, e.name])
+    return sorted(entry.id for entry in current if _own(entry))
 
 
 def registered(name: str) -> Registered:
@@ -119,14 +124,10 @@ def _parameters(entry: Registered) -> list[str]:
     ]
 
 
-def _current(entry: Registered) -> bool:
+def _own(entry: Registered) -> bool:
+    """Whether it is made without options, by a package that is installed."""
     if callable(entry.entry_point) or entry.entry_point is None:
         return False  # stand-ins for what has moved to other packages, and functions that need options
     group = re.match(r"gymnasium\.envs\.(\w+)", str(entry.entry_point))
     needed = _NEEDS.get(group[1]) if group else None
-    if needed is not None and importlib.util.find_spec(needed) is None:
-        return False
-    others = [
-        o.version or 0 for o in gymnasium.registry.values() if (o.namespace, o.name) == (entry.namespace, entry.name)
-    ]
-    return (entry.version or 0) == max(others)
+    return needed is None or importlib.util.find_spec(needed) is not None
