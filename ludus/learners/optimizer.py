@@ -171,6 +171,42 @@ class ModuleAdam:
         self._v.copy_(torch.from_numpy(state["v"]))
 
 
+class Guard:
+    """Steps of optimizers on one device. Where a loss or a gradient is no number, none of them moves any more, until that is read: nothing
+    inside an update waits for the device. wrong: bool[] there, whether it was so since the last reading."""
+
+    def __init__(self, device: torch.device | str) -> None:
+        self.wrong = torch.zeros((), dtype=torch.bool, device=device)
+
+    def step(
+        self,
+        adam: ModuleAdam,
+        loss: torch.Tensor,
+        *,
+        rate: float,
+        max_norm: float,
+        unwanted: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """As `ModuleAdam.step`, if all numbers so far and the loss are finite. unwanted: a bool on the device by which there is no step,
+        and whose numbers do not count."""
+        wrong = self.wrong | ~loss.isfinite()
+        norm = adam.step(rate=rate, max_norm=max_norm, held=wrong if unwanted is None else wrong | unwanted)
+        wrong = wrong | ~norm.isfinite()
+        self.wrong = wrong if unwanted is None else self.wrong | wrong & ~unwanted
+        return norm
+
+    def watch(self, numbers: torch.Tensor) -> None:
+        """These are to be finite, too."""
+        self.wrong = self.wrong | ~numbers.isfinite().all()
+
+    def read(self, numbers: Sequence[torch.Tensor]) -> tuple[list[float], bool]:
+        """(scalars of the device, whether something was no number since this was asked last), in one transfer."""
+        *found, wrong = fetched([*numbers, self.wrong])
+        if wrong:
+            self.wrong = torch.zeros_like(self.wrong)
+        return found, bool(wrong)
+
+
 @dataclass(frozen=True, slots=True)
 class Stepped:
     """What became of a step. told: what was to be told of it. wrong: what became NaN or infinite, "" if all is well."""
@@ -184,16 +220,15 @@ class Stepped:
 class GuardedAdam:
     """Steps of Adam after which all weights are finite.
 
-    On a CPU each step is looked at, and one that fails is not made. Elsewhere a number is read only of a step that is to be looked at: what
-    is not finite holds back all steps from then on, and when it is seen, all is as it was after the last one that was looked at.
+    On a CPU each step is looked at, and one that fails is not made. Elsewhere a number is read only of a step that is to be looked at, as
+    the guard does it, and when one is seen that is none, all is as it was after the last step that was looked at.
     """
 
-    def __init__(self, adam: ModuleAdam, *beside: torch.Tensor) -> None:
+    def __init__(self, adam: ModuleAdam, guard: Guard, *beside: torch.Tensor) -> None:
         """beside: what goes back together with the weights."""
-        self.adam, self._module, self._moved = adam, adam.module, (adam.module.values, *beside)
+        self.adam, self._module, self._guard, self._moved = adam, adam.module, guard, (adam.module.values, *beside)
         self.here = adam.module.device.type == "cpu"
         self._kept: tuple[list[torch.Tensor], Any] | None = None
-        self._wrong = torch.zeros((), dtype=torch.bool, device=adam.module.device)
 
     def step(
         self, loss: torch.Tensor | float, told: Sequence[Any], *, rate: float, max_norm: float, look: bool = True
@@ -222,20 +257,17 @@ class GuardedAdam:
     def _step_there(
         self, loss: torch.Tensor, told: Sequence[Any], rate: float, max_norm: float, look: bool
     ) -> Stepped | None:
-        values = self._module.values
         if self._kept is None:
             self._kept = [tensor.clone() for tensor in self._moved], self.adam.kept()
-        held = self._wrong | ~loss.isfinite()
-        norm = self.adam.step(rate=rate, max_norm=max_norm, held=held)
-        self._wrong = held | ~(norm.isfinite() & values.isfinite().all())
+        norm = self._guard.step(self.adam, loss, rate=rate, max_norm=max_norm)
+        self._guard.watch(self._module.values)
         if not look:
             return None
         (before, optimizer), self._kept = self._kept, None
-        seen, length, *numbers, wrong = fetched([loss, norm, *told, self._wrong])
+        (seen, length, *numbers), wrong = self._guard.read([loss, norm, *told])
         if not wrong:
             return Stepped(seen, length, numbers, "")
         for tensor, old in zip(self._moved, before, strict=True):
             tensor.copy_(old)
         self.adam.restore(optimizer)
-        self._wrong = torch.zeros_like(self._wrong)
         return Stepped(seen, length, numbers, "a loss or its gradient")

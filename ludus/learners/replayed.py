@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.core.device import Placement, fetched, to_host
+from ludus.core.device import Placement, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State
 from ludus.learners.base import REPLAY, Collect, LearnerContext, WarmUp
 from ludus.learners.network import FlatModule, views
-from ludus.learners.optimizer import ModuleAdam
+from ludus.learners.optimizer import Guard, ModuleAdam
 from ludus.learners.ranks import Ranks, agree
 from ludus.learners.returns import n_step
 from ludus.learners.schedule import Budget, Schedule
@@ -103,17 +103,17 @@ class Ensemble:
         return answer.float()
 
     def descend(
-        self, loss: Tensor, told: Sequence[Tensor], *, rate: float, max_norm: float, held: Tensor
+        self, loss: Tensor, told: Sequence[Tensor], *, rate: float, max_norm: float, guard: Guard
     ) -> tuple[Tensor, Tensor]:
-        """One step of Adam down this rank's part of the loss, unless it is `held`, or something is no number. Answers float32[3], the loss
-        and what is told of it, summed over the ranks, and the gradient's norm."""
+        """One step of Adam down this rank's part of the loss, under the guard. Answers float32[3], the loss and what is told of it, summed
+        over the ranks, and the gradient's norm."""
         self.online.zero()
         torch.autograd.backward(loss, inputs=self._parameters)
         sums = self.online.slopes[self.online.size :]
         sums[: 1 + len(told)] = torch.stack([loss.detach(), *(number.detach() for number in told)])
         self._ranks.sum(self.online.slopes)
         sums = sums.clone()
-        return sums, self.adam.step(rate=rate, max_norm=max_norm, held=held | ~sums[0].isfinite())
+        return sums, guard.step(self.adam, sums[0], rate=rate, max_norm=max_norm)
 
     # ------------------------------------------------------------------------------------------ written out
 
@@ -214,7 +214,7 @@ class ReplayLearner(ABC):
     def settle(self, placement: Placement) -> None:
         """Where it computes."""
         self.placement, self.device = placement, placement.torch
-        self._wrong = torch.zeros((), dtype=torch.bool, device=self.device)  # whether some number of this round is none
+        self.guard = Guard(self.device)
 
     # ------------------------------------------------------------------------------------------ data
 
@@ -269,10 +269,9 @@ class ReplayLearner(ABC):
         were not read, is none."""
         self._unread -= 1
         if self._unread <= 0 or now:
-            *numbers, wrong = fetched([*told.values(), self._wrong])
+            numbers, wrong = self.guard.read([*told.values()])
             self._told = dict(zip(told, numbers, strict=True))
             if wrong:
-                self._wrong.zero_()
                 raise TrainingError("a loss or its gradient became NaN or infinite")
         return self._told
 

@@ -181,7 +181,7 @@ def test_numbers_are_read_once_in_a_round(cls, boxed, tensors, monkeypatch):
     learner = learner_of(algorithm, env, device=AUTOGRAD)
     batch = batch_of(learner, env)
     learner._inserted = learner.config.start_decisions + 3
-    monkeypatch.setattr("ludus.learners.replayed.fetched", lambda given: reads.append(1) or fetched(given))
+    monkeypatch.setattr("ludus.learners.optimizer.fetched", lambda given: reads.append(1) or fetched(given))
     due = learner.batches()
     told = [learner.update(batch) for _ in due]
     assert (len(due), len(reads)) == (3, 1)

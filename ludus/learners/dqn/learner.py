@@ -109,7 +109,7 @@ class QLearner(ReplayLearner):
         self._actions = int(spec.config["actions"])
         self._found: Priorities = []
         self._blind = 0  # rows that should have been bootstrapped and have no observation
-        self._adam = GuardedAdam(self.networks.adam, self.networks.target.values)
+        self._adam = GuardedAdam(self.networks.adam, self.guard, self.networks.target.values)
 
     @abstractmethod
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:

@@ -20,7 +20,7 @@ from ludus.core.types import Array, Metrics, State, Weights
 from ludus.learners.base import RESERVOIR, LearnerContext, Priorities, priorities_of
 from ludus.learners.losses import log_prob
 from ludus.learners.network import FlatModule, multiplications
-from ludus.learners.optimizer import GuardedAdam, ModuleAdam
+from ludus.learners.optimizer import Guard, GuardedAdam, ModuleAdam
 from ludus.learners.schedule import Budget
 from ludus.learners.states import StateTable, occurring
 from ludus.policies.actor_critic import arrays_of, first_weights, layouts, load_arrays, make_network
@@ -87,7 +87,7 @@ class NFSPLearner:
         self._network = FlatModule(network, layouts=[layout], device=self._device)
         self._layers, self._into = layout.layers(self._network.values), layout.layers(self._network.slopes)
         self._work = Workspace(layout, 0)
-        self._adam = GuardedAdam(ModuleAdam(self._network))
+        self._adam = GuardedAdam(ModuleAdam(self._network), Guard(self._device))
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         self._shape, self._actions = tuple(average.config["shape"]), int(average.config["action"]["actions"])

@@ -218,11 +218,9 @@ class OffPolicyLearner(ReplayLearner):
         return sums[1 : 1 + len(told)]
 
     def descend(self, ensemble: Ensemble, loss: Tensor, *told: Tensor) -> tuple[Tensor, Tensor]:
-        """One optimizer step; see `Ensemble.descend`. Where a number is none, nothing moves until it is read."""
+        """One optimizer step; see `Ensemble.descend`."""
         rate, max_norm = self._rate_of(ensemble), self.config.max_gradient_norm
-        sums, norm = ensemble.descend(loss, told, rate=rate, max_norm=max_norm, held=self._wrong)
-        self._wrong = self._wrong | ~(sums[0].isfinite() & norm.isfinite())
-        return sums, norm
+        return ensemble.descend(loss, told, rate=rate, max_norm=max_norm, guard=self.guard)
 
     def _rate_of(self, networks: Ensemble) -> float:
         config = self.config

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import seeding
-from ludus.core.device import Placement, Work, fetched, placed, to_host
+from ludus.core.device import Placement, Work, placed, to_host
 from ludus.core.errors import LudusError, PolicyError, ScenarioError
 from ludus.core.own_code import raised
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
@@ -23,7 +23,7 @@ from ludus.learners.base import LearnerContext
 from ludus.learners.losses import approximate_kl, distribution_of, log_prob, value_loss
 from ludus.learners.network import FlatModule, multiplications
 from ludus.learners.on_policy.batch import Batch
-from ludus.learners.optimizer import ModuleAdam
+from ludus.learners.optimizer import Guard, ModuleAdam
 from ludus.learners.ranks import agree
 from ludus.learners.states import StateTable
 from ludus.learners.statistics import DiscountedReturns, RunningMoments
@@ -208,26 +208,6 @@ def state_table(context: LearnerContext) -> StateTable | None:
 _TOLERANCE = 1e-3  # of a loss that is summed in another order
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Seen:
-    """`Told`, on the device."""
-
-    scalars: Tensor
-    norm: Tensor
-    stopped: Tensor
-    wrong: Tensor
-
-    @staticmethod
-    def nothing(scalars: int, device: torch.device) -> Seen:
-        no = torch.zeros((), dtype=torch.bool, device=device)
-        return Seen(torch.zeros(scalars, device=device), torch.zeros((), device=device), no, no)
-
-    def told(self) -> Told:
-        """Read."""
-        *scalars, norm, stopped, wrong = fetched([*self.scalars, self.norm, self.stopped, self.wrong])
-        return Told(scalars, norm, bool(stopped), bool(wrong))
-
-
 class Autograd:
     """Base of what is learned so. Subclasses give `loss`."""
 
@@ -251,7 +231,16 @@ class Autograd:
         self.adam = ModuleAdam(self.parameters)
         agree(self._ranks, self.parameters.values)
         self._checked = self.trusted or context.ranks.size == 1
-        self._last, self._told = Seen.nothing(1 + len(names), self.placement.torch), Told.nothing(1 + len(names))
+        self._guard = Guard(self.placement.torch)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing is told yet; off the CPU that is on the device: scalars and norm of the last step, and whether the policy has gone too
+        far."""
+        count, device = 1 + len(self.names), self.placement.torch
+        self._told = Told.nothing(count)
+        self._last = torch.zeros(1 + count, device=device)
+        self._stopped = torch.zeros((), dtype=torch.bool, device=device)
 
     def loss(self, batch: Batch, progress: float) -> tuple[Tensor, Sequence[Tensor]]:
         """(the loss, means over rows as `names` says) of at least one row. progress: of the budget."""
@@ -268,10 +257,7 @@ class Autograd:
     @contextmanager
     def learning(self, batch: Batch, seed: int) -> Iterator[Batch]:
         module, rank = self.parameters.module, self._ranks.rank
-        self._last, self._told = (
-            Seen.nothing(1 + len(self.names), self.placement.torch),
-            Told.nothing(1 + len(self.names)),
-        )
+        self._begin()
         with torch.random.fork_rng(devices=[]):  # of dropout, say
             torch.manual_seed((seed + rank) % 2**63)
             if not self._checked:
@@ -296,20 +282,20 @@ class Autograd:
             self._told = steps_here(self, parts, rate, progress, self._told)
             return self._told
         for part in parts:
-            self._last = self._step(part, rate, progress, self._last)
-        finite = self.parameters.values.isfinite().all()
-        return replace(self._last, wrong=self._last.wrong | ~finite).told()
+            self._step(part, rate, progress)
+        self._guard.watch(self.parameters.values)
+        (*scalars, norm, stopped), wrong = self._guard.read([*self._last, self._stopped])
+        return Told(scalars, norm, bool(stopped), wrong)
 
-    def _step(self, part: tuple[Batch, int], rate: float, progress: float, seen: Seen) -> Seen:
-        limit, scalars = self.options.kl_limit, self.gradient(part, progress)
-        stopped = seen.stopped
+    def _step(self, part: tuple[Batch, int], rate: float, progress: float) -> None:
+        limit, scalars, wrong = self.options.kl_limit, self.gradient(part, progress), self._guard.wrong
         if limit is not None:
-            stopped = stopped | (scalars[1 + self.names.index("kl")] > limit)
-        held = stopped | seen.wrong | ~scalars[0].isfinite()
-        norm = self.adam.step(rate=rate, max_norm=self.options.max_gradient_norm, held=held)
-        wrong = seen.wrong | ~stopped & ~(scalars[0].isfinite() & norm.isfinite())
-        over = stopped | seen.wrong
-        return Seen(torch.where(over, seen.scalars, scalars), torch.where(over, seen.norm, norm), stopped, wrong)
+            self._stopped = self._stopped | (scalars[1 + self.names.index("kl")] > limit)
+        norm = self._guard.step(
+            self.adam, scalars[0], rate=rate, max_norm=self.options.max_gradient_norm, unwanted=self._stopped
+        )
+        told = torch.cat([scalars, norm.to(scalars).view(1)])
+        self._last = torch.where(self._stopped | wrong, self._last, told)  # of the last that was made, or was to be
 
     @property
     def flat(self) -> Array:

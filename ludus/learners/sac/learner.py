@@ -18,7 +18,7 @@ from ludus.learners.base import LearnerContext
 from ludus.learners.losses import SquashedDistribution
 from ludus.learners.network import FlatModule
 from ludus.learners.off_policy.learner import BoxLearner, OffPolicyLearner
-from ludus.learners.optimizer import ModuleAdam
+from ludus.learners.optimizer import Guard, ModuleAdam
 from ludus.learners.returns import follow
 from ludus.learners.sac.losses import policy_losses, soft_losses, soft_target, soft_values, squash, squash_gradient
 from ludus.learners.states import StateTable
@@ -58,10 +58,13 @@ class Temperature:
         self._log.gradient[0] = entropy - target
         return self._adam.step_here(rate=rate, max_norm=0.0) if self._learned else 0.0
 
-    def descend(self, *, entropy: Tensor, target: float | Tensor, rate: float, held: Tensor) -> Tensor:
-        """`move` on any device, unless it is `held`."""
+    def descend(self, *, entropy: Tensor, target: float | Tensor, rate: float, guard: Guard) -> None:
+        """`move` on any device, under the guard."""
         self._log.slopes.copy_(entropy - target)
-        return self._adam.step(rate=rate, max_norm=0.0, held=held) if self._learned else self._log.slopes[0]
+        if self._learned:
+            guard.step(self._adam, entropy, rate=rate, max_norm=0.0)
+        else:
+            guard.watch(entropy)
 
     def state_dict(self) -> State:
         return {"log": to_host(self._log.values).copy(), "adam": self._adam.state_dict()}
@@ -86,9 +89,8 @@ class _Tempered(OffPolicyLearner):
 
     def descend_temperature(self, entropy: Tensor, target: float | Tensor) -> None:
         """The same by autograd."""
-        rate, held = self.rate(self.config.learning_rate), self._wrong
-        slope = self._temperature.descend(entropy=entropy, target=target, rate=rate, held=held)
-        self._wrong = held | ~slope.isfinite()
+        rate = self.rate(self.config.learning_rate)
+        self._temperature.descend(entropy=entropy, target=target, rate=rate, guard=self.guard)
 
     def state_dict(self) -> State:
         return {**super().state_dict(), "temperature": self._temperature.state_dict()}
