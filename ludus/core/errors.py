@@ -10,7 +10,7 @@ LudusError
 ├── DataError
 │   ├── TableClosed      the table's task has ended
 │   └── Deadlock         a rate limiter setting that could never make progress
-├── TrainingError        NaN loss or weights
+├── TrainingError        NaN loss or weights; a device whose memory is not enough for a task
 ├── CallbackError        a callback that raised
 └── RunError             a run directory that is missing, half-written, changed or of another version; a runtime that cannot go on
     ├── PartDied         the process of a part ended before it had answered
@@ -96,7 +96,7 @@ class Deadlock(DataError):
 
 
 class TrainingError(LudusError):
-    """A loss or weight became NaN or infinite."""
+    """A loss or weight became NaN or infinite, or a task needs more memory than its device has: the task fails, and the run goes on."""
 
 
 class CallbackError(LudusError):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus import __version__
+from ludus.core.device import out_of_memory
 from ludus.core.errors import ConfigError, RunError, RunIsOver, ScenarioError, one_line
 from ludus.core.files import replace_file
 from ludus.core.machine import thread_limits
@@ -213,6 +214,13 @@ def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[t
     except OSError as error:
         raise RunError(
             f"run {str(folder)!r} stopped: {error.strerror or error}. What was committed is kept; `ludus resume` goes on from there."
+        ) from error
+    except RuntimeError as error:  # outside of a task, which alone would fail
+        if (full := out_of_memory(error)) is None:
+            raise
+        raise RunError(
+            f"run {str(folder)!r} stopped: there was not enough memory on its device: {full}. What was committed is kept; `ludus resume` "
+            "goes on from there, on another device if it is given one (--device cpu)."
         ) from error
 
 

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from ludus.core.errors import PartDied
+from ludus.core.device import free_memory, out_of_memory
+from ludus.core.errors import PartDied, TrainingError
 from ludus.core.types import PolicyRef, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
@@ -77,21 +78,31 @@ class RolloutHost:
     ) -> list[Rollout]:
         """One rollout per shard. policies: references to their messages; a `BotPolicy` itself, since bots play here. server: what holds
         the policies, where the host does not. Raises what `RolloutWorker.play` raises;
-        PartDied if the server died: then episodes that are open in the task slot are lost, as if the host had died itself."""
+        PartDied if the server died, TrainingError if a device has not enough memory to act there: then episodes that are open in the task
+        slot are lost, as if the host had died itself."""
         self._begun += 1
         workers = self._workers(task_slot)
-        if server is None:
-            loaded = [(ref, sent if isinstance(sent, BotPolicy) else self._policy(sent)) for ref, sent in policies]
-            self._policies.trim(len(policies))
-            return _play(workers, request, loaded)
-        for worker in workers:
-            assert isinstance(worker.policies, RemoteBank)
-            worker.policies.server = server
         try:
+            if server is None:
+                loaded = [(ref, sent if isinstance(sent, BotPolicy) else self._policy(sent)) for ref, sent in policies]
+                self._policies.trim(len(policies))
+                return _play(workers, request, loaded)
+            for worker in workers:
+                assert isinstance(worker.policies, RemoteBank)
+                worker.policies.server = server
             return _play(workers, request, policies)
-        except PartDied:
+        except Exception as error:
+            full = out_of_memory(error)
+            if full is None and not isinstance(error, PartDied | TrainingError):
+                raise
             self._task_slots[task_slot] = [self._worker(task_slot, k, worker.env) for k, worker in enumerate(workers)]
-            raise
+            if full is None:
+                raise
+        free_memory()
+        raise TrainingError(
+            f"there was not enough memory to act in {sum(worker.env.num_envs for worker in workers)} environments: {full}. Give fewer "
+            "env.num_envs, fewer tasks on one card (runtime.tasks), or device=cpu."
+        )
 
     def collect(
         self,

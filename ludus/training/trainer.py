@@ -11,8 +11,8 @@ from threading import Event
 import numpy as np
 
 from ludus.core.arrays import read_only
-from ludus.core.device import Placed
-from ludus.core.errors import ConfigError, Deadlock, ScenarioError, TrainingError
+from ludus.core.device import Placed, free_memory, out_of_memory
+from ludus.core.errors import ConfigError, Deadlock, ScenarioError, TrainingError, either
 from ludus.core.own_code import brief, own_name
 from ludus.core.timings import Timings
 from ludus.core.types import Metrics, PolicySpec, State, Weights
@@ -54,7 +54,7 @@ class Trainer:
         """prefetch: batches that are sampled while the learner learns (0: none). Raises what `Algorithm.learner` raises, and DataError if
         the task has tables already."""
         self._task, self._episodes, self._profile = spec.task, episodes, profile or Timings()
-        self._learner = spec.algorithm.learner(spec.context, spec.start)
+        self._algorithm, self._learner = spec.algorithm, spec.algorithm.learner(spec.context, spec.start)
         _require_device(self._learner, spec)
         self._policy: tuple[int, Policy] | None = None
         self._prefetcher = Prefetcher(partial(_draw, episodes, spec.task), unchanged, depth=prefetch)
@@ -79,11 +79,27 @@ class Trainer:
                 self._insert(trajectories)
             learned = self._updates(version)
             self._keep(self._learner.weights())
+            return learned
         except TrainingError as error:
             with suppress(TrainingError):  # the learner itself has kept the last good ones; if not, ours are older
                 self._keep(self._learner.weights())
             return LearnResult(failure=str(error))
-        return learned
+        except Exception as error:
+            if (full := out_of_memory(error)) is None:
+                raise
+            failure = self._too_large(sum(trajectories.num_rows for trajectories in collected), full)
+        free_memory()  # when nothing of the update is held any more
+        return LearnResult(failure=failure)
+
+    def _too_large(self, rows: int, full: str) -> str:
+        algorithm, count = self._algorithm, sum(array.size for array in self.weights.values())
+        settings = [(name, getattr(algorithm, name, None)) for name in ("minibatches", "batch")]
+        change = {"minibatches": "more", "batch": "a smaller"}
+        smaller = [f"{change[name]} algorithm.{name} (it is {value})" for name, value in settings if value is not None]
+        return (
+            f"{own_name(algorithm)}: there was not enough memory to learn from {rows:,} new decisions with {count:,} numbers of weights: "
+            f"{full}. The weights from before are kept. Give {either([*smaller, 'fewer tasks on one card (runtime.tasks)', 'device=cpu'])}."
+        )
 
     def _insert(self, trajectories: Trajectories) -> None:
         for table, items in self._learner.items(trajectories):

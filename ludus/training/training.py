@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ludus.core import curves, seeding
+from ludus.core.errors import TrainingError
 from ludus.core.timings import Timings
 from ludus.core.types import CPU, DeviceChoice, Metrics, PolicyRef, State, Trained, TrainingTask, Weights
 from ludus.learners.base import Algorithm, LearnerContext
@@ -173,12 +174,23 @@ class Training:
 
     def complete(self) -> None:
         """Wait for what they bring, and learn from all that is due."""
-        self._learn(self._collector.take(), ahead=True)
+        self._collected(self._collector.take, ahead=True)
 
     def step(self) -> None:
         """Collect once, and learn."""
         self.begin()
         self.complete()
+
+    def _collected(self, take: Callable[[], Collected], *, ahead: bool) -> None:
+        try:
+            collected = take()
+        except TrainingError as error:  # a device has not enough memory to act there
+            self._fails(str(error))
+        else:
+            self._learn(collected, ahead=ahead)
+
+    def _fails(self, why: str) -> None:
+        self._failure = f"{why} (task {self.task.id}, iteration {self._count.iterations + 1})"
 
     def _learn(self, collected: Collected, *, ahead: bool) -> None:
         count = self._count
@@ -204,7 +216,7 @@ class Training:
             )
             self._parts.observer.learned(self.task, self._curve.curve)
             if learned.failure is not None:
-                self._failure = f"{learned.failure} (task {self.task.id}, iteration {count.iterations + 1})"
+                self._fails(learned.failure)
                 return
             count.iterations += 1
             self._publish()
@@ -288,7 +300,7 @@ class Training:
         were cut, and so bootstrapped, when they came; a decision that was still waiting for its reward is lost.)"""
         if self._collect.unit == "decisions" and self._count.requests > self._count.cut_at:
             self._count.truncated += self._parts.rollouts.num_envs
-        self._learn(self._collector.drain(), ahead=False)
+        self._collected(self._collector.drain, ahead=False)
         self._count.cut_at = self._count.requests
 
     def result(self) -> Trained:

@@ -225,7 +225,8 @@ class OnPolicyLearner:
     # ------------------------------------------------------------------------------------------ learning
 
     def update(self, batch: Sample) -> Metrics:
-        """`epochs` times `minibatches` steps on the loss. Raises TrainingError; the weights are then those from before the update."""
+        """`epochs` times `minibatches` steps on the loss. Raises TrainingError. The weights are those from before the update, whatever it
+        raises."""
         model, progress = self.model, self._progress
         rate, kept = self.config.learning_rate.at(progress), model.kept()
         try:
@@ -233,7 +234,7 @@ class OnPolicyLearner:
                 raise self._error(wrong, "already before the first epoch: look for it in rewards or values")
             learned = self._batch(batch.columns)
             metrics = self._learn(learned, rate)
-        except TrainingError:
+        except Exception:
             model.restore(kept)
             raise
         self._updates += 1
