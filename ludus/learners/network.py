@@ -18,9 +18,9 @@ class FlatModule:
     pass of the optimizer moves them all, and a target network is one copy. They begin where torch aligns memory, so that sums come out
     the same to the last bit in every process.
 
-    values float32[size], slopes float32[size + sums]: both as tensors, on the module's device. On a CPU also as NumPy views of the same
-    memory: flat, and gradient, with the sums behind it, which ranks add up together with it (`joint`: both). layouts: the module's, of
-    perceptrons whose passes may be written out as well: the vector is then the same.
+    values float32[size], slopes float32[size + sums]: both as tensors, on the module's device. parts: the parameters, with where each
+    lies. On a CPU also as NumPy views of the same memory: flat, and gradient, with the sums behind it, which ranks add up together with
+    it (`joint`: both). layouts: the module's, of perceptrons whose passes may be written out as well: the vector is then the same.
     """
 
     flat: Array
@@ -46,9 +46,11 @@ class FlatModule:
         self.size = sum(p.numel() for p in parameters)
         self.values = torch.zeros(self.size, device=self.device)
         self.slopes = torch.zeros(self.size + sums, device=self.device)
+        self.parts: list[tuple[nn.Parameter, slice]] = []
         at = 0
         for p in parameters:
             there = slice(at, at + p.numel())
+            self.parts.append((p, there))
             self.values[there] = p.detach().reshape(-1)
             p.data = self.values[there].view_as(p)
             p.grad = self.slopes[there].view_as(p)

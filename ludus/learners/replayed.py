@@ -19,7 +19,7 @@ from ludus.core.types import Array, Metrics, PolicySpec, State
 from ludus.learners.base import REPLAY, Collect, LearnerContext, WarmUp
 from ludus.learners.network import FlatModule, views
 from ludus.learners.optimizer import Guard, ModuleAdam
-from ludus.learners.ranks import Ranks, agree
+from ludus.learners.ranks import GradientSum, Ranks, agree
 from ludus.learners.returns import n_step
 from ludus.learners.schedule import Budget, Schedule
 from ludus.learners.spaces import reward_scale
@@ -60,6 +60,7 @@ class Ensemble:
         self.online = FlatModule(copy.deepcopy(module), sums=_SUMS, layouts=order, device=device)
         self.target = FlatModule(module.requires_grad_(False), layouts=order, device=device)
         agree(ranks, self.online.values)
+        self._joint = GradientSum(self.online, ranks)
         self.target.values.copy_(self.online.values)
         self._parameters = list(self.online.module.parameters())
         self.adam = ModuleAdam(self.online, epsilon=epsilon)
@@ -108,10 +109,11 @@ class Ensemble:
         """One step of Adam down this rank's part of the loss, under the guard. Answers float32[3], the loss and what is told of it, summed
         over the ranks, and the gradient's norm."""
         self.online.zero()
+        self._joint.begin()
         torch.autograd.backward(loss, inputs=self._parameters)
         sums = self.online.slopes[self.online.size :]
         sums[: 1 + len(told)] = torch.stack([loss.detach(), *(number.detach() for number in told)])
-        self._ranks.sum(self.online.slopes)
+        self._joint.end()
         sums = sums.clone()
         return sums, guard.step(self.adam, sums[0], rate=rate, max_norm=max_norm)
 

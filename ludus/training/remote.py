@@ -10,10 +10,11 @@ The driver sees references, counts and metrics. A rank that dies ends the run: i
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -100,12 +101,25 @@ class ProcessGroup:
 
     def sum(self, array: Array | torch.Tensor) -> None:
         """See `Ranks.sum`."""
+        self.summing(array)()
+
+    def summing(self, array: Array | torch.Tensor) -> Callable[[], None]:
+        """See `Ranks.summing`. On a card the end is waited for there: what is queued after it is computed after it, and nobody waits here
+        (a rank that does not come in time ends the process, as nccl does it)."""
         if self._closed:
             raise RunError(f"rank {self.rank} of {self.size} has left its group; make a new one.")
         tensor = torch.from_numpy(array) if isinstance(array, np.ndarray) else array
-        group = self._gloo if tensor.device.type == "cpu" else self._on_gpu()
+        here = tensor.device.type == "cpu"
+        group = self._gloo if here else self._on_gpu()
         try:
-            done = group.allreduce([tensor]).wait(self._timeout)
+            work = group.allreduce([tensor])
+        except RuntimeError as error:
+            raise self._broken(_first_line(error)) from error
+        return partial(self._wait, work, (self._timeout,) if here else ())
+
+    def _wait(self, work: Any, limit: tuple[timedelta, ...]) -> None:
+        try:
+            done = work.wait(*limit)
         except RuntimeError as error:
             raise self._broken(_first_line(error)) from error
         if done is False:

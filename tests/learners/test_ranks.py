@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import chain
 
 import numpy as np
@@ -17,9 +18,11 @@ from ludus.core.errors import RunError, ScenarioError, TrainingError
 from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.options import DQN, IQN, Rainbow
 from ludus.learners.mmd.options import RNaD
+from ludus.learners.network import FlatModule
 from ludus.learners.ppo.options import PPO
 from ludus.learners.r2d2.options import R2D2
-from ludus.learners.ranks import ALONE, Ranks, agree, share_of
+from ludus.learners.ranks import ALONE, GradientSum, Ranks, agree, share_of
+from ludus.learners.sac.options import SACDiscrete
 from ludus.learners.tabular_q.options import TabularQ
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
@@ -229,3 +232,60 @@ def test_dropout_differs_between_ranks_and_their_weights_do_not(tensors):
 
     torch.manual_seed(1)
     assert len(set(together(3, work))) == 1
+
+
+# ------------------------------------------------------------------ large gradients, in buckets
+
+
+class Ring:
+    """Of ranks that sum in the order in which they are asked, as `together` does, and note what."""
+
+    def __init__(self, member):
+        self.member, self.asked = member, []
+        self.rank, self.size, self.share, self.sum = member.rank, member.size, member.share, member.sum
+
+    def summing(self, array):
+        self.asked.append(len(array))
+        return self.member.summing(array)
+
+
+@pytest.mark.parametrize("bucket", [1, 100, 450, 10**6])
+def test_buckets_are_one_sum_to_the_bit(bucket):
+    """The layers of a network in buckets that are full while the pass goes on, the last first; one rank has no rows, and waits for none."""
+
+    def work(member):
+        torch.manual_seed(7)
+        ranks = Ring(member)
+        flat = FlatModule(
+            nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 5), nn.Tanh(), nn.Linear(5, 2)), sums=2
+        )
+        whole = FlatModule(copy.deepcopy(flat.module), sums=2)
+        x = torch.linspace(-1.0, 1.0, 24).reshape(4, 6)[member.share(4) if member.rank else slice(0, 0)]
+        summed, seen = GradientSum(flat, ranks, bucket=bucket), []
+        for _ in range(2):
+            flat.zero()
+            summed.begin(0.3)
+            if len(x):
+                torch.autograd.backward(flat.module(x).square().sum())
+                flat.slopes[flat.size :] = 1.0 + member.rank
+            seen.append(len(ranks.asked))
+            summed.end()
+        if len(x):
+            torch.autograd.backward(whole.module(x).square().sum())
+            whole.slopes[whole.size :] = 1.0 + member.rank
+        whole.slopes *= 0.3
+        member.sum(whole.slopes)
+        assert flat.slopes.numpy().tobytes() == whole.slopes.numpy().tobytes()
+        return ranks.asked, seen, len(x)
+
+    answers = together(3, work)
+    for asked, seen, rows in answers:
+        assert asked == answers[0][0]
+        assert sum(asked) == (0 if bucket == 10**6 else 2 * 127), "twice, all of it once"
+        assert seen[0] == (len(asked) // 2 - 1 if rows and bucket < 10**6 else 0), "not while the pass goes on"
+
+
+def test_ranks_learn_in_buckets_what_one_learner_does(tensors, monkeypatch):
+    monkeypatch.setitem(GradientSum.__init__.__kwdefaults__, "bucket", 64)
+    compare(ALGORITHMS["a2c-vtrace"], tensors, size=3)
+    compare(SACDiscrete(start_decisions=1, batch=16, **SMALL), tensors, size=2)

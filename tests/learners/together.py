@@ -48,6 +48,10 @@ class Member:
     def sum(self, array):
         self.group.sum(self.rank, array)
 
+    def summing(self, array):
+        self.sum(array)
+        return lambda: None
+
 
 def together(size, work):
     """[work(ranks) of every rank], each in a thread of its own; an exception stands for its answer."""

@@ -60,6 +60,25 @@ def test_sums(size):
     assert answers == [answers[0]] * size
 
 
+@pytest.mark.parametrize("size", [2, 3])
+def test_sums_that_go_on_beside_other_work(size):
+    """Several at a time, of parts of one gradient: one sum's bits between two ranks; rings of more round as each part is cut."""
+
+    def work(group):
+        parts = torch.linspace(-1.0, 1.0, 5001) ** (1 + group.rank) / 3.0
+        whole = parts.clone()
+        waits = [group.summing(part) for part in parts.split(1234)]
+        for wait in waits:
+            wait()
+        group.sum(whole)
+        assert torch.equal(parts, whole) or size > 2
+        torch.testing.assert_close(parts, whole, rtol=1e-6, atol=1e-6)
+        return parts.tolist()
+
+    answers = meet(size, work)
+    assert answers == [answers[0]] * size
+
+
 def test_ranks_meet_at_a_file(tmp_path):
     assert meet(2, summed, address=f"file://{tmp_path / 'meeting'}") == meet(2, summed)
 

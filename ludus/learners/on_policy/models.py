@@ -24,7 +24,7 @@ from ludus.learners.losses import approximate_kl, distribution_of, log_prob, val
 from ludus.learners.network import FlatModule, multiplications
 from ludus.learners.on_policy.batch import Batch
 from ludus.learners.optimizer import Guard, ModuleAdam
-from ludus.learners.ranks import agree
+from ludus.learners.ranks import GradientSum, agree
 from ludus.learners.states import StateTable
 from ludus.learners.statistics import DiscountedReturns, RunningMoments
 from ludus.policies.actor_critic import (
@@ -230,6 +230,7 @@ class Autograd:
         self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)
         self.adam = ModuleAdam(self.parameters)
         agree(self._ranks, self.parameters.values)
+        self._joint = GradientSum(self.parameters, self._ranks)
         self._checked = self.trusted or context.ranks.size == 1
         self._guard = Guard(self.placement.torch)
         self._begin()
@@ -311,15 +312,14 @@ class Autograd:
         """The loss of all ranks' rows and the scalars of `names`, on the device; the parameters' gradient is filled in."""
         (mine, joint), parameters = part, self.parameters
         parameters.zero()
+        self._joint.begin(len(mine) / joint)
         sums = parameters.slopes[parameters.size :]
         if len(mine):  # the mean over no rows is no number
             with self.placement.products():
                 loss, metrics = self.loss(mine, progress)
             torch.autograd.backward(loss)
             sums.copy_(torch.stack([loss.detach(), *(metric.detach() for metric in metrics)]))
-        if self._ranks.size > 1:
-            parameters.slopes *= len(mine) / joint
-            self._ranks.sum(parameters.slopes)
+        self._joint.end()
         return sums.clone()
 
     def _require_mean(self, batch: Batch) -> None:
