@@ -61,8 +61,9 @@ class RuntimeChoice(Config):
     over; 0: they lie beside the learner. prefetch: batches that are sampled ahead. threads: of torch where there is learning, in the
     driver or in each trainer: more are for learning from images; handing out the products of small networks costs more than it saves.
 
-    device: where learners, and inference servers, compute: auto, cpu, cuda or cuda:N. auto takes a card, where there is one, for what is
-    large enough (`ludus.core.device`). precision: of products there: float32, tf32 or bf16 (parameters stay float32).
+    device: where learners, and inference servers, compute: auto, cpu, cuda or cuda:N (cuda, where Ray places them). auto takes a card,
+    where there is one, for what is large enough (`ludus.core.device`). precision: of products there: float32, tf32 or bf16 (parameters
+    stay float32).
 
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: requests that a worker has at most; min_completed: partial results that are learned from at least (by default as
@@ -180,8 +181,24 @@ class RuntimeChoice(Config):
                 f"runtime.shards={self.shards or SHARDS} gives the same numbers in one process."
             )
         load("runtime", self.kind, RUNTIMES)
-        if self.device.startswith("cuda") and not self.trainers:
+        if self.device.startswith("cuda"):
+            self._check_cards()
+
+    def _check_cards(self) -> None:
+        """Raises ConfigError."""
+        if not self.trainers:
             require_card(self.device)
+        elsewhere = "trainers" if self.trainers else "inference servers" if self.inference.kind == "server" else ""
+        if elsewhere and ":" in self.device:
+            raise ConfigError(
+                f"runtime.device={self.device} was given, and Ray places {elsewhere}: each sees the cards that it is given, from cuda:0. "
+                "Give device=cuda; CUDA_VISIBLE_DEVICES, where Ray is started, says which cards there are."
+            )
+        if self.trainers > 1 and not float(each := self._cards(self.trainer_gpus)).is_integer():
+            raise ConfigError(
+                f"runtime.trainers={self.trainers} and runtime.trainer_gpus={each:g} were given: trainers that learn together need a card "
+                "each. Give trainer_gpus=1, or one trainer (those of different tasks may share a card)."
+            )
 
     def build(self) -> Runtime:
         """Raises RunError if it cannot start."""

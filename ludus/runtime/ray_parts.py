@@ -226,14 +226,14 @@ def actor_options(resources: Mapping[str, float], *, concurrency: int = 1, node:
 def has_room(wanted: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the nodes that are alive are large enough for actors with these options: each one for some node, and all for all of them."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-    needs = [_amounts(options) for options in wanted]
+    needs = [amounts(options) for options in wanted]
     names = {name for need in needs for name in need}
     return all(any(all(node.get(k, 0) >= v for k, v in need.items()) for node in nodes) for need in needs) and all(
         sum(need.get(name, 0) for need in needs) <= sum(node.get(name, 0) for node in nodes) for name in names
     )
 
 
-def _amounts(options: Mapping[str, Any]) -> dict[str, float]:
+def amounts(options: Mapping[str, Any]) -> dict[str, float]:
     """By Ray's names, without those that are 0."""
     known = {"CPU": options.get("num_cpus"), "GPU": options.get("num_gpus"), "memory": options.get("memory")}
     return {name: value for name, value in {**known, **options.get("resources", {})}.items() if value}

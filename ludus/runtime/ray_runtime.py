@@ -33,6 +33,7 @@ from ludus.runtime.ray_parts import (
     RayPeer,
     RemoteTraceback,
     actor_options,
+    amounts,
     has_room,
     is_death,
     is_lost,
@@ -80,6 +81,7 @@ class RayRuntime:
         self._parts: list[RayPart] = []
         self._start_timeout = start_timeout
         self._session = enter(address=address, cpus=cpus, gpus=gpus, object_store=object_store, verbose=verbose)
+        self._alone = self._session.address is None and not self._session.borrowed
         self._spilled = 0 if address is None else spilled(self._session)  # by others, before
 
     def spawn(
@@ -94,11 +96,16 @@ class RayRuntime:
         pulse: bool = False,
         name: str = "",
     ) -> RayPart:
-        """Order an actor that makes `factory(spec)`. Raises RunError if these cannot be pickled."""
+        """Order an actor that makes `factory(spec)`. Raises RunError if these cannot be pickled, or if the Ray of this machine alone, to
+        which no node is added, has no room for it."""
         self._require_open()
         require_concurrency(concurrency)
         name = name or name_of(factory)
         options = actor_options(resources or {}, concurrency=concurrency, node=node)
+        if self._alone and set(amounts(options)) - {"CPU"}:
+            others = [part.options for part in self._parts if part.life.why is None]
+            if not has_room([*others, options]):
+                raise RunError(_no_room(name, "has no place", options))
         try:
             order = ray.put(ray.cloudpickle.dumps((factory, spec)))  # type: ignore[no-untyped-call]
         except (TypeError, ValueError, AttributeError, PicklingError) as error:
@@ -307,11 +314,7 @@ class RayRuntime:
                 self._give_up(life, f"got no process: for {ROOM:g} seconds the nodes that are left had no room for it")
 
     def _give_up(self, life: Life, why: str) -> None:
-        total, free = ray.cluster_resources(), ray.available_resources()  # type: ignore[no-untyped-call]
-        life.why = RunError(
-            f"{life.part.name} {why}. It needs {words(life.part.options)}; the cluster has {words(total)}, of which {words(free)} is "
-            "free. Ask for less, run fewer parts, or add nodes."
-        )
+        life.why = RunError(_no_room(life.part.name, why, life.part.options))
         self._kill(life)
 
     def _require_open(self) -> None:
@@ -319,6 +322,20 @@ class RayRuntime:
             raise RunError(CLOSED)
         if not ray.is_initialized():  # Ray would start another by itself
             raise RunError("the connection to Ray was closed by somebody else; make a new runtime.")
+
+
+def _no_room(name: str, why: str, options: Mapping[str, Any]) -> str:
+    """Of a part that Ray cannot place."""
+    total, free = ray.cluster_resources(), ray.available_resources()  # type: ignore[no-untyped-call]
+    cards = (
+        "; there is no card that Ray knows of (nvidia-smi lists them)"
+        if options.get("num_gpus") and not total.get("GPU")
+        else ""
+    )
+    return (
+        f"{name} {why}. It needs {words(options)}; the cluster has {words(total)}, of which {words(free)} is free{cards}. Ask for less, "
+        "run fewer parts (runtime.tasks is how many tasks have trainers at a time), or add nodes."
+    )
 
 
 def _again(error: RunError | None) -> RunError:

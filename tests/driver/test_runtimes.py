@@ -69,6 +69,14 @@ def test_shards_do_not_follow_the_workers(changes: list[str], shards: int | str)
         (["runtime.table_shards=2", "runtime.trainers=2"], "one trainer, or no shards"),
         (["runtime.trainers=2"], "trainers=2 was given, and runtime.kind is inprocess"),
         (["runtime.address=auto"], "address='auto' was given, and runtime.kind is inprocess"),
+        (
+            ["runtime.kind=ray", "runtime.trainers=1", "runtime.device=cuda:1"],
+            "Ray places trainers: .* Give device=cuda",
+        ),
+        (
+            ["runtime.kind=ray", "runtime.trainers=2", "runtime.device=cuda", "runtime.trainer_gpus=0.5"],
+            "need a card each",
+        ),
         (["runtime=rey"], "unknown runtime 'rey'; did you mean 'ray'"),
         (["runtime.worker=2"], "did you mean 'workers'"),
     ],
