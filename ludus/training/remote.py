@@ -186,6 +186,7 @@ def _first_line(error: BaseException) -> str:
 
 
 LOCAL = "127.0.0.1"
+_LAST_WORDS = 10.0  # seconds in which a rank that has no memory says so after others have missed it
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +245,10 @@ class TrainerHost:
         """See `Trainer.learn`. Of what was received, these parts; everything is one batch."""
         received, self._received = self._received, {}
         collected = [trajectories for number in numbers for trajectories in received[number]]
-        return self._own.learn([join(collected)] if collected else [], version=version)
+        learned = self._own.learn([join(collected)] if collected else [], version=version)
+        if learned.full and isinstance(self._ranks, ProcessGroup):  # who waits for this rank learns of it at once
+            self._ranks.close()
+        return learned
 
     def message(self) -> PolicyMessage:
         """The policy with its present weights, for hosts."""
@@ -278,9 +282,17 @@ class TrainerHost:
 class RemoteTrainer:
     """A `Trainer` that lives elsewhere, in one part for each rank. Every method raises PartDied if one of them is dead."""
 
-    def __init__(self, runtime: Runtime, ranks: Sequence[Handle], spec: TrainerSpec, profile: Timings) -> None:
-        """Raises what `Algorithm.learner` raises."""
-        self._runtime, self._ranks, self._profile = runtime, ranks, profile
+    def __init__(
+        self,
+        runtime: Runtime,
+        ranks: Sequence[Handle],
+        spec: TrainerSpec,
+        profile: Timings,
+        *,
+        over: Callable[[], None] = lambda: None,
+    ) -> None:
+        """over: called when the ranks cannot learn together any more. Raises what `Algorithm.learner` raises."""
+        self._runtime, self._ranks, self._profile, self._over = runtime, ranks, profile, over
         self.spec: PolicySpec = self._all("begin", runtime.put(spec))[0]
         self._policy: tuple[int, RemotePolicy] | None = None
         self._parts = 0  # received so far
@@ -295,9 +307,29 @@ class RemoteTrainer:
 
     def learn(self, collected: Sequence[Any], *, version: int) -> LearnResult:
         """See `Trainer.learn`. collected: as `receive` gave it, or some of it."""
+        answers = [self._runtime.call(rank, "learn", version, collected) for rank in self._ranks]
         with self._profile.part("learning"):
-            learned: LearnResult = self._all("learn", version, collected)[0]
-        return learned
+            try:
+                learned: list[LearnResult] = _gathered(self._runtime, answers)
+            except RunError as error:
+                if (full := self._full(answers)) is None:
+                    raise
+                raise RunError(
+                    f"{full} This was one of {len(answers)} trainers that learn together, and the others cannot go on without it: the run "
+                    "ends here, and `ludus resume` goes on from its last checkpoint."
+                ) from error
+        if learned[0].full and len(learned) > 1:
+            self._over()
+        return learned[0]
+
+    def _full(self, answers: Sequence[Ref]) -> str | None:
+        """What a rank says that has no memory, while others say that they miss it."""
+        for answer in self._runtime.wait(answers, at_least=len(answers), timeout=_LAST_WORDS)[0]:
+            with suppress(RunError):
+                learned: LearnResult = self._runtime.get(answer)
+                if learned.full:
+                    return learned.failure
+        return None
 
     def policy(self, version: int) -> RemotePolicy:
         """The policy with the present weights, which are `version`."""
@@ -349,19 +381,27 @@ class Trainers:
         self._runtime, self._resources, self._profile = runtime, resources, profile
         self._ranks = [RankSpec(k, size, seed, tuple(shards), prefetch, threads) for k in range(size)]
         self._task_slots: dict[int, list[Handle]] = {}
+        self._over: set[int] = set()  # task slots whose ranks are no group any more
 
     def begin(self, spec: TrainerSpec, *, task_slot: int) -> RemoteTrainer:
         """A trainer for a task in this task slot; the task slot's earlier one is over."""
+        if task_slot in self._over:
+            self._over.remove(task_slot)
+            self._stop(self._task_slots.pop(task_slot))
         if task_slot not in self._task_slots:
             self._task_slots[task_slot] = self._group()
-        return RemoteTrainer(self._runtime, self._task_slots[task_slot], spec, self._profile)
+        ranks, over = self._task_slots[task_slot], partial(self._over.add, task_slot)
+        return RemoteTrainer(self._runtime, ranks, spec, self._profile, over=over)
 
     def close(self) -> None:
         """End the parts."""
         for ranks in self._task_slots.values():
-            for rank in ranks:
-                self._runtime.stop(rank)
+            self._stop(ranks)
         self._task_slots = {}
+
+    def _stop(self, ranks: Sequence[Handle]) -> None:
+        for rank in ranks:
+            self._runtime.stop(rank)
 
     def _group(self) -> list[Handle]:
         runtime = self._runtime
@@ -374,8 +414,12 @@ class Trainers:
 
 
 def _answers(runtime: Runtime, ranks: Sequence[Handle], method: str, *args: Any) -> list[Any]:
-    """What every rank answers. The first error ends it: the other ranks wait for one that will not come."""
-    answers = [runtime.call(rank, method, *args) for rank in ranks]
+    """What every rank answers."""
+    return _gathered(runtime, [runtime.call(rank, method, *args) for rank in ranks])
+
+
+def _gathered(runtime: Runtime, answers: Sequence[Ref]) -> list[Any]:
+    """The first error ends it: the other ranks wait for one that will not come."""
     found: dict[int, Any] = {}
     pending = answers
     while pending:

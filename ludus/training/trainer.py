@@ -37,12 +37,14 @@ class TrainerSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnResult:
-    """What came of one iteration. metrics: of the last update, empty if there was none. failure: why learning cannot go on."""
+    """What came of one iteration. metrics: of the last update, empty if there was none. failure: why learning cannot go on. full: there was
+    not enough memory, which other ranks know nothing of."""
 
     samples: int = 0
     updates: int = 0
     metrics: Metrics = field(default_factory=dict)
     failure: str | None = None
+    full: bool = False
 
 
 class Trainer:
@@ -89,7 +91,7 @@ class Trainer:
                 raise
             failure = self._too_large(sum(trajectories.num_rows for trajectories in collected), full)
         free_memory()  # when nothing of the update is held any more
-        return LearnResult(failure=failure)
+        return LearnResult(failure=failure, full=True)
 
     def _too_large(self, rows: int, full: str) -> str:
         algorithm, count = self._algorithm, sum(array.size for array in self.weights.values())

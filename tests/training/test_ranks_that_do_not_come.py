@@ -1,4 +1,5 @@
-"""Ranks find each other while all of them live; one that dies meanwhile ends the run at once, not after the others' time to wait."""
+"""Ranks find each other while all of them live; one that dies meanwhile, or has no memory to learn, is noticed at once, not after the
+others' time to wait."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from ludus.core.errors import PartDied
+from ludus.core.errors import PartDied, RunError
 from ludus.core.timings import Timings
 from ludus.training.remote import RankSpec, TrainerHost, Trainers
+from ludus.training.trainer import LearnResult
 
 
 class Runtime:
@@ -47,3 +49,55 @@ def test_a_rank_that_dies_before_they_have_met_is_noticed_at_once() -> None:
     with pytest.raises(PartDied, match="'TrainerHost' died"):
         trainers.begin(None, task_slot=0)  # type: ignore[arg-type]
     assert runtime.asked == [(0, "meet"), (0, "join"), (1, "join"), (2, "join")]
+
+
+class Scripted(Runtime):
+    """Of two ranks, whose answers to `learn` are given."""
+
+    def __init__(self, *learned: LearnResult | Exception) -> None:
+        super().__init__()
+        self.learned, self.spawned, self.stopped = learned, 0, 0
+        self.tell = lambda text: None
+
+    def spawn(self, factory: type, spec: RankSpec, *, resources: object) -> int:
+        self.spawned += 1
+        return spec.rank
+
+    def put(self, value: object) -> object:
+        return value
+
+    def stop(self, rank: int) -> None:
+        self.stopped += 1
+
+    def wait(self, answers: Any, *, at_least: int, timeout: float | None = None) -> tuple[list[Any], list[Any]]:
+        return list(answers), []
+
+    def get(self, answer: tuple[int, str]) -> Any:
+        rank, method = answer
+        if method == "learn" and isinstance(self.learned[rank], Exception):
+            raise self.learned[rank]
+        return self.learned[rank] if method == "learn" else "127.0.0.1:1"
+
+
+FULL = LearnResult(failure="there was not enough memory: give a smaller batch.", full=True)
+
+
+def test_ranks_that_all_have_no_memory_fail_the_task_and_others_learn_the_next() -> None:
+    runtime = Scripted(FULL, FULL)
+    trainers = Trainers(runtime, 2, seed=0, profile=Timings())  # type: ignore[arg-type]
+    assert trainers.begin(None, task_slot=0).learn([], version=0) == FULL  # type: ignore[arg-type]
+    trainers.begin(None, task_slot=0)  # type: ignore[arg-type]
+    assert (runtime.spawned, runtime.stopped) == (4, 2)
+    trainers.begin(None, task_slot=0)  # type: ignore[arg-type]
+    assert (runtime.spawned, runtime.stopped) == (4, 2)
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_rank_without_memory_says_why_others_miss_it(who: int) -> None:
+    missed = RunError("another rank died")
+    trainers = Trainers(Scripted(*((FULL, missed) if who == 0 else (missed, FULL))), 2, seed=0, profile=Timings())  # type: ignore[arg-type]
+    with pytest.raises(RunError, match=r"not enough memory: give a smaller batch. This was one of 2 trainers"):
+        trainers.begin(None, task_slot=0).learn([], version=0)  # type: ignore[arg-type]
+    died = Trainers(Scripted(missed, LearnResult()), 2, seed=0, profile=Timings())  # type: ignore[arg-type]
+    with pytest.raises(RunError, match=r"another rank died$"):
+        died.begin(None, task_slot=0).learn([], version=0)  # type: ignore[arg-type]
