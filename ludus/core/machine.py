@@ -1,4 +1,4 @@
-"""What Ludus asks of the machine it runs on: its cores, freed memory, and the threads of numerical libraries."""
+"""What Ludus asks of the machine it runs on: its cores, freed memory, the threads of numerical libraries, and torch's same bits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from functools import cache
 
 from threadpoolctl import threadpool_limits
+
+from ludus.core.errors import ConfigError
 
 # --------------------------------------------------------------------------------------------------------------------
 # The processor's cores.
@@ -66,3 +68,53 @@ def thread_limits(*, torch_threads: int | None) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The same bits from the same products and sums. On a CPU torch gives them anyway, with as many threads. On a card some
+# kernels add up in whatever order threads come; cuBLAS and cuDNN choose algorithms by the time they take.
+
+_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+_WORKSPACES = (":4096:8", ":16:8")  # with which cuBLAS repeats itself
+_NO_KERNEL = "does not have a deterministic implementation"
+
+
+@contextmanager
+def same_bits(wanted: bool) -> Iterator[None]:
+    """While this is open, and if it is wanted, torch computes by kernels that repeat themselves to the bit on one kind of card; how it was
+    comes back afterwards. Raises ConfigError where CUDA has started already, and cannot be told any more; and for what torch has no such
+    kernel for."""
+    if not wanted:
+        yield
+        return
+    import torch
+
+    cudnn, memory = torch.backends.cudnn, torch.utils.deterministic
+    workspace = os.environ.get(_WORKSPACE)
+    if workspace not in _WORKSPACES and torch.cuda.is_initialized():
+        raise ConfigError(
+            f"runtime.deterministic was given, and this process has used a card before, without {_WORKSPACE}. Start Python with "
+            f"{_WORKSPACE}={_WORKSPACES[0]}."
+        )
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    others = cudnn.benchmark, cudnn.deterministic, memory.fill_uninitialized_memory
+    try:
+        if workspace not in _WORKSPACES:
+            os.environ[_WORKSPACE] = _WORKSPACES[0]
+        torch.use_deterministic_algorithms(True)
+        cudnn.benchmark, cudnn.deterministic, memory.fill_uninitialized_memory = False, True, False
+        yield
+    except RuntimeError as error:
+        if _NO_KERNEL not in (told := str(error)):
+            raise
+        raise ConfigError(
+            f"runtime.deterministic was given, and {told.split(_NO_KERNEL)[0].strip()} has no kernel on this device that repeats itself to "
+            "the bit. Leave it out, use another network, or device=cpu."
+        ) from error
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        cudnn.benchmark, cudnn.deterministic, memory.fill_uninitialized_memory = others
+        if workspace is None:
+            os.environ.pop(_WORKSPACE, None)
+        else:
+            os.environ[_WORKSPACE] = workspace

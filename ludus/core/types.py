@@ -168,11 +168,13 @@ Precision = Literal["float32", "tf32", "bf16"]
 @dataclass(frozen=True, slots=True)
 class DeviceChoice:
     """What is asked for. device: as `ludus.core.device.parse_device` takes it. precision: of products, tf32 on a card only; parameters
-    stay float32. written: whether passes that are written out may be used, where they can."""
+    stay float32. written: whether passes that are written out may be used, where they can. deterministic: whether torch is to compute the
+    same bits whenever it computes the same (`ludus.core.machine.same_bits`)."""
 
     device: str = "auto"
     precision: Precision = "float32"
     written: bool = True
+    deterministic: bool = False
 
 
 CPU = DeviceChoice("cpu")

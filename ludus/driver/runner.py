@@ -22,7 +22,7 @@ from ludus import __version__
 from ludus.core.device import out_of_memory
 from ludus.core.errors import ConfigError, RunError, RunIsOver, ScenarioError, one_line
 from ludus.core.files import replace_file
-from ludus.core.machine import thread_limits
+from ludus.core.machine import same_bits, thread_limits
 from ludus.core.types import PolicySpec, State
 from ludus.driver.assembly import build_driver, first_shard
 from ludus.driver.control import Control, StopRequest
@@ -204,6 +204,7 @@ def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[t
         observer.message(f"starting {scenario.runtime.kind}")
     try:
         with (
+            same_bits(scenario.runtime.deterministic),
             thread_limits(torch_threads=threads),
             closing(TensorBoardWriter(folder)) as tensorboard,
             closing(scenario.runtime.build()) as runtime,

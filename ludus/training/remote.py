@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -23,6 +23,7 @@ import torch
 from torch import distributed
 
 from ludus.core.errors import RunError
+from ludus.core.machine import same_bits
 from ludus.core.timings import Timings
 from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.learners.ranks import ALONE, Ranks, share_of
@@ -211,6 +212,7 @@ class TrainerHost:
         self._ranks: Ranks = ALONE
         self._meeting: Any = None
         self._trainer: Trainer | None = None
+        self._open = ExitStack()  # for the time of a task
         self._received: dict[int, Sequence[Trajectories]] = {}
         if spec.threads > 1:
             import torch  # a part's process has one thread until it asks for more
@@ -232,6 +234,7 @@ class TrainerHost:
     def begin(self, spec: TrainerSpec) -> PolicySpec:
         """A new task. Returns the spec of its policy."""
         self.end()
+        self._open.enter_context(same_bits(spec.context.device.deterministic))
         here = replace(spec, context=replace(spec.context, ranks=self._ranks))
         episodes = EpisodeServer(self._spec.seed, self._spec.shards)
         self._trainer = Trainer(here, episodes, prefetch=self._spec.prefetch)
@@ -272,6 +275,7 @@ class TrainerHost:
         if self._trainer is not None:
             self._trainer.close()
             self._trainer = None
+        self._open.close()
 
     @property
     def _own(self) -> Trainer:

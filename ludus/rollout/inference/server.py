@@ -6,13 +6,14 @@ import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ludus.core.device import free_memory, out_of_memory
 from ludus.core.errors import PartDied, RunError, ScenarioError, TrainingError
+from ludus.core.machine import same_bits
 from ludus.core.types import CPU, DeviceChoice, PolicyRef
 from ludus.rollout.inference.policy_cache import HeldPolicy, PolicyCache, RemoteAct, RequestRows
 from ludus.runtime.base import Handle, Peer, Ref, Runtime
@@ -181,6 +182,8 @@ class InferenceServer:
 
     def __init__(self, spec: ServerSpec) -> None:
         self._name = secrets.token_hex(8)
+        self._open = ExitStack()
+        self._open.enter_context(same_bits(spec.device.deterministic))
         self._cache = PolicyCache(spec.fetch, kept=spec.kept, device=spec.device, max_batch=spec.max_batch)
         self._loading = threading.Lock()
         self._extras: dict[str, tuple[str, ...]] = {}
@@ -232,6 +235,7 @@ class InferenceServer:
     def close(self) -> None:
         """Requests that wait, and later ones, fail with RunError."""
         self._batches.close()
+        self._open.close()
 
     def _answer(self, requests: Sequence[tuple[Sequence[RequestRows], Sequence[str]]]) -> list[list[RemoteAct]]:
         with self._counted("evaluating"):
