@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
@@ -89,9 +90,10 @@ def same_bits(wanted: bool) -> Iterator[None]:
         return
     import torch
 
-    cudnn, memory = torch.backends.cudnn, torch.utils.deterministic
+    cudnn = torch.backends.cudnn
+    memory: Any = torch.utils.deterministic  # has no types for what it takes
     workspace = os.environ.get(_WORKSPACE)
-    if workspace not in _WORKSPACES and torch.cuda.is_initialized():
+    if workspace not in _WORKSPACES and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         raise ConfigError(
             f"runtime.deterministic was given, and this process has used a card before, without {_WORKSPACE}. Start Python with "
             f"{_WORKSPACE}={_WORKSPACES[0]}."

@@ -16,8 +16,9 @@ from ludus.core.errors import RunError
 from ludus.envs.registry import make_env
 from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.options import DQN
+from ludus.learners.on_policy.options import A2C
 from ludus.learners.ppo.options import PPO
-from ludus.learners.ranks import Ranks
+from ludus.learners.ranks import GradientSum, Ranks
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.testing.algorithm import synthetic_rollout
@@ -184,12 +185,15 @@ ALGORITHMS = {
     "ppo": PPO(epochs=4, hidden=(16,), learning_rate=0.003),
     "ppo-minibatches": PPO(epochs=2, minibatches=4, hidden=(16,), learning_rate=0.003),
     "dqn": DQN(hidden=(16,), learning_rate=0.003),
+    "a2c, in buckets": A2C(hidden=(16,), learning_rate=0.003),  # by torch's road
 }
 
 
 def train(name, ranks_of=None, *, dies=None):
     """Weights, after four updates, as bytes by name."""
     torch.set_num_threads(1)
+    if "buckets" in name and ranks_of is not None:  # in a process of its own
+        GradientSum.__init__.__kwdefaults__["bucket"] = 512
     env = make_env("openspiel/leduc_poker", num_envs=1, tree="on").spec
     algorithm = ALGORITHMS[name]
     group = ranks_of() if ranks_of is not None else None
@@ -243,8 +247,9 @@ def test_processes_learn_what_one_learner_does(name, size):
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_ends_the_others_with_an_error():
-    found = processes("ppo", 3, dies=1)
+@pytest.mark.parametrize("name", ["ppo", "a2c, in buckets"])
+def test_a_process_that_is_killed_ends_the_others_with_an_error(name):
+    found = processes(name, 3, dies=1)
     assert sorted(found) == [0, 2]
     for rank, message in found.items():
         assert message.startswith(f"rank {rank} of 3: another rank died")
