@@ -77,9 +77,10 @@ def test_a_learner_without_memory_fails_with_the_last_good_weights(
     assert kept["policies/0/0-1.safetensors"] == good["policies/0/0-1.safetensors"]
 
 
-def test_acting_without_memory_fails_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_acting_without_memory_fails_the_task(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fails_at(monkeypatch, LocalBank, "act", at=40)
-    run(A2C, run_dir=tmp_path, report=False)
+    run(tools.scenario("ppo", *SETTINGS, f"runtime.mode={mode}"), run_dir=tmp_path, report=False)
     assert failure_of(tmp_path).startswith(
         f"there was not enough memory to act in 16 environments: CUDA out of memory. {SHORT}"
     )

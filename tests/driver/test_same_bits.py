@@ -15,7 +15,13 @@ from ludus.core.machine import same_bits
 from ludus.core.types import DeviceChoice
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_runtime import RuntimeChoice
+from ludus.envs.registry import make_env
+from ludus.learners.base import LearnerContext
+from ludus.learners.ppo.options import PPO
 from ludus.policies.file import load_policy
+from ludus.rollout.inference.server import InferenceServer, ServerSpec
+from ludus.training.remote import RankSpec, TrainerHost
+from ludus.training.trainer import TrainerSpec
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
@@ -53,6 +59,22 @@ def test_what_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     with pytest.raises(ConfigError, match=f"Start Python with {WORKSPACE}=:4096:8"), same_bits(True):
         pass
+
+
+def test_processes_are_told_for_the_time_of_a_task_or_a_server() -> None:
+    """Trainers and inference servers, which are processes of their own on Ray."""
+    before, device = settings(), DeviceChoice("cpu", deterministic=True)
+    server = InferenceServer(ServerSpec(lambda sent: sent, callers=1, device=device))
+    assert settings()[0]
+    server.close()
+    assert settings() == before
+    context = LearnerContext(make_env("openspiel/kuhn_poker", num_envs=1).spec, (0,), 0, device=device)
+    trainer = TrainerHost(RankSpec(0, 1, 0))
+    for task in ("one", "two"):
+        trainer.begin(TrainerSpec(task, PPO(hidden=(8,)), context))
+        assert settings()[0]
+    trainer.end()
+    assert settings() == before
 
 
 @pytest.fixture
