@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -197,37 +196,3 @@ def to_device(array: Array, device: torch.device) -> torch.Tensor:
     if device.type == "cpu":
         return tensor
     return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# A device's memory that is not enough.
-
-_FULL = re.compile(
-    r"out of memory|(CUBLAS|CUDNN|NCCL)_STATUS_ALLOC_FAILED|not enough memory: you tried|can't allocate memory",
-    re.IGNORECASE,
-)
-_DETAILS = re.compile(
-    r" (Including non-PyTorch|Of the allocated|Process \d+ has|See documentation|If reserved)", re.IGNORECASE
-)
-
-
-def out_of_memory(error: BaseException) -> str | None:
-    """What torch says of it, in one line (on a card: what was asked for, and how much of how much was free), where this error or what
-    caused it is that a device, or the host, has no room for a tensor; None where it is something else."""
-    torch = sys.modules.get("torch")  # a process that has not loaded it has not run out of its memory
-    if torch is None:
-        return None
-    at: BaseException | None = error
-    while at is not None:
-        told = " ".join(str(at).split())
-        if isinstance(at, torch.OutOfMemoryError) or (isinstance(at, RuntimeError) and _FULL.search(told)):
-            return _DETAILS.split(told)[0].rstrip(". ") or "out of memory"
-        at = at.__cause__
-    return None
-
-
-def free_memory() -> None:
-    """Gives cards back what torch has kept for later, once whoever ran out of memory has let go of it: others share the card."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()

@@ -1,9 +1,11 @@
-"""What Ludus asks of the machine it runs on: its cores, freed memory, the threads of numerical libraries, and torch's same bits."""
+"""What Ludus asks of the machine it runs on: its cores, memory that was freed or is not enough, threads of numerical libraries, and that
+torch repeats itself to the bit."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +44,40 @@ def keep_freed_memory() -> bool:
     # is taken.
     settings = ((_TRIM_THRESHOLD, 1024 * _MIB), (_TOP_PAD, 64 * _MIB), (_MMAP_THRESHOLD, 32 * _MIB))
     return all([mallopt(option, value) == 1 for option, value in settings])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A device's memory that is not enough.
+
+_FULL = re.compile(
+    r"out of memory|(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED|not enough memory: you tried|can't allocate memory",
+    re.IGNORECASE,
+)
+_DETAILS = re.compile(
+    r" (Including non-PyTorch|Of the allocated|Process \d+ has|See documentation|If reserved)", re.IGNORECASE
+)
+
+
+def out_of_memory(error: BaseException) -> str | None:
+    """What torch says of it, in one line (on a card: what was asked for, and how much of how much was free), where this error or what
+    caused it is that a device, or the host, has no room for a tensor; None where it is something else."""
+    torch = sys.modules.get("torch")  # a process that has not loaded it has not run out of its memory
+    if torch is None:
+        return None
+    at: BaseException | None = error
+    while at is not None:
+        told = " ".join(str(at).split())
+        if isinstance(at, torch.OutOfMemoryError) or (isinstance(at, RuntimeError) and _FULL.search(told)):
+            return _DETAILS.split(told)[0].rstrip(". ") or "out of memory"
+        at = at.__cause__
+    return None
+
+
+def free_memory() -> None:
+    """Gives cards back what torch has kept for later, once whoever ran out of memory has let go of it: others share the card."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 # --------------------------------------------------------------------------------------------------------------------

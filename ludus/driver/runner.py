@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from ludus import __version__
-from ludus.core.device import out_of_memory
 from ludus.core.errors import ConfigError, RunError, RunIsOver, ScenarioError, one_line
 from ludus.core.files import replace_file
-from ludus.core.machine import same_bits, thread_limits
+from ludus.core.machine import out_of_memory, same_bits, thread_limits
 from ludus.core.types import PolicySpec, State
 from ludus.driver.assembly import build_driver, first_shard
 from ludus.driver.control import Control, StopRequest

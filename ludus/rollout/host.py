@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from ludus.core.device import free_memory, out_of_memory
 from ludus.core.errors import PartDied, TrainingError
+from ludus.core.machine import free_memory, out_of_memory
 from ludus.core.types import PolicyRef, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy

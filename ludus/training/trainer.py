@@ -11,8 +11,9 @@ from threading import Event
 import numpy as np
 
 from ludus.core.arrays import read_only
-from ludus.core.device import Placed, free_memory, out_of_memory
+from ludus.core.device import Placed
 from ludus.core.errors import ConfigError, Deadlock, ScenarioError, TrainingError, either
+from ludus.core.machine import free_memory, out_of_memory
 from ludus.core.own_code import brief, own_name
 from ludus.core.timings import Timings
 from ludus.core.types import Metrics, PolicySpec, State, Weights

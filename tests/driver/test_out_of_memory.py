@@ -15,8 +15,8 @@ import pytest
 import run_tools as tools
 import torch
 
-from ludus.core.device import out_of_memory
 from ludus.core.errors import PolicyError, RunError, TrainingError
+from ludus.core.machine import out_of_memory
 from ludus.driver.runner import run
 from ludus.learners.on_policy.models import FamilyModel
 from ludus.rollout.inference.local import LocalBank

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ludus.core.device import free_memory, out_of_memory
 from ludus.core.errors import PartDied, RunError, ScenarioError, TrainingError
-from ludus.core.machine import same_bits
+from ludus.core.machine import free_memory, out_of_memory, same_bits
 from ludus.core.types import CPU, DeviceChoice, PolicyRef
 from ludus.rollout.inference.policy_cache import HeldPolicy, PolicyCache, RemoteAct, RequestRows
 from ludus.runtime.base import Handle, Peer, Ref, Runtime
