@@ -7,6 +7,7 @@ import ctypes
 import os
 import re
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -60,23 +61,24 @@ _DETAILS = re.compile(
 
 def out_of_memory(error: BaseException) -> str | None:
     """What torch says of it, in one line (on a card: what was asked for, and how much of how much was free), where this error or what
-    caused it is that a device, or the host, has no room for a tensor; None where it is something else."""
-    torch = sys.modules.get("torch")  # a process that has not loaded it has not run out of its memory
-    if torch is None:
-        return None
-    at: BaseException | None = error
+    caused it is that a device, or the host, has no room for a tensor; None where it is something else. What the calls that failed held is
+    let go, and given back to the card, which others may share."""
+    torch: Any = sys.modules.get("torch")  # a process that has not loaded it has not run out of its memory
+    at: BaseException | None = error if torch is not None else None
     while at is not None:
         told = " ".join(str(at).split())
         if isinstance(at, torch.OutOfMemoryError) or (isinstance(at, RuntimeError) and _FULL.search(told)):
+            _let_go(error, torch)
             return _DETAILS.split(told)[0].rstrip(". ") or "out of memory"
         at = at.__cause__
     return None
 
 
-def free_memory() -> None:
-    """Gives cards back what torch has kept for later, once whoever ran out of memory has let go of it: others share the card."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
+def _let_go(error: BaseException | None, torch: Any) -> None:
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__
+    if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
 

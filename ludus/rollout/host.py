@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from ludus.core.errors import PartDied, TrainingError
-from ludus.core.machine import free_memory, out_of_memory
+from ludus.core.machine import out_of_memory
 from ludus.core.types import PolicyRef, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
@@ -98,11 +98,11 @@ class RolloutHost:
             self._task_slots[task_slot] = [self._worker(task_slot, k, worker.env) for k, worker in enumerate(workers)]
             if full is None:
                 raise
-        free_memory()
-        raise TrainingError(
-            f"there was not enough memory to act in {sum(worker.env.num_envs for worker in workers)} environments: {full}. Give fewer "
-            "env.num_envs, fewer tasks on one card (runtime.tasks), or device=cpu."
-        )
+            count = sum(worker.env.num_envs for worker in workers)
+            raise TrainingError(
+                f"there was not enough memory to act in {count} environments: {full}. Give fewer env.num_envs, fewer tasks on one card "
+                "(runtime.tasks), or device=cpu."
+            ) from error
 
     def collect(
         self,

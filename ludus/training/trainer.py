@@ -13,7 +13,7 @@ import numpy as np
 from ludus.core.arrays import read_only
 from ludus.core.device import Placed
 from ludus.core.errors import ConfigError, Deadlock, ScenarioError, TrainingError, either
-from ludus.core.machine import free_memory, out_of_memory
+from ludus.core.machine import out_of_memory
 from ludus.core.own_code import brief, own_name
 from ludus.core.timings import Timings
 from ludus.core.types import Metrics, PolicySpec, State, Weights
@@ -83,16 +83,20 @@ class Trainer:
             learned = self._updates(version)
             self._keep(self._learner.weights())
             return learned
-        except TrainingError as error:
+        except Exception as error:
+            failed = self._failed(error, sum(trajectories.num_rows for trajectories in collected))
+            if failed is None:
+                raise
+            return failed
+
+    def _failed(self, error: Exception, rows: int) -> LearnResult | None:
+        """What came of learning from new rows that cannot go on, with the last good weights; None of an error of another kind."""
+        if isinstance(error, TrainingError):
             with suppress(TrainingError):  # the learner itself has kept the last good ones; if not, ours are older
                 self._keep(self._learner.weights())
             return LearnResult(failure=str(error))
-        except Exception as error:
-            if (full := out_of_memory(error)) is None:
-                raise
-            failure = self._too_large(sum(trajectories.num_rows for trajectories in collected), full)
-        free_memory()  # when nothing of the update is held any more
-        return LearnResult(failure=failure, full=True)
+        full = out_of_memory(error)
+        return None if full is None else LearnResult(failure=self._too_large(rows, full), full=True)
 
     def _too_large(self, rows: int, full: str) -> str:
         algorithm, count = self._algorithm, sum(array.size for array in self.weights.values())

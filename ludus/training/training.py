@@ -186,8 +186,8 @@ class Training:
             collected = take()
         except TrainingError as error:  # a device has not enough memory to act there
             self._fails(str(error))
-        else:
-            self._learn(collected, ahead=ahead)
+            return
+        self._learn(collected, ahead=ahead)
 
     def _fails(self, why: str) -> None:
         self._failure = f"{why} (task {self.task.id}, iteration {self._count.iterations + 1})"

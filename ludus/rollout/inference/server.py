@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ludus.core.errors import PartDied, RunError, ScenarioError, TrainingError
-from ludus.core.machine import free_memory, out_of_memory, same_bits
+from ludus.core.machine import out_of_memory, same_bits
 from ludus.core.types import CPU, DeviceChoice, PolicyRef
 from ludus.rollout.inference.policy_cache import HeldPolicy, PolicyCache, RemoteAct, RequestRows
 from ludus.runtime.base import Handle, Peer, Ref, Runtime
@@ -140,14 +140,13 @@ class Batches(Generic[Q, A]):
         try:
             for ticket, answer in zip(batch, self._evaluate([t.request for t in batch]), strict=True):
                 ticket.answer = answer
-            return
         except Exception as error:  # noqa: BLE001  (goes to whoever asked)
             if len(batch) == 1:
                 batch[0].error = error
                 return
-        for ticket in batch:  # when nothing of what failed is held any more: there may be more room for each alone
-            ticket.answer = None
-            self._answer([ticket])
+            for ticket in batch:
+                ticket.answer = None
+                self._answer([ticket])
 
 
 def _closed() -> RunError:
@@ -243,12 +242,11 @@ class InferenceServer:
             except Exception as error:
                 if (full := out_of_memory(error)) is None:
                     raise
-        free_memory()
-        rows = sum(len(part.noise) for parts, _ in requests for part in parts)
-        raise TrainingError(
-            f"an inference server has not enough memory for {rows:,} rows: {full}. Give a smaller runtime.inference.max_batch, fewer "
-            "env.num_envs, or device=cpu."
-        )
+                rows = sum(len(part.noise) for parts, _ in requests for part in parts)
+                raise TrainingError(
+                    f"an inference server has not enough memory for {rows:,} rows: {full}. Give a smaller runtime.inference.max_batch, "
+                    "fewer env.num_envs, or device=cpu."
+                ) from error
 
     @contextmanager
     def _counted(self, what: str) -> Iterator[None]:
