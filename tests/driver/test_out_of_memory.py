@@ -125,7 +125,17 @@ def test_what_counts_as_no_memory() -> None:
         out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"))
         is not None
     )
+    with pytest.raises(RuntimeError) as here:
+        torch.empty(1 << 46)  # of this machine
+    assert "tried to allocate" in (out_of_memory(here.value) or "")
     assert out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) is None
     wrapped = PolicyError("mine: loss() of 3 rows raised …")
     wrapped.__cause__ = torch.OutOfMemoryError(TOLD)
     assert out_of_memory(wrapped) is not None
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_card_says_how_much_was_free() -> None:
+    with pytest.raises(torch.OutOfMemoryError) as there:
+        torch.empty(1 << 46, device="cuda")
+    assert re.search("Tried to allocate .* total capacity of .* is free$", out_of_memory(there.value) or "")

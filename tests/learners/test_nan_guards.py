@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ludus.core.device import cards
 from ludus.core.errors import TrainingError
 from ludus.core.types import DeviceChoice
 from ludus.learners.base import LearnerContext
@@ -60,12 +61,12 @@ def round_of(learner, *batches):
 @pytest.mark.parametrize("shell", SHELLS)
 def test_nothing_moves_by_what_is_no_number(shell, tensors):
     (algorithm, message), ends = SHELLS[shell], []
-    for elsewhere in (False, True):
-        context = LearnerContext(tensors, (0,), 0, total=1000, device=DeviceChoice("cpu", written=False))
-        learner = algorithm.learner(context)
-        if elsewhere:
+    for road in ("cpu", "as on a card", *["cuda"][: cards()]):
+        device = DeviceChoice("cuda" if road == "cuda" else "cpu", written=False)
+        learner = algorithm.learner(LearnerContext(tensors, (0,), 0, total=1000, device=device))
+        if road == "as on a card":
             as_on_a_card(learner)
-        elif shell in ("replay", "two networks"):  # which look at every update there
+        elif road == "cpu" and shell in ("replay", "two networks"):  # which look at every update there
             message = message.replace("6", "[46]")
         good = batch_of(learner, tensors)
         round_of(learner, good, good, good)
@@ -78,5 +79,6 @@ def test_nothing_moves_by_what_is_no_number(shell, tensors):
         assert all(ends[-1][name].tobytes() == array.tobytes() for name, array in learner.weights().items())
         round_of(learner, good)
         assert any(ends[-1][name].tobytes() != array.tobytes() for name, array in learner.weights().items())
-    for name, array in ends[0].items():
-        np.testing.assert_allclose(array, ends[1][name], atol=1e-5, err_msg=name)
+    for other in ends[1:]:
+        for name, array in ends[0].items():
+            np.testing.assert_allclose(array, other[name], atol=1e-4, err_msg=name)
