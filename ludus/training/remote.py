@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import distributed
 
-from ludus.core.errors import RunError
+from ludus.core.errors import PartDied, RunError
 from ludus.core.machine import same_bits
 from ludus.core.timings import Timings
 from ludus.core.types import Array, PolicySpec, State, Weights
@@ -316,15 +316,16 @@ class RemoteTrainer:
             try:
                 learned: list[LearnResult] = _gathered(self._runtime, answers)
             except RunError as error:
-                if (full := self._full(answers)) is None:
+                if isinstance(error, PartDied) or (full := self._full(answers)) is None:
                     raise
                 raise RunError(
                     f"{full} This was one of {len(answers)} trainers that learn together, and the others cannot go on without it: the run "
                     "ends here, and `ludus resume` goes on from its last checkpoint."
                 ) from error
-        if learned[0].full and len(learned) > 1:
+        first = next((one for one in learned if one.full), learned[0])
+        if first.full and len(learned) > 1:
             self._over()
-        return learned[0]
+        return first
 
     def _full(self, answers: Sequence[Ref]) -> str | None:
         """What a rank says that has no memory, while others say that they miss it."""

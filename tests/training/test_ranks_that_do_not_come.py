@@ -82,8 +82,10 @@ class Scripted(Runtime):
 FULL = LearnResult(failure="there was not enough memory: give a smaller batch.", full=True)
 
 
-def test_ranks_that_all_have_no_memory_fail_the_task_and_others_learn_the_next() -> None:
-    runtime = Scripted(FULL, FULL)
+@pytest.mark.parametrize("first", [FULL, LearnResult()])
+def test_ranks_that_have_no_memory_fail_the_task_and_others_learn_the_next(first: LearnResult) -> None:
+    """All of them; or one, when nobody waits for it any more."""
+    runtime = Scripted(first, FULL)
     trainers = Trainers(runtime, 2, seed=0, profile=Timings())  # type: ignore[arg-type]
     assert trainers.begin(None, task_slot=0).learn([], version=0) == FULL  # type: ignore[arg-type]
     trainers.begin(None, task_slot=0)  # type: ignore[arg-type]
