@@ -20,7 +20,7 @@ from ludus.learners.bc.demonstrations import Demonstrations, Index, demonstratio
 from ludus.learners.bc.models import CloneModel, model_of
 from ludus.learners.losses import Distribution
 from ludus.learners.network import FlatModule, multiplications
-from ludus.learners.optimizer import ModuleAdam
+from ludus.learners.optimizer import Guard, ModuleAdam
 from ludus.replay.parquet import Recorded
 
 
@@ -157,7 +157,7 @@ class _Training:
         self.placement = placed(device, Work(multiplications(model.module), config.batch, written=False))
         self._device = self.placement.torch
         self._parameters = FlatModule(model.module, device=self._device)
-        self._adam = ModuleAdam(self._parameters, epsilon=1e-8)
+        self._adam, self._guard = ModuleAdam(self._parameters, epsilon=1e-8), Guard(self._device)
 
     def epoch(self, segments: Index, rng: np.random.Generator) -> float:
         """A pass over the segments in random order. The mean loss, each decision's as it came."""
@@ -168,12 +168,13 @@ class _Training:
             loss = surprise(self._model.distribution, out, action, mask).mean()
             self._parameters.zero()
             torch.autograd.backward(loss)
-            norms.append(self._adam.step(rate=config.learning_rate, max_norm=config.max_gradient_norm))
             losses.append(loss.detach())
+            rate, max_norm = config.learning_rate, config.max_gradient_norm
+            norms.append(self._guard.step(self._adam, losses[-1], rate=rate, max_norm=max_norm))
             counts.append(len(rows))
-        found = fetched([*losses, *norms])
+        found, failed = self._guard.read([*losses, *norms])
         total = sum(loss * count for loss, count in zip(found, counts, strict=False))
-        if not all(map(math.isfinite, found)):
+        if failed:
             wrong = next(k for k in range(len(counts)) if not math.isfinite(found[k] + found[k + len(counts)]))
             raise TrainingError(
                 f"behaviour cloning: the loss became {found[wrong]}, its gradient {found[wrong + len(counts)]}. Lower learning_rate, or "
