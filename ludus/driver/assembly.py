@@ -118,7 +118,7 @@ def _learning(scenario: Scenario, runtime: Runtime, profile: Timings) -> tuple[E
         profile=profile,
         resources=choice.trainer_resources,
         shards=shards,
-        prefetch=choice.prefetch,
+        feed=choice.feed,
         threads=choice.threads,
     )
     return EpisodeServer(scenario.seed), trainers
@@ -181,7 +181,7 @@ def build_driver(
                 policy,
                 scenario.seed,
                 trainers=trainers,
-                prefetch=scenario.runtime.prefetch,
+                feed=scenario.runtime.feed,
                 device=scenario.runtime.device_choice,
                 background=_background(scenario, runtime, spec, store, observer),
                 callbacks=callbacks,

@@ -17,6 +17,7 @@ from ludus.runtime.base import Runtime
 
 if TYPE_CHECKING:
     from ludus.rollout.inference.server import SharedInference
+    from ludus.training.trainer import Feed
 
 
 SHARDS = 8
@@ -58,8 +59,11 @@ class RuntimeChoice(Config):
     tasks: training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
     inference: local, or server. trainers: processes that learn together from each batch of a task, with trainer_cpus and trainer_gpus
     each (by default a card each where device is cuda); 0: the driver learns. table_shards: processes that learners' tables are spread
-    over; 0: they lie beside the learner. prefetch: batches that are sampled ahead. threads: of torch where there is learning, in the
-    driver or in each trainer: more are for learning from images; handing out the products of small networks costs more than it saves.
+    over; 0: they lie beside the learner. replay: device has them lie where a learner computes, as tensors, with room for their whole
+    capacity; on a CPU that is memory, as with host. prefetch: batches that are sampled, and moved to where they are learned from, ahead;
+    by default 2 on a card, where they come from memory and no priorities choose them, else 0. threads: of torch where there is
+    learning, in the driver or in each trainer: more are for learning from images; handing out the products of small networks costs more
+    than it saves.
 
     device: where learners, and inference servers, compute: auto, cpu, cuda or cuda:N (cuda, where Ray places them). auto takes a card,
     where there is one, for what is large enough (`ludus.core.device`). precision: of products there: float32, tf32 or bf16 (parameters
@@ -91,7 +95,8 @@ class RuntimeChoice(Config):
     trainer_cpus: float = Field(1.0, ge=0)
     trainer_gpus: float | None = Field(None, ge=0)
     table_shards: int = Field(0, ge=0)
-    prefetch: int = Field(0, ge=0)
+    replay: Literal["host", "device"] = "host"
+    prefetch: int | None = Field(None, ge=0)
     threads: int = Field(1, ge=1)
     device: Annotated[str, AfterValidator(parse_device)] = "auto"
     precision: Precision = "float32"
@@ -146,6 +151,13 @@ class RuntimeChoice(Config):
         return DeviceChoice(self.device, self.precision, deterministic=self.deterministic)
 
     @property
+    def feed(self) -> Feed:
+        """How batches come to learners."""
+        from ludus.training.trainer import Feed  # a scenario can be read without loading what it runs on
+
+        return Feed(self.prefetch, on_device=self.replay == "device")
+
+    @property
     def async_limits(self) -> AsyncLimits | None:
         """Of workers that play apart; None: they play together."""
         if self.mode == "sync":
@@ -174,6 +186,11 @@ class RuntimeChoice(Config):
             raise ConfigError(
                 f"runtime.table_shards={self.table_shards} and runtime.trainers={self.trainers} were given: each of several trainers has "
                 "tables of its own, beside it. Use one trainer, or no shards."
+            )
+        if self.table_shards and self.replay == "device":
+            raise ConfigError(
+                f"runtime.table_shards={self.table_shards} and runtime.replay=device were given: shards keep their items in their own "
+                "processes' memory. Leave one of them out."
             )
         if self.kind == "inprocess" and any(unused.values()):
             given = next(f"{name}={value!r}" for name, value in unused.items() if value)

@@ -9,6 +9,7 @@ after a segment's last row is said by `bootstrap_value` float64[S], the value of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core.types import Array, Tail
-from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
 
 Floats = NDArray[np.float64]
@@ -155,10 +155,11 @@ def learned_columns(
     }
 
 
-def not_finite(columns: ItemColumns) -> str:
-    """What in `learned_columns` is NaN or infinite; "": nothing."""
+def not_finite(columns: Mapping[str, Any]) -> str:
+    """What in `learned_columns` is NaN or infinite; "": nothing. Nobody asks a device, where the loss will say so."""
     names = {"advantage": "the advantages", "target": "the value targets"}
-    return next((said for name, said in names.items() if not np.isfinite(columns[name]).all()), "")
+    here = ((columns[name], said) for name, said in names.items() if isinstance(columns[name], np.ndarray))
+    return next((said for column, said in here if not np.isfinite(column).all()), "")
 
 
 def trace_columns(

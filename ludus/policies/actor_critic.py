@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ludus.core.device import to_device, to_host
+from ludus.core.device import floats_to_host, to_device
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.bodies import make_body, orthogonal, own_stream
@@ -444,8 +444,9 @@ def make_network(spec: PolicySpec, *, seed: int = 0, initial_std: float = 1.0) -
 
 
 def arrays_of(network: nn.Module) -> dict[str, Array]:
-    """Copies of parameters and buffers, float32, by name."""
-    return {name: to_host(tensor).astype(np.float32) for name, tensor in network.state_dict().items()}
+    """Copies of parameters and buffers, float32, by name; in one transfer from a card."""
+    state = network.state_dict()
+    return dict(zip(state, floats_to_host(list(state.values())), strict=True))
 
 
 def initial_weights(spec: PolicySpec, rng: np.random.Generator) -> Weights:

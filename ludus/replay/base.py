@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from ludus.core.types import Array, State
 ItemUnit: TypeAlias = Literal["decision", "segment", "joint", "episode"]
 ItemColumns: TypeAlias = Mapping[str, Array]
 """Equal leading lengths; one row per item."""
+
+ON_HOST: Final = frozenset({"anew", "before", "count", "length", "present", "priority", "version_lo"})
+"""Columns that stay in memory wherever the others are: small ones, by which tables and learners decide what is computed, and how long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,11 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """columns of the n sampled items; index int64[n], names to update priorities by that no other item of the table ever has;
-    probability float64[n] that one draw gives the item, as the table was before (1 where there is an order)."""
+    """columns of the n sampled items: arrays, or, but for those of `ON_HOST`, tensors on a device; index int64[n], names to update
+    priorities by that no other item of the table ever has; probability float64[n] that one draw gives the item, as the table was
+    before (1 where there is an order)."""
 
-    columns: ItemColumns
+    columns: Mapping[str, Any]
     index: NDArray[np.int64]
     probability: NDArray[np.float64]
 

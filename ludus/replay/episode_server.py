@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from ludus.replay.sharded import RemoteItemColumns, ShardedTable
 from ludus.replay.table import BoundedTable
 from ludus.replay.waiting import WaitingTable
 from ludus.runtime.base import Peer
+
+if TYPE_CHECKING:
+    import torch
 
 
 class EpisodeServer:
@@ -35,9 +38,17 @@ class EpisodeServer:
         self._tables: dict[str, dict[str, WaitingTable]] = {}
         self._closed: set[str] = set()
 
-    def create(self, task: str, specs: Sequence[TableSpec], sizes: Mapping[str, Sizes] | None = None) -> None:
-        """Make the tables of a task. All or none: raises DataError if it has tables already or names repeat, Deadlock if a table's
-        settings must deadlock with its `sizes`, UnknownName for an unknown kind."""
+    def create(
+        self,
+        task: str,
+        specs: Sequence[TableSpec],
+        sizes: Mapping[str, Sizes] | None = None,
+        *,
+        devices: Mapping[str, torch.device] | None = None,
+    ) -> None:
+        """Make the tables of a task. devices: by table, where the columns of one lie on a device. All or none: raises DataError if it has
+        tables already, names repeat, or the items of a table that is to lie on a device are kept by shards; Deadlock if a table's settings
+        must deadlock with its `sizes`, UnknownName for an unknown kind."""
         names = [spec.name for spec in specs]
         if len(set(names)) < len(names):
             raise DataError(f"task {task!r} asks for tables {names}; each needs a name of its own.")
@@ -47,7 +58,7 @@ class EpisodeServer:
                 raise DataError(f"task {task!r} already has tables; close it first, or use another task id.")
             try:
                 for spec in specs:
-                    table = self._make(task, spec, (sizes or {}).get(spec.name))
+                    table = self._make(task, spec, (sizes or {}).get(spec.name), (devices or {}).get(spec.name))
                     made[spec.name] = WaitingTable(table, seeding.generator(self._seed, "table", task, spec.name))
             except BaseException:
                 for one in made.values():
@@ -56,8 +67,13 @@ class EpisodeServer:
             self._tables[task] = made
             self._closed.discard(task)
 
-    def _make(self, task: str, spec: TableSpec, size: Sizes | None) -> Table:
-        table = ShardedTable(spec, self._shards, (task, spec.name)) if self._shards else build_table(spec)
+    def _make(self, task: str, spec: TableSpec, size: Sizes | None, device: torch.device | None) -> Table:
+        if self._shards and device is not None:
+            raise DataError(
+                f"table {spec.name!r} of task {task!r} is to lie on {device}, and shards keep its items, in their processes' memory. Use "
+                "one of the two."
+            )
+        table = ShardedTable(spec, self._shards, (task, spec.name)) if self._shards else build_table(spec, device)
         if size is not None and isinstance(table, BoundedTable):
             try:
                 table.check_sizes(insert=size.insert, batch=size.batch, vary=size.vary)

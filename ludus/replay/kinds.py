@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import DataError
 from ludus.core.parts import load
 from ludus.core.types import Array
-from ludus.replay.base import ItemColumns, Sample, Table, TableSpec
+from ludus.replay.base import ON_HOST, ItemColumns, Sample, Table, TableSpec
 from ludus.replay.selectors import RESERVOIR, SELECTORS, ItemBook, Ordered, Selector, reservoir
 from ludus.replay.slots import Indices, RingSlots, SlotPool
 from ludus.replay.table import (
@@ -20,11 +20,18 @@ from ludus.replay.table import (
     QueueRules,
     ReplayRules,
     Schema,
+    brought,
     concatenate,
+    empty_there,
+    moved,
+    put_rows,
     rows_of,
     schema_of,
     write_rows,
 )
+
+if TYPE_CHECKING:
+    import torch
 
 # --------------------------------------------------------------------------------------------------------------------
 # A first-in, first-out table: each item is handed out once, in order of insertion. For on-policy learners.
@@ -41,7 +48,7 @@ class Queue(BoundedTable):
 
     def __init__(self, spec: TableSpec) -> None:
         super().__init__(spec, QueueRules(spec))
-        self._blocks: deque[dict[str, Array]] = deque()
+        self._blocks: deque[dict[str, Any]] = deque()
         self._held = 0
 
     def announce(self, version: int) -> None:
@@ -67,10 +74,17 @@ class Queue(BoundedTable):
 
     def _store(self, columns: ItemColumns, count: int, rng: np.random.Generator | None) -> None:
         first = self._counts.inserted
-        block: dict[str, Array] = {name: np.array(array) for name, array in columns.items()}
+        block = self._copies(columns)
         block[_NUMBER] = np.arange(first, first + count)
         self._blocks.append(block)
         self._held += count
+
+    def _copies(self, columns: ItemColumns) -> dict[str, Any]:
+        """Where they are kept."""
+        if self.device is None:
+            return {name: np.array(array) for name, array in columns.items()}
+        there = moved(columns, self.device)
+        return {name: np.array(c) if isinstance(c, np.ndarray) else c for name, c in there.items()}
 
     def _draw(self, count: int, rng: np.random.Generator) -> Sample:
         missing = count = count or self._held
@@ -92,7 +106,7 @@ class Queue(BoundedTable):
         assert self._schema is not None
         empty = {name: np.empty((0, *shape), dtype) for name, (dtype, shape) in self._schema.items()}
         empty[_NUMBER] = np.empty(0, np.int64)
-        columns = concatenate([empty, *self._blocks])
+        columns = concatenate([empty, *map(brought, self._blocks)])
         return {"numbers": columns.pop(_NUMBER)}, columns
 
     def _restore(self, book: Mapping[str, Any], columns: ItemColumns, count: int) -> None:
@@ -101,7 +115,7 @@ class Queue(BoundedTable):
             raise DataError(f"table {self.spec.name!r}: the state has {len(numbers)} numbers for {count} items.")
         self._empty()
         if count:
-            self._blocks.append({**{k: np.array(v) for k, v in columns.items()}, _NUMBER: np.array(numbers)})
+            self._blocks.append({**self._copies(columns), _NUMBER: np.array(numbers)})
             self._held = count
 
     def _empty(self) -> None:
@@ -206,7 +220,7 @@ class Replay(BoundedTable):
         else:
             slots = sampler.pick(count, rng) if self._different else sampler.draw(count, rng)
         probability = sampler.probability(slots) if count else np.ones(len(slots))
-        columns = {name: array.take(slots, axis=0) for name, array in self._columns.items()}
+        columns = self._rows(slots)
         sample = Sample(columns, held.names(slots), probability)
         times = self._book.times
         if len(times):
@@ -216,6 +230,12 @@ class Replay(BoundedTable):
             self._release(slots[times[slots] >= self.choice.times])
         return sample
 
+    def _rows(self, slots: Indices) -> dict[str, Any]:
+        """Copies of what lies in these slots."""
+        if self.device is None:
+            return {name: array.take(slots, axis=0) for name, array in self._columns.items()}
+        return rows_of(self._columns, slots)
+
     def _contents(self) -> tuple[dict[str, Any], dict[str, Array]]:
         assert self._schema is not None
         if not self._columns:
@@ -223,7 +243,7 @@ class Replay(BoundedTable):
         book, slots = self._book, self._book.slots.in_order()
         state: dict[str, Any] = {"slots": book.slots.state_dict(), "top": self.top}
         state |= {"priority": book.priority.copy(), "times": book.times.copy()}
-        return state, {name: array.take(slots, axis=0) for name, array in self._columns.items()}
+        return state, brought(self._rows(slots))
 
     def _restore(self, book: Mapping[str, Any], columns: ItemColumns, count: int) -> None:
         mine, slots = self._book, self._new_slots()
@@ -241,8 +261,7 @@ class Replay(BoundedTable):
         self._book.times[:] = book["times"]
         self._allocate(schema_of(columns))
         held = slots.in_order()
-        for name, array in columns.items():
-            self._columns[name][held] = array
+        put_rows(self._columns, held, columns if self.device is None else moved(columns, self.device))
         for selector in self._selectors:
             selector.changed(held)
 
@@ -272,20 +291,28 @@ class Replay(BoundedTable):
         by = {kind.by for kind in kinds}
         priority = np.zeros(capacity if "priority" in by else 0)
         times = np.zeros(capacity if "times" in by or choice.times else 0, np.int64)
-        self._columns: dict[str, Array] = {}
+        self._columns: dict[str, Any] = {}
         self._book = ItemBook(slots, priority, times)
         self._selectors: list[Selector] = [kind(self._book, self.spec.priority_exponent) for kind in kinds]
         self._sampler, self._remover = self._selectors[0], self._selectors[1] if len(kinds) > 1 else None
         self.top = 1.0
 
     def _allocate(self, schema: Schema) -> None:
-        self._columns = {name: np.empty((self.spec.capacity, *shape), dtype) for name, (dtype, shape) in schema.items()}
+        """Room for all items that there may be: on a device it is taken at once."""
+        shapes = {name: ((self.spec.capacity, *shape), dtype) for name, (dtype, shape) in schema.items()}
+        if self.device is None:
+            self._columns = {name: np.empty(shape, dtype) for name, (shape, dtype) in shapes.items()}
+        else:
+            self._columns = {
+                name: np.empty(shape, dtype) if name in ON_HOST else empty_there(shape, dtype, self.device)
+                for name, (shape, dtype) in shapes.items()
+            }
 
     def _put(self, columns: ItemColumns, numbers: Indices, priority: NDArray[np.float64] | None) -> None:
         """Store rows; there is room."""
         book = self._book
         slots = book.slots.fill(numbers)
-        write_rows(self._columns, slots, columns)
+        write_rows(self._columns, slots, columns if self.device is None else moved(columns, self.device))
         if len(book.priority):
             if priority is not None:
                 self.top = float(priority.max(initial=self.top))
@@ -322,7 +349,14 @@ TABLES: Mapping[str, str] = {
 """Kinds of tables: a class that is built as `Class(spec)`. `TableSpec.kind` may also be `module:Class`."""
 
 
-def build_table(spec: TableSpec) -> Table:
-    """The table that `spec` asks for. Raises UnknownName, DataError or Deadlock."""
+def build_table(spec: TableSpec, device: torch.device | None = None) -> Table:
+    """The table that `spec` asks for, whose columns lie on a device (None: in memory). Raises UnknownName, DataError or Deadlock."""
     table: Table = load("kind of table", spec.kind, TABLES)(spec)
+    if device is not None:
+        if not isinstance(table, Queue | Replay):
+            raise DataError(
+                f"table {spec.name!r} is a {type(table).__name__}, which keeps its items in memory; runtime.replay=device asks for those "
+                "of Ludus's own kinds. Leave it out."
+            )
+        table.device = device
     return table

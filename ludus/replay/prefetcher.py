@@ -9,66 +9,47 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
 from ludus.replay.base import Sample
+from ludus.replay.table import moved
 from ludus.replay.waiting import WaitCounts, WaitingTable
 
 # --------------------------------------------------------------------------------------------------------------------
 # Samples as tensors on a device.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceBatch:
-    """columns and probability (float64[n]) as tensors on the device; index int64[n] stays in memory, for priority updates."""
-
-    columns: Mapping[str, torch.Tensor]
-    probability: torch.Tensor
-    index: NDArray[np.int64]
-
-
 class ToDevice:
-    """Moves samples to a device; a `prepare` of a `Prefetcher`.
+    """Moves the columns of samples to a device (but for `ON_HOST`), in one transfer; a `prepare` of a `Prefetcher`.
 
-    For CUDA arrays go through pinned memory, in a stream of their own, so that copying and computing overlap; they are there when it
-    returns, for the stream that is current where it is called.
+    To a card they go by pinned memory, in a stream of their own, so that copying and computing overlap; they are there when it returns,
+    for the stream that is current where it is called.
     """
 
     def __init__(self, device: str | torch.device) -> None:
         self._device = torch.device(device)
         self._stream: torch.cuda.Stream | None = None
 
-    def __call__(self, sample: Sample) -> DeviceBatch:
+    def __call__(self, sample: Sample) -> Sample:
         if self._device.type != "cuda":
-            return self._moved(sample)
+            return replace(sample, columns=moved(sample.columns, self._device))
         users = torch.cuda.current_stream(self._device)
         if self._stream is None:
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         with torch.cuda.stream(self._stream):
-            batch = self._moved(sample)
-        for tensor in (*batch.columns.values(), batch.probability):
-            tensor.record_stream(
-                users
-            )  # its memory is not used again before that stream has done what it was asked by then
+            columns = moved(sample.columns, self._device)
+        for column in columns.values():
+            if isinstance(
+                column, torch.Tensor
+            ):  # its memory is not used again before that stream has done what it was asked by then
+                column.record_stream(users)
         self._stream.synchronize()
-        return batch
-
-    def _moved(self, sample: Sample) -> DeviceBatch:
-        columns = {name: self._tensor(array) for name, array in sample.columns.items()}
-        return DeviceBatch(columns, self._tensor(sample.probability), sample.index)
-
-    def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
-        tensor = torch.from_numpy(array)
-        if self._device.type == "cuda":
-            tensor = tensor.pin_memory()
-        return tensor.to(self._device, non_blocking=True)
+        return replace(sample, columns=columns)
 
 
 Request = TypeVar("Request")

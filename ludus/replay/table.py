@@ -6,17 +6,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.device import columns_to_device, dtype_of, to_device, to_host
 from ludus.core.errors import DataError, Deadlock, TableClosed
 from ludus.core.parts import load
 from ludus.core.types import Array, State
-from ludus.replay.base import ItemColumns, Sample, TableSpec
+from ludus.replay.base import ON_HOST, ItemColumns, Sample, TableSpec
 from ludus.replay.rate_limiter import RateLimiter, TableFill, check_queue, check_replay
 from ludus.replay.selectors import SELECTORS, SelectorChoice
+
+if TYPE_CHECKING:
+    import torch
 
 # --------------------------------------------------------------------------------------------------------------------
 # Columns: name -> array with one row per item. Checks and row operations that tables share.
@@ -25,6 +29,9 @@ _RUNS = 8  # up to so many runs of neighbouring rows are copied as slices
 
 Schema: TypeAlias = Mapping[str, tuple[np.dtype[np.generic], tuple[int, ...]]]
 """name -> (dtype, shape of one item)."""
+
+Columns: TypeAlias = Mapping[str, Any]
+"""As `ItemColumns`; some of them, or all, may be tensors on a device."""
 
 
 def schema_of(columns: ItemColumns) -> Schema:
@@ -64,19 +71,54 @@ def check_schema(columns: ItemColumns, schema: Schema) -> None:
             )
 
 
-def rows_of(columns: ItemColumns, rows: slice | NDArray[np.int64] | NDArray[np.bool_]) -> dict[str, Array]:
+def rows_of(columns: Columns, rows: slice | NDArray[np.int64] | NDArray[np.bool_]) -> dict[str, Any]:
     """The given rows of every column (views for a slice, copies otherwise)."""
-    return {name: array[rows] for name, array in columns.items()}
+    there: torch.Tensor | None = None  # the rows, on a device
+    out = {}
+    for name, column in columns.items():
+        if isinstance(rows, slice) or isinstance(column, np.ndarray):
+            out[name] = column[rows]
+            continue
+        if there is None:
+            there = to_device(np.flatnonzero(rows) if rows.dtype == np.bool_ else rows, column.device)
+        out[name] = column.index_select(0, there)
+    return out
 
 
-def concatenate(parts: Sequence[ItemColumns]) -> dict[str, Array]:
+def concatenate(parts: Sequence[Columns]) -> dict[str, Any]:
     """Columns of several parts under each other, in order; one part is handed on without a copy."""
     if len(parts) == 1:
         return dict(parts[0])
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {name: _joined([part[name] for part in parts]) for name in parts[0]}
 
 
-def write_rows(into: Mapping[str, Array], rows: NDArray[np.int64], columns: ItemColumns) -> None:
+def _joined(parts: Sequence[Any]) -> Any:
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    import torch
+
+    return torch.cat(list(parts))
+
+
+def moved(columns: ItemColumns, device: torch.device) -> dict[str, Any]:
+    """Copies of columns on a device, which take one transfer; but for those of `ON_HOST`, which are as they were."""
+    there = columns_to_device({name: array for name, array in columns.items() if name not in ON_HOST}, device)
+    return {name: there.get(name, array) for name, array in columns.items()}
+
+
+def empty_there(shape: tuple[int, ...], dtype: np.dtype[np.generic], device: torch.device) -> torch.Tensor:
+    """Room on a device."""
+    import torch
+
+    return torch.empty(shape, dtype=dtype_of(np.empty(0, dtype)), device=device)
+
+
+def brought(columns: Columns) -> dict[str, Array]:
+    """Columns in memory, wherever they were."""
+    return {name: c if isinstance(c, np.ndarray) else to_host(c) for name, c in columns.items()}
+
+
+def write_rows(into: Columns, rows: NDArray[np.int64], columns: Columns) -> None:
     """Copy columns into the given different rows of others, which ascend but for one wrap: run by run where they are neighbours."""
     if not len(rows):
         return
@@ -87,13 +129,22 @@ def write_rows(into: Mapping[str, Array], rows: NDArray[np.int64], columns: Item
         return
     breaks = np.flatnonzero(np.diff(rows) != 1) + 1
     if len(breaks) >= _RUNS:
-        for name, array in columns.items():
-            into[name][rows] = array
+        put_rows(into, rows, columns)
         return
     for begin, end in pairwise([0, *breaks.tolist(), len(rows)]):
         first = int(rows[begin])
         for name, array in columns.items():
             into[name][first : first + end - begin] = array[begin:end]
+
+
+def put_rows(into: Columns, rows: NDArray[np.int64], columns: Columns) -> None:
+    """Copy columns into the given different rows of others, in whatever order they are."""
+    for name, values in columns.items():
+        column = into[name]
+        if isinstance(column, np.ndarray):
+            column[rows] = values
+        else:
+            column.index_copy_(0, to_device(rows, column.device), values)
 
 
 @dataclass(slots=True)
@@ -114,6 +165,9 @@ class BoundedTable(ABC):
     """Template of a `Table`. Values are not looked at: NaN may be stored, and it is the learner that refuses to learn from it.
 
     Rows are copied on insertion, so the caller may reuse its arrays; what `try_sample` returns belongs to the caller.
+
+    device: where columns lie as tensors, but for those of `ON_HOST`; None: in memory. What is drawn when, and what is kept of it in a
+    checkpoint, does not depend on it.
     """
 
     def __init__(self, spec: TableSpec, rules: AdmissionRules) -> None:
@@ -124,6 +178,7 @@ class BoundedTable(ABC):
         self.spec = spec
         self.rules = rules
         self.limiter = rules.limiter
+        self.device: torch.device | None = None
         if self.limiter.min_size > spec.capacity:
             raise Deadlock(
                 f"table {spec.name!r}: min_size {self.limiter.min_size} is above the capacity {spec.capacity}, so nothing could ever be "

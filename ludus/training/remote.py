@@ -33,7 +33,7 @@ from ludus.replay.trajectories import Trajectories, join
 from ludus.rollout.host import PolicyMessage
 from ludus.rollout.manager import RemotePolicy
 from ludus.runtime.base import Handle, Peer, Ref, Runtime
-from ludus.training.trainer import LearnResult, Trainer, TrainerSpec
+from ludus.training.trainer import FROM_MEMORY, Feed, LearnResult, Trainer, TrainerSpec
 
 __all__ = ["ProcessGroup", "RankMeeting"]
 
@@ -192,14 +192,14 @@ _LAST_WORDS = 10.0  # seconds in which a rank that has no memory says so after o
 
 @dataclass(frozen=True, slots=True)
 class RankSpec:
-    """One rank of how many. seed: of the run. shards: that its tables are spread over. prefetch: as of `Trainer`. threads: of torch.
+    """One rank of how many. seed: of the run. shards: that its tables are spread over. feed: as of `Trainer`. threads: of torch.
     timeout: seconds that one rank may wait for another that is there in an update; one that died is noticed at once."""
 
     rank: int
     size: int
     seed: int
     shards: tuple[Peer, ...] = ()
-    prefetch: int = 0
+    feed: Feed = FROM_MEMORY
     threads: int = 1
     timeout: float = 300.0
 
@@ -237,7 +237,7 @@ class TrainerHost:
         self._open.enter_context(same_bits(spec.context.device.deterministic))
         here = replace(spec, context=replace(spec.context, ranks=self._ranks))
         episodes = EpisodeServer(self._spec.seed, self._spec.shards)
-        self._trainer = Trainer(here, episodes, prefetch=self._spec.prefetch)
+        self._trainer = Trainer(here, episodes, feed=self._spec.feed)
         return self._trainer.spec
 
     def receive(self, numbers: Sequence[int], *parts: Sequence[Trajectories]) -> None:
@@ -379,12 +379,12 @@ class Trainers:
         profile: Timings,
         resources: Mapping[str, float] | None = None,
         shards: Sequence[Peer] = (),
-        prefetch: int = 0,
+        feed: Feed = FROM_MEMORY,
         threads: int = 1,
     ) -> None:
-        """resources: of each rank. shards, prefetch, threads: as of `RankSpec`."""
+        """resources: of each rank. shards, feed, threads: as of `RankSpec`."""
         self._runtime, self._resources, self._profile = runtime, resources, profile
-        self._ranks = [RankSpec(k, size, seed, tuple(shards), prefetch, threads) for k in range(size)]
+        self._ranks = [RankSpec(k, size, seed, tuple(shards), feed, threads) for k in range(size)]
         self._task_slots: dict[int, list[Handle]] = {}
         self._over: set[int] = set()  # task slots whose ranks are no group any more
 

@@ -7,6 +7,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,13 +18,17 @@ from ludus.core.machine import out_of_memory
 from ludus.core.own_code import brief, own_name
 from ludus.core.timings import Timings
 from ludus.core.types import Metrics, PolicySpec, State, Weights
-from ludus.learners.base import Algorithm, Learner, LearnerContext, priorities_of, sizes_of
+from ludus.learners.base import Algorithm, Learner, LearnerContext, placement_of, priorities_of, sizes_of
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
-from ludus.replay.base import Sample
+from ludus.replay.base import Sample, TableSpec
 from ludus.replay.episode_server import EpisodeServer
-from ludus.replay.prefetcher import Prefetcher, unchanged
+from ludus.replay.prefetcher import Prefetcher, ToDevice, unchanged
+from ludus.replay.selectors import SelectorChoice
 from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +39,31 @@ class TrainerSpec:
     algorithm: Algorithm
     context: LearnerContext
     start: Weights | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """How batches come to a learner.
+
+    prefetch: those that are sampled, and moved to its device, while it learns from another. None: 2 where that is no CPU, and it replays
+    from memory (unless priorities say what is sampled: those of the last updates would be missed); else 0. on_device: its tables lie
+    where it learns, which on a CPU is memory as ever.
+    """
+
+    prefetch: int | None = None
+    on_device: bool = False
+
+    def depth(self, tables: Sequence[TableSpec], *, moves: bool) -> int:
+        """Batches that are prepared ahead. moves: whether they have a way to go."""
+        if self.prefetch is not None:
+            return self.prefetch
+        if not moves or any(table.kind == "queue" or SelectorChoice.of(table).by_priority for table in tables):
+            return 0
+        return 2
+
+
+FROM_MEMORY: Final = Feed()
+"""Tables beside the learner, and what is sampled ahead where that is worth it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,17 +82,19 @@ class Trainer:
     """Owns a learner and the tables that feed it. `weights` are always the last good ones."""
 
     def __init__(
-        self, spec: TrainerSpec, episodes: EpisodeServer, profile: Timings | None = None, *, prefetch: int = 0
+        self, spec: TrainerSpec, episodes: EpisodeServer, profile: Timings | None = None, *, feed: Feed = FROM_MEMORY
     ) -> None:
-        """prefetch: batches that are sampled while the learner learns (0: none). Raises what `Algorithm.learner` raises, and DataError if
-        the task has tables already."""
+        """Raises what `Algorithm.learner` raises, and DataError if the task has tables already, or some that cannot lie on a device."""
         self._task, self._episodes, self._profile = spec.task, episodes, profile or Timings()
         self._algorithm, self._learner = spec.algorithm, spec.algorithm.learner(spec.context, spec.start)
         _require_device(self._learner, spec)
         self._policy: tuple[int, Policy] | None = None
-        self._prefetcher = Prefetcher(partial(_draw, episodes, spec.task), unchanged, depth=prefetch)
+        tables = spec.algorithm.tables()
+        devices = _elsewhere(self._learner, tables)
+        self._moves = {} if feed.on_device else {name: ToDevice(device) for name, device in devices.items()}
+        self._prefetcher = Prefetcher(self._draw, unchanged, depth=feed.depth(tables, moves=bool(self._moves)))
         self.weights = read_only(self._learner.weights())
-        episodes.create(spec.task, spec.algorithm.tables(), sizes_of(spec.algorithm))
+        episodes.create(spec.task, tables, sizes_of(spec.algorithm), devices=devices if feed.on_device else {})
 
     @property
     def spec(self) -> PolicySpec:
@@ -130,6 +162,11 @@ class Trainer:
                 updates += 1
         return LearnResult(samples, updates, metrics)
 
+    def _draw(self, request: tuple[str, int], _unwanted: Event) -> Sample | None:
+        """A batch, where it will be learned from. None: the limiter wants more items first."""
+        sample, move = self._episodes.try_sample(self._task, *request), self._moves.get(request[0])
+        return sample if sample is None or move is None else move(sample)
+
     def _update(self, batch: Sample) -> Metrics:
         metrics = self._learner.update(batch)
         for name, value in metrics.items() if isinstance(metrics, Mapping) else [("metrics", metrics)]:
@@ -173,9 +210,10 @@ def _require_device(learner: Learner, spec: TrainerSpec) -> None:
         )
 
 
-def _draw(episodes: EpisodeServer, task: str, request: tuple[str, int], _unwanted: Event) -> Sample | None:
-    """None: the limiter wants more items first."""
-    return episodes.try_sample(task, *request)
+def _elsewhere(learner: Learner, tables: Sequence[TableSpec]) -> dict[str, torch.device]:
+    """Where a learner wants what its tables hold, by table, unless that is memory."""
+    places = {table.name: placement_of(learner, table.name) for table in tables}
+    return {name: place.torch for name, place in places.items() if place is not None and place.device != "cpu"}
 
 
 def _lag(batch: Sample, version: int) -> Mapping[str, float]:

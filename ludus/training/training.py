@@ -31,7 +31,7 @@ from ludus.training.collecting import AsyncCollector, Collected, Collector, Poli
 from ludus.training.remote import RemoteTrainer, Trainers
 from ludus.training.rollout_requests import RequestMaker, TrainingCounts
 from ludus.training.stopping import Progress, Stopper, limit_of, reason_of, share_of
-from ludus.training.trainer import Trainer, TrainerSpec
+from ludus.training.trainer import FROM_MEMORY, Feed, Trainer, TrainerSpec
 
 LoadPolicy = Callable[[PolicyRef], Policy]
 
@@ -67,7 +67,7 @@ class TrainingParts:
     background: Scorer | None = None
     callbacks: CallbackObserver = field(default_factory=CallbackObserver)
     observer: Observer = field(default_factory=Silent)
-    prefetch: int = 0
+    feed: Feed = FROM_MEMORY
     device: DeviceChoice = CPU
     clock: Callable[[], float] = time.perf_counter
 
@@ -116,7 +116,7 @@ class Training:
         )
         spec = TrainerSpec(task.id, algorithm, context, start)
         self._trainer: Trainer | RemoteTrainer = (
-            Trainer(spec, parts.episodes, parts.profile, prefetch=parts.prefetch)
+            Trainer(spec, parts.episodes, parts.profile, feed=parts.feed)
             if parts.trainers is None
             else parts.trainers.begin(spec, task_slot=task_slot)
         )

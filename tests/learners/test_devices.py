@@ -12,7 +12,7 @@ from team_games import team_env, team_rollout
 from torch import nn
 
 from ludus.core import device
-from ludus.core.device import Work, parse_device, placed
+from ludus.core.device import Work, floats_to_host, parse_device, placed
 from ludus.core.errors import ConfigError
 from ludus.core.parts import load
 from ludus.core.types import CPU, DeviceChoice
@@ -21,7 +21,8 @@ from ludus.learners.network import FlatModule
 from ludus.learners.optimizer import ModuleAdam
 from ludus.learners.registry import ALGORITHMS
 from ludus.policies.registry import build_policy
-from ludus.replay.base import Sample
+from ludus.replay.base import ON_HOST, Sample, TableSpec
+from ludus.replay.kinds import build_table
 from ludus.testing.algorithm import synthetic_rollout
 
 # ------------------------------------------------------------------ which device, and which road
@@ -166,12 +167,19 @@ class Case:
 FLAT = ("weights", "target", "average")
 
 
-def taught(learner, rows):
-    """What an update from each of its tables said, and how much attention it asks for."""
+def taught(learner, rows, tables=None):
+    """What an update from each of its tables said, and how much attention it asks for. tables: the device that they lie on."""
     told = {}
     for name, items in learner.items(rows):
         size = len(next(iter(items.values())))
-        told |= learner.update(Sample(items, np.arange(size), np.linspace(0.5, 1.0, size)))
+        sample = Sample(items, np.arange(size), np.linspace(0.5, 1.0, size))
+        if tables is not None:
+            table = build_table(TableSpec(name), torch.device(tables))
+            table.try_insert(items)
+            drawn = table.try_sample(0, np.random.default_rng(0)).columns
+            assert {type(column) for key, column in drawn.items() if key not in ON_HOST} == {torch.Tensor}
+            sample = replace(sample, columns=drawn)
+        told |= learner.update(sample)
         told |= {f"priorities of {name}": np.linalg.norm(found) for _, _, found in priorities_of(learner)}
     return told
 
@@ -206,7 +214,8 @@ def test_an_update_reads_nothing_back(name, request):
     assert (here.placement.written, there.placement.device) == (name not in TORCH, "meta")
     rows = case.experience(here)
     there.load_state_dict(here.state_dict())
-    assert taught(there, rows).keys() == taught(here, rows).keys()
+    told = taught(here, rows).keys()
+    assert taught(there, rows).keys() == taught(there, rows, tables="meta").keys() == told
     first, second = ({path: leaf.shape for path, leaf in leaves(each.state_dict())} for each in (here, there))
     assert first == second
     assert {k: v.shape for k, v in here.weights().items()} == {k: v.shape for k, v in there.weights().items()}
@@ -234,6 +243,32 @@ def test_both_roads_learn_alike(name, request):
     assert first.keys() == second.keys()
     for path, leaf in first.items():
         np.testing.assert_allclose(leaf, second[path], rtol=2e-3, atol=1e-4, err_msg=path)
+
+
+@pytest.mark.parametrize("name", ["ppo, states", "impala, lstm", "dqn, states", "rainbow", "r2d2", "qmix, gru", "sac", "sac, states",
+                                  "nfsp, states", "maddpg"])  # fmt: skip
+def test_what_lies_on_the_device_teaches_what_memory_does(name, request):
+    """To the bit. (Tensors on a CPU stand for those of a card.)"""
+    case = Case(name, request)
+    one, other = (case.learner(DeviceChoice("cpu", written=False)) for _ in range(2))
+    for number in range(2):
+        rows = case.experience(one, number)
+        assert taught(one, rows) == taught(other, rows, tables="cpu")
+    first, second = (dict(leaves(learner.state_dict())) for learner in (one, other))
+    for path, leaf in first.items():
+        np.testing.assert_array_equal(leaf, second[path], err_msg=path)
+
+
+def test_weights_leave_a_device_together(request):
+    """As they are by name, buffers among them, whatever their form."""
+    case = Case("a2c, of many", request)
+    weights = case.learner().weights()
+    tensors = [torch.from_numpy(array) for array in weights.values()]
+    packed = [tensor.to("meta") for tensor in tensors]
+    assert [array.shape for array in floats_to_host(packed)] == [array.shape for array in weights.values()]
+    kept = floats_to_host([*tensors, torch.arange(3), torch.tensor(0.1, dtype=torch.float64)])
+    assert {array.dtype for array in kept} == {np.dtype(np.float32)}
+    np.testing.assert_array_equal(kept[-1], np.float32(0.1))
 
 
 def test_bf16_multiplies_so_and_keeps_parameters_in_float32(request):

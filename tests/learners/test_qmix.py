@@ -178,7 +178,7 @@ def test_targets_agent_by_agent(cls, double):
     learner = scattered(learner_of(algorithm, team_env()))
     batch = batch_of(learner, learner._env, size=30)
     pairs = [by_hand(learner, {k: v[i] for k, v in batch.columns.items()}) for i in range(30)]
-    seen = learner.compared(batch.columns)
+    seen = learner.compared(learner.mine(batch.columns, 30))
     value, target = np.array(pairs).T
     np.testing.assert_allclose(seen.value.detach()[:, 0], value, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(seen.target[:, 0], target, rtol=1e-4, atol=1e-5)
@@ -197,7 +197,7 @@ def test_the_gradient_is_the_losss_slope(options):
     rng = np.random.default_rng(0)
     direction = rng.standard_normal(len(flat)).astype(np.float32)
     start, losses = flat.copy(), []
-    target = learner.compared(columns).target
+    target = learner.compared(learner.mine(columns, 12)).target
 
     def fixed(columns, compared=learner.compared):
         return compared(columns)._replace(target=target)
@@ -229,7 +229,9 @@ def test_a_switch_changes_what_it_should(change, same, options):
     if change != {"mixer": "sum"}:
         other.networks.target.flat[:] = plain.networks.target.flat
     assert plain.spec == other.spec
-    first, second = (learner.compared(batch_of(learner, team_env()).columns) for learner in (plain, other))
+    first, second = (
+        learner.compared(learner.mine(batch_of(learner, team_env()).columns, 16)) for learner in (plain, other)
+    )
     for name in ("value", "target"):
         equal = torch.equal(getattr(first, name)[first.there], getattr(second, name)[second.there])
         assert equal == (name in same), name

@@ -29,7 +29,7 @@ def test_a_sequence_has_the_values_that_a_whole_episode_gives(core, absent):
     learner = learner_of(VDN(**{**SMALL, **GRU, "core": core}), env)
     rows = team_rollout(env, learner, pieces=30, rng=np.random.default_rng(1), absent=absent, longest=9)
     ((_, columns),) = learner.items(rows)
-    batch = learner._batch(columns)
+    batch = learner._batch(learner.mine(columns, len(columns["count"])))
     assert batch.unbroken == (absent == 0.0)
     with torch.no_grad():
         q = learner._values(learner._online, batch)
@@ -69,7 +69,8 @@ def test_an_agent_that_was_gone_remembers_nothing():
     ((_, columns),), ((_, view),) = learner.items(gone), views(gone, env, (0,))
     module, values = learner._online.q, {}
     with torch.no_grad():
-        q = learner._values(learner._online, learner._batch(columns)).numpy()
+        rows = learner.mine(columns, len(columns["count"]))
+        q = learner._values(learner._online, learner._batch(rows)).numpy()
         for k, (a, b) in enumerate(pairwise(gone.start)):  # each part by itself
             features = module.body(torch.from_numpy(gone.observation[a:b]))[:, None]
             states = module.unroll(features, torch.from_numpy(gone.memory0[k][None]))[:, 0]
@@ -121,7 +122,8 @@ def test_targets_of_sequences_agent_by_agent(cls, double):
     learner = scattered(learner_of(config, env))
     rows = team_rollout(env, learner, pieces=20, rng=np.random.default_rng(5), absent=0.3, longest=9)
     ((_, columns),) = learner.items(rows)
-    batch, seen = learner._batch(columns), learner.compared(columns)
+    mine = learner.mine(columns, len(columns["count"]))
+    batch, seen = learner._batch(mine), learner.compared(mine)
     with torch.no_grad():
         online, by_target = (learner._values(team, batch).numpy() for team in (learner._online, learner._target))
     weights = [

@@ -240,12 +240,22 @@ def test_both_sides_say_how_long_they_waited():
 # ---------------------------------------------------------------------------------------------- devices
 
 
-def test_on_a_cpu_a_sample_becomes_tensors():
-    batch = ToDevice("cpu")(sample_of(7))
-    assert batch.columns["x"].tolist() == [7]
-    assert batch.columns["x"].dtype == torch.int64
-    assert batch.probability.tolist() == [1.0]
-    assert batch.index.tolist() == [7]
+def test_the_columns_of_a_sample_become_tensors_but_for_those_that_decide():
+    rng = np.random.default_rng(0)
+    columns = {
+        "seen": rng.integers(0, 256, (7, 3, 5), np.uint8), "mask": rng.random((7, 3)) < 0.5, "reward": rng.random(7, np.float32),
+        "action": rng.integers(0, 9, 7), "nothing": np.empty((7, 0), np.float32), "version_lo": np.arange(7, dtype=np.int32),
+    }  # fmt: skip
+    given = Sample(columns, np.arange(7), np.ones(7))
+    moved = ToDevice("cpu")(given)
+    assert {name for name, column in moved.columns.items() if isinstance(column, np.ndarray)} == {"version_lo"}
+    for name, column in columns.items():
+        found = moved.columns[name]
+        assert np.asarray(found).dtype == column.dtype
+        np.testing.assert_array_equal(found, column)
+    assert (moved.index, moved.probability) == (given.index, given.probability)
+    there = ToDevice("meta")(given).columns["seen"]
+    assert (there.shape, there.dtype, there.device.type) == ((7, 3, 5), torch.uint8, "meta")
 
 
 def test_for_cuda_it_is_pinned_and_copied_in_a_stream_of_its_own(monkeypatch):
@@ -267,13 +277,19 @@ def test_for_cuda_it_is_pinned_and_copied_in_a_stream_of_its_own(monkeypatch):
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: stream)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "main")
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: said.append("pin") or self)
+    monkeypatch.setattr(
+        torch,
+        "empty",
+        lambda *size, pin_memory=False, empty=torch.empty, **of: (
+            (said.append("pin") if pin_memory else None) or empty(*size, **of)
+        ),
+    )
     monkeypatch.setattr(
         torch.Tensor, "to", lambda self, device, non_blocking: said.append(f"to {device} {non_blocking}") or self
     )
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: said.append(f"for {stream}"))
     move = ToDevice("cuda:1")
-    copied = ["enter", "pin", "to cuda:1 True", "pin", "to cuda:1 True", "leave", "for main", "for main", "synchronize"]
+    copied = ["enter", "pin", "to cuda:1 True", "leave", "for main", "synchronize"]  # one transfer
     move(sample_of(1))
     assert said == ["stream on cuda:1", *copied]
     said.clear()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -46,7 +46,7 @@ from ludus.policies.action_values import (
 )
 from ludus.policies.actor_critic import arrays_of
 from ludus.policies.mlp import Layout, as_rows
-from ludus.replay.base import ItemColumns, Sample
+from ludus.replay.base import ON_HOST, ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -105,14 +105,15 @@ class QLearner(ReplayLearner):
         )
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
-        self._inputs = None if self._states is None else self._states.x.to(self.device)
+        if self._states is not None:
+            self._inputs, self._legal = self._states.x.to(self.device), to_device(self._states.mask, self.device)
         self._actions = int(spec.config["actions"])
         self._found: Priorities = []
         self._blind = 0  # rows that should have been bootstrapped and have no observation
         self._adam = GuardedAdam(self.networks.adam, self.guard, self.networks.target.values)
 
     @abstractmethod
-    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
+    def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         """Fills the online network's gradient, of all ranks' items together."""
 
     @property
@@ -173,12 +174,27 @@ class QLearner(ReplayLearner):
         loss, value, error = parameters.slopes[parameters.size :].clone()
         return QLossResult(loss, value, error, errors, mine.finite)
 
-    def _seen(self, observation: Array, shape: tuple[int, ...]) -> Tensor:
+    def _seen(self, observation: Array | Tensor, shape: tuple[int, ...]) -> Tensor:
         """Inputs float32[n, *shape] of observations or ids [n, …]; of ids that are unknown, those of some state."""
-        if self._states is None or self._inputs is None:
+        if self._states is None:
             return to_device(observation.reshape(-1, *shape), self.device).float()
-        ids = np.maximum(observation - self._states.base, 0).astype(np.int64)
-        return self._inputs[to_device(ids, self.device)].view(-1, *shape)
+        return self._inputs[self._ids(observation)].view(-1, *shape)
+
+    def _ids(self, observation: Array | Tensor) -> Tensor:
+        """int64[n, …], on the device: which row of the table of states; 0 where nobody knows."""
+        assert self._states is not None
+        return (to_device(observation, self.device).long() - self._states.base).clamp(min=0)
+
+    def mine(self, columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
+        """This rank's share of a batch of `rows`, on the device, but for what stays in memory."""
+        share = self.ranks.share(rows)
+        here = {name: column[share] for name, column in columns.items()}
+        return {name: c if name in ON_HOST else to_device(c, self.device) for name, c in here.items()}
+
+    def _weights(self, weight: NDArray[np.float64] | None, rows: int) -> Tensor:
+        """Of this rank's share, float32[n]."""
+        weight = np.ones(rows) if weight is None else weight
+        return to_device(weight[self.ranks.share(rows)].astype(np.float32), self.device)
 
     @property
     def _epsilon(self) -> float:
@@ -290,7 +306,7 @@ class CompiledLearner(DQNLearner):
 
     _x, _every = torch.zeros(0, 0), np.ones((0, 0), np.bool_)  # kept from one batch to the next of as many rows
 
-    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
+    def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         share = self.ranks.share(rows)
         mine = {name: column[share] for name, column in columns.items()}
         action = np.ascontiguousarray(mine["action"], np.int32)
@@ -364,7 +380,7 @@ _ONLINE, _TARGET, _CHOICE = range(3)
 class ModuleLearner(DQNLearner):
     """By autograd; what they need of chance is drawn from a stream of the update's own."""
 
-    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
+    def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         mine = self._rows(columns, rows, weight)
         self.networks.online.zero()
         target = self._targets(mine)
@@ -402,33 +418,31 @@ class ModuleLearner(DQNLearner):
         one = torch.ones(len(best), 1, device=self.device)
         return kind.target(rows.reward, rows.discount, Candidates(best, one, torch.zeros_like(one)))
 
-    def _rows(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> TransitionRows:
-        share = self.ranks.share(rows)
-        mine = {name: column[share] for name, column in columns.items()}
+    def _rows(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> TransitionRows:
+        mine = self.mine(columns, rows)
         x, legal = self._situation(mine["observation"], mine.get("mask"))
         after, legal_after = self._situation(mine["next"], mine.get("next_mask"))
-        weight = np.ones(rows) if weight is None else weight
         levels, noise = self._chance(rows)
         return TransitionRows(
             x=x,
             after=after,
             legal=legal,
             legal_after=legal_after,
-            action=to_device(mine["action"].astype(np.int64), self.device),
-            reward=to_device(mine["reward"], self.device),
-            discount=to_device(mine["discount"], self.device),
-            weight=to_device(weight[share].astype(np.float32), self.device),
-            levels=None if levels is None else levels[:, share],
+            action=mine["action"].long(),
+            reward=mine["reward"],
+            discount=mine["discount"],
+            weight=self._weights(weight, rows),
+            levels=None if levels is None else levels[:, self.ranks.share(rows)],
             noise=noise,
         )
 
-    def _situation(self, observation: Array, mask: NDArray[np.bool_] | None) -> tuple[Tensor, Tensor]:
+    def _situation(self, observation: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """(inputs float32[n, *shape], legal bool[n, A]); of ids that are unknown, those of some state, whose discount is 0."""
         if self._states is not None:
-            mask = self._states.mask[np.maximum(observation - self._states.base, 0)]
+            mask = self._legal[self._ids(observation)]
         elif mask is None:
-            mask = np.ones((len(observation), self._actions), np.bool_)
-        return self._seen(observation, self._online.shape), to_device(mask, self.device)
+            mask = torch.ones(len(observation), self._actions, dtype=torch.bool, device=self.device)
+        return self._seen(observation, self._online.shape), mask
 
     def _chance(self, rows: int) -> tuple[Tensor | None, Tensor | None]:
         """(levels float32[3, rows, K], noise float32[3, size]) of this update, where the head wants them; the same on all ranks."""

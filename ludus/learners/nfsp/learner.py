@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core import seeding
-from ludus.core.device import Work, placed, to_device, to_host
+from ludus.core.device import Placement, Work, placed, to_device, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, State, Weights
-from ludus.learners.base import RESERVOIR, LearnerContext, Priorities, priorities_of
+from ludus.learners.base import RESERVOIR, LearnerContext, Priorities, placement_of, priorities_of
 from ludus.learners.losses import log_prob
 from ludus.learners.network import FlatModule, multiplications
 from ludus.learners.optimizer import Guard, GuardedAdam, ModuleAdam
@@ -90,6 +90,10 @@ class NFSPLearner:
         self._adam = GuardedAdam(ModuleAdam(self._network), Guard(self._device))
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
+        if self._states is not None:
+            self._inputs, self._legal = (
+                to_device(of, self._device) for of in (self._states.x.numpy(), self._states.mask)
+            )
         self._shape, self._actions = tuple(average.config["shape"]), int(average.config["action"]["actions"])
         self._keys = mode_keys(context.seed, context.env.num_players)
         self._budget = Budget.of(config.collect(), context)
@@ -125,6 +129,10 @@ class NFSPLearner:
         imitation = [(RESERVOIR, config.batch)] * self._due
         return [item for item in chain(*zip_longest(self._response.batches(), imitation)) if item is not None]
 
+    def learns_at(self, table: str) -> Placement | None:
+        """See `ludus.learners.base.placement_of`: the best response learns from another table, perhaps elsewhere."""
+        return self.placement if table == RESERVOIR else placement_of(self._response, table)
+
     # ------------------------------------------------------------------------------------------ learning
 
     def update(self, batch: Sample) -> Metrics:
@@ -141,7 +149,7 @@ class NFSPLearner:
         """See `Prioritises`: those of the best response's transitions."""
         return self._priorities
 
-    def _imitate(self, columns: ItemColumns) -> None:
+    def _imitate(self, columns: Mapping[str, Any]) -> None:
         config, rate = self.config, self.config.learning_rate.at(self._budget.progress)
         loss = (self._written if self.placement.written else self._autograd)(columns)
         self._due -= 1
@@ -156,7 +164,10 @@ class NFSPLearner:
 
     def _written(self, columns: ItemColumns) -> float:
         """The loss, whose gradient is left in the network."""
-        x, mask, state = self._occurring(columns)
+        inputs, actions = math.prod(self._shape), self._actions
+        x, mask, state = occurring(
+            self._states, columns["observation"], columns.get("mask"), inputs=inputs, actions=actions
+        )
         if len(x) != len(self._work.out):
             self._work = Workspace(self._work.layout, len(x))
         work = self._work
@@ -166,21 +177,20 @@ class NFSPLearner:
         work.backward(self._layers, x, self._into)
         return loss
 
-    def _autograd(self, columns: ItemColumns) -> Tensor:
-        """The same on any device."""
-        x, mask, state = self._occurring(columns)
+    def _autograd(self, columns: Mapping[str, Any]) -> Tensor:
+        """The same on any device, row by row."""
+        there = {name: to_device(column, self._device) for name, column in columns.items()}
+        x, mask = there["observation"], there.get("mask")
+        if self._states is not None:
+            ids = x.long() - self._states.base
+            x, mask = self._inputs[ids], self._legal[ids]
         self._network.zero()
         with self.placement.products():
-            out = self._network.module(to_device(x.numpy(), self._device).view(-1, *self._shape))[0].float()
-        index = to_device(state.astype(np.int64), self._device)
-        action = to_device(columns["action"].astype(np.int64), self._device)
-        loss = -log_prob(out[index], action, to_device(mask, self._device)[index]).mean()
+            out = self._network.module(x.float().reshape(-1, *self._shape))[0].float()
+        mask = torch.ones_like(out, dtype=torch.bool) if mask is None else mask
+        loss = -log_prob(out, there["action"].long(), mask).mean()
         torch.autograd.backward(loss)
         return loss.detach()
-
-    def _occurring(self, columns: ItemColumns) -> tuple[Tensor, NDArray[np.bool_], NDArray[np.int32]]:
-        inputs, actions = math.prod(self._shape), self._actions
-        return occurring(self._states, columns["observation"], columns.get("mask"), inputs=inputs, actions=actions)
 
     def _error(self, what: str) -> TrainingError:
         return TrainingError(

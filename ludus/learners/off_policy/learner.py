@@ -166,7 +166,8 @@ class OffPolicyLearner(ReplayLearner):
             columns = {name: column[share] for name, column in columns.items()}
         if self.placement.written:
             return {**self.written(columns, rows), **dict(zip(_ACTOR, self._improved.tolist(), strict=True))}
-        told = self.autograd({name: to_device(column, self.device) for name, column in columns.items()}, rows)
+        there = {name: to_device(column, self.device) for name, column in columns.items() if name != "version_lo"}
+        told = self.autograd(there, rows)
         return self.read({**told, **dict(zip(_ACTOR, self._improved, strict=True))})
 
     def fit(

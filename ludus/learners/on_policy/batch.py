@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from ludus.core.device import to_device
 from ludus.core.types import Array
 from ludus.replay.base import ItemColumns
+from ludus.replay.table import rows_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,9 +132,13 @@ def padded(columns: ItemColumns, pieces: SegmentPieces, length: int) -> dict[str
     return out
 
 
-def unpadded(items: ItemColumns, *, keep: Collection[str] = _OF_ITEMS) -> tuple[dict[str, Array], NDArray[np.int64]]:
+def unpadded(
+    items: Mapping[str, Any], *, keep: Collection[str] = _OF_ITEMS
+) -> tuple[dict[str, Any], NDArray[np.int64]]:
     """What `padded` was made of: columns of rows, and where each item starts among them."""
     length = items[LENGTH].astype(np.int64)
-    width = next(array.shape[1] for name, array in items.items() if name not in keep)
-    alive = np.arange(width) < length[:, None]
-    return {name: array[alive] for name, array in items.items() if name not in keep}, np.append(0, np.cumsum(length))
+    of_rows = {name: column for name, column in items.items() if name not in keep}
+    width = next(column.shape[1] for column in of_rows.values())
+    alive = np.flatnonzero(np.arange(width) < length[:, None])
+    flat = {name: column.reshape(-1, *column.shape[2:]) for name, column in of_rows.items()}
+    return rows_of(flat, alive), np.append(0, np.cumsum(length))

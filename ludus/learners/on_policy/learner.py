@@ -4,7 +4,7 @@ by passes that are written out, is a `Model` (`ludus.learners.on_policy.models`)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -74,7 +74,9 @@ class Transitions:
 
     def __init__(self, config: Settings, model: Model, context: LearnerContext) -> None:
         self._config, self._model, self._device = config, model, model.placement.torch
-        self._inputs = None if model.table is None else model.table.x.to(self._device)
+        if model.table is not None:
+            self._inputs = model.table.x.to(self._device)
+            self._legal = to_device(model.table.mask, self._device)
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
         self._divergence = None
         if context.diversity is not None:
@@ -158,16 +160,20 @@ class Transitions:
             return out
         return np.where(observation >= 0, out if index is None else out[index], 0.0)
 
-    def _x(self, observation: Array) -> Tensor:
-        """Observations as the model takes them: float32, or uint8 as they are, [n, *shape]."""
-        shape, table = (len(observation), *self._model.shape), self._model.table
-        if table is None or self._inputs is None:
-            dtype = np.uint8 if observation.dtype == np.uint8 and len(shape) > 2 else np.float32
-            return to_device(np.ascontiguousarray(observation, dtype).reshape(shape), self._device)
-        ids = np.maximum(observation - table.base, 0).astype(np.int64)
-        return self._inputs[to_device(ids, self._device)].reshape(shape)
+    def _x(self, observation: Array | Tensor) -> Tensor:
+        """Observations as the model takes them: float32, or images of uint8 as they are, [n, *shape]."""
+        shape = (len(observation), *self._model.shape)
+        if self._model.table is not None:
+            return self._inputs[self._ids(observation)].reshape(shape)
+        there = to_device(observation, self._device).reshape(shape)
+        return there if there.dtype == torch.uint8 and len(shape) > 2 else there.float()
 
-    def batch(self, items: ItemColumns) -> tuple[Batch, dict[str, Tensor]]:
+    def _ids(self, observation: Array | Tensor) -> Tensor:
+        """int64[n], on the device: which row of the table of states; 0 where nobody knows."""
+        assert self._model.table is not None
+        return (to_device(observation, self._device).long() - self._model.table.base).clamp(min=0)
+
+    def batch(self, items: Mapping[str, Any]) -> tuple[Batch, dict[str, Tensor]]:
         """(what is learned from, with advantages as they were estimated; what V-trace wants beside it)."""
         model, columns, more = self._model, items, dict[str, Any]()
         if model.memory:
@@ -182,16 +188,17 @@ class Transitions:
         else:
             x = self._x(observation)
             if table is not None:
-                mask = table.mask[observation - table.base]
+                mask = self._legal[self._ids(observation)]
             elif mask is None and not model.trusted:  # losses of one's own are written for masks
-                mask = np.ones((len(observation), model.actions), np.bool_)
+                mask = torch.ones(len(observation), model.actions, dtype=torch.bool, device=self._device)
         more["state"] = self._tensor(columns["state"]) if model.state else None
-        more |= {name: to_device(np.asarray(columns[name], np.float32), self._device) for name in _FLOATS}
-        whole = to_device(action.astype(np.int64) if model.actions else action, self._device)
+        more |= {name: to_device(columns[name], self._device) for name in _FLOATS}
+        there = to_device(action, self._device)
+        whole = there.long() if model.actions else there
         traced = {name: to_device(columns[name], self._device) for name in _TRACED if name in columns}
         return Batch(x, self._tensor(mask), whole, **more), traced
 
-    def _tensor(self, array: Array | None) -> Tensor | None:
+    def _tensor(self, array: Array | Tensor | None) -> Tensor | None:
         return None if array is None else to_device(array, self._device)
 
 
@@ -244,7 +251,7 @@ class OnPolicyLearner:
         rates = {"learning_rate": rate, **model.coefficients(progress)}
         return {"rows": float(len(learned)), **rates, **self._items.metrics, **metrics}
 
-    def _batch(self, columns: ItemColumns) -> Batch:
+    def _batch(self, columns: Mapping[str, Any]) -> Batch:
         (batch, traced), weight = self._items.batch(columns), None
         if self.config.correction == "vtrace" and len(batch):
             batch, weight = self._corrected(batch, traced)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -141,11 +141,11 @@ class TeamLearner(QLearner):
         """Items, with the team's rewards as they are. version: int32[T] of each joint step."""
 
     @abstractmethod
-    def compared(self, columns: ItemColumns) -> TeamTargets:
-        """What the networks say of items."""
+    def compared(self, columns: Mapping[str, Any]) -> TeamTargets:
+        """What the networks say of items, as `mine` gives them."""
 
     @abstractmethod
-    def steps_in(self, columns: ItemColumns) -> int:
+    def steps_in(self, columns: Mapping[str, Any]) -> int:
         """Joint steps in items."""
 
     # ------------------------------------------------------------------------------------------ data
@@ -161,14 +161,11 @@ class TeamLearner(QLearner):
 
     # ------------------------------------------------------------------------------------------ learning
 
-    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
-        share = self.ranks.share(rows)
-        mine = {name: column[share] for name, column in columns.items()}
+    def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         self.networks.online.zero()
-        found = QLossResult.nothing(self.device)
+        found, mine = QLossResult.nothing(self.device), self.mine(columns, rows)
         if len(mine["reward"]):
-            weights = np.ones(rows) if weight is None else weight
-            each = to_device(weights[share].astype(np.float32), self.device)
+            each = self._weights(weight, rows)
             found = self._found_in(self.compared(mine), each, max(1, self.steps_in(columns)))
         return self._joint(found, rows)
 
@@ -184,10 +181,9 @@ class TeamLearner(QLearner):
         return QLossResult(loss.detach(), value, error.abs().sum() / steps, priority, finite)
 
     @torch.no_grad()
-    def targets(self, columns: ItemColumns, value: Tensor) -> Tensor:
+    def targets(self, columns: Mapping[str, Tensor], value: Tensor) -> Tensor:
         """Normalised rewards + discount × the target mixer's value of what comes next, float32[…]."""
-        reward = self._rewards.normalised(columns["reward"], columns["span"])
-        return to_device(reward, self.device) + to_device(columns["discount"], self.device) * value
+        return self._rewards.normalised(columns["reward"], columns["span"]) + columns["discount"] * value
 
     # ------------------------------------------------------------------------------------------ state
 
@@ -219,16 +215,16 @@ class StepLearner(TeamLearner):
         columns = joint_items(view, gamma=self.config.gamma, steps=self.config.n_step)
         return columns | {"version_lo": version}
 
-    def compared(self, columns: ItemColumns) -> TeamTargets:
+    def compared(self, columns: Mapping[str, Any]) -> TeamTargets:
         """See `TeamLearner.compared`; T is 1."""
-        action = to_device(columns["action"].astype(np.int64), self.device).flatten()
+        action = columns["action"].long().flatten()
         chosen = taken(self._values(self._online, *self._rows(columns, "observation", "mask")), action)
         value = self._mixed(self._online, chosen, columns, "present", "state")
         target = self.targets(columns, self._next_values(columns))
         return TeamTargets(value[:, None], target[:, None], torch.ones_like(value, dtype=torch.bool)[:, None])
 
     @torch.no_grad()
-    def _next_values(self, columns: ItemColumns) -> Tensor:
+    def _next_values(self, columns: Mapping[str, Tensor]) -> Tensor:
         """The team's value of what comes next, float32[m]: each agent's best action by the online network (double) or the target's."""
         rows, legal = self._rows(columns, "next", "next_mask")
         online_values = target_values = self._values(self._target, rows, legal)
@@ -244,20 +240,19 @@ class StepLearner(TeamLearner):
             out: Tensor = team.q(rows, legal)
         return out[..., 0].float()
 
-    def _rows(self, columns: ItemColumns, seen: str, mask: str) -> tuple[Tensor, Tensor | None]:
+    def _rows(self, columns: Mapping[str, Tensor], seen: str, mask: str) -> tuple[Tensor, Tensor | None]:
         """(what every agent sees float32[m × n, *shape], legal bool[m × n, A] where there are masks)."""
         observation = columns[seen]
-        legal = to_device(columns[mask], self.device).flatten(0, 1) if mask in columns else None
-        return self._seen(observation.reshape(-1, *observation.shape[2:]), self._online.q.shape), legal
+        legal = columns[mask].flatten(0, 1) if mask in columns else None
+        return self._seen(observation.flatten(0, 1), self._online.q.shape), legal
 
-    def _mixed(self, team: TeamModel, values: Tensor, columns: ItemColumns, present: str, state: str) -> Tensor:
+    def _mixed(self, team: TeamModel, values: Tensor, columns: Mapping[str, Any], present: str, state: str) -> Tensor:
         """float32[m × n] -> float32[m]."""
-        there = to_device(columns[present], self.device)
-        seen = to_device(columns[state], self.device) if self.config.needs_state else None
+        there, seen = to_device(columns[present], self.device), columns[state] if self.config.needs_state else None
         out: Tensor = team.mixer(team_values(values.view_as(there), there), seen)
         return out
 
-    def steps_in(self, columns: ItemColumns) -> int:
+    def steps_in(self, columns: Mapping[str, Any]) -> int:
         """See `TeamLearner.steps_in`."""
         return len(columns["reward"])
 
@@ -349,7 +344,7 @@ class SequenceLearner(TeamLearner):
 
     # ------------------------------------------------------------------------------------------ learning
 
-    def compared(self, columns: ItemColumns) -> TeamTargets:
+    def compared(self, columns: Mapping[str, Any]) -> TeamTargets:
         """See `TeamLearner.compared`."""
         batch = self._batch(columns)
         q = self._values(self._online, batch)
@@ -390,36 +385,34 @@ class SequenceLearner(TeamLearner):
             values = module.values(states.flatten(0, 2), batch.legal.flatten(0, 2))
         return values.float().view(m, steps, n, actions)
 
-    def _batch(self, columns: ItemColumns) -> _Batch:
+    def _batch(self, columns: Mapping[str, Any]) -> _Batch:
         module, own = self._agents(self._online), self.config.burn_in
         observation, present = columns["observation"], columns["present"]
         m, slots, n = present.shape
-        by_time = np.moveaxis(observation, 1, 0).reshape(slots * m * n, *observation.shape[3:])
+        by_time = observation.transpose(0, 1).flatten(0, 2)
         here, anew = (np.moveaxis(each, 1, 0).reshape(slots, m * n) for each in (present, columns["anew"]))
         legal = columns.get("mask")
         if legal is None:
-            legal = np.ones((m, slots - own, n, self._actions), np.bool_)
-        there = np.arange(self.config.length) < columns["count"][:, None]
-        state = to_device(columns["state"], self.device) if self.config.needs_state else None
+            legal = torch.ones(m, slots - own, n, self._actions, dtype=torch.bool, device=self.device)
         return _Batch(
             x=self._seen(by_time, module.shape).view(slots, m * n, *module.shape),
             here=to_device(here, self.device),
             anew=to_device(anew, self.device),
-            memory=to_device(columns["memory"], self.device).flatten(0, 1),
+            memory=columns["memory"].flatten(0, 1),
             unbroken=not ((here[own + 1 :] > here[own:-1]).any() or anew[own:].any()),
-            legal=to_device(legal, self.device),
+            legal=legal,
             present=to_device(present[:, own:], self.device),
-            state=state,
-            action=to_device(columns["action"].astype(np.int64), self.device),
-            place=to_device(columns["place"].astype(np.int64), self.device),
-            there=to_device(there, self.device),
+            state=columns["state"] if self.config.needs_state else None,
+            action=columns["action"].long(),
+            place=columns["place"].long(),
+            there=to_device(np.arange(self.config.length) < columns["count"][:, None], self.device),
         )
 
     def _agents(self, team: TeamModel) -> ActionValues:
         assert isinstance(team.q, ActionValues)
         return team.q
 
-    def steps_in(self, columns: ItemColumns) -> int:
+    def steps_in(self, columns: Mapping[str, Any]) -> int:
         """See `TeamLearner.steps_in`."""
         return int(columns["count"].sum())
 

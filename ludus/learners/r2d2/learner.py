@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -226,7 +226,7 @@ class R2D2Learner(QLearner):
 
     # ------------------------------------------------------------------------------------------ learning
 
-    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
+    def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         batch = self._batch(columns, rows, weight)
         self.networks.online.zero()
         decisions = max(1, int(columns["count"].sum()))
@@ -284,27 +284,25 @@ class R2D2Learner(QLearner):
             memory = torch.where(used, module.step(features[k], memory), memory)
         return memory
 
-    def _batch(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> _Batch:
-        share = self.ranks.share(rows)
-        mine = {name: column[share] for name, column in columns.items()}
-        observation, own = mine["observation"], slice(self.config.burn_in, None)
+    def _batch(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> _Batch:
+        mine, config = self.mine(columns, rows), self.config
+        observation = mine["observation"]
         if self._states is not None:
-            ids = np.maximum(observation[:, own] - self._states.base, 0)
-            legal = self._states.mask[ids]
+            legal = self._legal[self._ids(observation[:, config.burn_in :])]
+        elif "mask" in mine:
+            legal = mine["mask"]
         else:
-            every = np.ones((len(observation), self.config.length + 1, self._actions), np.bool_)
-            legal = mine.get("mask", every)
-        shape = (len(observation), observation.shape[1], *self._online.shape)
-        present = np.arange(self.config.length) < mine["count"][:, None]
-        weight = np.ones(rows) if weight is None else weight
-        there = {name: to_device(mine[name].astype(np.int64), self.device) for name in ("before", "action", "place")}
-        floats = {name: to_device(mine[name], self.device) for name in ("memory", "reward", "discount")}
+            shape = (len(observation), config.length + 1, self._actions)
+            legal = torch.ones(shape, dtype=torch.bool, device=self.device)
         return _Batch(
-            x=self._seen(observation.reshape(-1, *observation.shape[2:]), self._online.shape).view(shape),
-            legal=to_device(legal, self.device),
+            x=self._seen(observation.flatten(0, 1), self._online.shape).view(
+                *observation.shape[:2], *self._online.shape
+            ),
+            legal=legal,
+            before=to_device(mine["before"], self.device).long(),
             refreshed=int(mine["before"].max(initial=0)),
-            present=to_device(present, self.device),
-            weight=to_device(weight[share].astype(np.float32), self.device),
-            **there,
-            **floats,
+            present=to_device(np.arange(config.length) < mine["count"][:, None], self.device),
+            weight=self._weights(weight, rows),
+            **{name: mine[name].long() for name in ("action", "place")},
+            **{name: mine[name] for name in ("memory", "reward", "discount")},
         )

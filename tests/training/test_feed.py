@@ -1,0 +1,83 @@
+"""How batches come to a learner: from memory or from where it computes, and how many ahead. (`meta` stands for a card.)"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+
+from ludus.core.errors import ConfigError
+from ludus.core.types import CPU, AgentSpec, DeviceChoice, EnvSpec
+from ludus.driver.scenario_runtime import RuntimeChoice
+from ludus.learners.base import LearnerContext
+from ludus.learners.dqn.options import DQN, Rainbow
+from ludus.learners.nfsp.options import NFSP
+from ludus.learners.ppo.options import PPO
+from ludus.policies.registry import build_policy
+from ludus.replay.episode_server import EpisodeServer
+from ludus.replay.prefetcher import ToDevice
+from ludus.testing.algorithm import synthetic_rollout
+from ludus.training.trainer import FROM_MEMORY, Feed, Trainer, TrainerSpec
+
+SMALL = {"hidden": (8,), "batch": 8, "min_size": 10, "updates_per_decision": 0.05}
+ALGORITHMS = {
+    "dqn": (DQN(**SMALL), 2),
+    "rainbow": (Rainbow(**SMALL), 0),  # priorities
+    "nfsp": (NFSP(hidden=(8,), batch=8, min_size=10, best_response=DQN(**SMALL)), 2),
+    "ppo": (PPO(hidden=(8,), epochs=1, minibatches=1), 0),  # one batch a round
+}
+
+
+def trainer(algorithm, choice=CPU, feed=FROM_MEMORY):
+    agents = tuple(AgentSpec(f"player_{p}", p, Box(-np.inf, np.inf, (4,), np.float32), Discrete(3)) for p in range(2))
+    env = EnvSpec(id="made up", agents=agents, utility_range=((-2.0, 2.0),) * 2, symmetry=((0,), (1,)), zero_sum=True)
+    context = LearnerContext(env, (0,), 0, total=1000, device=choice)
+    episodes = EpisodeServer(0)
+    return Trainer(TrainerSpec("task", algorithm, context), episodes, feed=feed), episodes, env
+
+
+def learn(made, rounds=2):
+    trained, _, env = made
+    found = []
+    for number in range(rounds):
+        policy = build_policy(trained.spec, trained.weights)
+        rows = synthetic_rollout(env, policy, seats=(0,), segments=20, rng=np.random.default_rng([number, 5]))
+        found.append(trained.learn([rows], version=number))
+    assert all(result.failure is None and result.updates for result in found)
+    return found
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("on_device", [False, True])
+def test_batches_come_to_where_it_learns(name, on_device, monkeypatch):
+    """Ahead, in a thread of their own, where it replays from memory; drawn there, where tables lie on the device."""
+    algorithm, ahead = ALGORITHMS[name]
+    moves, move = [], ToDevice.__call__
+    monkeypatch.setattr(
+        ToDevice, "__call__", lambda self, sample: moves.append(threading.current_thread().name) or move(self, sample)
+    )
+    made = trainer(algorithm, DeviceChoice("meta"), Feed(on_device=on_device))
+    seen, update = [], made[0]._learner.update
+    monkeypatch.setattr(made[0]._learner, "update", lambda batch: seen.append(batch) or update(batch))
+    learn(made)
+    assert {batch.columns["action"].device for batch in seen} == {torch.device("meta")}
+    assert set(moves) == (set() if on_device else {"prefetcher"} if ahead else {"MainThread"})
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_on_a_cpu_tables_lie_in_memory_either_way(name):
+    algorithm, _ = ALGORITHMS[name]
+    plain, other = (trainer(algorithm, feed=feed) for feed in (FROM_MEMORY, Feed(on_device=True)))
+    assert [result.metrics for result in learn(plain)] == [result.metrics for result in learn(other)]
+    batch = other[1].try_sample("task", algorithm.tables()[0].name, 0)
+    assert batch is None or {type(column) for column in batch.columns.values()} == {np.ndarray}
+
+
+def test_shards_and_tables_on_a_device_are_refused_together():
+    with pytest.raises(ConfigError, match="table_shards=2 and runtime"):
+        RuntimeChoice(kind="ray", table_shards=2, replay="device").check()
+    assert RuntimeChoice(prefetch=3, replay="device").feed == Feed(3, on_device=True)
+    assert RuntimeChoice().feed == FROM_MEMORY
