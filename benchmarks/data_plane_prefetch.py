@@ -25,7 +25,7 @@ from benchmarks.lines import Lines
 from benchmarks.peers.replaying import BATCH, INSERT, Columns
 from ludus.replay.base import Sample, TableSpec
 from ludus.replay.kinds import build_table
-from ludus.replay.prefetcher import ToDevice, prefetch
+from ludus.replay.prefetcher import prefetch, unchanged
 from ludus.replay.waiting import WaitingTable
 
 DEPTHS = (0, 1, 2, 4)
@@ -73,7 +73,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    table, move = filled(args.seed), ToDevice("cpu")
+    table = filled(args.seed)
 
     alive: deque[Sample] = deque(maxlen=3)
 
@@ -94,7 +94,7 @@ def main() -> int:
             alone.append(max(seconds(learn, 10), seconds(draw, 10)))
             alive.clear()
             for depth in DEPTHS:
-                prefetcher = prefetch(table, move, depth=depth)
+                prefetcher = prefetch(table, unchanged, depth=depth)
                 begun = time.perf_counter()
                 for _batch in prefetcher.batches(repeat(BATCH, args.batches)):
                     learn()

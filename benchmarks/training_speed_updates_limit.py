@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import torch
@@ -33,14 +33,15 @@ def perceptron(inputs: int, outputs: int, setting: Replay) -> nn.Sequential:
     return nn.Sequential(*layers, nn.Linear(inputs, outputs))
 
 
-def _adam(module: nn.Module, setting: Replay) -> torch.optim.Optimizer:
-    return torch.optim.Adam(module.parameters(), lr=setting.learning_rate, fused=True)
+def _adam(parameters: Iterable[nn.Parameter], setting: Replay) -> torch.optim.Optimizer:
+    card = torch.get_default_device().type == "cuda"  # where `benchmarks.gpu_learning` captures what is done here
+    return torch.optim.Adam(parameters, lr=setting.learning_rate, fused=True, capturable=card)
 
 
 def dqn(setting: Replay) -> Callable[[], None]:
     """CartPole's sizes: 4 inputs, 2 actions."""
     online = perceptron(4, 2, setting)
-    target, adam = copy.deepcopy(online), _adam(online, setting)
+    target, adam = copy.deepcopy(online), _adam(online.parameters(), setting)
     now, after, reward = torch.randn(setting.batch, 4), torch.randn(setting.batch, 4), torch.randn(setting.batch)
     action, discount = torch.randint(0, 2, (setting.batch, 1)), torch.full((setting.batch,), setting.gamma)
     done = 0
@@ -76,8 +77,9 @@ def sac(setting: Replay) -> Callable[[], None]:
     actor = perceptron(3, 2, setting)
     critics = nn.ModuleList([perceptron(4, 1, setting) for _ in range(2)])
     targets, log_alpha = copy.deepcopy(critics).requires_grad_(False), nn.Parameter(torch.zeros(1))
-    of_actor, of_critics = _adam(actor, setting), _adam(critics, setting)
-    of_alpha = torch.optim.Adam([log_alpha], lr=setting.learning_rate, fused=True)
+    of_actor, of_critics, of_alpha = (
+        _adam(parameters, setting) for parameters in (actor.parameters(), critics.parameters(), [log_alpha])
+    )
     followed: list[Tensor] = list(targets.parameters())
     leading: list[Tensor] = list(critics.parameters())
     now, after, action = torch.randn(setting.batch, 3), torch.randn(setting.batch, 3), torch.rand(setting.batch, 1)

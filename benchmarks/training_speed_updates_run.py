@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.peers.collecting import Orders, work
 from benchmarks.peers.training import REPLAY
-from ludus.core.types import Mixture, PolicyRef
+from ludus.core.types import CPU, DeviceChoice, Mixture, PolicyRef
 from ludus.envs.registry import make_env
 from ludus.learners.base import Algorithm, LearnerContext
 from ludus.learners.dqn.options import DQN
@@ -25,7 +25,7 @@ from ludus.replay.trajectories import Trajectories
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
-from ludus.training.trainer import Trainer, TrainerSpec
+from ludus.training.trainer import FROM_MEMORY, Feed, Trainer, TrainerSpec
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "gymnasium")
 
@@ -62,11 +62,12 @@ def algorithm(kind: str) -> Algorithm:
     )
 
 
-def orders(kind: str, seed: int) -> Orders:
+def orders(kind: str, seed: int, device: DeviceChoice = CPU, feed: Feed = FROM_MEMORY) -> Orders:
     """Learns from the same rows again and again."""
     setting, chosen = REPLAY[kind], algorithm(kind)
     env = make_env(f"gymnasium/{setting.environment}", num_envs=1)
-    trainer = Trainer(TrainerSpec("task", chosen, LearnerContext(env.spec, (0,), seed)), EpisodeServer())
+    context = LearnerContext(env.spec, (0,), seed, device=device)
+    trainer = Trainer(TrainerSpec("task", chosen, context), EpisodeServer(), feed=feed)
     learner = PolicyRef(0, "learner", 1)
     worker = RolloutWorker(env, LocalBank(env.spec, 1))
 

@@ -111,6 +111,14 @@ class Placed(Protocol):
     placement: Placement
 
 
+def placement_of(learner: object, table: str) -> Placement | None:
+    """Where a learner learns from what one of its tables holds, as its `learns_at(table)` says, or `placement`; None: on the CPU, from
+    arrays."""
+    tell = getattr(learner, "learns_at", None)
+    found: Placement | None = getattr(learner, "placement", None) if tell is None else tell(table)
+    return found
+
+
 def placed(choice: DeviceChoice, work: Work) -> Placement:
     """Where one learner computes. Raises ConfigError for a card that is not there, and for options that the place has no use for."""
     device, why = _device(choice, work)

@@ -18,7 +18,6 @@ from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.device import Placement
 from ludus.core.types import CPU, DeviceChoice, EnvSpec, Metrics, Opponents, PolicyRef, PolicySpec, State, Weights
 from ludus.envs.base import VectorEnv
 from ludus.envs.tree.game_tree import GameTree
@@ -142,13 +141,6 @@ def priorities_of(learner: Learner) -> Priorities:
     """What to tell the tables after an update."""
     tell = getattr(learner, "priorities", None)  # checking a protocol costs as much as a small update
     return () if tell is None else tell()
-
-
-def placement_of(learner: Learner, table: str) -> Placement | None:
-    """Where it learns from what one of its tables holds, as its `learns_at(table)` says, or `placement`; None: on the CPU, from arrays."""
-    tell = getattr(learner, "learns_at", None)
-    found: Placement | None = getattr(learner, "placement", None) if tell is None else tell(table)
-    return found
 
 
 @runtime_checkable

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ludus.core.arrays import read_only
-from ludus.core.device import Placed
+from ludus.core.device import Placed, placement_of
 from ludus.core.errors import ConfigError, Deadlock, ScenarioError, TrainingError, either
 from ludus.core.machine import out_of_memory
 from ludus.core.own_code import brief, own_name
 from ludus.core.timings import Timings
 from ludus.core.types import Metrics, PolicySpec, State, Weights
-from ludus.learners.base import Algorithm, Learner, LearnerContext, placement_of, priorities_of, sizes_of
+from ludus.learners.base import Algorithm, Learner, LearnerContext, priorities_of, sizes_of
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample, TableSpec
@@ -91,8 +91,9 @@ class Trainer:
         self._policy: tuple[int, Policy] | None = None
         tables = spec.algorithm.tables()
         devices = _elsewhere(self._learner, tables)
-        self._moves = {} if feed.on_device else {name: ToDevice(device) for name, device in devices.items()}
-        self._prefetcher = Prefetcher(self._draw, unchanged, depth=feed.depth(tables, moves=bool(self._moves)))
+        moves = {} if feed.on_device else {name: ToDevice(device) for name, device in devices.items()}
+        draw, depth = partial(_draw, episodes, spec.task, moves), feed.depth(tables, moves=bool(moves))
+        self._prefetcher = Prefetcher(draw, unchanged, depth=depth)
         self.weights = read_only(self._learner.weights())
         episodes.create(spec.task, tables, sizes_of(spec.algorithm), devices=devices if feed.on_device else {})
 
@@ -162,11 +163,6 @@ class Trainer:
                 updates += 1
         return LearnResult(samples, updates, metrics)
 
-    def _draw(self, request: tuple[str, int], _unwanted: Event) -> Sample | None:
-        """A batch, where it will be learned from. None: the limiter wants more items first."""
-        sample, move = self._episodes.try_sample(self._task, *request), self._moves.get(request[0])
-        return sample if sample is None or move is None else move(sample)
-
     def _update(self, batch: Sample) -> Metrics:
         metrics = self._learner.update(batch)
         for name, value in metrics.items() if isinstance(metrics, Mapping) else [("metrics", metrics)]:
@@ -208,6 +204,14 @@ def _require_device(learner: Learner, spec: TrainerSpec) -> None:
         raise ConfigError(
             f"runtime.{given} was given, and {own_name(spec.algorithm)} computes on the CPU, in float32, only. Leave it out."
         )
+
+
+def _draw(
+    episodes: EpisodeServer, task: str, moves: Mapping[str, ToDevice], request: tuple[str, int], _unwanted: Event
+) -> Sample | None:
+    """A batch, where it will be learned from. None: the limiter wants more items first."""
+    sample, move = episodes.try_sample(task, *request), moves.get(request[0])
+    return sample if sample is None or move is None else move(sample)
 
 
 def _elsewhere(learner: Learner, tables: Sequence[TableSpec]) -> dict[str, torch.device]:

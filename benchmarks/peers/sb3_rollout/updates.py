@@ -1,12 +1,13 @@
 """Stable-Baselines3's DQN and SAC: `train`, which samples from the replay buffer, updates and moves the targets.
 
-    python -m benchmarks.peers.sb3_rollout.updates --case dqn sac
+    python -m benchmarks.peers.sb3_rollout.updates --case dqn sac [--device cuda:0]
 
 DQN's target network is copied here, since its own code does that when it collects. The argument checks of distributions are off.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from functools import partial
 from typing import Any
@@ -22,7 +23,7 @@ from benchmarks.peers.collecting import Orders, work
 from benchmarks.peers.training import REPLAY
 
 
-def replay(kind: str, seed: int) -> Orders:
+def replay(kind: str, device: str, seed: int) -> Orders:
     """Updates from a full buffer of rows that mean nothing."""
     setting = REPLAY[kind]
     common: dict[str, Any] = {
@@ -32,7 +33,7 @@ def replay(kind: str, seed: int) -> Orders:
         "gamma": setting.gamma,
         "policy_kwargs": {"net_arch": list(setting.hidden)},
         "seed": seed,
-        "device": "cpu",
+        "device": device,
     }
     env = gymnasium.make(setting.environment, disable_env_checker=True)
     if kind == "dqn":
@@ -51,12 +52,16 @@ def replay(kind: str, seed: int) -> Orders:
         if kind == "dqn":  # elsewhere it is done by a step of the environment
             for _ in range(-(-setting.updates // setting.target_period)):
                 model.q_net_target.load_state_dict(model.q_net.state_dict())
+        if device != "cpu":
+            torch.cuda.synchronize(device)
         yield setting.updates
 
-
-CASES = {kind: partial(replay, kind) for kind in REPLAY}
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.distributions.Distribution.set_default_validate_args(False)
-    sys.exit(work(CASES, ("stable-baselines3", "gymnasium", "numpy", "torch"), unit="updates"))
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--device", default="cpu")
+    given, rest = parser.parse_known_args()
+    cases = {kind: partial(replay, kind, given.device) for kind in REPLAY}
+    sys.exit(work(cases, ("stable-baselines3", "gymnasium", "numpy", "torch"), rest, unit="updates"))

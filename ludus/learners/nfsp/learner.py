@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core import seeding
-from ludus.core.device import Placement, Work, placed, to_device, to_host
+from ludus.core.device import Placement, Work, placed, placement_of, to_device, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, State, Weights
-from ludus.learners.base import RESERVOIR, LearnerContext, Priorities, placement_of, priorities_of
+from ludus.learners.base import RESERVOIR, LearnerContext, Priorities, priorities_of
 from ludus.learners.losses import log_prob
 from ludus.learners.network import FlatModule, multiplications
 from ludus.learners.optimizer import Guard, GuardedAdam, ModuleAdam
@@ -130,7 +130,7 @@ class NFSPLearner:
         return [item for item in chain(*zip_longest(self._response.batches(), imitation)) if item is not None]
 
     def learns_at(self, table: str) -> Placement | None:
-        """See `ludus.learners.base.placement_of`: the best response learns from another table, perhaps elsewhere."""
+        """See `ludus.core.device.placement_of`: the best response learns from another table, perhaps elsewhere."""
         return self.placement if table == RESERVOIR else placement_of(self._response, table)
 
     # ------------------------------------------------------------------------------------------ learning
