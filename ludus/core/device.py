@@ -201,7 +201,7 @@ def to_device(array: Array | torch.Tensor, device: torch.device) -> torch.Tensor
     already stays as it is."""
     import torch
 
-    if isinstance(array, torch.Tensor):
+    if not isinstance(array, np.ndarray):
         return array.to(device, non_blocking=True)
     tensor = torch.from_numpy(np.ascontiguousarray(array))
     if device.type == "cpu":

@@ -59,11 +59,11 @@ class RuntimeChoice(Config):
     tasks: training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
     inference: local, or server. trainers: processes that learn together from each batch of a task, with trainer_cpus and trainer_gpus
     each (by default a card each where device is cuda); 0: the driver learns. table_shards: processes that learners' tables are spread
-    over; 0: they lie beside the learner. replay: device has them lie where a learner computes, as tensors, with room for their whole
-    capacity; on a CPU that is memory, as with host. prefetch: batches that are sampled, and moved to where they are learned from, ahead;
-    by default 2 on a card, where they come from memory and no priorities choose them, else 0. threads: of torch where there is
-    learning, in the driver or in each trainer: more are for learning from images; handing out the products of small networks costs more
-    than it saves.
+    over; 0: they lie beside the learner. replay: device has what is replayed lie where a learner computes, as tensors, with
+    room for the whole capacity; on a CPU that is memory, as with host. prefetch: batches that are sampled, and moved to where they are
+    learned from, ahead; by default 2 on a card, where they come from memory and no priorities choose them, else 0. threads: of torch
+    where there is learning, in the driver or in each trainer: more are for learning from images; handing out the products of small
+    networks costs more than it saves.
 
     device: where learners, and inference servers, compute: auto, cpu, cuda or cuda:N (cuda, where Ray places them). auto takes a card,
     where there is one, for what is large enough (`ludus.core.device`). precision: of products there: float32, tf32 or bf16 (parameters

@@ -38,6 +38,11 @@ class EpisodeServer:
         self._tables: dict[str, dict[str, WaitingTable]] = {}
         self._closed: set[str] = set()
 
+    @property
+    def sharded(self) -> bool:
+        """Whether shards hold the items."""
+        return bool(self._shards)
+
     def create(
         self,
         task: str,

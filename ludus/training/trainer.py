@@ -46,20 +46,24 @@ class Feed:
     """How batches come to a learner.
 
     prefetch: those that are sampled, and moved to its device, while it learns from another. None: 2 where that is no CPU, and it replays
-    from memory (unless priorities say what is sampled: those of the last updates would be missed); else 0. on_device: its tables lie
-    where it learns, which on a CPU is memory as ever.
+    from memory (unless priorities say what is sampled: those of the last updates would be missed); else 0. on_device: what it replays lies
+    where it learns, which on a CPU is memory as ever. What it learns from once lies there in any case, unless shards keep it: rows are on
+    their way as soon as they are inserted.
     """
 
     prefetch: int | None = None
     on_device: bool = False
 
-    def depth(self, tables: Sequence[TableSpec], *, moves: bool) -> int:
-        """Batches that are prepared ahead. moves: whether they have a way to go."""
+    def stays(self, table: TableSpec, *, sharded: bool) -> bool:
+        """Whether a table of a learner on a device lies there."""
+        return self.on_device or (table.kind == "queue" and not sharded)
+
+    def depth(self, moved: Sequence[TableSpec]) -> int:
+        """Batches that are prepared ahead. moved: the tables whose batches have a way to go."""
         if self.prefetch is not None:
             return self.prefetch
-        if not moves or any(table.kind == "queue" or SelectorChoice.of(table).by_priority for table in tables):
-            return 0
-        return 2
+        replayed = [table for table in moved if table.kind != "queue"]  # of others there is one batch a round
+        return 2 if replayed and not any(SelectorChoice.of(table).by_priority for table in replayed) else 0
 
 
 FROM_MEMORY: Final = Feed()
@@ -91,11 +95,13 @@ class Trainer:
         self._policy: tuple[int, Policy] | None = None
         tables = spec.algorithm.tables()
         devices = _elsewhere(self._learner, tables)
-        moves = {} if feed.on_device else {name: ToDevice(device) for name, device in devices.items()}
-        draw, depth = partial(_draw, episodes, spec.task, moves), feed.depth(tables, moves=bool(moves))
-        self._prefetcher = Prefetcher(draw, unchanged, depth=depth)
+        there = {table.name for table in tables if feed.stays(table, sharded=episodes.sharded)} & devices.keys()
+        moved = [table for table in tables if table.name in devices.keys() - there]
+        draw = partial(_draw, episodes, spec.task, {table.name: ToDevice(devices[table.name]) for table in moved})
+        self._prefetcher = Prefetcher(draw, unchanged, depth=feed.depth(moved))
         self.weights = read_only(self._learner.weights())
-        episodes.create(spec.task, tables, sizes_of(spec.algorithm), devices=devices if feed.on_device else {})
+        sizes = sizes_of(spec.algorithm)
+        episodes.create(spec.task, tables, sizes, devices={name: devices[name] for name in there})
 
     @property
     def spec(self) -> PolicySpec:

@@ -165,7 +165,10 @@ class Transitions:
         shape = (len(observation), *self._model.shape)
         if self._model.table is not None:
             return self._inputs[self._ids(observation)].reshape(shape)
-        there = to_device(observation, self._device).reshape(shape)
+        if isinstance(observation, np.ndarray):  # here NumPy is faster
+            dtype = np.uint8 if observation.dtype == np.uint8 and len(shape) > 2 else np.float32
+            return to_device(np.ascontiguousarray(observation, dtype).reshape(shape), self._device)
+        there = observation.reshape(shape)
         return there if there.dtype == torch.uint8 and len(shape) > 2 else there.float()
 
     def _ids(self, observation: Array | Tensor) -> Tensor:
