@@ -100,6 +100,7 @@ class Trainer:
         draw = partial(_draw, episodes, spec.task, {table.name: ToDevice(devices[table.name]) for table in moved})
         self._prefetcher = Prefetcher(draw, unchanged, depth=feed.depth(moved))
         self.weights = read_only(self._learner.weights())
+        self._replays_there = feed.on_device and bool(there)
         sizes = sizes_of(spec.algorithm)
         episodes.create(spec.task, tables, sizes, devices={name: devices[name] for name in there})
 
@@ -142,6 +143,7 @@ class Trainer:
         settings = [(name, getattr(algorithm, name, None)) for name in ("minibatches", "batch")]
         change = {"minibatches": "more", "batch": "a smaller"}
         smaller = [f"{change[name]} algorithm.{name} (it is {value})" for name, value in settings if value is not None]
+        smaller += ["runtime.replay=host"] if self._replays_there else []
         return (
             f"{own_name(algorithm)}: there was not enough memory to learn from {rows:,} new decisions with {count:,} numbers of weights: "
             f"{full}. The weights from before are kept. Give {either([*smaller, 'fewer tasks on one card (runtime.tasks)', 'device=cpu'])}."
