@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.core.device import floats_to_host
 from ludus.core.errors import DataError
-from ludus.replay.base import TableSpec
+from ludus.replay.base import Sample, TableSpec
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.kinds import build_table
+from ludus.replay.prefetcher import ToDevice
 
 HERE = torch.device("cpu")  # tensors with numbers, where there is no card
+PLACES = ["cpu"]
 SPECS = {
     "queue": TableSpec("t", "queue", 40, max_lag=2),
     "ring": TableSpec("t", "ring", 40),
@@ -35,17 +38,22 @@ def same(one: object, other: object) -> None:
         assert one.keys() == other.keys()
         for key, value in one.items():
             same(value, other[key])
+    elif isinstance(one, list):
+        for value, found in zip(one, other, strict=True):
+            same(value, found)
     elif isinstance(one, np.ndarray):
+        other = other.cpu() if isinstance(other, torch.Tensor) else other
         assert one.dtype == np.asarray(other).dtype
         np.testing.assert_array_equal(one, other)
     else:
         assert one == other
 
 
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", SPECS)
-def test_what_comes_when_is_what_memory_gives_and_so_is_a_checkpoint(name):
+def test_what_comes_when_is_what_memory_gives_and_so_is_a_checkpoint(name, place):
     spec = SPECS[name]
-    here, there = build_table(spec), build_table(spec, HERE)
+    here, there = build_table(spec), build_table(spec, torch.device(place))
     rng, streams, drawn = np.random.default_rng(1), [np.random.default_rng(2) for _ in range(4)], 0
     for step in range(60):
         given = items(rng, int(rng.integers(1, 14)), step // 10)
@@ -73,7 +81,7 @@ def test_what_comes_when_is_what_memory_gives_and_so_is_a_checkpoint(name):
             same(here.state_dict(), there.state_dict())
         if step == 30:  # each goes on from what the other has kept
             kept = here.state_dict()
-            here, there = build_table(spec), build_table(spec, HERE)
+            here, there = build_table(spec), build_table(spec, torch.device(place))
             there.load_state_dict(kept)
             here.load_state_dict(there.state_dict())
     assert drawn > 100
@@ -90,6 +98,16 @@ def test_nothing_is_read_back_from_a_device(name):
         sample = table.try_sample(10, rng)
     assert sample.columns["seen"].shape == (10, 4, 3)
     table.load_state_dict(table.state_dict())
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_goes_to_a_device_and_leaves_it_is_what_it_was(place):
+    given = items(np.random.default_rng(4), 500, 3)
+    move = ToDevice(place)
+    for _ in range(3):
+        same(given, move(Sample(given, np.arange(500), np.ones(500))).columns)
+    tensors = [torch.rand(shape, device=place) for shape in [(3, 4), (), (0,), (7,)]]
+    same([tensor.cpu().numpy() for tensor in tensors], floats_to_host(tensors))
 
 
 class Own:

@@ -326,10 +326,11 @@ class SequenceLearner(TeamLearner):
         memory0 = view.memory0
         if memory0 is None:
             memory0 = np.zeros((pieces, self.team, module.memory), np.float32)
-        out, anew = memory0[found.segment].astype(np.float32), _anew(view)
+        anew = _anew(view)
         reach = np.zeros(pieces, np.int64)
         np.maximum.at(reach, found.segment, found.warm)
-        alive, memory = np.flatnonzero(reach), to_device(memory0.astype(np.float32), self.device)
+        alive = np.flatnonzero(reach)
+        memory, out = (to_device(of.astype(np.float32), self.device) for of in (memory0, memory0[found.segment]))
         for t in range(longest):
             alive = alive[reach[alive] > t]
             rows = view.start[alive] + t
@@ -339,8 +340,8 @@ class SequenceLearner(TeamLearner):
             after, _ = _remember(module, x[None], here, back, memory[place].flatten(0, 1))
             memory[place] = after.view(len(alive), self.team, -1)
             begun = np.flatnonzero(found.warm == t + 1)
-            out[begun] = to_host(memory[to_device(found.segment[begun], self.device)])
-        return out
+            out[to_device(begun, self.device)] = memory[to_device(found.segment[begun], self.device)]
+        return to_host(out)
 
     # ------------------------------------------------------------------------------------------ learning
 

@@ -209,20 +209,20 @@ class R2D2Learner(QLearner):
         through the rows in between by the weights of now, which are those that acted unless workers are behind."""
         segments, module = rows.num_segments, self._online
         memory0 = np.zeros((segments, module.memory), np.float32) if rows.memory0 is None else rows.memory0
-        out, warm, longest = memory0[found.segment].copy(), found.warm, int(found.warm.max(initial=0))
+        begun, warm, longest = memory0[found.segment], found.warm, int(found.warm.max(initial=0))
         if not longest:
-            return out
+            return begun
         reach = np.zeros(segments, np.int64)
         np.maximum.at(reach, found.segment, warm)
         alive = np.flatnonzero(reach)
-        memory = to_device(memory0.astype(np.float32), self.device)
+        memory, out = (to_device(of.astype(np.float32), self.device) for of in (memory0, begun))
         for t in range(longest):
             alive = alive[reach[alive] > t]
             x, place = self._seen(rows.observation[rows.start[alive] + t], module.shape), to_device(alive, self.device)
             memory[place] = module.step(module.body(x), memory[place])
             there = np.flatnonzero(warm == t + 1)
-            out[there] = to_host(memory[to_device(found.segment[there], self.device)])
-        return out
+            out[to_device(there, self.device)] = memory[to_device(found.segment[there], self.device)]
+        return to_host(out)
 
     # ------------------------------------------------------------------------------------------ learning
 
