@@ -108,7 +108,8 @@ class Learner(Protocol):
         ...
 
     def update(self, batch: Sample) -> Metrics:
-        """One update. Raises TrainingError where a loss or weight is not finite, leaving the last good weights in place."""
+        """One update. Raises TrainingError where a loss or weight is not finite, leaving the last good weights in place. Columns are
+        arrays; of a learner whose `placement` is no CPU, tensors there, but for those of `ludus.replay.base.ON_HOST`."""
         ...
 
     def weights(self) -> Weights:
