@@ -10,7 +10,7 @@ from ludus.core.config import Config
 from ludus.core.device import parse_device, require_card
 from ludus.core.errors import ConfigError
 from ludus.core.parts import load
-from ludus.core.types import DeviceChoice, Precision
+from ludus.core.types import CPU, DeviceChoice, Precision
 from ludus.policies.bots import BotSettings
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.runtime.base import Runtime
@@ -65,9 +65,10 @@ class RuntimeChoice(Config):
     where there is learning, in the driver or in each trainer: more are for learning from images; handing out the products of small
     networks costs more than it saves.
 
-    device: where learners, and inference servers, compute: auto, cpu, cuda or cuda:N (cuda, where Ray places them). auto takes a card,
-    where there is one, for what is large enough (`ludus.core.device`). precision: of products there: float32, tf32 or bf16 (parameters
-    stay float32). deterministic: the same run again, on one kind of card, has the same bits, and is slower.
+    device: where learners, inference servers and policies (on Ray those of workers that have `gpus`) compute: auto, cpu, cuda or cuda:N
+    (cuda, where Ray places them). auto takes a card, where there is one, for what is large enough (`ludus.core.device`). precision: of
+    products there: float32, tf32 or bf16 (parameters stay float32). deterministic: the same run again, on one kind of card, has the same
+    bits, and is slower.
 
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: requests that a worker has at most; min_completed: partial results that are learned from at least (by default as
@@ -156,6 +157,12 @@ class RuntimeChoice(Config):
         from ludus.training.trainer import Feed  # a scenario can be read without loading what it runs on
 
         return Feed(self.prefetch, on_device=self.replay == "device")
+
+    @property
+    def acting(self) -> DeviceChoice:
+        """Where the policies of workers are asked to compute: with the learner, in one process; else on the CPU, unless workers have cards
+        (`gpus`)."""
+        return self.device_choice if self.kind == "inprocess" or self.gpus else CPU
 
     @property
     def async_limits(self) -> AsyncLimits | None:

@@ -114,8 +114,35 @@ class Tower(nn.Module):
         return answer, torch.empty_like(after).index_copy(0, packing.rank, after)
 
 
-def core_step(core: nn.RNNBase, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+class Cell(nn.Module):
+    """One step of a core, with its parameters, in operations that torch batches over networks."""
+
+    def __init__(self, core: nn.RNNBase) -> None:
+        super().__init__()
+        for name, parameter in core.named_parameters():
+            self.register_parameter(name, parameter)
+        self.lstm = isinstance(core, nn.LSTM)
+
+    def forward(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """As `core_step`, whose equations are those of `torch.nn.GRU` and `LSTM`."""
+        inputs, hidden, bias, more = (cast(Tensor, p) for p in self.parameters())
+        h, *c = memory.chunk(2, dim=1) if self.lstm else (memory,)
+        seen, kept = nn.functional.linear(x, inputs, bias), nn.functional.linear(h, hidden, more)
+        if self.lstm:
+            first, second, new, last = (seen + kept).chunk(4, dim=1)
+            cell = second.sigmoid() * c[0] + first.sigmoid() * new.tanh()
+            out = last.sigmoid() * cell.tanh()
+            return out, torch.cat([out, cell], dim=1)
+        (r, z, new), (old_r, old_z, old) = seen.chunk(3, dim=1), kept.chunk(3, dim=1)
+        new = (new + (r + old_r).sigmoid() * old).tanh()
+        after = new + (z + old_z).sigmoid() * (h - new)
+        return after, after
+
+
+def core_step(core: nn.RNNBase | Cell, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
     """One step of a GRU or an LSTM: x float[n, F], memory [n, M] -> (what it answers [n, H], the memory after)."""
+    if isinstance(core, Cell):
+        return cast(tuple[Tensor, Tensor], core(x, memory))
     inputs, hidden, bias, more = (cast(Tensor, p) for p in core.parameters())
     if isinstance(core, nn.GRU):
         after = torch.gru_cell(x, memory, inputs, hidden, bias, more)
