@@ -21,7 +21,7 @@ from ludus.core.seeding import mix, uniform
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.actor_critic import CORES, agents_of, arrays_of, core_step, load_arrays, shapes_of
 from ludus.policies.actor_critic_policy import Recurrent
-from ludus.policies.bodies import make_body, orthogonal, own_stream, perceptron_body
+from ludus.policies.bodies import linear, make_body, orthogonal, own_stream, perceptron_body
 from ludus.policies.categorical import (
     CategoricalPolicy,
     answers,
@@ -60,10 +60,10 @@ class NoisyLinear(nn.Module):
 
     def forward(self, x: Tensor, before: Tensor | None, after: Tensor | None) -> Tensor:
         """x float[n, …, inputs]; before and after: ε_in and ε_out, which broadcast to inputs and outputs."""
-        out = nn.functional.linear(x, self.weight, self.bias)
+        out = linear(x, self.weight, self.bias)
         if before is None or after is None:
             return out
-        return out + nn.functional.linear(x * before, self.weight_noise, self.bias_noise) * after
+        return out + linear(x * before, self.weight_noise, self.bias_noise) * after
 
 
 class Linear(nn.Linear):
@@ -71,7 +71,7 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor, before: Tensor | None = None, after: Tensor | None = None) -> Tensor:
         """W x + b."""
-        return nn.functional.linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias)
 
 
 def midpoints(count: int) -> Tensor:

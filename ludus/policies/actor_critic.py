@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ludus.core.device import floats_to_host, to_device
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
-from ludus.policies.bodies import make_body, orthogonal, own_stream
+from ludus.policies.bodies import for_rows, linear, make_body, orthogonal, own_stream
 from ludus.policies.checks import choice, entry, fitted, integer
 from ludus.policies.heads import Head, head_of
 from ludus.policies.mlp import Layout
@@ -69,7 +69,7 @@ class Normaliser(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """float[n, *shape] -> the same."""
-        return ((x - self.mean) / (self.var + 1e-8).sqrt()).clamp(-CLIP, CLIP)
+        return ((x - for_rows(self.mean, x)) / for_rows((self.var + 1e-8).sqrt(), x)).clamp(-CLIP, CLIP)
 
 
 class ReturnScale(nn.Module):
@@ -115,19 +115,20 @@ class Tower(nn.Module):
 
 
 class Cell(nn.Module):
-    """One step of a core, with its parameters, in operations that torch batches over networks."""
+    """One step of a core, with its parameters, which may be those of many networks."""
 
     def __init__(self, core: nn.RNNBase) -> None:
         super().__init__()
+        self.names = [name for name, _ in core.named_parameters()]
         for name, parameter in core.named_parameters():
             self.register_parameter(name, parameter)
         self.lstm = isinstance(core, nn.LSTM)
 
     def forward(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """As `core_step`, whose equations are those of `torch.nn.GRU` and `LSTM`."""
-        inputs, hidden, bias, more = (cast(Tensor, p) for p in self.parameters())
+        inputs, hidden, bias, more = (cast(Tensor, getattr(self, name)) for name in self.names)
         h, *c = memory.chunk(2, dim=1) if self.lstm else (memory,)
-        seen, kept = nn.functional.linear(x, inputs, bias), nn.functional.linear(h, hidden, more)
+        seen, kept = linear(x, inputs, bias), linear(h, hidden, more)
         if self.lstm:
             first, second, new, last = (seen + kept).chunk(4, dim=1)
             cell = second.sigmoid() * c[0] + first.sigmoid() * new.tanh()
@@ -219,7 +220,7 @@ class ActorCritic(nn.Module):
         features, after = self.actor(x, mine, packing)
         out = self.head(features)
         if self.head_of.free:
-            out = torch.cat([out, self.free().expand(len(out), -1)], dim=1)
+            out = torch.cat([out, for_rows(self.free(), out).expand(len(out), -1)], dim=1)
         if self.state and state is None:
             return out, None, after
         if self.critic is not None:
@@ -230,7 +231,7 @@ class ActorCritic(nn.Module):
     def free(self) -> Tensor:
         """The head's outputs float[free] that do not depend on the observation."""
         learned = [] if self.log_std is None else [self.log_std]
-        return torch.cat([*learned, *(getattr(self, name) for name in self.head_of.numbers)])
+        return torch.cat([*learned, *(getattr(self, name) for name in self.head_of.numbers)], dim=-1)
 
     def unroll(
         self, x: Tensor, memory: Tensor | None, start: Array | None, state: Tensor | None

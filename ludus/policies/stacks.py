@@ -7,9 +7,10 @@ batches neither images whose channels are last nor, for sure, a module of anybod
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from ludus.core.device import Placement, to_device, to_host
 from ludus.core.types import Array
 from ludus.policies.actor_critic import Cell
+from ludus.policies.bodies import linear
 from ludus.policies.perceptron import by_policy
 
 LEAST = 64
@@ -37,9 +39,9 @@ def bucket(rows: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Form:
-    """What the networks of one spec have in common. network: one of them, without its weights (`form_of`). shapes: of those, by name. ask:
-    (network, observation [n, …], memory [n, M] or None, more [n, …] or None …) -> numbers [n, k], and the memory after where there is
-    one. batched: whether torch evaluates many of them at once."""
+    """What the networks of one spec have in common. network: one of them (`form_of`). shapes: of its weights, by name. ask: (network,
+    observation [n, …], memory [n, M] or None, more [n, …] or None …) -> numbers [n, k], and the memory after where there is one. batched:
+    whether its weights may be those of many networks (`ludus.policies.bodies.linear`)."""
 
     network: nn.Module
     shapes: Mapping[str, tuple[int, ...]]
@@ -52,32 +54,56 @@ class Form:
         return sum(_room(shape) for shape in self.shapes.values())
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
-        """The arrays, by name, of float[…, size], of a network that is called `network`."""
+        """The arrays, by name, of float[…, size]."""
         out, at = {}, 0
         for name, shape in self.shapes.items():
-            out[f"network.{name}"] = flat[..., at : at + int(np.prod(shape))].view(*flat.shape[:-1], *shape)
+            out[name] = flat[..., at : at + math.prod(shape)].view(*flat.shape[:-1], *shape)
             at += _room(shape)
         return out
 
 
 def form_of(network: nn.Module, ask: Ask, *, batched: bool) -> Form:
-    """Takes the network's weights away: only other numbers, which are no weights, stay. Cells are written out, for torch batches no
-    other."""
-    for part in list(network.modules()) if batched else ():
-        if isinstance(core := getattr(part, "core", None), nn.RNNBase):
-            part.core = Cell(core)
+    """Takes the network. If batched, its weights become buffers without numbers, since they come with each call, and cells are written
+    out."""
     shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
-    for part in network.modules():
-        for held in (part._parameters, part._buffers):
-            for name, tensor in held.items():
-                if tensor is not None and name not in part._non_persistent_buffers_set:
-                    empty = torch.empty_like(tensor, device="meta")
-                    held[name] = nn.Parameter(empty, requires_grad=False) if isinstance(tensor, nn.Parameter) else empty  # type: ignore[assignment]
-    return Form(network.eval(), shapes, ask, batched)
+    network.eval().requires_grad_(False)
+    if batched:
+        for part in list(network.modules()):
+            for name, child in part.named_children():
+                if isinstance(child, nn.RNNBase):
+                    setattr(part, name, Cell(child))
+                elif type(child) is nn.Linear:
+                    setattr(part, name, _Linear(child))
+        for part, name in _places(network, shapes):
+            part._parameters.pop(name, None)
+            part._buffers[name] = None
+    return Form(network, shapes, ask, batched)
+
+
+def _places(network: nn.Module, names: Iterable[str]) -> list[tuple[nn.Module, str]]:
+    """Which module has each of these arrays, and how it calls it."""
+    split = [name.rpartition(".") for name in names]
+    return [(network.get_submodule(path), leaf) for path, _, leaf in split]
+
+
+class _Linear(nn.Module):
+    """As the layer that it is made of."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, of: nn.Linear) -> None:
+        super().__init__()
+        self.register_buffer("weight", of.weight)
+        self.register_buffer("bias", of.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See `linear`."""
+        return linear(x, self.weight, self.bias)
 
 
 def _room(shape: tuple[int, ...]) -> int:
-    return -(-int(np.prod(shape)) // _ALIGNED) * _ALIGNED
+    return -(-math.prod(shape) // _ALIGNED) * _ALIGNED
 
 
 class CarriedWeights:
@@ -93,7 +119,7 @@ class CarriedWeights:
             flat = np.zeros(form.size, np.float32)
             at = 0
             for name, shape in form.shapes.items():
-                flat[at : at + int(np.prod(shape))] = self._arrays[name].reshape(-1)
+                flat[at : at + math.prod(shape)] = self._arrays[name].reshape(-1)
                 at += _room(shape)
             self._there[device] = to_device(flat, device)
         return self._there[device]
@@ -104,15 +130,14 @@ class DeviceStack:
 
     def __init__(self, form: Form, weights: Sequence[CarriedWeights], placement: Placement) -> None:
         self._form, self._placement, self._device = form, placement, placement.torch
-        self._network = _Asked(copy.deepcopy(form.network), form.ask)
-        for part in self._network.modules():
-            for name in part._non_persistent_buffers_set:
-                held = part._buffers[name]
-                part._buffers[name] = None if held is None else held.to(self._device)
-        flats = [each.on(self._device, form) for each in weights]
-        self._flats = flats[0][None] if len(flats) == 1 else torch.stack(flats)
-        self._all = form.views(self._flats)
-        self._each: dict[int, dict[str, Tensor]] = {}
+        self._weights = weights
+        self._each: dict[int, Any] = {}  # networks, or of batched ones their weights
+        if form.batched:
+            self._network = copy.deepcopy(form.network).to(self._device)
+            self._where = _places(self._network, form.shapes)
+            flats = [each.on(self._device, form) for each in weights]
+            self._flats = flats[0][None] if len(flats) == 1 else torch.stack(flats)
+            self._all = list(form.views(self._flats).values())
 
     @torch.no_grad()
     def __call__(
@@ -139,7 +164,7 @@ class DeviceStack:
         return to_device(rows if rows.flags.writeable else rows.copy(), self._device)
 
     def _answers(self, index: NDArray[np.int32], rows: Sequence[Tensor | None]) -> Sequence[Tensor]:
-        order, start = by_policy(index, len(self._flats))
+        order, start = by_policy(index, len(self._weights))
         counts = np.diff(start)
         present = np.flatnonzero(counts)
         if len(present) <= 1:
@@ -157,8 +182,6 @@ class DeviceStack:
 
     def _one(self, k: int, rows: Sequence[Tensor | None]) -> Sequence[Tensor]:
         """All rows through one network."""
-        if k not in self._each:
-            self._each[k] = {name: many[k] for name, many in self._all.items()}
         first = rows[0]
         assert first is not None
         n = len(first)
@@ -167,7 +190,26 @@ class DeviceStack:
             one if one is None or len(one) == width else torch.cat([one, one.new_zeros(width - n, *one.shape[1:])])
             for one in rows
         ]
-        return [answer[:n] for answer in self._asked(self._each[k], *padded)]
+        return [answer[:n] for answer in self._form.ask(self._alone(k), *padded)]
+
+    def _alone(self, k: int) -> nn.Module:
+        """Network k."""
+        form = self._form
+        if form.batched:
+            if k not in self._each:
+                self._each[k] = [many[k] for many in self._all]
+            return self._with(self._each[k])
+        if k not in self._each:
+            self._each[k] = copy.deepcopy(form.network).to(self._device)
+            self._each[k].load_state_dict(form.views(self._weights[k].on(self._device, form)))
+        found: nn.Module = self._each[k]
+        return found
+
+    def _with(self, weights: Iterable[Tensor]) -> nn.Module:
+        """The network, with these."""
+        for (part, name), array in zip(self._where, weights, strict=True):
+            part._buffers[name] = array
+        return self._network
 
     def _together(
         self,
@@ -185,7 +227,7 @@ class DeviceStack:
             width = max(bucket(-(-n // len(present))), least)
         tiles = -(-counts // width)
         total = int(tiles.sum())
-        whole = total == len(present) == len(self._flats)
+        whole = total == len(present) == len(self._weights)
         total = total if whole else bucket(total)
         first = np.cumsum(tiles) - tiles
         spot = np.arange(n) + np.repeat(first * width - (np.cumsum(counts) - counts), counts)
@@ -194,23 +236,6 @@ class DeviceStack:
         plan[total * width + order] = spot
         plan[total * width + n :][: int(tiles.sum())] = np.repeat(present, tiles)
         who, where, whose = torch.split_with_sizes(to_device(plan, self._device), [total * width, n, total])
-        weights = self._all if whole else self._form.views(self._flats[whose])
-        spread = [None if one is None else one[who].view(total, width, *one.shape[1:]) for one in rows]
-        dims = (0, *(None if one is None else 0 for one in spread))
-        return [answer.flatten(0, 1)[where] for answer in torch.vmap(self._asked, in_dims=dims)(weights, *spread)]
-
-    def _asked(self, weights: dict[str, Tensor], *rows: Tensor | None) -> tuple[Tensor, ...]:
-        out: tuple[Tensor, ...] = torch.func.functional_call(self._network, weights, rows)
-        return out
-
-
-class _Asked(nn.Module):
-    """A network that is called as its form says."""
-
-    def __init__(self, network: nn.Module, ask: Ask) -> None:
-        super().__init__()
-        self.network, self._ask = network, ask
-
-    def forward(self, *rows: Tensor | None) -> tuple[Tensor, ...]:
-        """See `Form`."""
-        return self._ask(self.network, *rows)
+        weights = self._all if whole else self._form.views(self._flats[whose]).values()
+        spread = [None if one is None else one[who] for one in rows]
+        return [answer[where] for answer in self._form.ask(self._with(weights), *spread)]

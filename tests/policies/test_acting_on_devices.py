@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from torch import nn
 
+from ludus.core import device
 from ludus.core.device import Work, placed
 from ludus.core.types import CPU, DeviceChoice, PolicyRef, PolicySpec
 from ludus.policies import action_values, actor_critic, torch_module
@@ -20,6 +21,7 @@ from ludus.policies.specs import (
 )
 from ludus.policies.stacks import bucket
 from ludus.policies.torch_module import torch_spec
+from ludus.rollout.inference.groups import placement_of
 from ludus.rollout.inference.policy_cache import PolicyCache, RequestRows
 
 ACTION = {"kind": "categorical", "actions": 5}
@@ -162,18 +164,33 @@ def test_a_server_asks_where_each_group_computes(name):
     """One that was asked to compute elsewhere answers what one on the CPU does; tables and their like stay."""
     policies, answers = [*policies_of(name, 2), build_policy(PolicySpec("random", {"actions": 5}), {})], []
     x, mask, _, noise = rows_of(policies[0], 9)
-    for device in (CPU, DeviceChoice("cpu", written=False)):
-        cache = PolicyCache(lambda k: Message(policies[k]), kept=0, device=device)
+    for choice in (CPU, DeviceChoice("cpu", written=False)):
+        cache = PolicyCache(lambda k: Message(policies[k]), kept=0, device=choice)
         keys = [held.key for held in cache.load("me", (), [(PolicyRef(0, str(k)), k) for k in range(3)])]
         parts = [RequestRows(keys[0], x, mask, None, noise), RequestRows(np.repeat(keys, 3), x, mask, None, noise)]
         answers.append(cache.answer([(parts, ("value",))])[0])
         placed_there = [group.placement is not None for group in cache._groups._groups]
-        assert placed_there == [device != CPU, False]
+        assert placed_there == [choice != CPU, False]
     for one, other in zip(*answers, strict=True):
         assert np.array_equal(one.action, other.action)
         assert set(one.extras) == set(other.extras)
         for key, found in other.extras.items():
             np.testing.assert_allclose(one.extras[key], found, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "width", "expected"),
+    [("auto", 8, None), ("auto", 128, "cuda:0"), ("cuda:1", 8, "cuda:1"), ("cpu", 128, None), ("meta", 8, "meta")],
+)
+def test_small_networks_stay_where_they_are_faster(asked, width, expected, monkeypatch):
+    """Of 7 × 128, 128 × 128 and 128 × 6 multiplications a row, and 4,096 rows, 7e7; from 2e7 on, a card takes them."""
+    monkeypatch.setattr(device, "cards", lambda: 2)
+    spec = critic(body=body_config(hidden=(width, width)))
+    policy = build_policy(spec, weights_of(spec, np.random.default_rng(0)))
+    place = placement_of(policy, DeviceChoice(asked), 4096)
+    assert (place and place.device) == expected
+    monkeypatch.setattr(device, "cards", lambda: 0)
+    assert placement_of(policy, DeviceChoice("auto", "bf16"), 4096) is None  # a CPU plays in float32
 
 
 class Message:

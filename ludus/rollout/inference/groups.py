@@ -10,7 +10,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ludus.core.device import Placement, Work, cards, placed, to_device, to_host
+from ludus.core import device as devices
+from ludus.core.device import Placement, Work, placed, to_device, to_host
 from ludus.core.errors import PolicyError
 from ludus.core.types import CPU, Act, Array, DeviceChoice, Due, Enumeration, EnvSpec, PolicyRef
 from ludus.policies.base import Policy
@@ -61,7 +62,8 @@ def families(slot, bound, group_of, index_of, index):  # type: ignore[no-untyped
 
 
 class SlotMemory(Protocol):
-    """Of a player's slots, for networks of one shape: what each remembers now, and what its last answer started from."""
+    """Of a player's slots, for networks of one shape: what each remembers now, and what its last answer started from. Slots come rising,
+    each once: as many as there are, are all."""
 
     def clear(self, slots: NDArray[np.int32]) -> None:
         """These start at zero."""
@@ -90,12 +92,17 @@ class HostMemory:
         self._now[slots] = 0
 
     def take(self, slots: NDArray[np.int32]) -> NDArray[np.float32]:
-        memory: NDArray[np.float32] = self._now[slots]
+        memory: NDArray[np.float32]
+        if len(slots) == len(self._now):
+            memory = self._now.copy()
+            self._before[...] = memory
+            return memory
+        memory = self._now[slots]
         self._before[slots] = memory
         return memory
 
     def put(self, slots: NDArray[np.int32], memory: NDArray[np.float32]) -> None:
-        self._now[slots] = memory
+        self._now[... if len(slots) == len(self._now) else slots] = memory
 
     def recall(self, slots: NDArray[Any]) -> NDArray[np.float32]:
         memory: NDArray[np.float32] = self._before[slots]
@@ -116,7 +123,7 @@ class DeviceMemory:
             self._now = self._now.index_fill(0, self._places(slots), 0.0)
 
     def take(self, slots: NDArray[np.int32]) -> torch.Tensor:
-        if len(slots) == len(self._now):  # each comes once, and rising
+        if len(slots) == len(self._now):
             self._before = self._now
             return self._now
         places = self._places(slots)
@@ -297,7 +304,8 @@ class Group:
 def placement_of(policy: Policy, device: DeviceChoice, rows: int) -> Placement | None:
     """Where policies like this one compute for so many rows at a time, if that is not the way of CPUs; None, too, for kinds without a
     network that torch evaluates (`stack_on`): tables, bots, random ones. Raises ConfigError for a card that is not there."""
-    if device == CPU or not hasattr(type(policy), "multiplications") or (device.device == "auto" and not cards()):
+    known = device != CPU and hasattr(type(policy), "multiplications")
+    if not known or (device.device == "auto" and not devices.cards()):
         return None
     size: int = policy.multiplications  # type: ignore[attr-defined]
     if not size:
