@@ -7,7 +7,7 @@ from torch import nn
 from ludus.core import device
 from ludus.core.device import Work, placed
 from ludus.core.types import CPU, DeviceChoice, PolicyRef, PolicySpec
-from ludus.policies import action_values, actor_critic, torch_module
+from ludus.policies import action_values, actor_critic, stacks, torch_module
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import (
     QHeadSpec,
@@ -152,6 +152,35 @@ def test_a_device_plays_what_the_cpu_plays(name):
             for key, values in expected.items():
                 np.testing.assert_allclose(told[key], values, atol=1e-4, err_msg=f"{key} {mode} {len(index)}")
             assert there.action.shape == found.action.shape
+
+
+@pytest.mark.parametrize("name", ["lstm", "q, rainbow", "torch"])
+def test_weights_are_brought_once_and_products_may_be_narrow(name, monkeypatch):
+    """Whatever stacks a policy is in. In bf16 probabilities and values move by about a hundredth; memory stays in float32."""
+    policies, brought = policies_of(name, 3), []
+    index = np.array(FEW, np.int32)
+    rows = rows_of(policies[0], len(index))
+    wide, *narrow = (
+        placed(DeviceChoice("cpu", precision, written=False), Work(1, 1, True))
+        for precision in ("float32", *["bf16"] * 2)
+    )
+    expected = type(policies[0]).stack_on(policies, wide).act(*rows, index, "greedy")
+    monkeypatch.setattr(stacks.CarriedWeights, "on", counted(stacks.CarriedWeights.on, brought))
+    for place in narrow:
+        found = type(policies[0]).stack_on(policies, place).act(*rows, index, "greedy")
+        assert np.mean(found.action == expected.action) > 0.7
+        if expected.memory is not None:
+            assert found.memory.dtype == np.float32
+            np.testing.assert_allclose(found.memory, expected.memory, atol=0.05)
+    assert len(brought) == 2 * len({id(each) for each in brought})
+
+
+def counted(on, found):
+    def once(self, *args):
+        found.append(on(self, *args))
+        return found[-1]
+
+    return once
 
 
 def test_few_sizes_are_seen():
