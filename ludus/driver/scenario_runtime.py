@@ -211,9 +211,8 @@ class RuntimeChoice(Config):
 
     def _check_cards(self) -> None:
         """Raises ConfigError."""
-        if not self.trainers:
-            require_card(self.device)
         elsewhere = "trainers" if self.trainers else "inference servers" if self.inference.kind == "server" else ""
+        elsewhere = elsewhere or ("workers" if self.gpus and self.kind != "inprocess" else "")
         if elsewhere and ":" in self.device:
             raise ConfigError(
                 f"runtime.device={self.device} was given, and Ray places {elsewhere}: each sees the cards that it is given, from cuda:0. "
@@ -224,6 +223,8 @@ class RuntimeChoice(Config):
                 f"runtime.trainers={self.trainers} and runtime.trainer_gpus={each:g} were given: trainers that learn together need a card "
                 "each. Give trainer_gpus=1, or one trainer (those of different tasks may share a card)."
             )
+        if not self.trainers:
+            require_card(self.device)
 
     def build(self) -> Runtime:
         """Raises RunError if it cannot start."""

@@ -123,11 +123,14 @@ class TwoPolicies:
 
 
 class StackedTwo:
-    """K policies of two on a device: what a mode plays is stacked when it is asked for."""
+    """K policies of two on a device."""
 
     def __init__(self, policies: Sequence[TwoPolicies], placement: Placement) -> None:
-        self._policies, self._placement = policies, placement
-        self._stacks: dict[str, Any] = {}
+        first = self._first = policies[0]
+        self._stacks = {}
+        for part in first.parts:
+            own: list[Any] = [policy.playing(part)[0] for policy in policies]
+            self._stacks[part] = type(own[0]).stack_on(own, placement)
 
     def act(
         self,
@@ -139,11 +142,9 @@ class StackedTwo:
         mode: str = "explore",
     ) -> Act:
         """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
-        first, inner = self._policies[0].playing(mode)
-        if mode not in self._stacks:
-            parts = [policy.playing(mode)[0] for policy in self._policies]
-            self._stacks[mode] = type(first).stack_on(parts, self._placement)  # type: ignore[attr-defined]
-        act = self._stacks[mode].act(observation, mask, memory, noise[:, : first.noise_width], index, inner)
+        policy, inner = self._first.playing(mode)
+        stack = self._stacks[mode if mode in self._stacks else self._first.parts[1]]
+        act = stack.act(observation, mask, memory, noise[:, : policy.noise_width], index, inner)
         return Act(act.action, act.logp)
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -107,22 +108,30 @@ def _room(shape: tuple[int, ...]) -> int:
 
 
 class CarriedWeights:
-    """A network's weights, by name; and copies of them on devices, where each is brought once."""
+    """A network's weights, by name, and where they are on devices: each stack that is made while another has them takes them from there."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = arrays
-        self._there: dict[torch.device, Tensor] = {}
+        self._held: WeakValueDictionary[torch.device, Tensor] | None = None  # making one takes as long as a row
 
     def on(self, device: torch.device, form: Form) -> Tensor:
         """float32[size], as the form has them."""
-        if device not in self._there:
+        found = None if self._held is None else self._held.get(device)
+        if found is None:
             flat = np.zeros(form.size, np.float32)
             at = 0
             for name, shape in form.shapes.items():
                 flat[at : at + math.prod(shape)] = self._arrays[name].reshape(-1)
                 at += _room(shape)
-            self._there[device] = to_device(flat, device)
-        return self._there[device]
+            found = to_device(flat, device)
+            self.are(found)
+        return found
+
+    def are(self, flat: Tensor) -> None:
+        """What `on` gives, as long as somebody holds it."""
+        if self._held is None:
+            self._held = WeakValueDictionary()
+        self._held[flat.device] = flat
 
 
 class DeviceStack:
@@ -130,14 +139,16 @@ class DeviceStack:
 
     def __init__(self, form: Form, weights: Sequence[CarriedWeights], placement: Placement) -> None:
         self._form, self._placement, self._device = form, placement, placement.torch
-        self._weights = weights
+        self._weights = [each.on(self._device, form) for each in weights]
         self._each: dict[int, Any] = {}  # networks, or of batched ones their weights
         if form.batched:
             self._network = copy.deepcopy(form.network).to(self._device)
             self._where = _places(self._network, form.shapes)
-            flats = [each.on(self._device, form) for each in weights]
-            self._flats = flats[0][None] if len(flats) == 1 else torch.stack(flats)
+            self._flats = torch.stack(self._weights)
+            self._weights = list(self._flats)
             self._all = list(form.views(self._flats).values())
+        for each, flat in zip(weights, self._weights, strict=True):
+            each.are(flat)
 
     @torch.no_grad()
     def __call__(
@@ -201,7 +212,7 @@ class DeviceStack:
             return self._with(self._each[k])
         if k not in self._each:
             self._each[k] = copy.deepcopy(form.network).to(self._device)
-            self._each[k].load_state_dict(form.views(self._weights[k].on(self._device, form)))
+            self._each[k].load_state_dict(form.views(self._weights[k]))
         found: nn.Module = self._each[k]
         return found
 

@@ -246,7 +246,8 @@ class Group:
         self.placement = placement
         self.device = None if placement is None else placement.torch
         self._stacks = placement is not None or getattr(type(policies[0]), "stack", None) is not None
-        self._stacked: StackedPolicies | None = None
+        kind: Any = type(policies[0])
+        self._stacked: StackedPolicies | None = None if placement is None else kind.stack_on(policies, placement)
 
     def act(
         self,
@@ -264,8 +265,7 @@ class Group:
         if self._stacks:
             if self._stacked is None:
                 kind: Any = type(self.policies[0])
-                place = self.placement
-                self._stacked = kind.stack(self.policies) if place is None else kind.stack_on(self.policies, place)
+                self._stacked = kind.stack(self.policies)
             return self._stacked.act(observation, mask, memory, noise, index, self.mode)
         counts = np.bincount(index, minlength=len(self.policies))
         present = np.flatnonzero(counts)

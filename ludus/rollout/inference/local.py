@@ -307,12 +307,13 @@ class LocalBank:
                 members.setdefault(entry.group, []).append((row, entry))
         group_of = self._group_of[player] = np.full(len(self._entries), -1, np.int32)
         index_of = self._index_of[player] = np.zeros(len(self._entries), np.int32)
-        self._groups[player] = []
+        found: list[Group] = []
         for k, held in enumerate(members.values()):
             rows, first = [row for row, _ in held], held[0][1]
             group_of[rows] = k
             index_of[rows] = np.arange(len(rows))
-            self._groups[player].append(Group([e.policy for _, e in held], first.ref.mode, first.placement))
+            found.append(Group([e.policy for _, e in held], first.ref.mode, first.placement))
+        self._groups[player] = found  # until now, those of before held weights that are on a device
 
     # ------------------------------------------------------------------------------------------------ evaluation
 
