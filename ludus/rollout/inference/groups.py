@@ -219,7 +219,11 @@ def require_mode(ref: PolicyRef, modes: Sequence[str]) -> None:
 
 
 class StackedPolicies(Protocol):
-    """What a policy class's `stack(policies)` returns: `Policy.act` where row i is played by policy index[i], int32[n]."""
+    """What a policy class's `stack(policies)` returns: `Policy.act` where row i is played by policy index[i], int32[n].
+
+    A class whose networks torch can evaluate on a device has `stack_on(policies, placement)` too, whose memory is a tensor there or an
+    array, and comes back as it came; and policies say their `multiplications` of a row, by which `placement_of` decides (0: they cannot).
+    """
 
     def act(
         self,
