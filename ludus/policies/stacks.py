@@ -140,6 +140,7 @@ class DeviceStack:
     def __init__(self, form: Form, weights: Sequence[CarriedWeights], placement: Placement) -> None:
         self._form, self._placement, self._device = form, placement, placement.torch
         self._weights = [each.on(self._device, form) for each in weights]
+        self._plan: _Plan | None = None  # of the last index
         self._each: dict[int, Any] = {}  # networks, or of batched ones their weights
         if form.batched:
             self._network = copy.deepcopy(form.network).to(self._device)
@@ -175,21 +176,31 @@ class DeviceStack:
         return to_device(rows if rows.flags.writeable else rows.copy(), self._device)
 
     def _answers(self, index: NDArray[np.int32], rows: Sequence[Tensor | None]) -> Sequence[Tensor]:
+        if self._plan is None or not np.array_equal(self._plan.index, index):
+            self._plan = self._planned(index.copy())
+        plan = self._plan
+        if plan.who is None:
+            return self._one(plan.parts[0][0], rows)
+        spread = [None if one is None else one[plan.who] for one in rows]
+        if plan.weights is not None:
+            answers = self._form.ask(self._with(plan.weights), *spread)
+        else:
+            parts = [self._one(k, [None if one is None else one[own] for one in spread]) for k, own in plan.parts]
+            answers = tuple(torch.cat(several) for several in zip(*parts, strict=True))
+        return [answer[plan.where] for answer in answers]
+
+    def _planned(self, index: NDArray[np.int32]) -> _Plan:
         order, start = by_policy(index, len(self._weights))
         counts = np.diff(start)
         present = np.flatnonzero(counts)
-        if len(present) <= 1:
-            return self._one(int(present[0]) if len(present) else 0, rows)
+        parts = [(k, slice(start[k], start[k + 1])) for k in present.tolist()] or [(0, slice(0, 0))]
+        if len(parts) == 1:
+            return _Plan(index, parts)
         if self._form.batched:
-            return self._together(present, counts[present], order, rows)
-        there = to_device(order.astype(np.int64), self._device)
-        sorted_rows = [None if one is None else one[there] for one in rows]
-        parts = [
-            self._one(k, [None if one is None else one[start[k] : start[k + 1]] for one in sorted_rows])
-            for k in present.tolist()
-        ]
-        back = torch.empty_like(there).index_copy(0, there, torch.arange(len(there), device=self._device))
-        return [torch.cat(answers)[back] for answers in zip(*parts, strict=True)]
+            return self._tiled(index, present, counts[present], order)
+        both = np.concatenate([order, np.argsort(order)])
+        who, where = to_device(both, self._device).chunk(2)
+        return _Plan(index, parts, who, where)
 
     def _one(self, k: int, rows: Sequence[Tensor | None]) -> Sequence[Tensor]:
         """All rows through one network."""
@@ -222,13 +233,9 @@ class DeviceStack:
             part._buffers[name] = array
         return self._network
 
-    def _together(
-        self,
-        present: NDArray[np.int64],
-        counts: NDArray[np.int64],
-        order: NDArray[np.int64],
-        rows: Sequence[Tensor | None],
-    ) -> Sequence[Tensor]:
+    def _tiled(
+        self, index: NDArray[np.int32], present: NDArray[np.int64], counts: NDArray[np.int64], order: NDArray[np.int64]
+    ) -> _Plan:
         """Rows side by side in tiles of one width, one for each network that has some; where some have many more than others, theirs are
         cut into several, so that at most about half is padding. Rows of a tile that nobody has are copies of the first row."""
         n = len(order)
@@ -247,6 +254,18 @@ class DeviceStack:
         plan[total * width + order] = spot
         plan[total * width + n :][: int(tiles.sum())] = np.repeat(present, tiles)
         who, where, whose = torch.split_with_sizes(to_device(plan, self._device), [total * width, n, total])
-        weights = self._all if whole else self._form.views(self._flats[whose]).values()
-        spread = [None if one is None else one[who] for one in rows]
-        return [answer[where] for answer in self._form.ask(self._with(weights), *spread)]
+        weights = self._all if whole else list(self._form.views(self._flats[whose]).values())
+        return _Plan(index, (), who, where, weights)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """How the rows of an index go through networks; kept, since slots change their policies only between episodes. parts: of the rows in
+    the order `who`, those of each network; where: their answers in the order of rows. weights: of the tiles, where all are asked at once.
+    Without `who`, all rows are of the first part's network."""
+
+    index: NDArray[np.int32]
+    parts: Sequence[tuple[int, slice]]
+    who: Tensor | None = None
+    where: Tensor | None = None
+    weights: list[Tensor] | None = None

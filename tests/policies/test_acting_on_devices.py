@@ -140,12 +140,12 @@ MANY = [*[2] * 90, *[0, 1] * 2]  # whose rows are cut in two
 @pytest.mark.parametrize("name", SPECS)
 def test_a_device_plays_what_the_cpu_plays(name):
     policies = policies_of(name, 3)
-    kind, assigned = type(policies[0]), [FEW] if "images" in name or name == "own" else [FEW, MANY, [1] * 3]
+    here, elsewhere = (type(policies[0]).stack_on(policies, at(place)) for place in ("cpu", "meta"))
+    assigned = [FEW] if "images" in name or name == "own" else [FEW, FEW[::-1], MANY, [1] * 3, FEW]
     for index in (np.array(one, np.int32) for one in assigned):
         rows = rows_of(policies[0], len(index))
         for mode in policies[0].modes[1:3] if len(index) == 3 else ["explore"]:
-            found = kind.stack_on(policies, at("cpu")).act(*rows, index, mode)
-            there = kind.stack_on(policies, at("meta")).act(*rows, index, mode)
+            found, there = (stack.act(*rows, index, mode) for stack in (here, elsewhere))
             expected = one_by_one(policies, index, rows, mode)
             told = {"action": found.action, "logp": found.logp, "memory": found.memory, **found.extras}
             assert {k for k, v in told.items() if v is not None} == set(expected)
