@@ -1,9 +1,9 @@
 """Acting on a card: a population's networks beside one, and an inference server beside copies on the CPU's cores.
 
 `stack`: rows a second that policies of one architecture answer, observations taken from host memory and actions given back there: 50 of
-them, each row some one's at random, beside one that answers all; whose it is stays from call to call, as it does while episodes last.
-Networks are perceptrons of two hidden layers, or remember by a GRU, whose
-memory stays on the device; there are 4,096 rows, a request that a server answers at most.
+them, each row one's at random, beside one that answers all; whose it is stays from call to call, as it does while episodes last. Networks
+are perceptrons of two hidden layers, or remember by a GRU, whose memory stays on the device; there are 4,096 rows, a request that a server
+answers at most.
 
 `server`: decisions a second of 16 workers with eight environments that cost nothing, by one server on the device, and by copies in the
 workers, by size of the network (`benchmarks.inference_worker`); the crossover is the first width at which the server is as fast. Workers
