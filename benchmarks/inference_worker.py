@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.inference_env import ACTIONS, INPUTS, Still
-from ludus.core.types import Factor, Mixture, PolicyRef
+from ludus.core.types import CPU, DeviceChoice, Factor, Mixture, PolicyRef
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
@@ -57,10 +57,14 @@ def own_megabytes(process: int) -> float:
 class Players:
     """So many workers on a Ray of their own."""
 
-    def __init__(self, kind: str, workers: int, milliseconds: float) -> None:
+    def __init__(
+        self, kind: str, workers: int, milliseconds: float, *, device: DeviceChoice = CPU, gpus: float = 0.0
+    ) -> None:
+        """device, gpus: of the server."""
         self.runtime = RayRuntime()
         self._envs = SLOTS * workers
         make = partial(Still, milliseconds=milliseconds)
+        shared = SharedInference(device=device, resources={"num_gpus": gpus} if gpus else {})
         self.manager = RolloutManager(
             self.runtime,
             make,
@@ -68,7 +72,7 @@ class Players:
             num_envs=self._envs,
             shards=workers,
             hosts=workers,
-            inference=SharedInference() if kind == "server" else None,
+            inference=shared if kind == "server" else None,
         )
 
     def play(self, width: int, made: Policy, rounds: int) -> tuple[float, float]:

@@ -56,6 +56,7 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv, tell: Callab
         leave=scenario.runtime.trainers > 0,
         inference=scenario.runtime.shared,
         bots=scenario.runtime.bots,
+        device=scenario.runtime.acting,
         ready=env if here else None,
         tell=tell,
     )
@@ -92,6 +93,7 @@ def _background(
         deadline=scenario.runtime.deadline,
         leave=True,  # nobody wants the trajectories
         bots=scenario.runtime.bots,
+        device=scenario.runtime.acting,
         kind=Evaluator,
     )
     return BackgroundEvaluator(

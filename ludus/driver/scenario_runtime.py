@@ -10,7 +10,7 @@ from ludus.core.config import Config
 from ludus.core.device import parse_device, require_card
 from ludus.core.errors import ConfigError
 from ludus.core.parts import load
-from ludus.core.types import DeviceChoice, Precision
+from ludus.core.types import CPU, DeviceChoice, Precision
 from ludus.policies.bots import BotSettings
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.runtime.base import Runtime
@@ -65,9 +65,10 @@ class RuntimeChoice(Config):
     where there is learning, in the driver or in each trainer: more are for learning from images; handing out the products of small
     networks costs more than it saves.
 
-    device: where learners, and inference servers, compute: auto, cpu, cuda or cuda:N (cuda, where Ray places them). auto takes a card,
-    where there is one, for what is large enough (`ludus.core.device`). precision: of products there: float32, tf32 or bf16 (parameters
-    stay float32). deterministic: the same run again, on one kind of card, has the same bits, and is slower.
+    device: where learners, inference servers and policies (on Ray those of workers that have `gpus`) compute: auto, cpu, cuda or cuda:N
+    (cuda, where Ray places them). auto takes a card, where there is one, for what is large enough (`ludus.core.device`). precision: of
+    products there: float32, tf32 or bf16 (parameters stay float32). deterministic: the same run again, on one kind of card, has the same
+    bits, and is slower.
 
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: requests that a worker has at most; min_completed: partial results that are learned from at least (by default as
@@ -158,6 +159,12 @@ class RuntimeChoice(Config):
         return Feed(self.prefetch, on_device=self.replay == "device")
 
     @property
+    def acting(self) -> DeviceChoice:
+        """Where the policies of workers are asked to compute: with the learner, in one process; else on the CPU, unless workers have cards
+        (`gpus`)."""
+        return self.device_choice if self.kind == "inprocess" or self.gpus else CPU
+
+    @property
     def async_limits(self) -> AsyncLimits | None:
         """Of workers that play apart; None: they play together."""
         if self.mode == "sync":
@@ -204,9 +211,8 @@ class RuntimeChoice(Config):
 
     def _check_cards(self) -> None:
         """Raises ConfigError."""
-        if not self.trainers:
-            require_card(self.device)
         elsewhere = "trainers" if self.trainers else "inference servers" if self.inference.kind == "server" else ""
+        elsewhere = elsewhere or ("workers" if self.gpus and self.kind != "inprocess" else "")
         if elsewhere and ":" in self.device:
             raise ConfigError(
                 f"runtime.device={self.device} was given, and Ray places {elsewhere}: each sees the cards that it is given, from cuda:0. "
@@ -217,6 +223,8 @@ class RuntimeChoice(Config):
                 f"runtime.trainers={self.trainers} and runtime.trainer_gpus={each:g} were given: trainers that learn together need a card "
                 "each. Give trainer_gpus=1, or one trainer (those of different tasks may share a card)."
             )
+        if not self.trainers:
+            require_card(self.device)
 
     def build(self) -> Runtime:
         """Raises RunError if it cannot start."""

@@ -3,9 +3,11 @@ one agent, or for each agent of a team."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, TypeVar, cast
+from functools import lru_cache
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
@@ -13,12 +15,13 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ludus.core.device import Placement, multiplications
 from ludus.core.errors import PolicyError
 from ludus.core.seeding import mix, uniform
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.actor_critic import CORES, agents_of, arrays_of, core_step, load_arrays, shapes_of
 from ludus.policies.actor_critic_policy import Recurrent
-from ludus.policies.bodies import make_body, orthogonal, own_stream, perceptron_body
+from ludus.policies.bodies import linear, make_body, orthogonal, own_stream, perceptron_body
 from ludus.policies.categorical import (
     CategoricalPolicy,
     answers,
@@ -35,6 +38,7 @@ from ludus.policies.checks import choice, entry, fitted, integer, one_spec
 from ludus.policies.mlp import Layout, flatten
 from ludus.policies.perceptron import Perceptron, Perceptrons, float_rows
 from ludus.policies.specs import QHeadSpec, tabulates
+from ludus.policies.stacks import CarriedWeights, DeviceStack, Form, Memory, form_of
 
 # --------------------------------------------------------------------------------------------------------------------
 # The last layers: plain or noisy, dueling or not, for means and for distributions of returns.
@@ -56,10 +60,10 @@ class NoisyLinear(nn.Module):
 
     def forward(self, x: Tensor, before: Tensor | None, after: Tensor | None) -> Tensor:
         """x float[n, …, inputs]; before and after: ε_in and ε_out, which broadcast to inputs and outputs."""
-        out = nn.functional.linear(x, self.weight, self.bias)
+        out = linear(x, self.weight, self.bias)
         if before is None or after is None:
             return out
-        return out + nn.functional.linear(x * before, self.weight_noise, self.bias_noise) * after
+        return out + linear(x * before, self.weight_noise, self.bias_noise) * after
 
 
 class Linear(nn.Linear):
@@ -67,7 +71,7 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor, before: Tensor | None = None, after: Tensor | None = None) -> Tensor:
         """W x + b."""
-        return nn.functional.linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias)
 
 
 def midpoints(count: int) -> Tensor:
@@ -385,29 +389,18 @@ Member: TypeAlias = Perceptron | ActionValues
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-class ValueNetworks:
-    """The networks of K policies of one spec, those of each one's agents after each other. Perceptrons, and recurrent cells on top of them,
-    are evaluated by compiled kernels, others by torch."""
+class _Values:
+    """What evaluates action values, wherever. memory, noise_size: of a network; 0: none."""
 
-    def __init__(self, members: Sequence[Member], *, actions: int, agents: int) -> None:
-        first = members[0]
-        self._members, self._actions, self._agents = members, actions, agents
-        self._perceptrons: Perceptrons | None = None
-        self._cells: Recurrent | None = None
-        self.memory = self.noise_size = 0
-        if isinstance(first, Perceptron):
-            return
-        self.memory, self.noise_size = first.memory, first.head.noise_size
-        if first.core is not None and first.plain:
-            modules = cast(Sequence[ActionValues], members)
-            parts = [(list(m.body.children()), cast(nn.RNNBase, m.core), m.head.linear) for m in modules]
-            self._cells, self._inputs = Recurrent(parts), math.prod(first.shape)
+    memory = noise_size = 0
+    _actions: int
+    _agents: int
 
     def act(
         self,
         observation: Array,
         mask: NDArray[np.bool_] | None,
-        memory: Array | None,
+        memory: Memory | None,
         noise: NDArray[np.float32],
         *,
         epsilon: float | NDArray[np.float64],
@@ -424,16 +417,58 @@ class ValueNetworks:
         self,
         observation: Array,
         mask: NDArray[np.bool_] | None,
-        memory: Array | None = None,
+        memory: Memory | None = None,
         *,
         random: NDArray[np.float32] | None = None,
         index: NDArray[np.int32] | None = None,
-    ) -> tuple[Array, Array | None]:
+    ) -> tuple[Array, Any]:
         """(action values float32[n, A], the memory after). random float32[n]: uniforms that a noisy head's noise is made from; None: none.
         Raises PolicyError for memory of another shape, and where a team's agents cannot be told apart."""
-        if self._agents > 1:
-            agent = agents_of(observation, self._agents)
-            index = agent if index is None else index * np.int32(self._agents) + agent
+        raise NotImplementedError
+
+    def _places(self, observation: Array, index: NDArray[np.int32] | None) -> NDArray[np.int32] | None:
+        """Which network each row is for; None: there is one."""
+        if self._agents == 1:
+            return index
+        agent = agents_of(observation, self._agents)
+        return agent if index is None else index * np.int32(self._agents) + agent
+
+    def _checked(self, memory: Array | None, rows: int) -> NDArray[np.float32]:
+        expected = (rows, self.memory)
+        if memory is None or memory.shape != expected:
+            given = "none" if memory is None else f"shape {memory.shape}"
+            raise PolicyError(f"an 'action_values' policy wants memory of shape {expected}; it was given {given}.")
+        return float_rows(memory, self.memory)
+
+
+class ValueNetworks(_Values):
+    """The networks of K policies of one spec, those of each one's agents after each other. Perceptrons, and recurrent cells on top of them,
+    are evaluated by compiled kernels, others by torch."""
+
+    def __init__(self, members: Sequence[Member], *, actions: int, agents: int) -> None:
+        first = members[0]
+        self._members, self._actions, self._agents = members, actions, agents
+        self._perceptrons: Perceptrons | None = None
+        self._cells: Recurrent | None = None
+        if isinstance(first, Perceptron):
+            return
+        self.memory, self.noise_size = first.memory, first.head.noise_size
+        if first.core is not None and first.plain:
+            modules = cast(Sequence[ActionValues], members)
+            parts = [(list(m.body.children()), cast(nn.RNNBase, m.core), m.head.linear) for m in modules]
+            self._cells, self._inputs = Recurrent(parts), math.prod(first.shape)
+
+    def values(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Memory | None = None,
+        *,
+        random: NDArray[np.float32] | None = None,
+        index: NDArray[np.int32] | None = None,
+    ) -> tuple[Array, Any]:
+        """See `_Values.values`."""
+        index = self._places(observation, index)
         first = self._members[0]
         if isinstance(first, Perceptron):
             if index is None:
@@ -441,7 +476,7 @@ class ValueNetworks:
             if self._perceptrons is None:
                 self._perceptrons = Perceptrons(cast(Sequence[Perceptron], self._members))
             return self._values(self._perceptrons.outputs(observation, index), mask), None
-        given = self._checked(memory, len(observation)) if self.memory else None
+        given = self._checked(cast(Array | None, memory), len(observation)) if self.memory else None
         if self._cells is not None and given is not None:
             x = float_rows(observation, self._inputs)
             out, after = self._cells.step(x, given, np.zeros(len(x), np.int32) if index is None else index)
@@ -470,13 +505,6 @@ class ValueNetworks:
         """Of a plain head's outputs."""
         return out if out.shape[1] == self._actions else action_values(out, full_mask(mask, len(out), self._actions))
 
-    def _checked(self, memory: Array | None, rows: int) -> NDArray[np.float32]:
-        expected = (rows, self.memory)
-        if memory is None or memory.shape != expected:
-            given = "none" if memory is None else f"shape {memory.shape}"
-            raise PolicyError(f"an 'action_values' policy wants memory of shape {expected}; it was given {given}.")
-        return float_rows(memory, self.memory)
-
 
 def _own(of: NDArray[Scalar] | None, rows: NDArray[np.int64]) -> NDArray[Scalar] | None:
     return None if of is None else of[rows]
@@ -500,6 +528,61 @@ def _asked(
             return network.values(features, legal, noise).numpy(), None
         after = network.step(features, torch.from_numpy(memory))
         return network.values(after[:, : network.width], legal, noise).numpy(), after.numpy()
+
+
+class DeviceValues(_Values):
+    """As `ValueNetworks`, by torch on a device. Memory stays where it is."""
+
+    def __init__(self, policies: Sequence[ActionValuePolicy], placement: Placement) -> None:
+        first = policies[0]
+        form = _form(json.dumps(dict(first.spec.config)))
+        network = cast(ActionValues, form.network)
+        self.memory, self.noise_size, self._head = network.memory, network.head.noise_size, network.head
+        self._actions, self._agents, self._shape = first.actions, first.agents, network.shape
+        self._stack = DeviceStack(form, [own for policy in policies for own in policy.carried], placement)
+
+    def values(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Memory | None = None,
+        *,
+        random: NDArray[np.float32] | None = None,
+        index: NDArray[np.int32] | None = None,
+    ) -> tuple[Array, Any]:
+        """See `_Values.values`."""
+        n, index = len(observation), self._places(observation, index)
+        if self.memory and not isinstance(memory, Tensor):
+            memory = self._checked(memory, n)
+        wanted = mask is not None and self._head.value is not None  # over whose legal actions the mean goes
+        return self._stack(
+            np.zeros(n, np.int32) if index is None else index,
+            observation.reshape(n, *self._shape),
+            memory if self.memory else None,
+            full_mask(mask, n, self._actions) if wanted else None,
+            None if random is None else scaled_normals(np.ascontiguousarray(random, np.float32), self.noise_size),
+        )
+
+
+@lru_cache(maxsize=64)
+def _form(config: str) -> Form:
+    """Of one agent's network."""
+    spec = PolicySpec("action_values", json.loads(config))
+    with own_stream():
+        network = ActionValues(spec)
+    return form_of(network, _ask, batched=entry(spec, "body").get("kind") == "mlp")
+
+
+def _ask(
+    network: nn.Module, x: Tensor, memory: Tensor | None, mask: Tensor | None, noise: Tensor | None
+) -> tuple[Tensor, ...]:
+    """Action values, and the memory after."""
+    assert isinstance(network, ActionValues)
+    features = network.body(x)
+    if memory is None:
+        return (network.values(features, mask, noise),)
+    after = network.step(features, memory)
+    return network.values(after[:, : network.width], mask, noise), after
 
 
 class ActionValuePolicy(CategoricalPolicy):
@@ -529,6 +612,7 @@ class ActionValuePolicy(CategoricalPolicy):
             raise PolicyError(f"epsilon of a {spec.kind!r} policy is {self.epsilon}; expected a probability.")
         for network, prefix in zip(networks, prefixes, strict=False):
             load_arrays(network, {name: self._weights[prefix + name] for name in shapes})
+        self.carried = [CarriedWeights({name: self._weights[prefix + name] for name in shapes}) for prefix in prefixes]
         self.members: list[Member] = list(networks)
         if layout is not None:
             names = [[prefix + name for name in shapes] for prefix in prefixes]
@@ -567,27 +651,38 @@ class ActionValuePolicy(CategoricalPolicy):
     def weights(self) -> Weights:
         return {name: array.copy() for name, array in self._weights.items()}
 
+    @property
+    def multiplications(self) -> int:
+        """Of a row, where torch may evaluate it."""
+        return multiplications(array.shape for array in self._weights.values()) // self.agents
+
     @staticmethod
     def stack(policies: Sequence[ActionValuePolicy]) -> StackedActionValues:
         """Policies of one spec as one. Raises PolicyError if their specs differ."""
-        return StackedActionValues(policies)
+        one_spec(policies)
+        members = [member for policy in policies for member in policy.members]
+        first = policies[0]
+        return StackedActionValues(policies, ValueNetworks(members, actions=first.actions, agents=first.agents))
+
+    @staticmethod
+    def stack_on(policies: Sequence[ActionValuePolicy], placement: Placement) -> StackedActionValues:
+        """The same, whose networks compute where it says, by torch."""
+        one_spec(policies)
+        return StackedActionValues(policies, DeviceValues(policies, placement))
 
 
 class StackedActionValues:
     """K policies of one spec, each with an epsilon of its own, evaluated in one call."""
 
-    def __init__(self, policies: Sequence[ActionValuePolicy]) -> None:
-        one_spec(policies)
-        first = self._first = policies[0]
-        members = [member for policy in policies for member in policy.members]
-        self._networks = ValueNetworks(members, actions=first.actions, agents=first.agents)
+    def __init__(self, policies: Sequence[ActionValuePolicy], networks: _Values) -> None:
+        self._first, self._networks = policies[0], networks
         self._epsilon = np.array([policy.epsilon for policy in policies])
 
     def act(
         self,
         observation: Array,
         mask: NDArray[np.bool_] | None,
-        memory: Array | None,
+        memory: Memory | None,
         noise: NDArray[np.float32],
         index: NDArray[np.int32],
         mode: str = "explore",

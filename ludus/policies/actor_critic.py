@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ludus.core.device import floats_to_host, to_device
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
-from ludus.policies.bodies import make_body, orthogonal, own_stream
+from ludus.policies.bodies import for_rows, linear, make_body, orthogonal, own_stream
 from ludus.policies.checks import choice, entry, fitted, integer
 from ludus.policies.heads import Head, head_of
 from ludus.policies.mlp import Layout
@@ -69,7 +69,7 @@ class Normaliser(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """float[n, *shape] -> the same."""
-        return ((x - self.mean) / (self.var + 1e-8).sqrt()).clamp(-CLIP, CLIP)
+        return ((x - for_rows(self.mean, x)) / for_rows((self.var + 1e-8).sqrt(), x)).clamp(-CLIP, CLIP)
 
 
 class ReturnScale(nn.Module):
@@ -114,8 +114,36 @@ class Tower(nn.Module):
         return answer, torch.empty_like(after).index_copy(0, packing.rank, after)
 
 
-def core_step(core: nn.RNNBase, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+class Cell(nn.Module):
+    """One step of a core, with its parameters, which may be those of many networks."""
+
+    def __init__(self, core: nn.RNNBase) -> None:
+        super().__init__()
+        self.names = [name for name, _ in core.named_parameters()]
+        for name, parameter in core.named_parameters():
+            self.register_parameter(name, parameter)
+        self.lstm = isinstance(core, nn.LSTM)
+
+    def forward(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """As `core_step`, whose equations are those of `torch.nn.GRU` and `LSTM`."""
+        inputs, hidden, bias, more = (cast(Tensor, getattr(self, name)) for name in self.names)
+        h, *c = memory.chunk(2, dim=1) if self.lstm else (memory,)
+        seen, kept = linear(x, inputs, bias), linear(h, hidden, more)
+        if self.lstm:
+            first, second, new, last = (seen + kept).chunk(4, dim=1)
+            cell = second.sigmoid() * c[0] + first.sigmoid() * new.tanh()
+            out = last.sigmoid() * cell.tanh()
+            return out, torch.cat([out, cell], dim=1)
+        (r, z, new), (old_r, old_z, old) = seen.chunk(3, dim=1), kept.chunk(3, dim=1)
+        new = (new + (r + old_r).sigmoid() * old).tanh()
+        after = new + (z + old_z).sigmoid() * (h - new)
+        return after, after
+
+
+def core_step(core: nn.RNNBase | Cell, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
     """One step of a GRU or an LSTM: x float[n, F], memory [n, M] -> (what it answers [n, H], the memory after)."""
+    if isinstance(core, Cell):
+        return cast(tuple[Tensor, Tensor], core(x, memory))
     inputs, hidden, bias, more = (cast(Tensor, p) for p in core.parameters())
     if isinstance(core, nn.GRU):
         after = torch.gru_cell(x, memory, inputs, hidden, bias, more)
@@ -192,7 +220,7 @@ class ActorCritic(nn.Module):
         features, after = self.actor(x, mine, packing)
         out = self.head(features)
         if self.head_of.free:
-            out = torch.cat([out, self.free().expand(len(out), -1)], dim=1)
+            out = torch.cat([out, for_rows(self.free(), out).expand(len(out), -1)], dim=1)
         if self.state and state is None:
             return out, None, after
         if self.critic is not None:
@@ -203,7 +231,7 @@ class ActorCritic(nn.Module):
     def free(self) -> Tensor:
         """The head's outputs float[free] that do not depend on the observation."""
         learned = [] if self.log_std is None else [self.log_std]
-        return torch.cat([*learned, *(getattr(self, name) for name in self.head_of.numbers)])
+        return torch.cat([*learned, *(getattr(self, name) for name in self.head_of.numbers)], dim=-1)
 
     def unroll(
         self, x: Tensor, memory: Tensor | None, start: Array | None, state: Tensor | None

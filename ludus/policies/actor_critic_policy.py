@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple, TypeAlias, cast
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.core.device import Placement, to_device, to_host
+from ludus.core.device import Placement, multiplications
 from ludus.core.errors import PolicyError
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.actor_critic import (
@@ -33,6 +34,7 @@ from ludus.policies.checks import fitted, one_spec
 from ludus.policies.heads import Categorical
 from ludus.policies.mlp import ACTIVATIONS, Layout, flatten
 from ludus.policies.perceptron import Perceptron, Perceptrons, by_policy, dense_from, tanh
+from ludus.policies.stacks import CarriedWeights, DeviceStack, Form, Memory, form_of
 
 # --------------------------------------------------------------------------------------------------------------------
 # Recurrent cores compiled for acting: a batch, of one network or of many, in one compiled call. Each network is
@@ -211,8 +213,8 @@ class ActorCriticAnswer(NamedTuple):
     memory: Rows | None
 
 
-Evaluated: TypeAlias = tuple[Rows, Rows | None, Rows | None]
-"""The same without names, which take as long to make as a row takes to evaluate."""
+Evaluated: TypeAlias = tuple[Rows, Rows | None, Any]
+"""The same without names, which take as long to make as a row takes to evaluate. Memory may be a tensor on a device."""
 
 
 class ActingNetwork:
@@ -228,6 +230,7 @@ class ActingNetwork:
         self.free = np.concatenate([weights[name] for name in said.free]) if said.free else None
         self.moments = (weights["normaliser.mean"], weights["normaliser.var"]) if "normaliser.mean" in weights else None
         self._outputs = said.head.outputs - said.head.free
+        self.carried = CarriedWeights(weights)
         self.plainest: Perceptron | None = None  # of observations as they are, and all that the head wants
         self.plain: Perceptron | None = None
         self.cores: Cores | None = None
@@ -360,56 +363,43 @@ class ActingNetworks:
 
 
 class DeviceNetworks:
-    """As `ActingNetworks`, by torch on a device: rows of all networks side by side, padded to as many for each that has some, and those of
-    perceptrons in one batched product."""
+    """As `ActingNetworks`, by torch on a device."""
 
     def __init__(self, networks: Sequence[ActingNetwork], placement: Placement) -> None:
-        self._first, self._placement, device = networks[0], placement, placement.torch
-        with own_stream():
-            self._module = ActorCritic(self._first.spec).to(device).eval()  # its weights come with each call
-        names = self._first.arrays
-        self._stacked = {name: to_device(np.stack([n.arrays[name] for n in networks]), device) for name in names}
-        self._valued = self._module.value is not None and self._module.critic is None
+        self._first = first = networks[0]
+        form = _form(json.dumps(dict(first.spec.config)))
+        self._stack = DeviceStack(form, [network.carried for network in networks], placement)
+        self._outputs = first.declared.head.outputs
 
-    @torch.no_grad()
-    def evaluate(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> Evaluated:
-        """As `ActingNetworks.evaluate`."""
-        first, device, n = self._first, self._placement.torch, len(index)
-        given = first.checked(memory, n) if first.declared.memory else None
-        present, row_of, counts = np.unique(index, return_inverse=True, return_counts=True)
-        width = 1 << int(counts.max(initial=1) - 1).bit_length()  # few sizes, that kernels may be kept for
-        order = np.argsort(row_of, kind="stable")
-        place = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
-        filled = np.zeros((len(present), width), np.int64)  # which row stands there; the first one where none does
-        filled[row_of[order], place] = order
-        back = np.empty(n, np.int64)
-        back[order] = row_of[order] * width + place
-        rows, where = to_device(filled, device), to_device(back, device)
-        chosen = to_device(present.astype(np.int64), device)
-        x = to_device(np.ascontiguousarray(first.shaped(observation)), device).float()[rows]
-        before = None if given is None else to_device(given, device)[rows]
-        weights = {name: stacked[chosen] for name, stacked in self._stacked.items()}
-        with self._placement.products():
-            answers = self._all(weights, x, before)
-        told = [to_host(answer.flatten(0, 1)[where].float()) for answer in answers]
-        out, more = told[0], told[1:]
-        value = more.pop(0) if self._valued else None
-        return out, value, more.pop(0) if more else None
+    def evaluate(self, observation: Array, memory: Memory | None, index: NDArray[np.int32]) -> Evaluated:
+        """As `ActingNetworks.evaluate`. Memory stays where it is."""
+        first = self._first
+        if first.declared.memory and not isinstance(memory, Tensor):
+            memory = first.checked(memory, len(index))
+        numbers, after = self._stack(index, first.shaped(observation), memory if first.declared.memory else None)
+        if numbers.shape[1] == self._outputs:
+            return numbers, None, after
+        return np.ascontiguousarray(numbers[:, :-1]), numbers[:, -1], after
 
-    def _all(self, weights: dict[str, Tensor], x: Tensor, memory: Tensor | None) -> Sequence[Tensor]:
-        """Each [P, width, …], of P networks' weights [P, …], x [P, width, *shape] and memory [P, width, M]."""
-        if self._first.declared.body == "mlp" and self._module.actor.core is None:
-            return torch.vmap(self._one, in_dims=(0, 0, None if memory is None else 0))(weights, x, memory)
-        # torch batches neither a GRU or LSTM nor images whose channels are last
-        each = [
-            self._one({name: w[k] for name, w in weights.items()}, x[k], None if memory is None else memory[k])
-            for k in range(len(x))
-        ]
-        return [torch.stack(parts) for parts in zip(*each, strict=True)]
 
-    def _one(self, weights: dict[str, Tensor], x: Tensor, memory: Tensor | None) -> tuple[Tensor, ...]:
-        out, value, after = torch.func.functional_call(self._module, weights, (x, memory))
-        return (out, *([value] if self._valued else []), *([] if after is None else [after]))
+@lru_cache(maxsize=64)
+def _form(config: str) -> Form:
+    """Of one agent's network. A critic of its own says nothing that acting wants, unless it remembers."""
+    spec = PolicySpec("actor_critic", json.loads(config))
+    with own_stream():
+        network = ActorCritic(spec)
+    if network.critic is not None and network.own_core is None:
+        network.critic = network.value = None
+    return form_of(network, _ask, batched=declared(spec).body == "mlp")
+
+
+def _ask(network: nn.Module, x: Tensor, memory: Tensor | None) -> tuple[Tensor, ...]:
+    """What the head says, a shared value behind it, and the memory after."""
+    assert isinstance(network, ActorCritic)
+    out, value, after = network(x, memory)
+    if value is not None and network.critic is None:
+        out = torch.cat([out, value[:, None]], dim=1)
+    return (out,) if after is None else (out, after)
 
 
 class ActorCriticPolicy(CategoricalPolicy):
@@ -476,6 +466,11 @@ class ActorCriticPolicy(CategoricalPolicy):
             )
         out = self.evaluate(observation).out
         return (one_hot_best if mode == "greedy" else masked_softmax)(out, mask), {}
+
+    @property
+    def multiplications(self) -> int:
+        """Of a row, where torch may evaluate it."""
+        return multiplications(self.networks[0].declared.shapes.values())
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """As `Policy.tabulate`; None with memory, for vectors of actions, and of several agents, whose ids enumerated games do not have."""

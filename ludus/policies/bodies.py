@@ -34,6 +34,24 @@ def own_stream(seed: int | None = None) -> Iterator[None]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# Layers whose weights may be those of T networks, [T, …] (`ludus.policies.stacks`). Their rows then lie network after network, as many of
+# each, so that all that has no weights need not know it.
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x float[…, inputs] -> […, outputs]."""
+    if weight.ndim == 2:
+        return nn.functional.linear(x, weight, bias)
+    rows = x.reshape(len(weight), -1, x.shape[-1])
+    return torch.baddbmm(bias[:, None], rows, weight.mT).view(*x.shape[:-1], bias.shape[-1])
+
+
+def for_rows(values: Tensor, x: Tensor) -> Tensor:
+    """What each of the rows x [n, …] has of values [T, …]; of those of one network, they themselves."""
+    return values.repeat_interleave(len(x) // len(values), dim=0) if values.ndim == x.ndim else values
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # Bodies of anybody's own making: `module:Class` of a torch module that is made of the shape of observations.
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from ludus.core.parts import load
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.base import Policy
 from ludus.policies.specs import joined, part_of, spec_of
+
+if TYPE_CHECKING:
+    from ludus.core.device import Placement
 
 POLICIES = {
     "action_values": "ludus.policies.action_values:ActionValuePolicy",
@@ -75,7 +79,8 @@ class TwoPolicies:
         self.takes_ids = self._parts[self.parts[1]].takes_ids
         self.noise_width = max(policy.noise_width for policy in self._parts.values())
 
-    def _mode(self, mode: str) -> tuple[Policy, str]:
+    def playing(self, mode: str) -> tuple[Policy, str]:
+        """The part that plays in a mode, and its own mode. Raises PolicyError for an unknown one."""
         if mode not in self.modes:
             raise PolicyError(
                 f"policy of kind {self.spec.kind!r} has no mode {mode!r}; it has {', '.join(self.modes)}."
@@ -93,17 +98,54 @@ class TwoPolicies:
         mode: str = "explore",
     ) -> Act:
         """As `Policy.act`. Raises PolicyError for an unknown mode."""
-        policy, inner = self._mode(mode)
+        policy, inner = self.playing(mode)
         act = policy.act(observation, mask, memory, noise[:, : policy.noise_width], mode=inner)
         return Act(act.action, act.logp)
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """As `Policy.tabulate`."""
-        policy, inner = self._mode(mode)
+        policy, inner = self.playing(mode)
         return policy.tabulate(enumeration, player, mode=inner)
+
+    @property
+    def multiplications(self) -> int:
+        """Of a row, of the larger part; 0 where torch cannot evaluate both."""
+        found = [getattr(policy, "multiplications", 0) for policy in self._parts.values()]
+        return max(found) if all(found) else 0
+
+    @staticmethod
+    def stack_on(policies: Sequence[TwoPolicies], placement: Placement) -> StackedTwo:
+        """Policies of one spec as one, which computes where it says."""
+        return StackedTwo(policies, placement)
 
     def weights(self) -> Weights:
         return joined({part: policy.weights() for part, policy in self._parts.items()})
+
+
+class StackedTwo:
+    """K policies of two on a device."""
+
+    def __init__(self, policies: Sequence[TwoPolicies], placement: Placement) -> None:
+        first = self._first = policies[0]
+        self._stacks = {}
+        for part in first.parts:
+            own: list[Any] = [policy.playing(part)[0] for policy in policies]
+            self._stacks[part] = type(own[0]).stack_on(own, placement)
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        index: NDArray[np.int32],
+        mode: str = "explore",
+    ) -> Act:
+        """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
+        policy, inner = self._first.playing(mode)
+        stack = self._stacks[mode if mode in self._stacks else self._first.parts[1]]
+        act = stack.act(observation, mask, memory, noise[:, : policy.noise_width], index, inner)
+        return Act(act.action, act.logp)
 
 
 class NFSPPolicy(TwoPolicies):

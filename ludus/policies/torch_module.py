@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
+from ludus.core.device import Placement, multiplications
 from ludus.core.errors import PolicyError
 from ludus.core.own_code import raised
 from ludus.core.parts import load
-from ludus.core.types import Array, PolicySpec, Weights
+from ludus.core.types import Act, Array, PolicySpec, Weights
 from ludus.policies.actor_critic import arrays_of, load_arrays, shapes_of
 from ludus.policies.bodies import own_stream
-from ludus.policies.categorical import CategoricalPolicy, masked_softmax, one_hot_best
-from ludus.policies.checks import entry, fitted, integer
+from ludus.policies.categorical import (
+    CategoricalPolicy,
+    check_mode,
+    draw,
+    full_mask,
+    masked_softmax,
+    one_hot_best,
+)
+from ludus.policies.checks import entry, fitted, integer, one_spec
 from ludus.policies.mlp import as_rows
+from ludus.policies.stacks import CarriedWeights, DeviceStack, Form, Memory, form_of
 
 
 def torch_spec(*, maker: str, options: Mapping[str, Any], inputs: int, actions: int) -> PolicySpec:
@@ -68,13 +79,68 @@ class TorchPolicy(CategoricalPolicy):
     ) -> tuple[NDArray[np.float64], Mapping[str, Array]]:
         """As `CategoricalPolicy.probabilities`: the softmax; greedy, the first best action. Raises PolicyError for another shape."""
         with torch.no_grad():
-            logits: NDArray[np.float32] = self._networks["policy"](as_rows(observation, self._inputs)).numpy()
-        if logits.shape != (len(observation), self.actions):
+            logits = self._networks["policy"](as_rows(observation, self._inputs)).numpy()
+        return self.chances(logits, mask, mode=mode), {}
+
+    def chances(self, logits: NDArray[np.float32], mask: NDArray[np.bool_], *, mode: str) -> NDArray[np.float64]:
+        """Probabilities float64[n, A] from what the module answers."""
+        if logits.shape != mask.shape:
             raise PolicyError(
-                f"the module 'policy' of {self.spec.config['maker']} answers shape {logits.shape} for {len(observation)} rows; expected "
-                f"{(len(observation), self.actions)}."
+                f"the module 'policy' of {self.spec.config['maker']} answers shape {logits.shape} for {len(mask)} rows; expected "
+                f"{mask.shape}."
             )
-        return (one_hot_best if mode == "greedy" else masked_softmax)(logits, mask), {}
+        return (one_hot_best if mode == "greedy" else masked_softmax)(logits, mask)
+
+    @property
+    def multiplications(self) -> int:
+        """Of a row, where torch may evaluate it."""
+        return multiplications(tensor.shape for tensor in self._networks["policy"].parameters())
+
+    @cached_property
+    def carried(self) -> CarriedWeights:
+        """The weights that acting wants."""
+        return CarriedWeights(arrays_of(self._networks["policy"]))
+
+    @staticmethod
+    def stack_on(policies: Sequence[TorchPolicy], placement: Placement) -> StackedModules:
+        """Policies of one spec as one, which computes where it says. Raises PolicyError if their specs differ."""
+        return StackedModules(policies, placement)
 
     def weights(self) -> Weights:
         return arrays_of(self._networks)
+
+
+class StackedModules:
+    """K policies of one spec on a device."""
+
+    def __init__(self, policies: Sequence[TorchPolicy], placement: Placement) -> None:
+        one_spec(policies)
+        self._first = policies[0]
+        form = _form(json.dumps(dict(self._first.spec.config)))
+        self._stack = DeviceStack(form, [policy.carried for policy in policies], placement)
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Memory | None,
+        noise: NDArray[np.float32],
+        index: NDArray[np.int32],
+        mode: str = "explore",
+    ) -> Act:
+        """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
+        del memory  # it has none
+        check_mode(self._first, mode)
+        logits, _ = self._stack(index, observation.reshape(len(observation), -1), None)
+        legal = full_mask(mask, len(observation), self._first.actions)
+        return Act(*draw(self._first.chances(logits, legal, mode=mode), noise))
+
+
+@lru_cache(maxsize=64)
+def _form(config: str) -> Form:
+    return form_of(make_networks(PolicySpec("torch", json.loads(config)))["policy"], _ask, batched=False)
+
+
+def _ask(network: nn.Module, x: Tensor, memory: Tensor | None) -> tuple[Tensor, ...]:
+    del memory
+    return (network(x),)

@@ -147,9 +147,9 @@ class PolicyBank(Protocol):
         it is kept (a learner's newer weights within an episode)."""
         ...
 
-    def memory(self, player: int, slots: NDArray[np.int32], policy: int) -> NDArray[np.float32] | None:
-        """The recurrent memory that the next `act` of `slots`, bound to loaded policy `policy`, starts from (a copy); None without.
-        It is zero before a slot's first decision in an episode only once `act` has seen that `first`."""
+    def memory(self, player: int, slots: NDArray[Any], policy: int) -> NDArray[np.float32] | None:
+        """The recurrent memory float32[n, *shape] that the last `act` of each of `slots`, by loaded policy `policy`, started from (a copy);
+        None without."""
         ...
 
     def act(self, player: int, due: Due, noise: NDArray[np.float32]) -> Act:

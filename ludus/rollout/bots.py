@@ -352,7 +352,7 @@ class BotBank:
         if not bots.all():
             self._policies.bind(player, slots[~bots], policy[~bots], keep_memory=keep_memory)
 
-    def memory(self, player: int, slots: NDArray[np.int32], policy: int) -> NDArray[np.float32] | None:
+    def memory(self, player: int, slots: NDArray[Any], policy: int) -> NDArray[np.float32] | None:
         """See `PolicyBank.memory`; None of a bot, whose decisions may be recorded too."""
         return None if policy >= len(self._policies.refs) else self._policies.memory(player, slots, policy)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ludus.core.errors import PartDied, TrainingError
 from ludus.core.machine import out_of_memory
-from ludus.core.types import PolicyRef, PolicySpec, Weights
+from ludus.core.types import CPU, DeviceChoice, PolicyRef, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, BotSettings
@@ -40,7 +40,7 @@ class HostSpec:
     """shards: those that the host carries, in order. fetch: gives the value of a reference, where the host is. ready: a vector that
     exists already, for the first shard; only within one process. kept: bytes of policies that stay from request to request. client: the
     host's name on an inference server, which comes with each request; empty: it keeps copies of the policies itself. bots: where they
-    play."""
+    play. device: where the copies are asked to compute."""
 
     make_env: MakeEnv
     shards: tuple[Shard, ...]
@@ -49,6 +49,7 @@ class HostSpec:
     kept: int = KEPT
     client: str = ""
     bots: BotSettings = field(default_factory=BotSettings)
+    device: DeviceChoice = CPU
 
 
 class RolloutHost:
@@ -157,7 +158,7 @@ class RolloutHost:
         bank: PolicyBank = (
             RemoteBank(env.spec, env.num_envs, client=f"{client}, task slot {task_slot}, shard {number}")
             if client
-            else LocalBank(env.spec, env.num_envs)
+            else LocalBank(env.spec, env.num_envs, device=self._spec.device)
         )
         name = task_slot, number
         return RolloutWorker(env, bank, shard=self._spec.shards[number], bots=self._bots, name=name)

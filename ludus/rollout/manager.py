@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ludus.core.errors import PartDied
 from ludus.core.timings import Timings
-from ludus.core.types import EnvSpec, PolicyRef
+from ludus.core.types import CPU, DeviceChoice, EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, BotSettings
@@ -198,15 +198,16 @@ class RolloutManager:
         profile: Timings | None = None,
         inference: SharedInference | None = None,
         bots: BotSettings | None = None,
+        device: DeviceChoice = CPU,
         kind: type[RolloutHost] = RolloutHost,
         tell: Callable[[str], None] = nobody,
     ) -> None:
         """spec: of the environments. resources: that each host asks for. restarts: how often each is made again. deadline: seconds without
         a step after which a host that owes an answer is stuck, and is made again (None: never). leave: trajectories stay with the runtime
         (`Rollout.left`), for trainers in other processes. ready: a vector made already, for the first shard; only where the runtime is this
-        process. profile: what rollouts are added to. inference: by servers (None: by copies of the policies in the hosts). bots: where
-        they play, beside each host. kind: of the hosts, whose name messages have. tell: takes a sentence where environments were made
-        again. Raises ScenarioError for more shards than environments, or more hosts than shards."""
+        process. profile: what rollouts are added to. inference: by servers (None: by copies in the hosts). bots: where they
+        play, beside each host. device: where copies compute. kind: of the hosts, whose name messages have. tell: takes a sentence where
+        environments were made again. Raises ScenarioError for more shards than environments, or more hosts than shards."""
         self.spec, self.num_envs = spec, num_envs
         self.profile = profile or Timings()
         self._runtime = runtime
@@ -226,6 +227,7 @@ class RolloutManager:
                     ready=ready if k == 0 else None,
                     client=f"worker {k}" if inference else "",
                     bots=bots or BotSettings(),
+                    device=device,
                 ),
                 resources=resources,
                 restarts=restarts,

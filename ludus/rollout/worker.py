@@ -31,7 +31,7 @@ from ludus.rollout.base import EpisodeResults, PolicyBank, Rollout, RolloutReque
 from ludus.rollout.bots import BotBank, BotPlayers, BotPool
 from ludus.rollout.opponent_sampling import LEARNER, OpponentSampler
 from ludus.rollout.shards import Shard, whole
-from ludus.rollout.writer import Clocks, EnvironmentStates, TrajectoryWriter
+from ludus.rollout.writer import Clocks, EnvironmentStates, Recall, TrajectoryWriter
 
 _BLOCK = 1 << 12
 
@@ -294,7 +294,8 @@ class RolloutWorker:
         envs = self.env.num_envs
         quota = self._clocks.restart(request)
         if request.learner is not None:
-            self._writer.begin(request.learner, sampler.mine, extras=request.extras)
+            recall = self._recall(sampler)
+            self._writer.begin(request.learner, sampler.mine, extras=request.extras, recall=recall)
         everyone = np.arange(envs, dtype=np.int32)
         sampler.draw(everyone, self._clocks.episode)
         for p, agents in enumerate(self._agents):
@@ -329,11 +330,19 @@ class RolloutWorker:
             if request.state and self._timestep is not None
             else None
         )
-        self._writer.begin(request.learner, sampler.mine, extras=request.extras, states=states, carry_on=True)
+        recall = self._recall(sampler)
+        self._writer.begin(
+            request.learner, sampler.mine, extras=request.extras, states=states, recall=recall, carry_on=True
+        )
         for p in range(len(self._agents)):
             environments = np.flatnonzero(sampler.mine[p]).astype(np.int32)
             policy = self._per_agent(p, sampler.acting(p, self._clocks.index[environments]))
             self.bank.bind(p, self._slots(p, environments), policy, keep_memory=True)
+
+    def _recall(self, sampler: OpponentSampler) -> Recall | None:
+        """What the learner's last decisions started from, if anything loaded remembers."""
+        bank, learner = self.bank, sampler.learner
+        return (lambda player, slots: bank.memory(player, slots, learner)) if bank.recurrent else None
 
     def _done(self, run: _Run, timestep: Timestep) -> bool:
         if run.request.unit == "decisions":
@@ -398,18 +407,13 @@ class RolloutWorker:
                 actions.append(self._idle[p])
                 continue
             begun = perf_counter()
-            memory = None
-            if learning and self.bank.recurrent:
-                memory = self.bank.memory(p, due.slot, sampler.learner)
-                if memory is not None:
-                    memory[due.first] = 0
             act = self.bank.act(p, due, self._uniforms(run.request, p, due))
             now = perf_counter()
             run.inference += now - begun
             run.decisions += n
             actions.append(act.action)
             if learning:
-                self._write(run, sampler, p, due, act, memory)
+                self._write(run, sampler, p, due, act)
                 run.writing += perf_counter() - now
         return tuple(actions)
 
@@ -421,14 +425,12 @@ class RolloutWorker:
         agents = self._agents[player]
         return self._planned.take(due.slot if agents == 1 else due.slot // agents, width)
 
-    def _write(
-        self, run: _Run, sampler: OpponentSampler, player: int, due: Due, act: Act, memory: NDArray[np.float32] | None
-    ) -> None:
+    def _write(self, run: _Run, sampler: OpponentSampler, player: int, due: Due, act: Act) -> None:
         """Record the learner's decisions; every environment in which somebody has to act counts this step."""
         if player not in sampler.learners:
             run.env_steps += self._clocks.tick(due.slot, self._agents[player])
             return
-        taken, ticks = self._writer.append(player, due, act, memory=memory)
+        taken, ticks = self._writer.append(player, due, act)
         run.learner_decisions += taken
         run.env_steps += ticks
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numba import njit
@@ -281,6 +281,10 @@ class EnvironmentStates(NamedTuple):
 _FIRST_CAPACITY = 1 << 14
 
 
+Recall: TypeAlias = Callable[[int, NDArray[np.int64]], NDArray[np.float32] | None]
+"""(player, slots) -> the recurrent memory [n, …] that the last decisions of these slots started from; None: there is none."""
+
+
 class TrajectoryWriter:
     """Trajectories of one learner. Buffers grow by doubling and are kept between requests.
 
@@ -298,7 +302,7 @@ class TrajectoryWriter:
         self._segments = GrowingColumns(_FIRST_CAPACITY)
         self._bootstrap = GrowingColumns(_FIRST_CAPACITY)  # in the order in which segments close
         self._slots = [np.full((n, 3), -1, np.int64) for n in slots]
-        self._memory: list[NDArray[np.float32] | None] = [None] * len(slots)
+        self._recall: Recall | None = None
         self._picked = np.empty(max(slots), np.int64)
         self._opened = np.empty(max(slots), np.int64)
         self._num_rows = self._num_segments = self._num_bootstrap = self._carried = self.complete = 0
@@ -315,9 +319,11 @@ class TrajectoryWriter:
         *,
         extras: Sequence[str] = (),
         states: EnvironmentStates | None = None,
+        recall: Recall | None = None,
         carry_on: bool = False,
     ) -> None:
-        """A new request. mine: bool[P, E], which environments the learner plays each player in. states: of the timestep that it goes on
+        """A new request. mine: bool[P, E], which environments the learner plays each player in. recall: of a learner with
+        memory; asked where segments begin. states: of the timestep that it goes on
         from. Raises ScenarioError if the request carries on and records something else than the one before."""
         if carry_on and self._carried:
             before = (*self._extras, *(["state"] if "state" in self._rows else []))
@@ -326,9 +332,9 @@ class TrajectoryWriter:
                 raise ScenarioError(f"the request before recorded the extras {before}, this one wants {wanted}.")
         self._learner, self._extras, self.states = learner, {name: "extra " + name for name in extras}, states
         self._version = -1 if learner.version is None else learner.version
+        self._recall = recall
         if not carry_on:
             self._num_rows = self._num_segments = self._num_bootstrap = self._carried = 0
-            self._memory = [None] * len(self._agents)
             self._rows.arrays.pop("mask", None)  # another learner's decisions may have none
             self._bootstrap.arrays.pop("mask", None)
             self._rows.arrays.pop("state", None)
@@ -361,9 +367,9 @@ class TrajectoryWriter:
             )
         self.complete += closed + paid
 
-    def append(self, player: int, due: Due, act: Act, *, memory: NDArray[np.float32] | None) -> tuple[int, int]:
-        """The learner's decisions among the due ones. memory [n, …]: what the policies started from, if recurrent. Returns how many
-        decisions were the learner's, and how many environments' clocks this was the first to move in this step."""
+    def append(self, player: int, due: Due, act: Act) -> tuple[int, int]:
+        """The learner's decisions among the due ones. Returns how many were, and how many environments' clocks this was the first to move
+        in this step."""
         n = len(due.slot)
         row, segment = self._num_rows, self._num_segments
         if row + n > self._rows.capacity or segment + n > self._segments.capacity:
@@ -387,10 +393,8 @@ class TrajectoryWriter:
         if self.states is not None:
             slots = due.slot if taken == n else due.slot[self._picked[:taken]]
             self._rows.put("state", self.states.now, start=row, rows=self._environments(player, slots))
-        if memory is not None:
-            self._remember(player, due.slot, memory)
-        if self._memory[player] is not None:
-            self._begin_memory(player, self._opened[:opened])
+        if opened and self._recall is not None:
+            self._begin_memory(player, self._opened[:opened], slice(segment, segment + opened))
         self._num_rows += taken
         self._num_segments += opened
         return taken, ticks
@@ -450,17 +454,11 @@ class TrajectoryWriter:
                 )
             put(column, act.extras[name], start=start, rows=rows)
 
-    def _begin_memory(self, player: int, slots: NDArray[np.int64]) -> None:
-        memory = self._memory[player]
-        assert memory is not None
-        new = slice(self._num_segments, self._num_segments + len(slots))
-        self._segments.column("memory0", shape=memory.shape[1:], dtype=np.float32)[new] = memory[slots]
-
-    def _remember(self, player: int, slots: NDArray[np.int32], memory: NDArray[np.float32]) -> None:
-        kept = self._memory[player]
-        if kept is None or kept.shape[1:] != memory.shape[1:]:
-            kept = self._memory[player] = np.zeros((len(self._slots[player]), *memory.shape[1:]), np.float32)
-        kept[slots] = memory
+    def _begin_memory(self, player: int, slots: NDArray[np.int64], segments: Any) -> None:
+        assert self._recall is not None
+        memory = self._recall(player, slots)
+        if memory is not None:
+            self._segments.column("memory0", shape=memory.shape[1:], dtype=np.float32)[segments] = memory
 
     def _environments(self, player: int, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         return slots.astype(np.int64) // self._agents[player]
@@ -563,6 +561,5 @@ class TrajectoryWriter:
             fresh = np.arange(counts[player], counts[player + 1])
             self._slots[player][slots, OPEN] = fresh
             self._slots[player][slots, SEGMENT] = fresh
-            memory = self._memory[player]
-            if memory is not None and len(slots):
-                self._segments["memory0"][fresh] = memory[slots]
+            if len(slots) and self._recall is not None:
+                self._begin_memory(player, slots, fresh)

@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import run_tools as tools
+from safetensors.numpy import load_file
 
 from ludus.cli.main import main
 from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.types import DeviceChoice
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import load_scenario, parse_scenario
+from ludus.driver.scenario_runtime import RuntimeChoice
 from ludus.policies.file import load_policy
+from ludus.policies.stacks import DeviceStack
 from ludus.runtime.inprocess import InProcess
 from ludus.storage.base import Silent
 from ludus.storage.reader import Reader
@@ -77,6 +81,10 @@ def test_shards_do_not_follow_the_workers(changes: list[str], shards: int | str)
             ["runtime.kind=ray", "runtime.trainers=2", "runtime.device=cuda", "runtime.trainer_gpus=0.5"],
             "need a card each",
         ),
+        (
+            ["runtime.kind=ray", "runtime.gpus=0.5", "runtime.device=cuda:1"],
+            "Ray places workers: .* Give device=cuda",
+        ),
         (["runtime=rey"], "unknown runtime 'rey'; did you mean 'ray'"),
         (["runtime.worker=2"], "did you mean 'workers'"),
     ],
@@ -84,6 +92,45 @@ def test_shards_do_not_follow_the_workers(changes: list[str], shards: int | str)
 def test_refusals(changes: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_scenario("kuhn", changes).runtime.check()
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ([], "auto"),
+        (["runtime.device=cuda"], "cuda"),
+        (["runtime.device=cuda", "runtime.kind=ray"], "cpu"),
+        (["runtime.device=cuda", "runtime.kind=ray", "runtime.gpus=0.1"], "cuda"),
+    ],
+)
+def test_where_workers_act(changes: list[str], expected: str) -> None:
+    assert load_scenario("kuhn", changes).runtime.acting.device == expected
+
+
+@pytest.mark.parametrize("algorithm", ["{kind: ppo, batch: 24}", "{kind: a2c, memory: gru, memory_size: 4, batch: 24}"])
+def test_a_run_acts_where_it_is_asked_to(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By torch on the CPU, learners and opponents, in training and in matches; it plays the same games, and learns the same from them."""
+    scenario = parse_scenario(PSRO, [f"algorithm={algorithm}", "generations=1"])
+    asked: list[int] = []
+    real = DeviceStack.__call__
+
+    def counted(stack: DeviceStack, *rows: Any) -> Any:
+        asked.append(len(rows[0]))
+        return real(stack, *rows)
+
+    monkeypatch.setattr(DeviceStack, "__call__", counted)
+    found = []
+    for name in ("compiled", "torch"):
+        asked.clear()
+        run(scenario, run_dir=tmp_path / name, report=False)
+        files = sorted((tmp_path / name).rglob("policies/*/*.safetensors"))
+        found.append([load_file(file) for file in files])
+        assert bool(asked) == (name == "torch")
+        monkeypatch.setattr(RuntimeChoice, "acting", DeviceChoice("cpu", written=False))
+    assert len(found[0]) > 2
+    for ours, theirs in zip(*found, strict=True):
+        for key, array in ours.items():
+            np.testing.assert_allclose(theirs[key], array, atol=1e-4, err_msg=key)
 
 
 @pytest.mark.slow

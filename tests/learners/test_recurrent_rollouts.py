@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.core.types import Mixture, PolicyRef, Tail
+from ludus.core.device import to_host
+from ludus.core.types import CPU, DeviceChoice, Mixture, PolicyRef, Tail
 from ludus.envs.registry import make_env
 from ludus.learners.base import LearnerContext
 from ludus.learners.on_policy.batch import unpadded
 from ludus.learners.on_policy.options import A2C
 from ludus.policies.registry import build_policy
 from ludus.rollout.base import RolloutRequest
+from ludus.rollout.inference import groups
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 
@@ -27,12 +29,16 @@ def shaken(weights, seed):
     }
 
 
-def prepared(env_id, memory, *, num_envs=3, **options):
+def prepared(env_id, memory, *, num_envs=3, device=CPU, **options):
     env = make_env(env_id, num_envs=num_envs, **options)
     algorithm = A2C(memory=memory, memory_size=5, hidden=(6,), sequence=4, batch=17, value_network="separate")
     context = LearnerContext(env.spec, (0,), 0)
     weights = shaken(algorithm.learner(context).weights(), 1)
-    return RolloutWorker(env, LocalBank(env.spec, num_envs)), algorithm.learner(context, weights), weights
+    return (
+        RolloutWorker(env, LocalBank(env.spec, num_envs, device=device)),
+        algorithm.learner(context, weights),
+        weights,
+    )
 
 
 def unrolled(learner, items):
@@ -88,6 +94,34 @@ def test_opponents_remember_for_themselves(memory):
         ends += int(np.count_nonzero(rollout.tail == Tail.TERMINATED))
     assert ends > 20
     worker.close()
+
+
+ELSEWHERE = DeviceChoice("cpu", written=False), DeviceChoice("meta")
+
+
+@pytest.mark.parametrize(("env_id", "memory"), [("gym_tasks:Cue", "gru"), ("openspiel/leduc_poker", "lstm")])
+def test_on_a_device_the_same_is_played_and_memory_stays_there(env_id, memory, monkeypatch):
+    """Where all slots act in every step, and where they take turns. Memory is read where a segment begins, and nowhere else."""
+    options = {"delay": 7} if "Cue" in env_id else {}
+
+    def played(device):
+        worker, learner, weights = prepared(env_id, memory, device=device, **options)
+        members = [(PolicyRef(1, f"{k}"), build_policy(learner.spec, shaken(weights, 10 + k))) for k in range(2)]
+        found = list(fragments(worker, learner, weights, opponents=() if options else members))
+        worker.close()
+        return found
+
+    read = []
+    monkeypatch.setattr(groups, "to_host", lambda rows: read.append(len(rows)) or to_host(rows))
+    expected = played(CPU)
+    assert not read
+    begun = sum(rollout.num_segments for rollout in expected)
+    for one, other in zip(played(ELSEWHERE[0]), expected, strict=True):
+        assert one.action.tolist() == other.action.tolist()
+        for name in ("start", "logp", "memory0"):
+            np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=1e-5, err_msg=name)
+    assert begun <= sum(read) <= 1.2 * begun  # some were still open in the end
+    assert sum(rollout.num_rows for rollout in played(ELSEWHERE[1]))
 
 
 def _random(actions):

@@ -99,17 +99,17 @@ class TestMemory:
         bank = self.bank()
         for slots in ([0, 1], [0], [0]):
             bank.act(0, due(slots), noise(len(slots)))
-        assert bank.memory(0, ints(0, 1), 0).tolist() == [[3], [1]]
+        assert bank.memory(0, ints(0, 1), 0).tolist() == [[2], [0]]
 
     def test_it_starts_at_zero_with_an_episode_and_with_a_binding(self):
         bank = self.bank()
         for _ in range(3):
             bank.act(0, due([0, 1]), noise(2))
         bank.act(0, due([0], first=True), noise(1))
-        assert bank.memory(0, ints(0, 1), 0).tolist() == [[1], [3]]
+        assert bank.memory(0, ints(0, 1), 0).tolist() == [[0], [2]]
         bank.bind(0, ints(1), ints(0))
-        assert bank.memory(0, ints(0, 1), 0).tolist() == [[1], [0]]
         bank.bind(0, ints(0), ints(0), keep_memory=True)
+        bank.act(0, due([0, 1]), noise(2))
         assert bank.memory(0, ints(0, 1), 0).tolist() == [[1], [0]]
 
     def test_policies_with_and_without_memory_side_by_side(self):

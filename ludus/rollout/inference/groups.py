@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
-from typing import Any, Protocol
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ludus.core.device import Placement, Work, multiplications, placed
+from ludus.core import device as devices
+from ludus.core.device import Placement, Work, placed, to_device, to_host
 from ludus.core.errors import PolicyError
 from ludus.core.types import CPU, Act, Array, DeviceChoice, Due, Enumeration, EnvSpec, PolicyRef
 from ludus.policies.base import Policy
+
+if TYPE_CHECKING:
+    import torch
 
 # --------------------------------------------------------------------------------------------------------------------
 # The compiled parts of local inference. bound int32[slots]: the row of the policy that plays each slot of one
@@ -55,8 +58,92 @@ def families(slot, bound, group_of, index_of, index):  # type: ignore[no-untyped
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which policy plays each slot of each player, and the slots' recurrent memory: what local and shared inference have
-# in common.
+# Recurrent memory, by slot, where the networks are that read and write it.
+
+
+class SlotMemory(Protocol):
+    """Of a player's slots, for networks of one shape: what each remembers now, and what its last answer started from. Slots come rising,
+    each once: as many as there are, are all."""
+
+    def clear(self, slots: NDArray[np.int32]) -> None:
+        """These start at zero."""
+        ...
+
+    def take(self, slots: NDArray[np.int32]) -> Any:
+        """[n, *shape] that answers for these slots start from now."""
+        ...
+
+    def put(self, slots: NDArray[np.int32], memory: Any) -> None:
+        """What was answered."""
+        ...
+
+    def recall(self, slots: NDArray[Any]) -> NDArray[np.float32]:
+        """[n, *shape], in host memory, that the last answers for these slots started from: a copy."""
+        ...
+
+
+class HostMemory:
+    """`SlotMemory` in arrays."""
+
+    def __init__(self, slots: int, shape: tuple[int, ...]) -> None:
+        self._now, self._before = np.zeros((2, slots, *shape), np.float32)
+
+    def clear(self, slots: NDArray[np.int32]) -> None:
+        self._now[slots] = 0
+
+    def take(self, slots: NDArray[np.int32]) -> NDArray[np.float32]:
+        memory: NDArray[np.float32]
+        if len(slots) == len(self._now):
+            memory = self._now.copy()
+            self._before[...] = memory
+            return memory
+        memory = self._now[slots]
+        self._before[slots] = memory
+        return memory
+
+    def put(self, slots: NDArray[np.int32], memory: NDArray[np.float32]) -> None:
+        self._now[... if len(slots) == len(self._now) else slots] = memory
+
+    def recall(self, slots: NDArray[Any]) -> NDArray[np.float32]:
+        memory: NDArray[np.float32] = self._before[slots]
+        return memory
+
+
+class DeviceMemory:
+    """`SlotMemory` in tensors, which are never written to, so that one may stand for another: where all slots act, as they do in games of
+    simultaneous moves, nothing is copied."""
+
+    def __init__(self, slots: int, shape: tuple[int, ...], device: torch.device) -> None:
+        import torch
+
+        self._now = self._before = torch.zeros(slots, *shape, device=device)
+
+    def clear(self, slots: NDArray[np.int32]) -> None:
+        if len(slots):
+            self._now = self._now.index_fill(0, self._places(slots), 0.0)
+
+    def take(self, slots: NDArray[np.int32]) -> torch.Tensor:
+        if len(slots) == len(self._now):
+            self._before = self._now
+            return self._now
+        places = self._places(slots)
+        memory = self._now[places]
+        self._before = self._before.index_copy(0, places, memory)
+        return memory
+
+    def put(self, slots: NDArray[np.int32], memory: torch.Tensor) -> None:
+        whole = len(slots) == len(self._now)
+        self._now = memory if whole else self._now.index_copy(0, self._places(slots), memory)
+
+    def recall(self, slots: NDArray[Any]) -> NDArray[np.float32]:
+        return to_host(self._before[self._places(slots)])
+
+    def _places(self, slots: NDArray[Any]) -> torch.Tensor:
+        return to_device(slots.astype(np.int64), self._now.device)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Which policy plays each slot of each player: what local and shared inference have in common.
 
 
 class Bindings:
@@ -70,7 +157,7 @@ class Bindings:
         self.refs: list[PolicyRef | None] = []
         self.row_of = np.zeros(0, np.int32)
         self.bound = [np.full(n, -1, np.int32) for n in slots]
-        self._memory: list[dict[tuple[int, ...], NDArray[np.float32]]] = [{} for _ in slots]
+        self._memory: list[dict[object, SlotMemory]] = [{} for _ in slots]
 
     def load(self, refs: Sequence[PolicyRef]) -> tuple[list[int], Collection[int]]:
         """(the row of each, those rows that are new). A ref with a version that is in the table already stays where it is. Raises
@@ -109,19 +196,20 @@ class Bindings:
     def forget(self, player: int, slots: NDArray[np.int32]) -> None:
         """The memory of these slots starts at zero."""
         for memory in self._memory[player].values():
-            memory[slots] = 0
+            memory.clear(slots)
 
     def begin(self, player: int, due: Due) -> None:
         """As `forget`, where an episode begins."""
         for memory in self._memory[player].values():
-            memory[due.slot[due.first]] = 0
+            memory.clear(due.slot[due.first])
 
-    def memory_of(self, player: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        """The memory float32[slots, *shape] that a player's policies of this shape read and write."""
-        held = self._memory[player]
-        if shape not in held:
-            held[shape] = np.zeros((len(self.bound[player]), *shape), np.float32)
-        return held[shape]
+    def memory_of(self, player: int, shape: tuple[int, ...], device: torch.device | None = None) -> SlotMemory:
+        """The memory that a player's policies of this shape read and write, on a device (None: in host memory)."""
+        held, key = self._memory[player], (shape, device)
+        if key not in held:
+            slots = len(self.bound[player])
+            held[key] = HostMemory(slots, shape) if device is None else DeviceMemory(slots, shape, device)
+        return held[key]
 
 
 def require_mode(ref: PolicyRef, modes: Sequence[str]) -> None:
@@ -131,7 +219,11 @@ def require_mode(ref: PolicyRef, modes: Sequence[str]) -> None:
 
 
 class StackedPolicies(Protocol):
-    """What a policy class's `stack(policies)` returns: `Policy.act` where row i is played by policy index[i], int32[n]."""
+    """What a policy class's `stack(policies)` returns: `Policy.act` where row i is played by policy index[i], int32[n].
+
+    A class whose networks torch can evaluate on a device has `stack_on(policies, placement)` too, whose memory is a tensor there or an
+    array, and comes back as it came; and policies say their `multiplications` of a row, by which `placement_of` decides (0: they cannot).
+    """
 
     def act(
         self,
@@ -147,18 +239,19 @@ class StackedPolicies(Protocol):
 class Group:
     """Policies of one class, configuration and mode, evaluated together. `index` of a row is its policy's place among them."""
 
-    def __init__(self, policies: Sequence[Policy], mode: str, *, device: DeviceChoice = CPU, rows: int = 1) -> None:
-        """device: where they are asked to compute, so many rows at a time."""
+    def __init__(self, policies: Sequence[Policy], mode: str, placement: Placement | None = None) -> None:
+        """placement: where they compute (None: as policies do, on the CPU); see `placement_of`. Memory of rows is a tensor there, or an
+        array."""
         self.policies = tuple(policies)
         self.mode = mode
         self.noise_width = policies[0].noise_width
         self.memory_shape = policies[0].memory_shape
         self.takes_ids = policies[0].takes_ids
-        self._stack: Callable[[Sequence[Policy]], StackedPolicies] | None = getattr(type(policies[0]), "stack", None)
-        self._stacked: StackedPolicies | None = None
-        self.placement = None if device == CPU else _placement(self.policies, device, rows)
-        if self.placement is not None:
-            self._stack = partial(type(policies[0]).stack_on, placement=self.placement)  # type: ignore[attr-defined]
+        self.placement = placement
+        self.device = None if placement is None else placement.torch
+        self._stacks = placement is not None or getattr(type(policies[0]), "stack", None) is not None
+        kind: Any = type(policies[0])
+        self._stacked: StackedPolicies | None = None if placement is None else kind.stack_on(policies, placement)
 
     def act(
         self,
@@ -173,9 +266,10 @@ class Group:
         if len(self.policies) == 1 and self.placement is None:
             return self.act_alone(0, observation, mask, memory, noise)
         noise = noise if noise.shape[1] == self.noise_width else noise[:, : self.noise_width]
-        if self._stack is not None:
+        if self._stacks:
             if self._stacked is None:
-                self._stacked = self._stack(self.policies)
+                kind: Any = type(self.policies[0])
+                self._stacked = kind.stack(self.policies)
             return self._stacked.act(observation, mask, memory, noise, index, self.mode)
         counts = np.bincount(index, minlength=len(self.policies))
         present = np.flatnonzero(counts)
@@ -211,13 +305,17 @@ class Group:
         return self.policies[policy].act(observation, mask, memory, noise, mode=self.mode)
 
 
-def _placement(policies: Sequence[Policy], device: DeviceChoice, rows: int) -> Placement | None:
-    """Where a stack of these computes, if that is not the way of CPUs; None for those that know no other."""
-    if not hasattr(type(policies[0]), "stack_on"):
+def placement_of(policy: Policy, device: DeviceChoice, rows: int) -> Placement | None:
+    """Where policies like this one compute for so many rows at a time, if that is not the way of CPUs; None, too, for kinds without a
+    network that torch evaluates (`stack_on`): tables, bots, random ones. Raises ConfigError for a card that is not there."""
+    known = device != CPU and hasattr(type(policy), "multiplications")
+    if not known or (device.device == "auto" and not devices.cards()):
         return None
-    size = multiplications(array.shape for array in policies[0].weights().values())
+    size: int = policy.multiplications  # type: ignore[attr-defined]
+    if not size:
+        return None
     place = placed(device, Work(size, rows, written=True))
-    return None if place.written else place
+    return None if place.device == "cpu" and device.written else place
 
 
 def group_key(policy: Policy, mode: str) -> tuple[Any, ...]:

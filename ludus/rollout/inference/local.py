@@ -10,11 +10,21 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.device import Placement
 from ludus.core.errors import PolicyError
-from ludus.core.types import Act, Array, Due, Enumeration, EnvSpec, PolicyRef
+from ludus.core.types import CPU, Act, Array, DeviceChoice, Due, Enumeration, EnvSpec, PolicyRef
 from ludus.policies.base import Policy
 from ludus.rollout.inference import groups
-from ludus.rollout.inference.groups import Bindings, Group, decode, group_key, merge, next_memory, require_mode
+from ludus.rollout.inference.groups import (
+    Bindings,
+    Group,
+    decode,
+    group_key,
+    merge,
+    next_memory,
+    placement_of,
+    require_mode,
+)
 
 # --------------------------------------------------------------------------------------------------------------------
 # Tabulated policies of one player, stacked: an action is one table row and one uniform away.
@@ -120,6 +130,7 @@ class _Entry:
     policy: Policy
     tabulate: bool
     group: object  # its `group_key`
+    placement: Placement | None
 
 
 class LocalBank:
@@ -127,17 +138,20 @@ class LocalBank:
 
     On enumerated environments policies that `tabulate` are played from stacked tables; the others are evaluated, in stacks where their
     class offers `stack`.
-    tabulate=False evaluates every policy on every row (for measurements, and for extras).
+    tabulate=False evaluates every policy on every row (for measurements, and for extras). device: where policies are asked to compute that
+    are evaluated; what they remember stays there.
     """
 
-    def __init__(self, spec: EnvSpec, num_envs: int, *, tabulate: bool = True) -> None:
+    def __init__(self, spec: EnvSpec, num_envs: int, *, tabulate: bool = True, device: DeviceChoice = CPU) -> None:
         self.refs: Sequence[PolicyRef] = ()
         self.recurrent = False
         self._spec = spec
+        self._device = device
         self._tabulate = tabulate and spec.enumeration is not None
         self._bindings = Bindings(spec, num_envs)
         self._bound = self._bindings.bound
         slots = [len(bound) for bound in self._bound]
+        self._most = max(slots)  # rows at a time
         self._action = [np.empty(n, np.int32) for n in slots]
         self._logp = [np.empty(n, np.float32) for n in slots]
         self._tables = (
@@ -152,9 +166,6 @@ class LocalBank:
         self._groups: list[list[Group]] = [[] for _ in slots]
         self._only_tables = [False] * len(slots)
         self._sole = [_LOOK] * len(slots)  # the row that all slots of a player are bound to, or -1
-        self._alone: list[tuple[Policy, str] | None] = [None] * len(
-            slots
-        )  # it and its mode, if it takes rows as they come
         self._index = [np.empty(n, np.int32) for n in slots]
         self.noise_width = 1
 
@@ -169,7 +180,8 @@ class LocalBank:
         for row, (ref, policy) in zip(rows, policies, strict=True):
             tabulate = self._tabulate and not set(getattr(policy, "extras", ())) & set(extras)
             if row in fresh:
-                self._entries[row] = _Entry(ref, policy, tabulate, group_key(policy, ref.mode))
+                place = placement_of(policy, self._device, self._most)
+                self._entries[row] = _Entry(ref, policy, tabulate, group_key(policy, ref.mode), place)
                 self._kind[:, row] = _UNKNOWN
             elif self._update(row, tabulate):
                 self._kind[:, row] = _UNKNOWN
@@ -180,20 +192,20 @@ class LocalBank:
             self._prepare(p, self._bindings.bound_rows(p))
             self._only_tables[p] = self._all_tables(p)
             self._regroup(p)
-            self._sole[p], self._alone[p] = _LOOK, None
+            self._sole[p] = _LOOK
 
     def release(self) -> None:
         """See `PolicyBank.release`."""
         self._bindings.release()
         for p in range(len(self._bound)):
-            self._sole[p], self._alone[p] = _LOOK, None
+            self._sole[p] = _LOOK
 
     def bind(
         self, player: int, slots: NDArray[np.int32], policy: NDArray[np.int32], *, keep_memory: bool = False
     ) -> None:
         """See `PolicyBank.bind`."""
         bound = self._bound[player]
-        self._sole[player], self._alone[player] = _LOOK, None
+        self._sole[player] = _LOOK
         least, most = groups.assign(bound, slots, policy, self._bindings.row_of, self._kind[player])
         if least == _UNKNOWN:
             if self._prepare(player, np.unique(bound[slots])):
@@ -206,12 +218,14 @@ class LocalBank:
         if not keep_memory:
             self._bindings.forget(player, slots)
 
-    def memory(self, player: int, slots: NDArray[np.int32], policy: int) -> NDArray[np.float32] | None:
+    def memory(self, player: int, slots: NDArray[Any], policy: int) -> NDArray[np.float32] | None:
         """See `PolicyBank.memory`."""
         entry = self._entries[int(self._bindings.row_of[policy])]
         if entry is None or entry.policy.memory_shape is None:
             return None
-        return self._bindings.memory_of(player, entry.policy.memory_shape)[slots]
+        place = entry.placement
+        device = None if place is None else place.torch
+        return self._bindings.memory_of(player, entry.policy.memory_shape, device).recall(slots)
 
     def act(self, player: int, due: Due, noise: NDArray[np.float32]) -> Act:
         """See `PolicyBank.act`."""
@@ -222,7 +236,7 @@ class LocalBank:
             self._tables[player].sample(due.slot, due.observation, self._bound[player], noise, action=action, logp=logp)
             return Act(action, logp)
         if self._sole[player] == _LOOK:
-            self._look(player)
+            self._sole[player] = groups.common(self._bound[player])
         if self._sole[player] >= 0:
             row = self._sole[player]
             group = int(self._group_of[player][row])
@@ -244,15 +258,6 @@ class LocalBank:
         return merge(parts, n)
 
     # ------------------------------------------------------------------------------------------------ rows
-
-    def _look(self, player: int) -> None:
-        """Find out whether one policy plays all slots of a player, and whether it may be asked without further ado."""
-        row = self._sole[player] = groups.common(self._bound[player])
-        entry = self._entries[row] if row >= 0 else None
-        if entry is None or self._group_of[player][row] < 0 or self._spec.enumeration is not None:
-            return
-        if entry.policy.memory_shape is None and entry.policy.noise_width == self.noise_width:
-            self._alone[player] = entry.policy, entry.ref.mode
 
     def _make_room(self, refs: Sequence[PolicyRef | None]) -> None:
         """A place for each row of the table; what was in free ones is let go."""
@@ -295,19 +300,20 @@ class LocalBank:
 
     def _regroup(self, player: int) -> None:
         """Put every policy that is evaluated for this player into the group of its class, configuration and mode."""
-        members: dict[object, list[tuple[int, Policy, str]]] = {}
+        members: dict[object, list[tuple[int, _Entry]]] = {}
         for row in np.flatnonzero(self._kind[player] == _GROUP).tolist():
             entry = self._entries[row]
             if entry is not None:
-                members.setdefault(entry.group, []).append((row, entry.policy, entry.ref.mode))
+                members.setdefault(entry.group, []).append((row, entry))
         group_of = self._group_of[player] = np.full(len(self._entries), -1, np.int32)
         index_of = self._index_of[player] = np.zeros(len(self._entries), np.int32)
-        self._groups[player] = []
+        found: list[Group] = []
         for k, held in enumerate(members.values()):
-            rows = [row for row, _, _ in held]
+            rows, first = [row for row, _ in held], held[0][1]
             group_of[rows] = k
             index_of[rows] = np.arange(len(rows))
-            self._groups[player].append(Group([policy for _, policy, _ in held], held[0][2]))
+            found.append(Group([e.policy for _, e in held], first.ref.mode, first.placement))
+        self._groups[player] = found  # until now, those of before held weights that are on a device
 
     # ------------------------------------------------------------------------------------------------ evaluation
 
@@ -324,13 +330,15 @@ class LocalBank:
         observation, mask = rows.observation, rows.mask
         if self._spec.enumeration is not None:
             observation, mask = decode(self._spec.enumeration, observation, mask, takes_ids=chosen.takes_ids)
-        kept = None if chosen.memory_shape is None else self._bindings.memory_of(player, chosen.memory_shape)
-        memory = None if kept is None else kept[rows.slot]
+        kept = None
+        if chosen.memory_shape is not None:
+            kept = self._bindings.memory_of(player, chosen.memory_shape, chosen.device)
+        memory = None if kept is None else kept.take(rows.slot)
         if index is None:
             act = chosen.act_alone(int(self._index_of[player][row]), observation, mask, memory, rows.noise)
         else:
             act = chosen.act(observation, mask, memory, rows.noise, index=index)
         if kept is not None:
-            kept[rows.slot] = next_memory(act)
+            kept.put(rows.slot, next_memory(act))
             return Act(act.action, act.logp, None, act.extras)
         return act

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import RunError
 from ludus.core.types import Act, Array, Due, EnvSpec, PolicyRef
-from ludus.rollout.inference.groups import Bindings, decode, merge
+from ludus.rollout.inference.groups import Bindings, SlotMemory, decode, merge
 from ludus.rollout.inference.policy_cache import HeldPolicy, RemoteAct, RequestRows, joined
 from ludus.runtime.base import Peer, Ref
 
@@ -35,7 +35,7 @@ class _Piece(NamedTuple):
     player: int
     picked: NDArray[np.int64] | None
     slot: NDArray[np.int32]
-    kept: NDArray[np.float32] | None
+    kept: SlotMemory | None
     parts: int
 
 
@@ -93,12 +93,12 @@ class RemoteBank:
         if not keep_memory:
             self._bindings.forget(player, slots)
 
-    def memory(self, player: int, slots: NDArray[np.int32], policy: int) -> NDArray[np.float32] | None:
+    def memory(self, player: int, slots: NDArray[Any], policy: int) -> NDArray[np.float32] | None:
         """See `PolicyBank.memory`."""
         entry = self._entries[int(self._bindings.row_of[policy])]
         if entry is None or entry.held.memory_shape is None:
             return None
-        return self._bindings.memory_of(player, entry.held.memory_shape)[slots]
+        return self._bindings.memory_of(player, entry.held.memory_shape).recall(slots)
 
     def act(self, player: int, due: Due, noise: NDArray[np.float32]) -> Act:
         """See `PolicyBank.act`. Raises PartDied if the server died."""
@@ -176,7 +176,7 @@ class RemoteBank:
             key=int(key[0]) if (key == key[0]).all() else key,
             observation=observation,
             mask=mask,
-            memory=None if kept is None else kept[slot],
+            memory=None if kept is None else kept.take(slot),
             noise=noise,
         )
         before = len(parts)
@@ -193,7 +193,7 @@ class RemoteBank:
         found = [next(answers) for _ in range(piece.parts)]
         action, logp, memory = (joined([answer[k] for answer in found]) for k in range(3))
         if piece.kept is not None:
-            piece.kept[piece.slot] = memory
+            piece.kept.put(piece.slot, memory)
         extras = {name: joined([answer.extras[name] for answer in found]) for name in found[0].extras}
         return Act(action, logp, None, extras)
 
