@@ -334,8 +334,11 @@ class AutogradMMD(Autograd):
         with super().learning(replace(batch, held=held), seed) as rows:
             yield rows
 
-    def loss(self, batch: Batch, progress: float) -> tuple[Tensor, Sequence[Tensor]]:
-        config, (alpha, beta) = self.config, self.magnet.strengths(progress)
+    def strengths(self, progress: float) -> tuple[float, ...]:
+        return self.magnet.strengths(progress)
+
+    def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
+        config, (alpha, beta) = self.config, strengths
         out, value, _ = self.module(batch.x)
         logp, clip = masked_log_softmax(out.float(), batch.mask), math.inf if config.clip is None else config.clip
         taken = logp.gather(1, batch.action[:, None])[:, 0]
