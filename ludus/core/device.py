@@ -96,11 +96,16 @@ class Placement:
         )  # as always there: small updates notice every microsecond
         return nullcontext() if plain or _compiling() else self._products()
 
+    @property
+    def compiles(self) -> bool:
+        """Whether it does, until now."""
+        return self.compiler is not None and not self.compiler.failed
+
     def compiled(self, function: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
         """The function, compiled if that was asked for. It takes tensors of so many rows each, alone or in dataclasses and mappings, and
         keeps nothing; what it answers is to be differentiated and read before it is called again (on a card that memory is used anew).
         Floats that it is given change from call to call."""
-        if self.compiler is None or self.compiler.failed:
+        if not self.compiles or self.compiler is None:
             return function
         return self.compiler.compiled(function, self)
 

@@ -227,7 +227,15 @@ class OffPolicyLearner(ReplayLearner):
 
     def improve(self, given: Mapping[str, Tensor], rows: int) -> Tensor:
         """One step of the actor by autograd; what is told, summed over the ranks."""
+        judges, spared = (
+            self.critics.online.module,
+            self.placement.compiles,
+        )  # compiled, all gradients come, wanted or not
+        if spared:
+            judges.requires_grad_(False)
         loss, *told = self._acted(self, given, max(1, rows))
+        if spared:
+            judges.requires_grad_(True)
         sums, norm = self.descend(self.actor, loss, *told)
         self._improved = torch.stack([sums[0], norm.to(sums)])
         return sums[1 : 1 + len(told)]

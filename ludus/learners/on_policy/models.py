@@ -228,9 +228,9 @@ class Autograd:
         uncompiled = "it remembers, and its sequences have many lengths" if self.memory else ""
         work = Work(multiplications(module), options.step_rows, written=False, because=because, uncompiled=uncompiled)
         self.placement = placed(context.device, work)
-        self._loss = self.placement.compiled(
-            type(self).loss
-        )  # of the class: a method of this object would close a circle
+        self._fixed = self.trusted and not self.memory  # its means can leave rows out
+        # Of the class: a method of this object would close a circle.
+        self._loss = self.placement.compiled(type(self).loss)
         self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)
         self.adam = ModuleAdam(self.parameters)
         agree(self._ranks, self.parameters.values)
@@ -323,8 +323,9 @@ class Autograd:
         self._joint.begin(len(mine) / joint)
         sums = parameters.slopes[parameters.size :]
         if len(mine):  # the mean over no rows is no number
+            batch = mine.padded() if self._fixed and self.placement.compiles else mine
             with self.placement.products():
-                loss, metrics = self._loss(self, mine, self.strengths(progress))
+                loss, metrics = self._loss(self, batch, self.strengths(progress))
             torch.autograd.backward(loss)
             sums.copy_(torch.stack([loss.detach(), *(metric.detach() for metric in metrics)]))
         self._joint.end()
@@ -511,15 +512,15 @@ class FamilyModel(Autograd):
     def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
         config, (out, value) = self.config, self._forward(batch)
         logp = self._distribution.log_prob(out, batch.action, batch.mask)
-        policy = self._surrogate(logp, batch).mean()
-        entropy = self._distribution.entropy(out, batch.mask).mean()
+        policy = batch.mean(self._surrogate(logp, batch))
+        entropy = batch.mean(self._distribution.entropy(out, batch.mask))
         loss, worth = policy - strengths[0] * entropy, policy.new_zeros(())
         if value is not None:
-            worth = value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value).mean()
+            worth = batch.mean(value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value))
             loss = loss + config.value_coefficient * worth
         with torch.no_grad():
-            kl = approximate_kl(logp, batch.logp).mean()
-            extra = [config.metrics(logp, batch)[name].mean() for name in config.extra_metrics]
+            kl = batch.mean(approximate_kl(logp, batch.logp))
+            extra = [batch.mean(config.metrics(logp, batch)[name]) for name in config.extra_metrics]
         return loss, (policy, worth, entropy, kl, *extra)
 
     def _surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
