@@ -15,6 +15,7 @@ from test_devices import CASES, Case, leaves, shaken, taught
 
 from ludus.cli.main import main
 from ludus.core.device import fetched, to_device, to_host
+from ludus.core.machine import same_bits
 from ludus.core.types import DeviceChoice
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.envs.tree.tensors import TreeTensors
@@ -59,14 +60,11 @@ def test_a_card_learns_as_a_cpu_and_each_goes_on_from_the_other(name, request, c
 @pytest.mark.parametrize("name", ["ppo", "ppo, gru", "rainbow", "qmix, gru", "sac"])
 def test_the_same_twice(name, request, card):
     case = Case(name, request)
-    torch.use_deterministic_algorithms(True)
-    try:
+    with same_bits(True):
         learners, cpu = [case.learner(there(card)) for _ in range(2)], case.learner(HERE)
         for number in range(3):
             rows = case.experience(cpu, number)
             assert taught(learners[0], rows) == taught(learners[1], rows)
-    finally:
-        torch.use_deterministic_algorithms(False)
     compare(*learners, rtol=0, atol=0)
 
 
