@@ -300,15 +300,11 @@ def _compiling() -> bool:
 
 def _no_compiler(device: str) -> str:
     """What is missing for compiling there; "" if all is there."""
-    c = os.environ.get("CC") or "cc"
     if device.startswith("cuda"):
         if find_spec("triton") is None:
             return "Triton is not installed, by which torch compiles for cards"
-        return (
-            ""
-            if shutil.which(c) or shutil.which("gcc")
-            else "there is no C compiler, which Triton needs (CC names one)"
-        )
+        found = any(map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang")))
+        return "" if found else "there is no C compiler, which Triton needs (CC names one)"
     if device == "cpu":
         name = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
         return "" if shutil.which(name) else f"there is no C++ compiler {name!r} (CXX names another)"

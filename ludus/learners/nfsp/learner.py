@@ -69,8 +69,8 @@ def imitation_loss(
 class NFSPLearner:
     """Everything that was played goes to the replay table; what the best response decided, in its own episodes, to the reservoir.
 
-    The best response, a learner of its own, has a place of its own. By autograd on a card, the metrics of imitation are
-    those of the last round of `batches` until the last step of the next.
+    The best response, a learner of its own, has a place of its own. By autograd on a card, the metrics of imitation are those of the last
+    round of `batches` until the last step of the next.
     """
 
     def __init__(self, config: NFSP, context: LearnerContext, start: Weights | None = None) -> None:
