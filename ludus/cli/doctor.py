@@ -51,7 +51,7 @@ def _machine() -> Iterator[tuple[str, str]]:
 def _places() -> Iterator[tuple[str, str]]:
     import torch
 
-    from ludus.core.device import AUTO, cards, require_card
+    from ludus.core.device import AUTO, cards, no_compiler, require_card
     from ludus.core.errors import ConfigError
 
     yield "auto", AUTO
@@ -66,6 +66,8 @@ def _places() -> Iterator[tuple[str, str]]:
             require_card("cuda")
         except ConfigError as error:
             yield "cards", str(error).partition(", and ")[2].partition(" Install one")[0].partition(" Look whether")[0]
+    for device in ("cpu", "cuda")[: 1 + bool(cards())]:
+        yield f"runtime.compile, {device}", no_compiler(device) or "there is a compiler"
     for name, algorithm in _tasks():
         yield name, _where(algorithm)
 

@@ -170,7 +170,7 @@ def placed(choice: DeviceChoice, work: Work) -> Placement:
         why = f"{why}; {work.because}"
     compiler = None
     if choice.compile:
-        failed = "there is nothing to compile" if written else work.uncompiled or _no_compiler(device)
+        failed = "there is nothing to compile" if written else work.uncompiled or no_compiler(device)
         compiler = Compiler(failed)
     return Placement(device, written, choice.precision, why, compiler)
 
@@ -298,7 +298,7 @@ def _compiling() -> bool:
     return torch.compiler.is_compiling()
 
 
-def _no_compiler(device: str) -> str:
+def no_compiler(device: str) -> str:
     """What is missing for compiling there; "" if all is there."""
     if device.startswith("cuda"):
         if find_spec("triton") is None:

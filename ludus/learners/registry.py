@@ -42,7 +42,7 @@ ALGORITHMS = {
 }
 
 
-COMPUTED = "cpu: computed, not learned"
+COMPUTED = "no device: its answers are computed"
 """Where what a `ComputedOracle` answers comes from."""
 
 

@@ -168,7 +168,7 @@ def test_config_prints_the_scenario_and_where_it_learns(
     ("changes", "told"),
     [
         (["share=never", "algorithm=ppo", "algorithms={1: tabular_q}"], ["cpu (passes", "cpu: TabularQLearner computes"]),
-        (["algorithm=exact"], ["cpu: computed, not learned"]),
+        (["algorithm=exact"], ["no device: its answers are computed"]),
         (["algorithm=ppo", "runtime.compile=true"], ["cpu (passes written out): there is no card; not compiled: there is"]),
         (["algorithm=nfsp"], ["cpu (passes written out): there is no card; its best response on cpu (passes written"]),
     ],

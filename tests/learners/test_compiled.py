@@ -31,7 +31,7 @@ REASONS = {name: reason for reason, names in UNCOMPILED.items() for name in name
 def compile_by(monkeypatch, backend):
     compiler = torch.compile
     monkeypatch.setattr(torch, "compile", lambda function, **how: compiler(function, **{**how, "backend": backend}))
-    monkeypatch.setattr(device, "_no_compiler", lambda device: "")
+    monkeypatch.setattr(device, "no_compiler", lambda device: "")
     torch._dynamo.reset()
 
 

@@ -142,7 +142,7 @@ def test_a_whole_run(algorithm, card, tmp_path: Path, capsys):
     run = str(tmp_path / "run")
     line = ["train", "leduc", "--device", card, "--algorithm", algorithm, "generations=1", "response.episodes=2000"]
     assert main([*line, "--run-dir", run]) == 0
-    place = "cpu: computed, not learned" if algorithm == "exact" else card
+    place = "no device: its answers are computed" if algorithm == "exact" else card
     assert re.search(rf"learned on +{place}", capsys.readouterr().out)
     assert main(["resume", run, "--device", "cpu", "generations=2"]) == 0
     with Reader(Path(run)) as reader:
