@@ -9,12 +9,13 @@ export OMP_NUM_THREADS ?= 1
 # Tests start many processes, which all import Ludus: compiled code is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install demo test test-slow search check lint types format benchmarks clean
+.PHONY: help install demo test test-slow test-gpu search check lint types format benchmarks clean
 
 help:
 	@echo "make demo        install, then train PSRO with PPO on Leduc poker (about two minutes)"
 	@echo "make test        install everything, then the fast tests"
 	@echo "make test-slow   the slow tests"
+	@echo "make test-gpu    what can only be seen on a card"
 	@echo "make search      the property tests, with examples that were not tried before"
 	@echo "make check       linter, formatter, type checker and fast tests"
 	@echo "make format      rewrite the code in the project's format"
@@ -36,10 +37,13 @@ demo: $(CORE)
 	$(BIN)/ludus train leduc
 
 test: install
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile -q
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist loadfile -q
 
 test-slow: install
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile -q --durations=15
+	$(BIN)/python -m pytest -m "slow and not gpu" -n 2 --dist loadfile -q --durations=15
+
+test-gpu: install
+	$(BIN)/python -m pytest -m gpu -q --durations=15
 
 search: install
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=search -n 2 --dist loadfile -q

@@ -38,12 +38,31 @@ LONGEST = (
 """What takes long is begun first, so that at the end no process works alone: beginnings of paths below tests/."""
 
 
+DEVICE = os.environ.get("LUDUS_TEST_DEVICE", "cuda")
+"""With `cpu`, tests of cards run on any machine, to see that they run."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def place(item: pytest.Item) -> int:
         path = item.nodeid.removeprefix("tests/")
         return next((k for k, start in enumerate(LONGEST) if path.startswith(start)), len(LONGEST))
 
     items.sort(key=place)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Torch is loaded, and asked, where somebody wants tests of cards only."""
+    if item.get_closest_marker("gpu") is not None and DEVICE == "cuda":
+        from ludus.core.device import cards
+
+        if not cards():
+            pytest.skip("there is no card")
+
+
+@pytest.fixture
+def card() -> str:
+    """The device that tests marked `gpu` are of."""
+    return DEVICE
 
 
 @pytest.fixture(scope="module")

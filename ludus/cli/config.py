@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, add_scenario, scenario_of
 from ludus.cli.output import write
 
+if TYPE_CHECKING:
+    from ludus.driver.scenario import Scenario
+
 
 def _execute(options: argparse.Namespace) -> int:
-    write(scenario_of(options).to_yaml())
+    scenario = scenario_of(options)
+    write(scenario.to_yaml())
+    for line in _where(scenario):
+        write(f"# {line}\n")
     return 0
+
+
+def _where(scenario: Scenario) -> Iterator[str]:
+    """Where it would be learned on this machine, and why, as far as that can be said here."""
+    from ludus.core.device import AUTO
+    from ludus.core.errors import LudusError
+    from ludus.driver.assembly import first_shard
+    from ludus.driver.scenario_check import places
+    from ludus.storage.base import merged
+
+    if scenario.runtime.device == "auto":
+        yield f"device auto: {AUTO}"
+    try:
+        env = first_shard(scenario)
+        try:
+            yield from (f"learns on {place}" for place in merged(places(scenario, env.spec)))
+        finally:
+            env.close()
+    except LudusError as error:
+        yield f"where it learns cannot be said here: {' '.join(str(error).split())}"
 
 
 COMMAND = Command(
     name="config",
-    summary="Print a scenario resolved in full, as YAML that `ludus train` takes.",
+    summary="Print a scenario resolved in full, as YAML that `ludus train` takes, and where it would learn.",
     examples=(
-        ("ludus config leduc", "every setting of the preset"),
+        ("ludus config leduc", "every setting of the preset; the last lines say where it learns, and why"),
         ("ludus config gymnasium/CartPole-v1 --algorithm dqn", "what there is for an environment, to start from"),
         ("ludus config leduc algorithm.entropy=0.01 > my.yaml", "a scenario of your own"),
     ),

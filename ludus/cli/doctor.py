@@ -27,7 +27,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     facts("this machine", _machine())
-    facts("where learners compute (device: auto)", _places())
+    facts("where learners compute", _places())
     if not options.no_speed:
         _show_speed()
     return 0
@@ -51,9 +51,10 @@ def _machine() -> Iterator[tuple[str, str]]:
 def _places() -> Iterator[tuple[str, str]]:
     import torch
 
-    from ludus.core.device import cards, require_card
+    from ludus.core.device import AUTO, cards, no_compiler, require_card
     from ludus.core.errors import ConfigError
 
+    yield "auto", AUTO
     for k in range(cards()):
         card = torch.cuda.get_device_properties(k)
         yield (
@@ -65,6 +66,8 @@ def _places() -> Iterator[tuple[str, str]]:
             require_card("cuda")
         except ConfigError as error:
             yield "cards", str(error).partition(", and ")[2].partition(" Install one")[0].partition(" Look whether")[0]
+    for device in ("cpu", "cuda")[: 1 + bool(cards())]:
+        yield f"runtime.compile, {device}", no_compiler(device) or "there is a compiler"
     for name, algorithm in _tasks():
         yield name, _where(algorithm)
 
@@ -85,11 +88,10 @@ def _tasks() -> Iterator[tuple[str, Algorithm]]:
 
 
 def _where(algorithm: Algorithm) -> str:
-    from ludus.core.device import Placed
+    from ludus.core.device import where
     from ludus.core.types import DeviceChoice
 
-    learner = _learner(algorithm, _env(algorithm), DeviceChoice("auto"))
-    return str(learner.placement) if isinstance(learner, Placed) else "cpu"
+    return where(_learner(algorithm, _env(algorithm), DeviceChoice("auto")))
 
 
 def _show_speed() -> None:

@@ -65,6 +65,7 @@ def show_result(result: Result) -> None:
         if last.episodes:  # a computed oracle plays none
             pairs.append(("episodes", f"{last.episodes:,} of training"))
     summary = result.summary
+    pairs += [("learned on", place) for place in summary.learned_on]
     if summary.failures:
         which = "every response" if summary.failed else f"{summary.failures} of {summary.trained} responses"
         pairs.append(("failed", f"{which}; the first: {summary.failure}"))

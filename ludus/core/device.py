@@ -7,19 +7,28 @@ scenario asks for is a `DeviceChoice`; `placed` is the one function that decides
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from dataclasses import dataclass, field, fields, is_dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from ludus.core.errors import ConfigError
+from ludus.core.own_code import own_name
 from ludus.core.types import Array, DeviceChoice, Precision
 
 if TYPE_CHECKING:
     import torch
+
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
 
 _FORM = re.compile(r"auto|cpu|cuda(:\d+)?|meta")
 _OTHERS = ("mps", "xpu", "xla", "hpu", "mtia", "npu", "vulkan", "opencl", "directml", "rocm", "gpu")
@@ -27,6 +36,10 @@ _ROCM = "AMD's cards are called cuda, too, by a torch that was built for ROCm."
 _WORTH = 2e7
 """Multiplications of a forward pass over one step's rows from which a card is faster. An estimate, not measured on a card yet: a step of a
 perceptron is some sixty kernels of 5 to 10 µs there, and one core does about 5e10 multiplications a second in large products."""
+
+
+AUTO = f"a card, where there is one, for steps of {_WORTH:.0e} multiplications or more (an estimate); else the CPU"
+"""What device: auto means, in words."""
 
 
 def parse_device(value: str) -> str:
@@ -44,12 +57,13 @@ def parse_device(value: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Work:
     """One step of a learner. multiplications: of a forward pass over one row. rows: of a step. written: whether its passes are written
-    out; if not, `because` says why."""
+    out; if not, `because` says why. uncompiled: why torch does not compile its steps; "" if it can."""
 
     multiplications: int
     rows: int
     written: bool
     because: str = ""
+    uncompiled: str = "its steps are no function of a fixed size"
 
 
 def multiplications(shapes: Iterable[Sequence[int]]) -> int:
@@ -60,12 +74,13 @@ def multiplications(shapes: Iterable[Sequence[int]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What was decided. device: "cpu", "cuda:0" …. why: in words."""
+    """What was decided. device: "cpu", "cuda:0" …. why: in words. compiler: None where nobody has asked for it."""
 
     device: str
     written: bool
     precision: Precision
     why: str
+    compiler: Compiler | None = field(default=None, compare=False)
 
     @property
     def torch(self) -> torch.device:
@@ -79,7 +94,20 @@ class Placement:
         plain = (
             self.device == "cpu" and self.precision == "float32"
         )  # as always there: small updates notice every microsecond
-        return nullcontext() if plain else self._products()
+        return nullcontext() if plain or _compiling() else self._products()
+
+    @property
+    def compiles(self) -> bool:
+        """Whether it does, until now."""
+        return self.compiler is not None and not self.compiler.failed
+
+    def compiled(self, function: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+        """The function, compiled if that was asked for. It takes tensors of so many rows each, alone or in dataclasses and mappings, and
+        keeps nothing; what it answers is to be differentiated and read before it is called again (on a card that memory is used anew).
+        Floats that it is given change from call to call."""
+        if not self.compiles or self.compiler is None:
+            return function
+        return self.compiler.compiled(function, self)
 
     @contextmanager
     def _products(self) -> Iterator[None]:
@@ -100,15 +128,26 @@ class Placement:
             torch.set_float32_matmul_precision(before)
 
     def __str__(self) -> str:
-        road = "passes written out" if self.written else "torch"
-        return f"{self.device} ({road}): {self.why}"
+        road, compiler = "passes written out" if self.written else "torch", self.compiler
+        if compiler is None:
+            return f"{self.device} ({road}): {self.why}"
+        if compiler.failed:
+            return f"{self.device} ({road}): {self.why}; not compiled: {compiler.failed}"
+        sizes = f"; batches of {_SIZES} sizes are compiled, others are not" if compiler.others else ""
+        return f"{self.device} ({road}, compiled): {self.why}{sizes}"
 
 
 @runtime_checkable
 class Placed(Protocol):
     """A learner that computes where its context asks for."""
 
-    placement: Placement
+    @property
+    def placement(self) -> Placement: ...
+
+
+def where(learner: object) -> str:
+    """Where it computes, by which road and why, in words."""
+    return str(learner.placement) if isinstance(learner, Placed) else f"cpu: {own_name(learner)} computes there only"
 
 
 def placement_of(learner: object, table: str) -> Placement | None:
@@ -129,7 +168,11 @@ def placed(choice: DeviceChoice, work: Work) -> Placement:
     written = choice.written and work.written and device == "cpu" and choice.precision == "float32"
     if device == "cpu" and not work.written and work.because:
         why = f"{why}; {work.because}"
-    return Placement(device, written, choice.precision, why)
+    compiler = None
+    if choice.compile:
+        failed = "there is nothing to compile" if written else work.uncompiled or no_compiler(device)
+        compiler = Compiler(failed)
+    return Placement(device, written, choice.precision, why, compiler)
 
 
 def _device(choice: DeviceChoice, work: Work) -> tuple[str, str]:
@@ -173,6 +216,99 @@ def require_card(device: str) -> str:
         f"device is {device}, and torch ({torch.__version__}) sees no card. Look whether nvidia-smi does, whether the driver is new enough "
         "for this torch, and whether CUDA_VISIBLE_DEVICES hides it (on Ray, give runtime.trainer_gpus); or use device=cpu."
     )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Steps that torch compiles: whole functions, for few sizes of a batch.
+
+_SIZES = 4
+"""Numbers of rows for which a function is compiled, seconds each: minibatches and a short one, while as much is collected each time. Others
+run as they are."""
+
+
+class Compiler:
+    """`torch.compile` of one learner's functions, on a card as CUDA graphs. What fails is run as it is from then on, and failed says why.
+    others: whether batches came whose sizes are not compiled."""
+
+    def __init__(self, failed: str = "") -> None:
+        self.failed, self.others = failed, False
+
+    def compiled(self, function: Callable[_Given, _Answer], placement: Placement) -> Callable[_Given, _Answer]:
+        """See `Placement.compiled`."""
+        import torch
+
+        card, sizes = placement.device.startswith("cuda"), set[int]()
+        fast: Callable[..., Any] | None = None
+
+        def given(value: Any) -> Any:
+            """Numbers as tensors: others would be compiled in."""
+            if isinstance(value, tuple):
+                return tuple(map(given, value))
+            return torch.full((), value, device=placement.torch) if isinstance(value, float) else value
+
+        def call(*args: _Given.args, **kwargs: _Given.kwargs) -> _Answer:
+            nonlocal fast
+            rows = _rows([*args, *kwargs.values()])
+            if self.failed or (rows not in sizes and len(sizes) == _SIZES):
+                self.others = True
+                return function(*args, **kwargs)
+            new = rows not in sizes
+            sizes.add(rows)
+            try:
+                if fast is None:
+                    mode = "reduce-overhead" if card else None
+                    fast = torch.compile(function, fullgraph=True, dynamic=False, mode=mode)
+                if card:
+                    torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+                with placement.products(), _quietly() if new else nullcontext():
+                    answer: _Answer = fast(*map(given, args), **{name: given(value) for name, value in kwargs.items()})
+                return answer
+            except Exception as error:  # noqa: BLE001  of whatever class; what is the function's own will come again
+                self.failed = " ".join(str(error).split("\n\n")[0].split())[:300] or type(error).__name__
+            return function(*args, **kwargs)
+
+        return call
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Compilers warn of their own parts, which nobody here can change."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _rows(values: Iterable[Any]) -> int:
+    """Of the first tensor."""
+    import torch
+
+    for value in values:
+        if isinstance(value, Mapping):
+            value = next(iter(value.values()), None)
+        elif is_dataclass(value):
+            value = getattr(value, fields(value)[0].name)
+        if isinstance(value, torch.Tensor) and value.ndim:
+            return len(value)
+    return 0
+
+
+def _compiling() -> bool:
+    import torch
+
+    return torch.compiler.is_compiling()
+
+
+def no_compiler(device: str) -> str:
+    """What is missing for compiling there; "" if all is there."""
+    if device.startswith("cuda"):
+        if find_spec("triton") is None:
+            return "Triton is not installed, by which torch compiles for cards"
+        found = any(map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang")))
+        return "" if found else "there is no C compiler, which Triton needs (CC names one)"
+    if device == "cpu":
+        name = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+        return "" if shutil.which(name) else f"there is no C++ compiler {name!r} (CXX names another)"
+    return "there are no numbers to compute"
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -168,12 +168,13 @@ Precision = Literal["float32", "tf32", "bf16"]
 @dataclass(frozen=True, slots=True)
 class DeviceChoice:
     """What is asked for. device: as `ludus.core.device.parse_device` takes it. precision: of products, tf32 on a card only; parameters
-    stay float32. written: whether passes that are written out may be used, where they can. deterministic: whether torch is to compute the
-    same bits whenever it computes the same (`ludus.core.machine.same_bits`)."""
+    stay float32. written: whether passes that are written out may be used, where they can. compile: whether torch compiles others, where it
+    can. deterministic: whether torch is to compute the same bits whenever it computes the same (`ludus.core.machine.same_bits`)."""
 
     device: str = "auto"
     precision: Precision = "float32"
     written: bool = True
+    compile: bool = False
     deterministic: bool = False
 
 
@@ -420,7 +421,7 @@ class Curve:
 class Trained:
     """A finished `TrainingTask`: the published policy, and the numbers of its training. `failure` says why training stopped early, with
     the last good weights kept. average: the mean over the task of a mixture that a rule has moved. curve: how it went; None: it was
-    computed."""
+    computed. place: where it learned, by which road and why."""
 
     task: TrainingTask
     ref: PolicyRef
@@ -431,6 +432,7 @@ class Trained:
     failure: str | None = None
     average: Mixture | None = None
     curve: Curve | None = None
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

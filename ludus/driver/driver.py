@@ -70,6 +70,7 @@ class History:
     failures: int = 0  # of these
     failure: str = ""  # the first
     few_updates: int = 0  # responses that were hardly trained
+    places: dict[str, str] = field(default_factory=dict)  # where who learned last
 
     @staticmethod
     def of(players: int) -> History:
@@ -261,6 +262,7 @@ class Driver:
             self.observer.message(f"training stopped early, last good weights kept: {result.failure}")
         elif result.counters.get("decisions"):
             self._tell_few(result)
+        history.places[self.work.algorithms.label(task.population, task.role)] = result.place
         history.count(result.counters)
         self.manager.on_result(result)
         self.work.admit(result.ref)

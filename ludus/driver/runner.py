@@ -334,6 +334,7 @@ def _finish(driver: Driver, reason: str, *, report: bool) -> Result:
         trained=history.trained,
         failures=history.failures,
         failure=history.failure,
+        places=dict(history.places),
     )
     driver.store.run_finished(summary)
     summary = replace(summary, report=write_report(folder) if report else None)

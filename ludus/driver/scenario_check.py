@@ -6,12 +6,14 @@ import math
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ludus.core.errors import DataError, ScenarioError, article, either
+from ludus.core.device import Placed, where
+from ludus.core.errors import ConfigError, DataError, ScenarioError, article, either
+from ludus.core.own_code import own_name
 from ludus.core.parts import kind_of
-from ludus.core.types import EnvSpec
+from ludus.core.types import CPU, DeviceChoice, EnvSpec
 from ludus.envs.families import GivenObject
-from ludus.learners.base import Algorithm, ChecksStart, WarmsUp, sizes_of
-from ludus.learners.registry import ALGORITHMS
+from ludus.learners.base import Algorithm, ChecksStart, Learner, LearnerContext, WarmsUp, sizes_of
+from ludus.learners.registry import ALGORITHMS, COMPUTED, Assignment
 from ludus.replay.kinds import build_table
 from ludus.replay.table import BoundedTable
 from ludus.schedulers.chunked import ChunkedScheduler
@@ -47,6 +49,7 @@ def check(scenario: Scenario, env: EnvSpec) -> None:
     scenario.check_schedule(context)
     scenario.evaluation.check(context, scenario, scenario.env)
     exploitability = env.enumeration is not None and scenario.evaluation.exploitability != "off"
+    _check_device(scenario.runtime.device_choice, context)
     learners = [a.algorithm for a in context.assigned if isinstance(a.algorithm, Algorithm)]
     if learners:
         check_response(scenario.response)
@@ -62,6 +65,36 @@ def check_first_observations(scenario: Scenario, env: VectorEnv) -> None:
     for algorithm in (scenario.algorithm, *scenario.algorithms.values()):
         if isinstance(algorithm, ChecksStart):
             algorithm.check_start(env)
+
+
+def places(scenario: Scenario, env: EnvSpec) -> dict[str, str]:
+    """Where who will learn, by which road and why: learners are made and asked, and no experience is. Raises what making them does."""
+    algorithms, found = scenario.who_learns(scenario.population(env)), dict[str, str]()
+    for assigned in algorithms.assigned(env):
+        learner = _learner(assigned, env, scenario.runtime.device_choice)
+        found[algorithms.label(assigned.population, assigned.role)] = COMPUTED if learner is None else where(learner)
+    return found
+
+
+def _learner(assigned: Assignment, env: EnvSpec, device: DeviceChoice) -> Learner | None:
+    """A fresh one; None of what computes."""
+    if not isinstance(assigned.algorithm, Algorithm):
+        return None
+    return assigned.algorithm.learner(LearnerContext(env, assigned.seats, 0, device=device))
+
+
+def _check_device(asked: DeviceChoice, context: ScheduleContext) -> None:
+    """That who learns has a use for a place, or a precision, that was asked for. Whether a card is there, `RuntimeChoice` checks."""
+    device = asked.device not in ("auto", "cpu")
+    if not device and asked.precision == "float32":
+        return
+    for assigned in context.assigned:
+        learner = _learner(assigned, context.env, CPU)
+        if learner is not None and not isinstance(learner, Placed):
+            given = f"device={asked.device}" if device else f"precision={asked.precision}"
+            raise ConfigError(
+                f"runtime.{given} was given, and {own_name(assigned.algorithm)} computes on the CPU, in float32, only. Leave it out."
+            )
 
 
 def _check_storage(algorithm: Algorithm) -> None:

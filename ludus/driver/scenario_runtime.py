@@ -67,8 +67,8 @@ class RuntimeChoice(Config):
 
     device: where learners, inference servers and policies (on Ray those of workers that have `gpus`) compute: auto, cpu, cuda or cuda:N
     (cuda, where Ray places them). auto takes a card, where there is one, for what is large enough (`ludus.core.device`). precision: of
-    products there: float32, tf32 or bf16 (parameters stay float32). deterministic: the same run again, on one kind of card, has the same
-    bits, and is slower.
+    products there: float32, tf32 or bf16 (parameters stay float32). compile: whether torch compiles steps that are not written out, where
+    it can; else the results say why not. deterministic: the same run again, on one kind of card, has the same bits, and is slower.
 
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: requests that a worker has at most; min_completed: partial results that are learned from at least (by default as
@@ -101,6 +101,7 @@ class RuntimeChoice(Config):
     threads: int = Field(1, ge=1)
     device: Annotated[str, AfterValidator(parse_device)] = "auto"
     precision: Precision = "float32"
+    compile: bool = False
     deterministic: bool = False
     in_flight: int = Field(2, ge=1)
     min_completed: int | None = Field(None, ge=1)
@@ -149,7 +150,7 @@ class RuntimeChoice(Config):
     @property
     def device_choice(self) -> DeviceChoice:
         """Where learners are asked to compute."""
-        return DeviceChoice(self.device, self.precision, deterministic=self.deterministic)
+        return DeviceChoice(self.device, self.precision, compile=self.compile, deterministic=self.deterministic)
 
     @property
     def feed(self) -> Feed:

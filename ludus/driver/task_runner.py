@@ -31,7 +31,7 @@ from ludus.driver.scenario import Scenario
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, MatchProfile
 from ludus.learners.base import ComputedOracle
-from ludus.learners.registry import Algorithms
+from ludus.learners.registry import COMPUTED, Algorithms
 from ludus.policies.file import load_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.rollout.async_limits import AsyncLimits
@@ -179,7 +179,7 @@ class TaskRunner:
         metrics = {**response.metrics, "return": float(np.mean(list(response.value.values())))}
         ref = PolicyRef(task.population, task.policy, mode=task.mode)
         task = replace(task, start=None)  # a computed response starts from nothing, and its lineage says so
-        return Trained(task, ref, response.spec, response.weights, metrics, counters={})
+        return Trained(task, ref, response.spec, response.weights, metrics, counters={}, place=COMPUTED)
 
     # ------------------------------------------------------------------------------------------ evaluation
 

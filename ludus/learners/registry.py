@@ -42,6 +42,10 @@ ALGORITHMS = {
 }
 
 
+COMPUTED = "no device: its answers are computed"
+"""Where what a `ComputedOracle` answers comes from."""
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """Whom an algorithm trains: the policies of a population, or there of one role of its schedule. policy: what it trains. seats: the
@@ -95,6 +99,13 @@ class Algorithms:
     def of(self, population: int, role: str = "") -> Any:
         """What trains the policies of a population, in a role of the schedule if it has roles."""
         return self._found[population, role]
+
+    def label(self, population: int, role: str = "") -> str:
+        """Which algorithm it is and whom it trains, in words: "ppo"; of several populations "ppo of player 1", of roles "ppo as main"."""
+        seats, name = seats_of(self.population), kind_of(self.of(population, role), ALGORITHMS)
+        numbers = " and ".join(map(str, seats[population]))
+        whose = f" of player{'s' * (len(seats[population]) > 1)} {numbers}" if len(seats) > 1 else ""
+        return f"{name}{whose}{f' as {role}' if role else ''}"
 
     def assigned(self, env: EnvSpec) -> tuple[Assignment, ...]:
         """Each of them with what it trains. Raises ConfigError for a part that is no algorithm, ScenarioError for one that cannot serve its

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -70,7 +70,8 @@ class GenerationRecord:
 @dataclass(frozen=True, slots=True)
 class RunSummary:
     """How a run (or its last session) ended. `stopped_by` is a sentence; `complete`: a stopper or the schedule ended it, not the user.
-    trained: responses of the whole run; failures: those of them whose training stopped early; failure: why the first one did."""
+    trained: responses of the whole run; failures: those of them whose training stopped early; failure: why the first one did. places: where
+    who learned last, by which road and why."""
 
     run_dir: Path
     generations: int
@@ -84,11 +85,24 @@ class RunSummary:
     trained: int = 0
     failures: int = 0
     failure: str = ""
+    places: dict[str, str] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
         """Whether no training came to its end: what the run holds was not learned as it was meant to be."""
         return 0 < self.trained == self.failures
+
+    @property
+    def learned_on(self) -> list[str]:
+        """`places`, all in one where they are the same."""
+        return merged(self.places)
+
+
+def merged(places: Mapping[str, str]) -> list[str]:
+    """Where everybody learns, in a line; in one for each where they differ."""
+    if len({*places.values()}) < 2:
+        return list(places.values())[:1]
+    return [f"{place} ({who})" for who, place in places.items()]
 
 
 @runtime_checkable

@@ -260,6 +260,9 @@ class TrainerHost:
     def weights(self) -> Weights:
         return self._own.weights
 
+    def place(self) -> str:
+        return self._own.place
+
     def announce(self, version: int) -> None:
         self._own.announce(version)
 
@@ -345,6 +348,12 @@ class RemoteTrainer:
     @property
     def weights(self) -> Weights:
         found: Weights = self._runtime.get(self._runtime.call(self._ranks[0], "weights"))
+        return found
+
+    @property
+    def place(self) -> str:
+        """Where the ranks learn, as the first says."""
+        found: str = self._runtime.get(self._runtime.call(self._ranks[0], "place"))
         return found
 
     def announce(self, version: int) -> None:

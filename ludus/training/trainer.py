@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ludus.core.arrays import read_only
-from ludus.core.device import Placed, placement_of
-from ludus.core.errors import ConfigError, Deadlock, ScenarioError, TrainingError, either
+from ludus.core.device import placement_of, where
+from ludus.core.errors import Deadlock, ScenarioError, TrainingError, either
 from ludus.core.machine import out_of_memory
 from ludus.core.own_code import brief, own_name
 from ludus.core.timings import Timings
@@ -91,7 +91,6 @@ class Trainer:
         """Raises what `Algorithm.learner` raises, and DataError if the task has tables already, or some that cannot lie on a device."""
         self._task, self._episodes, self._profile = spec.task, episodes, profile or Timings()
         self._algorithm, self._learner = spec.algorithm, spec.algorithm.learner(spec.context, spec.start)
-        _require_device(self._learner, spec)
         self._policy: tuple[int, Policy] | None = None
         tables = spec.algorithm.tables()
         devices = _elsewhere(self._learner, tables)
@@ -108,6 +107,11 @@ class Trainer:
     def spec(self) -> PolicySpec:
         """Of the policy that is trained."""
         return self._learner.spec
+
+    @property
+    def place(self) -> str:
+        """Where it learns; see `where`."""
+        return where(self._learner)
 
     def policy(self, version: int) -> Policy:
         """The policy with the present weights, which are `version`."""
@@ -202,16 +206,6 @@ class Trainer:
         self._episodes.load_state_dict(self._task, state["tables"])
         self.weights = read_only(self._learner.weights())
         self._policy = None
-
-
-def _require_device(learner: Learner, spec: TrainerSpec) -> None:
-    """Raises ConfigError where a place was asked for, and the learner knows of none but the CPU."""
-    asked = spec.context.device
-    if not isinstance(learner, Placed) and (asked.device not in ("auto", "cpu") or asked.precision != "float32"):
-        given = f"device={asked.device}" if asked.device not in ("auto", "cpu") else f"precision={asked.precision}"
-        raise ConfigError(
-            f"runtime.{given} was given, and {own_name(spec.algorithm)} computes on the CPU, in float32, only. Leave it out."
-        )
 
 
 def _draw(

@@ -308,7 +308,7 @@ class Training:
         count, task = self._count, self.task
         if self._parts.background is not None:
             self._parts.background.take(wait_for=task.id)
-        weights = self._trainer.weights
+        weights, place = self._trainer.weights, self._trainer.place
         self.close()
         return Trained(
             task=task,
@@ -320,6 +320,7 @@ class Training:
             failure=self._failure,
             average=self._requests.opponents.average,
             curve=self._curve.curve(),
+            place=place,
         )
 
     def close(self) -> None:

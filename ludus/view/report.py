@@ -408,7 +408,6 @@ def _facts(data: ReportData) -> dict[str, Any]:
     facts = asdict(data)
     facts["info"]["run_dir"] = data.info.run_dir.name
     facts["info"]["utility_range"] = []  # may be infinite, which JSON has no word for; not shown
-    summary = facts["summary"]
-    if summary is not None:
-        summary["run_dir"], summary["report"] = "", ""
+    if data.summary is not None:
+        facts["summary"] |= {"run_dir": "", "report": "", "places": data.summary.learned_on}
     return facts

@@ -19,6 +19,7 @@ from ludus.cli import output
 from ludus.cli.main import COMMANDS, main
 from ludus.core.errors import ConfigError, RunError
 from ludus.driver.control import StopRequest
+from ludus.driver.scenario_files import load_scenario, parse_scenario
 from ludus.learners.registry import ALGORITHMS
 from ludus.storage.base import GenerationRecord, RunSummary
 from ludus.storage.store import Store
@@ -149,10 +150,48 @@ def test_resume_finds_runs_by_name_and_path(
         assert called.given["overrides"] == ["generations=40"]
 
 
-def test_config_prints_the_scenario(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    Called(monkeypatch)
-    assert main(["config", "leduc", "--seed", "3"]) == 0
-    assert capsys.readouterr().out == "scenario: psro\nseed: 3\n"
+def test_config_prints_the_scenario_and_where_it_learns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("ludus.core.device.cards", lambda: 0)
+    assert main(["config", "kuhn", "--algorithm", "ppo", "--seed", "3"]) == 0
+    text = capsys.readouterr().out
+    scenario = load_scenario("kuhn", ["algorithm=ppo"], 3)
+    assert text.startswith(scenario.to_yaml())
+    assert parse_scenario(text, [], source="here") == scenario
+    rule, place = text.splitlines()[-2:]
+    assert rule.startswith("# device auto: a card, where there is one, for steps of 2e+07 multiplications or more")
+    assert place == "# learns on cpu (passes written out): there is no card"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (["share=never", "algorithm=ppo", "algorithms={1: tabular_q}"], ["cpu (passes", "cpu: TabularQLearner computes"]),
+        (["algorithm=exact"], ["no device: its answers are computed"]),
+        (["algorithm=ppo", "runtime.compile=true"], ["cpu (passes written out): there is no card; not compiled: there is"]),
+        (["algorithm=nfsp"], ["cpu (passes written out): there is no card; its best response on cpu (passes written"]),
+    ],
+)  # fmt: skip
+def test_config_says_it_of_each(
+    changes: list[str], told: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("ludus.core.device.cards", lambda: 0)
+    assert main(["config", "kuhn", *changes]) == 0
+    places = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# learns on ")]
+    assert len(places) == len(told)
+    assert all(line.startswith(f"# learns on {start}") for line, start in zip(places, told, strict=True))
+    assert len(told) == 1 or [line.rpartition("(")[2] for line in places] == [
+        "ppo of player 0)",
+        "tabular_q of player 1)",
+    ]
+
+
+def test_config_of_an_environment_that_is_not_here(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "my.yaml"
+    file.write_text("env: nowhere/at_all\n")
+    assert main(["config", str(file)]) == 0
+    assert "# where it learns cannot be said here: " in capsys.readouterr().out
 
 
 def test_report_is_written(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,24 @@ def test_cores_that_are_idle_are_told(preset: str, changes: list[str], cores: in
     assert all(line.startswith(start) for line, start in zip(found, told, strict=True))
 
 
+def test_results_and_report_say_where_who_learned_and_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "cards", lambda: 0)
+    line = ["train", "kuhn", "generations=1", "share=never", "algorithm=exact", "response.episodes=60"]
+    who = "algorithms={0: {kind: ppo, hidden: [4], batch: 30}}"
+    assert main([*line, who, "runtime.compile=true", "--run-dir", str(tmp_path / "run")]) == 0
+    told = [
+        "cpu (passes written out): there is no card; not compiled: there is nothing to compile (ppo of player 0)",
+        "no device: its answers are computed (exact of player 1)",
+    ]
+    assert re.findall(r"learned on +(.+)", capsys.readouterr().out) == told
+    assert f'"places":["{told[0]}","{told[1]}"]' in (tmp_path / "run" / "report.html").read_text()
+    alone = ["train", "kuhn", "generations=1", "algorithm=exact", "--run-dir", str(tmp_path / "alone")]
+    assert main(alone) == 0
+    assert re.findall(r"learned on +(.+)", capsys.readouterr().out) == ["no device: its answers are computed"]
+
+
 def test_the_doctor_says_where_learners_compute_and_how_fast(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -235,6 +235,9 @@ def test_trainers_in_processes_of_their_own(tmp_path: Path) -> None:
     here = policies(tmp_path, "generations=1", name="here")
     away = ["generations=1", "runtime.kind=ray", "runtime.workers=2", "runtime.tasks=1"]
     assert policies(tmp_path, *away, "runtime.trainers=1", name="one") == here
+    for name in ("here", "one"):  # where it learned comes with the result
+        with Reader(tmp_path / name) as reader:
+            assert reader.summary().learned_on == ["cpu (passes written out): there is no card"]
     policies(tmp_path, *away, "runtime.trainers=2", name="two")
     for path in sorted((tmp_path / "here" / "policies").rglob("*.safetensors")):
         other = tmp_path / "two" / path.relative_to(tmp_path / "here")

@@ -56,22 +56,32 @@ class DDPGLearner(BoxLearner):
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
         """See `OffPolicyLearner.autograd`."""
-        c, config = columns, self.config
-        with torch.no_grad():
-            after = self.answers(c["next"], target=True).tanh()
-            if config.target_noise > 0.0:
-                normal = to_device(self.normals(1, rows, self.box.size)[0], self.device)
-                moved = (config.target_noise * normal).clamp(-config.target_clip, config.target_clip)
-                after = (after + moved).clamp(-1.0, 1.0)
-            least = self.judged(c["next"], after, target=True).amin(dim=0)
-            target = c["reward"] + c["discount"] * least
-        fitted = self.fit_modules(self.judged(c["observation"], c["action"]), target, rows)
+        given, config = dict(columns), self.config
+        if config.target_noise > 0.0:
+            given["normal"] = to_device(self.normals(1, rows, self.box.size)[0], self.device)
+        fitted = self.fit_modules(given, rows)
         if (self.updates + 1) % config.policy_delay == 0:
-            values = self.judged(c["observation"], self.answers(c["observation"]).tanh(), count=1)[0]
-            self.improve(-values.sum() / max(1, rows))
+            self.improve(given, rows)
             self.critics.follow(config.polyak)
             self.actor.follow(config.polyak)
         return fitted
+
+    def judge(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """See `OffPolicyLearner.judge`."""
+        config = self.config
+        with torch.no_grad():
+            after = self.answers(given["next"], target=True).tanh()
+            if config.target_noise > 0.0:
+                moved = (config.target_noise * given["normal"]).clamp(-config.target_clip, config.target_clip)
+                after = (after + moved).clamp(-1.0, 1.0)
+            least = self.judged(given["next"], after, target=True).amin(dim=0)
+            target = given["reward"] + given["discount"] * least
+        return self.judged(given["observation"], given["action"]), target
+
+    def act(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+        """See `OffPolicyLearner.act`."""
+        x = given["observation"]
+        return (-self.judged(x, self.answers(x).tanh(), count=1)[0].sum() / rows,)
 
     def written(self, columns: ItemColumns, rows: int) -> Metrics:
         """See `OffPolicyLearner.written`."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -230,7 +231,7 @@ def make_learner(config: DQN, context: LearnerContext, start: Weights | None = N
     """By passes that are written out where they can be, else by autograd."""
     spec = config.policy(context.env, context.seats)
     network, because = begin(spec, context, start), autograd_because(config, spec)
-    work = Work(multiplications(network), config.batch, written=not because, because=because)
+    work = Work(multiplications(network), config.batch, written=not because, because=because, uncompiled="")
     placement = placed(context.device, work)
     return (CompiledLearner if placement.written else ModuleLearner)(config, context, spec, network, placement)
 
@@ -383,15 +384,25 @@ class ModuleLearner(DQNLearner):
     def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         mine = self._rows(columns, rows, weight)
         self.networks.online.zero()
+        loss, *told = self._compared(self, mine, max(1, rows))
+        if len(mine.action):
+            torch.autograd.backward(loss)
+        return self._joint(QLossResult(loss.detach(), *told), rows)
+
+    @cached_property
+    def _compared(
+        self,
+    ) -> Callable[[ModuleLearner, TransitionRows, int], tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]:
+        return self.placement.compiled(ModuleLearner._compare)
+
+    def _compare(self, mine: TransitionRows, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """As `QLossResult`, with means over so many rows."""
         target = self._targets(mine)
         chosen = taken(self._asked(mine.x, mine.legal, mine, _ONLINE), mine.action)
         losses, errors = kind_of(self.config, self._online).compare(chosen, target, _pick(mine.levels, _ONLINE))
-        loss = (losses * mine.weight).sum() / max(1, rows)
-        if len(mine.action):
-            torch.autograd.backward(loss)
-        value = self._online.head.means(chosen.detach()[:, None]).sum() / max(1, rows)
-        found = QLossResult(loss.detach(), value, errors.sum() / max(1, rows), errors, target.isfinite().all())
-        return self._joint(found, rows)
+        loss = (losses * mine.weight).sum() / rows
+        value = self._online.head.means(chosen.detach()[:, None]).sum() / rows
+        return loss, value, errors.sum() / rows, errors, target.isfinite().all()
 
     def _asked(self, x: Tensor, legal: Tensor, rows: TransitionRows, which: int) -> Tensor:
         """float32[n, A, K]; which: whose chance."""

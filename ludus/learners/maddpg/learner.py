@@ -230,28 +230,36 @@ class MADDPGLearner(OffPolicyLearner):
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
         """See `OffPolicyLearner.autograd`."""
-        c, config, critics = columns, self.config, self.critics
-        gumbel, present = to_device(self._gumbel(rows), self.device), c["present"]
-        with torch.no_grad():
-            following = self._drawn(self.answers(c["next"], target=True), gumbel[0], c.get("next_mask"))
-            sees = c["next_state" if config.critic == "state" else "next"]
-            values = critics(self._joined(sees, c["next_present"], following), target=True)[..., 0]
-            target = self._rewards.normalised(c["reward"], c["span"]) + c["discount"] * values.amin(dim=0)
-        sees, actions = c["state" if config.critic == "state" else "observation"], self.acting.shown(c["action"])
-        fitted = self.fit_modules(critics(self._joined(sees, present, actions))[..., 0], target, rows)
-        out = self.answers(c["observation"])
-        own, n = self._drawn(out, gumbel[1], c.get("mask")), self.team
-        alone = torch.eye(n, dtype=torch.bool, device=self.device)[None, :, :, None]
-        wide = torch.where(alone, own[:, None], actions[:, None]).flatten(
-            0, 1
-        )  # each moves alone, beside what the others did
-        given = self._joined(sees.repeat_interleave(n, dim=0), present.repeat_interleave(n, dim=0), wide)
-        penalty = config.output_penalty / self.acting.width * out.square().sum(dim=1)
-        loss = ((penalty - critics(given, None, 1)[0, :, 0]) * present.flatten()).sum() / max(1, rows * n)
-        self.improve(loss)
-        critics.follow(config.polyak)
-        self.actor.follow(config.polyak)
+        given = {**columns, "gumbel": to_device(self._gumbel(rows), self.device)}
+        given["reward"] = self._rewards.normalised(given["reward"], given["span"])
+        fitted = self.fit_modules(given, rows)
+        self.improve(given, rows)
+        self.critics.follow(self.config.polyak)
+        self.actor.follow(self.config.polyak)
         return fitted
+
+    def judge(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """See `OffPolicyLearner.judge`."""
+        c, state = given, self.config.critic == "state"
+        with torch.no_grad():
+            following = self._drawn(self.answers(c["next"], target=True), c["gumbel"][0], c.get("next_mask"))
+            after = self._joined(c["next_state" if state else "next"], c["next_present"], following)
+            target = c["reward"] + c["discount"] * self.critics(after, target=True)[..., 0].amin(dim=0)
+        now = self._joined(c["state" if state else "observation"], c["present"], self.acting.shown(c["action"]))
+        return self.critics(now)[..., 0], target
+
+    def act(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+        """See `OffPolicyLearner.act`: each agent moves alone, beside what the others did."""
+        c, config, n, present = given, self.config, self.team, given["present"]
+        out = self.answers(c["observation"])
+        own, actions = self._drawn(out, c["gumbel"][1], c.get("mask")), self.acting.shown(c["action"])
+        alone = torch.eye(n, dtype=torch.bool, device=self.device)[None, :, :, None]
+        wide = torch.where(alone, own[:, None], actions[:, None]).flatten(0, 1)
+        sees = c["state" if config.critic == "state" else "observation"]
+        seen = self._joined(sees.repeat_interleave(n, dim=0), present.repeat_interleave(n, dim=0), wide)
+        penalty = config.output_penalty / self.acting.width * out.square().sum(dim=1)
+        values = self.critics(seen, None, 1)[0, :, 0]
+        return (((penalty - values) * present.flatten()).sum() / (rows * n),)
 
     def _drawn(self, out: Tensor, gumbel: Tensor, mask: Tensor | None) -> Tensor:
         """Actions float[m, n, d] of all agents."""

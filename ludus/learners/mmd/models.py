@@ -334,19 +334,22 @@ class AutogradMMD(Autograd):
         with super().learning(replace(batch, held=held), seed) as rows:
             yield rows
 
-    def loss(self, batch: Batch, progress: float) -> tuple[Tensor, Sequence[Tensor]]:
-        config, (alpha, beta) = self.config, self.magnet.strengths(progress)
+    def strengths(self, progress: float) -> tuple[float, ...]:
+        return self.magnet.strengths(progress)
+
+    def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
+        config, (alpha, beta) = self.config, strengths
         out, value, _ = self.module(batch.x)
         logp, clip = masked_log_softmax(out.float(), batch.mask), math.inf if config.clip is None else config.clip
         taken = logp.gather(1, batch.action[:, None])[:, 0]
-        surrogate = ppo_surrogate(taken, batch.logp, batch.advantage, clip=clip).mean()
+        surrogate = batch.mean(ppo_surrogate(taken, batch.logp, batch.advantage, clip=clip))
         assert batch.held is not None
-        moved, attracted = (divergence(logp, batch.held[:, k]).mean() for k in range(2))
-        worth = value_loss(value.float(), batch.target).mean()
+        moved, attracted = (batch.mean(divergence(logp, batch.held[:, k])) for k in range(2))
+        worth = batch.mean(value_loss(value.float(), batch.target))
         loss = surrogate + alpha * attracted + beta * moved + config.value_coefficient * worth
         with torch.no_grad():
-            clipped = ((taken - batch.logp).exp().sub(1.0).abs() > clip).float().mean()
-            spread = entropy(out.float(), batch.mask).mean()
+            clipped = batch.mean(((taken - batch.logp).exp().sub(1.0).abs() > clip).float())
+            spread = batch.mean(entropy(out.float(), batch.mask))
         return loss, (surrogate, worth, spread, attracted, moved, clipped)
 
     def coefficients(self, progress: float) -> Metrics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core import seeding
-from ludus.core.device import Placement, Work, placed, placement_of, to_device, to_host
+from ludus.core.device import Placement, Work, placed, placement_of, to_device, to_host, where
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, State, Weights
 from ludus.learners.base import RESERVOIR, LearnerContext, Priorities, priorities_of
@@ -68,8 +69,8 @@ def imitation_loss(
 class NFSPLearner:
     """Everything that was played goes to the replay table; what the best response decided, in its own episodes, to the reservoir.
 
-    placement: of the average; the best response, a learner of its own, has its own. By autograd on a card, the metrics of imitation are
-    those of the last round of `batches` until the last step of the next.
+    The best response, a learner of its own, has a place of its own. By autograd on a card, the metrics of imitation are those of the last
+    round of `batches` until the last step of the next.
     """
 
     def __init__(self, config: NFSP, context: LearnerContext, start: Weights | None = None) -> None:
@@ -82,8 +83,8 @@ class NFSPLearner:
         network = make_network(average, seed=seed)
         if begin["average"] is not None:
             load_arrays(network, first_weights(average, begin["average"], seed=seed))
-        self.placement = placed(context.device, Work(multiplications(network), config.batch, written=True))
-        self._device, layout = self.placement.torch, layouts(average)["policy"]
+        self._placement = placed(context.device, Work(multiplications(network), config.batch, written=True))
+        self._device, layout = self._placement.torch, layouts(average)["policy"]
         self._network = FlatModule(network, layouts=[layout], device=self._device)
         self._layers, self._into = layout.layers(self._network.values), layout.layers(self._network.slopes)
         self._work = Workspace(layout, 0)
@@ -101,6 +102,11 @@ class NFSPLearner:
         self._due = 0  # steps of imitation of this round that are left
         self._priorities: Priorities = ()
         self._metrics: dict[str, float] = {}
+
+    @property
+    def placement(self) -> Placement:
+        """Of the average, and what is said of both."""
+        return replace(self._placement, why=f"{self._placement.why}; its best response on {where(self._response)}")
 
     # ------------------------------------------------------------------------------------------ data
 
@@ -151,7 +157,7 @@ class NFSPLearner:
 
     def _imitate(self, columns: Mapping[str, Any]) -> None:
         config, rate = self.config, self.config.learning_rate.at(self._budget.progress)
-        loss = (self._written if self.placement.written else self._autograd)(columns)
+        loss = (self._written if self._placement.written else self._autograd)(columns)
         self._due -= 1
         step = self._adam.step(loss, (), rate=rate, max_norm=config.max_gradient_norm, look=self._due <= 0)
         if step is not None and step.wrong:
@@ -185,7 +191,7 @@ class NFSPLearner:
             ids = x.long() - self._states.base
             x, mask = self._inputs[ids], self._legal[ids]
         self._network.zero()
-        with self.placement.products():
+        with self._placement.products():
             out = self._network.module(x.float().reshape(-1, *self._shape))[0].float()
         mask = torch.ones_like(out, dtype=torch.bool) if mask is None else mask
         loss = -log_prob(out, there["action"].long(), mask).mean()

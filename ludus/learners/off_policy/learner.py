@@ -121,12 +121,14 @@ class OffPolicyLearner(ReplayLearner):
         judges = Critics(critic, seeding.generator(self._seed, self.name, "critics"), count=critics, bodies=bodies)
         work = multiplications(actor) + multiplications(judges)
         why = "" if self.layout else "only perceptrons have passes that are written out"
-        self.settle(placed(context.device, Work(work, self.config.batch, self.layout is not None, why)))
+        self.settle(placed(context.device, Work(work, self.config.batch, self.layout is not None, why, uncompiled="")))
         parts = ([self.layout], [critic] * critics) if self.placement.written and self.layout else ([], [])
         self.actor, self.critics = (
             Ensemble(module, ranks=self.ranks, placement=self.placement, layouts=layouts)
             for module, layouts in zip((actor, judges), parts, strict=True)
         )
+        self._critic_count, own = critics, type(self)
+        self._judged, self._acted = self.placement.compiled(own._judge), self.placement.compiled(own.act)
         self._improved: Array | Tensor = np.zeros(2)  # the loss of the actor's last step, and the gradient's norm
         if not self.placement.written:
             self._improved = torch.zeros(2, device=self.device)
@@ -205,15 +207,35 @@ class OffPolicyLearner(ReplayLearner):
         """Observations [n, …] as networks see them, float32[n, *shape]."""
         return observation.float().reshape(-1, *self.shape)
 
-    def fit_modules(self, values: Tensor, target: Tensor, rows: int) -> dict[str, Tensor]:
-        """`fit` by autograd: of what critics say, float[networks, n], towards targets float[n]."""
-        loss = 0.5 * (values - target).square().sum() / max(1, rows)
-        sums, norm = self.descend(self.critics, loss, values.sum() / max(1, rows))
-        loss, value, _ = sums / len(values)
+    def judge(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """(what critics say float[networks, n], their targets float[n]) of a batch, what is random in it, and what changes with time."""
+        raise NotImplementedError
+
+    def act(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+        """(the actor's loss, what is told beside it): this rank's part of means over so many rows."""
+        raise NotImplementedError
+
+    def _judge(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, Tensor]:
+        values, target = self.judge(given)
+        return 0.5 * (values - target).square().sum() / rows, values.sum() / rows
+
+    def fit_modules(self, given: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
+        """`fit` by autograd."""
+        sums, norm = self.descend(self.critics, *self._judged(self, given, max(1, rows)))
+        loss, value, _ = sums / self._critic_count
         return {"critic_loss": loss, "q_mean": value, "critic_gradient_norm": norm}
 
-    def improve(self, loss: Tensor, *told: Tensor) -> Tensor:
+    def improve(self, given: Mapping[str, Tensor], rows: int) -> Tensor:
         """One step of the actor by autograd; what is told, summed over the ranks."""
+        judges, spared = (
+            self.critics.online.module,
+            self.placement.compiles,
+        )  # compiled, all gradients come, wanted or not
+        if spared:
+            judges.requires_grad_(False)
+        loss, *told = self._acted(self, given, max(1, rows))
+        if spared:
+            judges.requires_grad_(True)
         sums, norm = self.descend(self.actor, loss, *told)
         self._improved = torch.stack([sums[0], norm.to(sums)])
         return sums[1 : 1 + len(told)]

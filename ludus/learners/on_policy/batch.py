@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -27,7 +28,7 @@ class Batch:
     central critic sees beside x.
 
     held float32[n, K, A]: K sets of log-probabilities that a loss holds the policy to. Where passes are written out, x and mask are of the
-    m states that occur, and seen int32[n] says which of them a row observes.
+    m states that occur, and seen int32[n] says which of them a row observes. weight float32[n]: of rows in means; None: of all the same.
     """
 
     x: Tensor
@@ -42,6 +43,7 @@ class Batch:
     state: Tensor | None = None
     seen: NDArray[np.int32] | None = None
     held: Tensor | None = None
+    weight: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.action)
@@ -50,6 +52,18 @@ class Batch:
     def units(self) -> int:
         """What it can be divided into: rows, or sequences."""
         return len(self) if self.start is None else len(self.start) - 1
+
+    def mean(self, rows: Tensor) -> Tensor:
+        """Of numbers [n] of its rows."""
+        return rows.mean() if self.weight is None else (rows * self.weight).sum()
+
+    def padded(self) -> Batch:
+        """With rows that weigh nothing, so that there are few sizes: eight between a power of two and the next. For rows without memory."""
+        count = len(self)
+        step = max(8, 1 << max(0, (count - 1).bit_length() - 4))
+        rows = torch.arange(-(-count // step) * step, device=self.x.device)
+        there = rows < count
+        return replace(self._rows(rows * there), weight=there.to(torch.float32) / count)
 
     def part(self, which: NDArray[np.int64] | slice) -> Batch:
         """Some of its units, in the order given."""

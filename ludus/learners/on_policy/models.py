@@ -211,7 +211,7 @@ _TOLERANCE = 1e-3  # of a loss that is summed in another order
 class Autograd:
     """Base of what is learned so. Subclasses give `loss`."""
 
-    by_states, trusted = False, False
+    by_states, trusted, memory = False, False, 0
 
     def __init__(
         self,
@@ -225,8 +225,12 @@ class Autograd:
     ) -> None:
         """layouts: see `FlatModule`. because: why no passes are written out."""
         self.names, self.table, self._ranks, self.options = names, state_table(context), context.ranks, options
-        work = Work(multiplications(module), options.step_rows, written=False, because=because)
+        uncompiled = "it remembers, and its sequences have many lengths" if self.memory else ""
+        work = Work(multiplications(module), options.step_rows, written=False, because=because, uncompiled=uncompiled)
         self.placement = placed(context.device, work)
+        self._fixed = self.trusted and not self.memory  # its means can leave rows out
+        # Of the class: a method of this object would close a circle.
+        self._loss = self.placement.compiled(type(self).loss)
         self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)
         self.adam = ModuleAdam(self.parameters)
         agree(self._ranks, self.parameters.values)
@@ -243,9 +247,13 @@ class Autograd:
         self._last = torch.zeros(1 + count, device=device)
         self._stopped = torch.zeros((), dtype=torch.bool, device=device)
 
-    def loss(self, batch: Batch, progress: float) -> tuple[Tensor, Sequence[Tensor]]:
-        """(the loss, means over rows as `names` says) of at least one row. progress: of the budget."""
+    def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
+        """(the loss, means over rows as `names` says) of at least one row. strengths: as `strengths` gives them."""
         raise NotImplementedError
+
+    def strengths(self, progress: float) -> tuple[float, ...]:
+        """Of the parts of the loss, which change with the progress of the budget."""
+        return ()
 
     def kept(self) -> Any:
         state = self.parameters.module.state_dict()
@@ -315,8 +323,9 @@ class Autograd:
         self._joint.begin(len(mine) / joint)
         sums = parameters.slopes[parameters.size :]
         if len(mine):  # the mean over no rows is no number
+            batch = mine.padded() if self._fixed and self.placement.compiles else mine
             with self.placement.products():
-                loss, metrics = self.loss(mine, progress)
+                loss, metrics = self._loss(self, batch, self.strengths(progress))
             torch.autograd.backward(loss)
             sums.copy_(torch.stack([loss.detach(), *(metric.detach() for metric in metrics)]))
         self._joint.end()
@@ -327,8 +336,9 @@ class Autograd:
         joint, mine = len(batch), self._share(batch)
         share = len(mine)
         with torch.no_grad():
-            whole = float(self.loss(batch, 0.0)[0])
-            both = np.array([whole, float(self.loss(mine, 0.0)[0]) * share / joint if share else 0.0])
+            strengths = self.strengths(0.0)
+            whole = float(self.loss(batch, strengths)[0])
+            both = np.array([whole, float(self.loss(mine, strengths)[0]) * share / joint if share else 0.0])
         self._ranks.sum(both)  # the same on all ranks, so that all of them raise
         if abs(both[0] / self._ranks.size - both[1]) > _TOLERANCE * max(1.0, abs(both[1])):
             raise ScenarioError(
@@ -384,7 +394,7 @@ class OwnModel(Autograd):
     def log_prob(self, batch: Batch) -> Tensor:
         return log_prob(self._networks["policy"](batch.x), batch.action, batch.mask)
 
-    def loss(self, batch: Batch, progress: float) -> tuple[Tensor, Sequence[Tensor]]:
+    def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
         name = self.spec.config["maker"]
         try:
             loss = self.config.loss(self._networks, batch)
@@ -496,18 +506,21 @@ class FamilyModel(Autograd):
         out, value, _ = self.module.unroll(batch.x.float(), batch.memory, batch.start, batch.state)
         return out.float(), None if value is None else value.float()
 
-    def loss(self, batch: Batch, progress: float) -> tuple[Tensor, Sequence[Tensor]]:
+    def strengths(self, progress: float) -> tuple[float, ...]:
+        return (self.config.entropy.at(progress),)
+
+    def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
         config, (out, value) = self.config, self._forward(batch)
         logp = self._distribution.log_prob(out, batch.action, batch.mask)
-        policy = self._surrogate(logp, batch).mean()
-        entropy = self._distribution.entropy(out, batch.mask).mean()
-        loss, worth = policy - config.entropy.at(progress) * entropy, policy.new_zeros(())
+        policy = batch.mean(self._surrogate(logp, batch))
+        entropy = batch.mean(self._distribution.entropy(out, batch.mask))
+        loss, worth = policy - strengths[0] * entropy, policy.new_zeros(())
         if value is not None:
-            worth = value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value).mean()
+            worth = batch.mean(value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value))
             loss = loss + config.value_coefficient * worth
         with torch.no_grad():
-            kl = approximate_kl(logp, batch.logp).mean()
-            extra = [config.metrics(logp, batch)[name].mean() for name in config.extra_metrics]
+            kl = batch.mean(approximate_kl(logp, batch.logp))
+            extra = [batch.mean(config.metrics(logp, batch)[name]) for name in config.extra_metrics]
         return loss, (policy, worth, entropy, kl, *extra)
 
     def _surrogate(self, logp: Tensor, batch: Batch) -> Tensor:

@@ -118,17 +118,10 @@ class SACLearner(_Tempered, BoxLearner):
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
         """See `OffPolicyLearner.autograd`."""
-        c, alpha = columns, self._temperature.value
-        normal = to_device(self.normals(2, rows, self.box.size), self.device)
-        with torch.no_grad():
-            action, logp = self._distribution.draw(self.answers(c["next"]), normal[0])
-            least = self.judged(c["next"], action, target=True).amin(dim=0)
-            target = soft_target(least, logp, c["reward"], c["discount"], alpha)
-        fitted = self.fit_modules(self.judged(c["observation"], c["action"]), target, rows)
-        action, logp = self._distribution.draw(self.answers(c["observation"]), normal[1])
-        least = self.judged(c["observation"], action).min(dim=0).values
-        loss = (alpha * logp - least).sum() / max(1, rows)
-        (entropy,) = self.improve(loss, -logp.sum() / max(1, rows))
+        alpha, normal = self._temperature.value, to_device(self.normals(2, rows, self.box.size), self.device)
+        given = {**columns, "normal": normal, "temperature": alpha}
+        fitted = self.fit_modules(given, rows)
+        (entropy,) = self.improve(given, rows)
         self.descend_temperature(entropy, self._wanted)
         self.critics.follow(self.config.polyak)
         return {
@@ -136,6 +129,20 @@ class SACLearner(_Tempered, BoxLearner):
             "entropy": entropy,
             "temperature": alpha,
         }
+
+    def judge(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """See `OffPolicyLearner.judge`."""
+        with torch.no_grad():
+            action, logp = self._distribution.draw(self.answers(given["next"]), given["normal"][0])
+            least = self.judged(given["next"], action, target=True).amin(dim=0)
+            target = soft_target(least, logp, given["reward"], given["discount"], given["temperature"])
+        return self.judged(given["observation"], given["action"]), target
+
+    def act(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+        """See `OffPolicyLearner.act`; with the entropy."""
+        action, logp = self._distribution.draw(self.answers(given["observation"]), given["normal"][1])
+        least = self.judged(given["observation"], action).min(dim=0).values
+        return (given["temperature"] * logp - least).sum() / rows, -logp.sum() / rows
 
     def written(self, columns: ItemColumns, rows: int) -> Metrics:
         """See `OffPolicyLearner.written`."""
@@ -238,30 +245,41 @@ class SACDiscreteLearner(_Tempered):
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
         """See `OffPolicyLearner.autograd`."""
-        c, alpha, critics = columns, self._temperature.value, self.critics
-        x, mask = self._shown(c["observation"], c.get("mask"))
-        after, after_mask = self._shown(c["next"], c.get("next_mask"))
-        discount = c["discount"] if self._states is None else c["discount"].masked_fill(c["next"] < 0, 0.0)
-        with torch.no_grad():
-            least = critics(after, target=True).amin(dim=0)
-            value = -soft_losses(self.answers(after), after_mask, least, alpha)[0]
-            target = c["reward"] + discount * value
-        values = critics(x)
-        taken = c["action"].long().expand(len(values), -1)[..., None]
-        fitted = self.fit_modules(values.gather(2, taken)[..., 0], target, rows)
-        with torch.no_grad():
-            least = critics(x).amin(dim=0)
-        sums = (part.sum() / max(1, rows) for part in soft_losses(self.answers(x), mask, least, alpha))
-        entropy, most = self.improve(*sums)
+        alpha = self._temperature.value
+        given = {**columns, "temperature": alpha}
+        fitted = self.fit_modules(given, rows)
+        entropy, most = self.improve(given, rows)
         wanted = self.config.target_entropy * most
         self.descend_temperature(entropy, wanted)
-        critics.follow(self.config.polyak)
+        self.critics.follow(self.config.polyak)
         return {
             **fitted,
             "entropy": entropy,
             "target_entropy": wanted,
             "temperature": alpha,
         }
+
+    def judge(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """See `OffPolicyLearner.judge`."""
+        x, _ = self._shown(given["observation"], given.get("mask"))
+        after, legal = self._shown(given["next"], given.get("next_mask"))
+        discount = given["discount"]
+        if self._states is not None:
+            discount = discount.masked_fill(given["next"] < 0, 0.0)
+        with torch.no_grad():
+            least = self.critics(after, target=True).amin(dim=0)
+            value = -soft_losses(self.answers(after), legal, least, given["temperature"])[0]
+            target = given["reward"] + discount * value
+        values = self.critics(x)
+        taken = given["action"].long().expand(len(values), -1)[..., None]
+        return values.gather(2, taken)[..., 0], target
+
+    def act(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+        """See `OffPolicyLearner.act`; with the entropy, and the most that it can be."""
+        x, mask = self._shown(given["observation"], given.get("mask"))
+        with torch.no_grad():
+            least = self.critics(x).amin(dim=0)
+        return tuple(part.sum() / rows for part in soft_losses(self.answers(x), mask, least, given["temperature"]))
 
     def written(self, columns: ItemColumns, rows: int) -> Metrics:
         """See `OffPolicyLearner.written`."""

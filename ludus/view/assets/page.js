@@ -221,6 +221,7 @@ function facts() {
     ["Scenario", info.scenario], ["Environment", info.env], ["Algorithm", info.algorithm], ["Players", String(info.population.length)],
     ["Seed", String(info.seed)], ["Ludus", info.version], ["State", data.state], ["Stopped by", summary ? summary.stopped_by : "–"],
   ];
+  if (summary && summary.places.length) entries.push(["Learned on", summary.places.join("; ")]);
   byId("fact-list").replaceChildren(...entries.map(([term, text]) => {
     const entry = make("div");
     entry.append(make("dt", term), make("dd", text));

@@ -1,0 +1,196 @@
+"""Steps that torch compiles: the same as those that it does not; and what is told where nothing is compiled."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from test_devices import CASES, LITTLE, TORCH, Case, leaves, taught
+from torch import Tensor
+
+from ludus.core import device
+from ludus.core.device import Placement, Work, placed
+from ludus.core.types import DeviceChoice
+from ludus.learners.on_policy.batch import Batch
+
+COMPILE = DeviceChoice("cpu", written=False, compile=True)
+ONE_ROW = Work(5_000, 750, written=False, uncompiled="")
+UNCOMPILED = {
+    "it remembers, and its sequences have many lengths": ("ppo, gru", "ppo, gru by agent", "impala, lstm"),
+    "its steps are no function of a fixed size": ("nfsp", "nfsp, states", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
+    "Data-dependent": ("ppo, by agent",),
+}  # fmt: skip
+FAST = {"ppo", "qmix"}
+REASONS = {name: reason for reason, names in UNCOMPILED.items() for name in names}
+
+
+def compile_by(monkeypatch, backend):
+    compiler = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, **how: compiler(function, **{**how, "backend": backend}))
+    monkeypatch.setattr(device, "no_compiler", lambda device: "")
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def compiles(monkeypatch):
+    """Compiles to what torch does anyway, which takes no seconds. Each of these times is counted."""
+    found = []
+
+    def backend(graph, inputs):
+        found.append(len(inputs))
+        return graph.forward
+
+    compile_by(monkeypatch, backend)
+    return found
+
+
+def both_learn(case, updates=2):
+    """Compiled and not, from the same experience."""
+    plain, compiled = case.learner(DeviceChoice("cpu", written=False)), case.learner(COMPILE)
+    for number in range(updates):
+        rows = case.experience(plain, number)
+        assert taught(compiled, rows) == pytest.approx(taught(plain, rows), rel=2e-3, abs=2e-5), number
+    first, second = (dict(leaves(learner.state_dict())) for learner in (plain, compiled))
+    assert first.keys() == second.keys()
+    for path, leaf in first.items():
+        np.testing.assert_allclose(leaf, second[path], rtol=2e-3, atol=1e-4, err_msg=path)
+    return compiled
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+)
+def test_a_whole_step_is_one_graph(name, request, compiles):
+    """Of every learner, or it says why not; whatever the coefficients of its loss are just now."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", DeprecationWarning)  # which torch's parts give of each other
+        told = str(both_learn(Case(name, request)).placement)
+    if name in REASONS:
+        assert f"; not compiled: {REASONS[name]}" in told
+    else:
+        assert told.startswith("cpu (torch, compiled): as asked for")
+        assert not told.endswith("others are not")
+        assert 1 <= len(compiles) <= 4, compiles  # of batches of two sizes, the critics' and the actor's
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler, which torch compiles with")
+@pytest.mark.parametrize("name", ["ppo", "dqn", "sac"])
+def test_compiled_steps_are_the_same(name, request):
+    torch._dynamo.reset()
+    assert str(both_learn(Case(name, request)).placement) == "cpu (torch, compiled): as asked for"
+
+
+# ------------------------------------------------------------------ where nothing is compiled
+
+
+@pytest.mark.parametrize(
+    ("choice", "work", "reason"),
+    [
+        (DeviceChoice("auto", compile=True), LITTLE, "cpu (passes written out): there is no card; not compiled: there is nothing to"),
+        (DeviceChoice("cpu", compile=True), Work(1, 1, written=False), "cpu (torch): as asked for; not compiled: its steps are"),
+        (DeviceChoice("cpu", compile=True), ONE_ROW, "cpu (torch): as asked for; not compiled: there is no C++ compiler 'no-such-one'"),
+        (DeviceChoice("cuda", compile=True), ONE_ROW, "cuda:0 (torch): as asked for; not compiled: Triton is not installed"),
+        (DeviceChoice("meta", compile=True), ONE_ROW, "meta (torch): as asked for; not compiled: there are no numbers"),
+        (DeviceChoice("cpu"), ONE_ROW, "cpu (torch): as asked for"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_told(monkeypatch, choice, work, reason):
+    monkeypatch.setenv("CXX", "no-such-one")
+    monkeypatch.setattr(device, "find_spec", lambda name: None)
+    monkeypatch.setattr(device, "cards", lambda: int(choice.device == "cuda"))
+    place = placed(choice, work)
+    assert str(place).startswith(reason)
+    assert place.compiled(doubled) is doubled
+
+
+@dataclass(frozen=True)
+class Rows:
+    x: Tensor
+    mask: None = None
+
+
+def doubled(rows: Rows, by: tuple[float, ...] = (2.0,)) -> Tensor:
+    return rows.x * by[0]
+
+
+def place() -> Placement:
+    return placed(DeviceChoice("cpu", compile=True), ONE_ROW)
+
+
+def test_a_function_is_compiled_for_few_sizes_and_all_numbers(compiles):
+    here = place()
+    function = here.compiled(doubled)
+    for rows in (8, 7, 8, 6, 5, 5):
+        for by in (1.5, 2.5, 0.0):
+            assert function(Rows(torch.ones(rows)), (by,)).tolist() == [by] * rows
+    assert (len(compiles), str(here)) == (4, "cpu (torch, compiled): as asked for")
+    for rows in range(9, 30):
+        assert function(Rows(torch.ones(rows)), (3.0,)).tolist() == [3.0] * rows
+    assert len(compiles) == 4
+    assert str(here).endswith("; batches of 4 sizes are compiled, others are not")
+
+
+def test_rows_that_weigh_nothing_make_sizes_few():
+    columns = {name: torch.randn(600) for name in ("logp", "advantage", "target", "value")}
+    batch = Batch(torch.randn(600, 3), None, torch.randint(4, (600,)), **columns)
+    sizes = set()
+    for count in range(257, 513):
+        part = batch.part(slice(count))
+        padded = part.padded()
+        sizes.add(len(padded))
+        assert len(padded) <= count * 9 / 8
+        torch.testing.assert_close(padded.x[:count], part.x)
+        torch.testing.assert_close(padded.mean(padded.target.square()), part.mean(part.target.square()))
+    assert len(sizes) == 8
+
+
+def test_what_cannot_be_compiled_runs_as_it_is_and_says_why(compiles):
+    seen = []
+
+    def looks(x: Tensor) -> Tensor:
+        seen.append(1)
+        return x * 2.0 if float(x.sum()) > 0.0 else x
+
+    here = place()
+    function = here.compiled(looks)
+    assert function(torch.ones(3)).tolist() == [2.0] * 3
+    assert function(-torch.ones(3)).tolist() == [-1.0] * 3
+    assert not compiles
+    assert "; not compiled: " in str(here)
+    assert "data-dependent" in here.compiler.failed
+    assert here.compiled(doubled) is doubled  # of this learner nothing is
+
+
+def test_a_compiler_that_fails_is_not_asked_again(monkeypatch):
+    asked = []
+
+    def backend(graph, inputs):
+        asked.append(1)
+        raise OSError("no space left on device")
+
+    compile_by(monkeypatch, backend)
+    here = place()
+    function = here.compiled(doubled)
+    for _ in range(3):
+        assert function(Rows(torch.ones(3))).tolist() == [2.0] * 3
+    assert len(asked) == 1
+    assert "no space left on device" in str(here)
+
+
+def test_errors_of_the_function_are_its_own(compiles):
+    def fails(x: Tensor) -> Tensor:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        place().compiled(fails)(torch.ones(3))
+
+
+def test_those_that_are_not_perceptrons_are_compiled_as_well():
+    """The contract above covers the road of modules, and that of perceptrons, if these are not written out."""
+    assert TORCH - REASONS.keys()
+    assert CASES.keys() - TORCH - REASONS.keys()

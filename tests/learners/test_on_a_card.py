@@ -1,0 +1,149 @@
+"""What can only be seen on a card: that it learns, computes and goes on as a CPU does. Run by `make test-gpu`; with LUDUS_TEST_DEVICE=cpu
+without one."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_devices import CASES, Case, leaves, shaken, taught
+
+from ludus.cli.main import main
+from ludus.core.device import fetched, to_device, to_host
+from ludus.core.machine import same_bits
+from ludus.core.types import DeviceChoice
+from ludus.envs.tree.game_tree import compile_tree
+from ludus.envs.tree.tensors import TreeTensors
+from ludus.learners.returns import corrected
+from ludus.storage.reader import Reader
+
+pytestmark = pytest.mark.gpu
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without which no product on a card is the same twice
+HERE = DeviceChoice("cpu", written=False)
+
+
+def there(card: str) -> DeviceChoice:
+    return DeviceChoice(card, written=False)
+
+
+def compare(one, other, *, rtol=2e-3, atol=1e-4):
+    first, second = (dict(leaves(learner.state_dict())) for learner in (one, other))
+    assert first.keys() == second.keys()
+    for path, leaf in first.items():
+        np.testing.assert_allclose(leaf, second[path], rtol=rtol, atol=atol, err_msg=path)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_card_learns_as_a_cpu_and_each_goes_on_from_the_other(name, request, card):
+    case = Case(name, request)
+    cpu, gpu = case.learner(HERE), case.learner(there(card))
+    assert torch.device(gpu.placement.device).type == card
+    begin = shaken(cpu.state_dict(), np.random.default_rng(1))
+    for learner in (cpu, gpu):
+        learner.load_state_dict(begin)
+    for number in range(4):
+        if number == 2:
+            kept = cpu.state_dict()
+            cpu.load_state_dict(gpu.state_dict())
+            gpu.load_state_dict(kept)
+        rows = case.experience(cpu, number)
+        assert taught(gpu, rows) == pytest.approx(taught(cpu, rows), rel=2e-3, abs=2e-5), number
+    compare(cpu, gpu)
+
+
+@pytest.mark.parametrize("name", ["ppo", "ppo, gru", "rainbow", "qmix, gru", "sac"])
+def test_the_same_twice(name, request, card):
+    case = Case(name, request)
+    with same_bits(True):
+        learners, cpu = [case.learner(there(card)) for _ in range(2)], case.learner(HERE)
+        for number in range(3):
+            rows = case.experience(cpu, number)
+            assert taught(learners[0], rows) == taught(learners[1], rows)
+    compare(*learners, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["ppo", "a2c, of many", "dqn", "rainbow", "sac", "td3"])
+def test_steps_that_are_cuda_graphs(name, request, card):
+    torch._dynamo.reset()
+    case = Case(name, request)
+    plain, compiled = case.learner(there(card)), case.learner(replace(there(card), compile=True))
+    for number in range(4):
+        rows = case.experience(plain, number)
+        assert taught(compiled, rows) == pytest.approx(taught(plain, rows), rel=2e-3, abs=2e-5), number
+    assert "(torch, compiled)" in str(compiled.placement), str(compiled.placement)
+    compare(plain, compiled)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_products_of_fewer_digits(precision, compiled, request, card):
+    if precision == "tf32" and card == "cpu":
+        pytest.skip("tf32 is a card's")
+    torch._dynamo.reset()
+    case = Case("a2c", request)
+    learners = [case.learner(there(card)), case.learner(replace(there(card), precision=precision, compile=compiled))]
+    rows = case.experience(learners[0])
+    exact, rounded = (taught(learner, rows) for learner in learners)
+    assert rounded["loss"] == pytest.approx(exact["loss"], abs=0.02)
+    assert {array.dtype for array in learners[1].weights().values()} == {np.dtype(np.float32)}
+
+
+def test_numbers_go_there_and_back(card):
+    array = np.random.default_rng(0).integers(0, 255, (64, 3, 5)).astype(np.uint8)
+    tensor = to_device(array, torch.device(card))
+    assert tensor.device.type == card
+    np.testing.assert_array_equal(to_host(tensor), array)
+    assert fetched([tensor.sum(), tensor.float().mean()]) == pytest.approx([array.sum(), array.mean()])
+
+
+def test_traces(card):
+    """The scan over all rows at once, beside the compiled loop."""
+    rng, n = np.random.default_rng(0), 500
+    columns = {name: torch.from_numpy(rng.standard_normal(n)) for name in ("reward", "after", "logp", "value")}
+    columns["ends"] = torch.from_numpy(rng.random(n) < 0.1)
+    columns["ends"][-1] = True
+    logp = columns["logp"] + torch.from_numpy(0.3 * rng.standard_normal(n))
+
+    def traced(device: str, **how: bool) -> list[np.ndarray]:
+        rows = {name: column.to(device) for name, column in columns.items()}
+        value, options = rows.pop("value"), {"gamma": 0.97, "lam": 0.9, "rho_bar": 1.0, "c_bar": 1.0}
+        return [to_host(found) for found in corrected(rows, value=value, logp=logp.to(device), **options, **how)]
+
+    for one, other in zip(traced("cpu", compiled=True), traced(card, compiled=False), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["kuhn_poker(players=3)", "leduc_poker"])
+def test_game_trees(name, card):
+    tree = compile_tree(name)
+    rng = np.random.default_rng(0)
+    tables = [tree.uniform(p) * rng.exponential(size=(5, *tree.uniform(p).shape)) for p in range(tree.num_players)]
+    tables = [table / table.sum(axis=2, keepdims=True) for table in tables]
+    found = []
+    for device in ("cpu", card, card):
+        tensors = TreeTensors(tree, device)
+        given = [torch.from_numpy(table).to(device) for table in tables]
+        plans = [tensors.realisation(p, table) for p, table in enumerate(given)]
+        answers = [*tensors.exploitability(plans), tensors.payoffs([plan[:3] for plan in plans]), tensors.values(plans)]
+        found.append([to_host(answer) for answer in answers])
+    for cpu, once, twice in zip(*found, strict=True):
+        np.testing.assert_allclose(once, cpu, rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(once, twice)
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "exact"])
+def test_a_whole_run(algorithm, card, tmp_path: Path, capsys):
+    run = str(tmp_path / "run")
+    line = ["train", "leduc", "--device", card, "--algorithm", algorithm, "generations=1", "response.episodes=2000"]
+    assert main([*line, "--run-dir", run]) == 0
+    place = "no device: its answers are computed" if algorithm == "exact" else card
+    assert re.search(rf"learned on +{place}", capsys.readouterr().out)
+    assert main(["resume", run, "--device", "cpu", "generations=2"]) == 0
+    with Reader(Path(run)) as reader:
+        assert len(reader.generations()) == 3
