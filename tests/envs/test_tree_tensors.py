@@ -9,7 +9,7 @@ import torch
 
 from ludus.core.errors import PolicyError
 from ludus.envs.tree.game_tree import GameTree, compile_tree
-from ludus.envs.tree.tensors import TreeTensors
+from ludus.envs.tree.tensors import PlacedTree, TreeTensors
 
 GOOFSPIEL = "goofspiel(imp_info=True,num_cards=4,points_order=descending)"
 CLIFF = "cliff_walking(height=2,width=3,horizon=6)"
@@ -72,6 +72,30 @@ def test_payoffs_of_all_profiles_equal_the_compiled_ones(name: str, monkeypatch:
     monkeypatch.setattr("ludus.envs.tree.tensors._ROOM", 1)  # one policy at a time
     for player, stack in enumerate(stacks):
         close(tensors.payoffs_slice(player, placed[player][:2], placed), tree.payoffs_slice(player, stack[:2], stacks))
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_a_placed_tree_answers_as_the_tree_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ludus.envs.tree.tensors._ROOM", 1)  # one profile at a time
+    tree = compile_tree(name)
+    placed, stacks = PlacedTree(tree, "cpu"), compiled_plans(tree, everyones(tree, 3))
+    profiles = list(zip(*stacks, strict=True))
+    np.testing.assert_allclose(placed.values(profiles[1]), tree.values(profiles[1]), rtol=0, atol=1e-12)
+    found, wanted = (where.exploitability(profiles[0]) for where in (placed, tree))
+    np.testing.assert_allclose([found.gain, found.value], [wanted.gain, wanted.value], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(placed.payoffs(stacks), tree.payoffs(stacks), rtol=0, atol=1e-12)
+    probs = (0.5, 0.2, 0.3)
+    for player in range(tree.num_players):
+        others = [[None if p == player else plan for p, plan in enumerate(profile)] for profile in profiles]
+        value, table = placed.best_response_joint(player, others, probs)
+        assert value == pytest.approx(tree.best_response_joint(player, others, probs)[0], abs=1e-12)
+        mine = tree.realisation(player, table)  # of equals, rounding may choose another
+        earned = [tree.values([*profile[:player], mine, *profile[player + 1 :]])[player] for profile in profiles]
+        assert np.dot(earned, probs) == pytest.approx(value, abs=1e-12)
+    with pytest.raises(PolicyError, match="2 probabilities"):
+        placed.best_response_joint(0, profiles, (0.5, 0.5))
+    with pytest.raises(PolicyError, match="has shape"):
+        placed.values([plan[:-1] for plan in profiles[0]])
 
 
 def test_equals_go_to_the_lowest_action() -> None:

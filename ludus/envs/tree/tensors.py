@@ -21,14 +21,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.device import to_device
+from ludus.core.device import to_device, to_host
 from ludus.core.errors import PolicyError
+from ludus.core.types import Exploitability
 from ludus.envs.tree.arrays import Nodes
-from ludus.envs.tree.game_tree import GameTree
+from ludus.envs.tree.game_tree import GameTree, Plan, Table
 from ludus.envs.tree.sweeps import contraction
 from ludus.envs.tree.walk import CHANCE, TERMINAL
 
-__all__ = ["Episodes", "TreeTensors"]
+__all__ = ["Episodes", "PlacedTree", "TreeTensors"]
 
 _ROOM = 2**27  # numbers that payoffs may hold at a time between outcomes and policies: 1 GiB
 _BITS = 32  # of a number that decides a move: probabilities are rounded to multiples of 2 ** -32
@@ -167,7 +168,12 @@ class TreeTensors:
 
     def best_response_joint(self, player: int, plans: Sequence[Tensor], probs: Tensor) -> tuple[Tensor, Tensor]:
         """(value float64[], table float64[I_p, A]) against a correlated distribution: profile b with probability probs[b]."""
-        value, table = self._response(player, self._gradient(player, self._profiles(plans)) @ probs[:, None])
+        step = max(1, _ROOM // max(1, self._weight.shape[0]))
+        parts = zip(*(torch.split(plan, step) for plan in plans), strict=True)
+        gradient = plans[player].new_zeros(self.tree.num_sequences(player), 1)
+        for part, prob in zip(parts, torch.split(probs, step), strict=True):
+            gradient = gradient + self._gradient(player, self._profiles(part)) @ prob[:, None]
+        value, table = self._response(player, gradient)
         return value[0], table[0]
 
     def exploitability(self, plans: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -419,6 +425,48 @@ class TreeTensors:
             raise PolicyError(
                 f"choice has shapes {[tuple(chosen.shape) for chosen in choice]}; expected ({episodes},) for each of {players} seats."
             )
+
+
+class PlacedTree(GameTree):
+    """A `GameTree` whose exact answers are computed on a device; they are the same up to rounding (1e-12). Plans and answers lie in host
+    memory, and travel with each question: it is for who asks about whole populations, or large games. `tensors` has batches."""
+
+    def __init__(self, tree: GameTree, device: str | torch.device) -> None:
+        super().__init__(tree.arrays, tree.spec)
+        self.tensors = TreeTensors(tree, device)
+
+    def best_response_joint(
+        self, player: int, profiles: Sequence[Sequence[Plan | None]], probs: Sequence[float]
+    ) -> tuple[float, Table]:
+        """See `GameTree`."""
+        self._check_joint(profiles, probs)
+        checked = [self._profile(plans, without=player) for plans in profiles]
+        own = torch.zeros(len(probs), self.num_sequences(player), dtype=torch.float64, device=self.tensors.device)
+        plans = [own if p == player else self._batch([plan[p] for plan in checked]) for p in range(self.num_players)]
+        weights = to_device(np.asarray(probs, np.float64), self.tensors.device)
+        value, table = self.tensors.best_response_joint(player, plans, weights)
+        return float(to_host(value)), to_host(table)
+
+    def values(self, plans: Sequence[Plan]) -> NDArray[np.float64]:
+        """See `GameTree`."""
+        values: NDArray[np.float64] = to_host(self.tensors.values([self._batch([p]) for p in self._profile(plans)]))[0]
+        return values
+
+    def payoffs_slice(
+        self, player: int, plans: NDArray[np.float64], stacks: Sequence[NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """See `GameTree`."""
+        given = [np.atleast_2d(plans if p == player else stacks[p]) for p in range(self.num_players)]
+        placed = [self._batch(stack) for stack in given]
+        return to_host(self.tensors.payoffs_slice(player, placed[player], placed))
+
+    def exploitability(self, plans: Sequence[Plan]) -> Exploitability:
+        """See `GameTree`."""
+        gain, value = self.tensors.exploitability([self._batch([plan]) for plan in self._profile(plans)])
+        return Exploitability(gain=to_host(gain)[0], value=to_host(value)[0])
+
+    def _batch(self, plans: Sequence[Plan] | NDArray[np.float64]) -> Tensor:
+        return to_device(np.asarray(plans, np.float64), self.tensors.device)
 
 
 def _inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
