@@ -145,6 +145,7 @@ def test_a_seed_decides_the_games() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler uses what torch will not have much longer
 def test_what_is_fused_is_the_same() -> None:
     """Needs a C++ compiler."""
     tree = compile_tree("kuhn_poker")
