@@ -105,7 +105,7 @@ def random_actions(env: VmasVectorEnv, num_envs: int, seed: int) -> list[torch.T
 
 
 def check_renewal(id: str) -> None:
-    """Of five environments 1 and 3 begin anew, twice; the others go on to the bit as they do in a batch where none does."""
+    """Of five environments 1 and 3 begin anew; the others go on to the bit as they do in a batch where none does, then begin anew, too."""
     one, other = (make_env(id, num_envs=5, max_steps=100) for _ in range(2))
     over = torch.tensor([False, True, False, True, False])
     for env in (one, other):
@@ -115,10 +115,18 @@ def check_renewal(id: str) -> None:
         here, there = (env._batch.step([action.clone() for action in actions]) for env in (one, other))
         same = all(a[~over].equal(b[~over]) for a, b in zip(here[0] + here[1], there[0] + there[1], strict=True))
         assert same or id.removeprefix("vmas/") in ("football", "road_traffic"), t  # which draw numbers as they go on
-        if t in (2, 4):
-            before, seen = here[0], one._batch.renew(over, 2)
-            assert one._batch.vmas.steps.tolist() == [t + 1, 0, t + 1, 0, t + 1]
-            assert any(not a[over].equal(b[over]) for a, b in zip(seen, before, strict=True))
+        if t == 2:
+            before, begun = here[0], one._batch.renew(over, 2)
+            assert one._batch.vmas.steps.tolist() == [3, 0, 3, 0, 3]
+            assert any(not a[over].equal(b[over]) for a, b in zip(begun, before, strict=True))
+    rest = one._batch.renew(~over, 3)
+    assert one._batch.vmas.steps.tolist() == [0, 3, 0, 3, 0]
+    if id == "vmas/navigation":  # whose bodies lie anywhere: no two begin in the same way
+        assert (
+            len({tuple(row) for seen, who in ((begun[0], over), (rest[0], ~over)) for row in seen[who].tolist()}) == 5
+        )
+    one._batch.renew(over, 2)  # nothing waits any more
+    assert one._batch.vmas.steps.tolist() == [0] * 5
 
 
 @pytest.mark.parametrize("id", ["vmas/simple_tag", "vmas/navigation"])

@@ -159,8 +159,6 @@ class _Batch:
             torch.cuda.set_rng_state(self._cuda, card)
         try:
             yield
-        except torch.OutOfMemoryError:
-            raise
         except Exception as error:
             raise EnvError(f"{self._label()} raised {type(error).__name__} in {doing}: {error}") from error
         finally:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ludus.core.device import to_device
 from ludus.core.errors import EnvError, PolicyError
+from ludus.core.machine import out_of_memory
 from ludus.envs.resident import DeviceSlots, DeviceTimestep
 from ludus.envs.tree.arrays import Nodes
 from ludus.envs.tree.game_tree import GameTree
@@ -140,9 +141,9 @@ class _Fused:
             return self._function(*args)
         try:
             return self._compiled(*args)
-        except torch.OutOfMemoryError:
-            raise
         except RuntimeError as error:  # as all errors of compilers are; the function's own will come again
+            if out_of_memory(error) is not None:
+                raise
             self.why = " ".join(str(error).split("\n\n")[0].split())[:300] or type(error).__name__
             return self._function(*args)
 
