@@ -65,8 +65,8 @@ def _drawn(key: Tensor, counter: Tensor) -> Tensor:
 
 
 def _found(below: Tensor, first: Tensor, width: Tensor, number: Tensor, halvings: int) -> Tensor:
-    """int64[n]: which of `width` entries from `first` on is the first with number < below; that is so at least of the last."""
-    low, left = torch.zeros_like(first), width
+    """int32[n]: which of `width` entries from `first` on is the first with number < below; that is so at least of the last."""
+    low, left = torch.zeros_like(width), width
     for _ in range(halvings):
         half = left >> 1
         beyond = (number >= below.index_select(0, first + low + (half - 1).clamp(min=0))) & (half > 0)
@@ -87,11 +87,11 @@ class Episodes:
 
 
 class _Board(NamedTuple):
-    """N nodes. child int64[N]: the first, a terminal's is itself. width int64[N]: number of children, 1 of terminals. chance bool[N].
-    row int64[N] of `returns` float64[T, P], -1 at others than terminals. who int64[N]: the player, or P. made int64[N]: decisions before.
+    """N nodes. child int32[N]: the first, a terminal's is itself. width int32[N]: number of children, 1 of terminals. chance bool[N].
+    row int32[N] of `returns` float64[T, P], -1 at others than terminals. who int64[N]: the player, or P. made int64[N]: decisions before.
     below int64[N]: under chance, the number below which this node or one before it is taken.
-    asked bool[N, P]: who moves; ids int64[N, P]: where, else any of the player's. rank int64[I, A]: the place of an action among the legal
-    ones, 0 of others. so_far float64[N, P], or [0, P] if the game pays only at its end.
+    asked bool[N, P]: who moves; ids int64[N, P]: where, else any of the player's. rank int32[I, A]: the place of an action among the legal
+    ones, 0 of others. so_far float64[N, P], or [0, P] if the game pays only at its end. (Small numbers, so that a card's caches hold them.)
     """
 
     child: Tensor
@@ -181,7 +181,7 @@ class TreeGames:
         """
         board, players = self.board, range(self.tree.num_players)
         self._check(tables, episodes, choice)
-        below, first, base = [board.below], torch.where(board.chance, board.child, 0), len(board.below)
+        below, first, base = [board.below], torch.where(board.chance, board.child, 0).long(), len(board.below)
         for p in players:
             first = torch.where(board.who == p, self._tables[p].first + base, first)
             below.append(self._thresholds(p, tables[p]))
@@ -191,8 +191,12 @@ class TreeGames:
             later = [chosen * (self.tree.num_sequences(p) - 1) for p, chosen in enumerate(choice)]
             shift = torch.stack([*later, torch.zeros_like(later[0])])
         numbers = torch.arange(episodes, device=self.device)
-        key, node = _keys(torch.full((), seed, device=self.device), numbers), torch.zeros_like(numbers)
+        key, node = (
+            _keys(torch.full((), seed, device=self.device), numbers),
+            torch.zeros_like(numbers, dtype=torch.int32),
+        )
         flat, halvings = torch.cat(below), self.lengths.halvings
+        first = first.int() if base < 1 << 31 else first
         for step in self._steps:
             node = self._play(board, flat, first, shift, key, step, node, halvings)
         returns = board.returns.index_select(0, board.row.index_select(0, node))
@@ -235,7 +239,7 @@ class TreeGames:
         """Games at the first decision of their episode 0. seeds int64[E]."""
         zero = torch.zeros_like(seeds)
         key = _keys(seeds, zero)
-        node, counter = _past_chance(self.board, zero, key, zero, self.lengths.opening, self.lengths.of_chance)
+        node, counter = _past_chance(self.board, zero.int(), key, zero, self.lengths.opening, self.lengths.of_chance)
         paid = self.board.so_far.new_zeros(len(seeds), self.tree.num_players)
         if len(self.board.so_far):
             paid = self.board.so_far.index_select(0, node) * self.board.asked.index_select(0, node)
@@ -248,9 +252,7 @@ class TreeGames:
 
     # ---------------------------------------------------------------------------------- what is copied
 
-    def _put(self, array: NDArray[np.generic]) -> Tensor:
-        """On the device; whole numbers as int64."""
-        kind = np.float64 if array.dtype.kind == "f" else np.bool_ if array.dtype.kind == "b" else np.int64
+    def _put(self, array: NDArray[np.generic], kind: type[np.generic] = np.int64) -> Tensor:
         return to_device(np.array(array, kind, order="C"), self.device)
 
     def _board(self, made: NDArray[np.int64]) -> _Board:
@@ -270,18 +272,18 @@ class TreeGames:
             ids[here, nodes.player[at[here]]] = nodes.info[at[here]]
             at[here] = nodes.child[at[here]]
         return _Board(
-            child=self._put(np.where(ends, np.arange(count), nodes.child)),
-            width=self._put(np.where(ends, 1, nodes.degree)),
-            chance=self._put(chance),
-            row=self._put(nodes.terminal),
-            returns=self._put(arrays.returns),
+            child=self._put(np.where(ends, np.arange(count), nodes.child), np.int32),
+            width=self._put(np.where(ends, 1, nodes.degree), np.int32),
+            chance=self._put(chance, np.bool_),
+            row=self._put(nodes.terminal, np.int32),
+            returns=self._put(arrays.returns, np.float64),
             who=self._put(np.where(nodes.player >= 0, nodes.player, players)),
             made=self._put(made),
             below=self._put(below),
-            asked=self._put(asked),
+            asked=self._put(asked, np.bool_),
             ids=self._put(ids),
-            rank=self._put(np.maximum(arrays.rank, 0)),
-            so_far=self._put(np.zeros((0, players)) if arrays.so_far is None else arrays.so_far),
+            rank=self._put(np.maximum(arrays.rank, 0), np.int32),
+            so_far=self._put(np.zeros((0, players)) if arrays.so_far is None else arrays.so_far, np.float64),
         )
 
     def _tables_of(self, player: int) -> _Tables:
@@ -340,7 +342,7 @@ def _play(
 
 class _Games(NamedTuple):
     """E environments. seed, key int64[E]: of the environment, and of its episode's chance events, of which `counter` int64[E] happened.
-    node, episode, length int64[E]. paid float64[E, P]: summed reward at each player's last decision."""
+    node int32[E]; episode, length int64[E]. paid float64[E, P]: summed reward at each player's last decision."""
 
     seed: Tensor
     key: Tensor
