@@ -2,7 +2,8 @@
 
     python -m benchmarks.vmas_steps
 
-Both restart ended environments one by one. Times are process times per step of the batch, the least of several repetitions, one thread.
+Bare, ended environments are restarted one by one, which is VMAS's way; Ludus
+restarts them together. Times are process times per step of the batch, the least of several repetitions, one thread.
 """
 
 from __future__ import annotations

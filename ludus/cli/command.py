@@ -157,11 +157,9 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--address", metavar="HOST:PORT", help="of a running Ray cluster; auto: the one of this machine")
 
 
-def add_device(group: argparse._ActionsContainer) -> None:
-    """The option of `add_runtime` that others have, too."""
-    group.add_argument(
-        "--device", metavar="DEVICE", help="where learners compute: auto (the default), cpu, cuda, cuda:N"
-    )
+def add_device(group: argparse._ActionsContainer, *, what: str = "learners compute") -> None:
+    """The option of `add_runtime` that others have, too. what: is done there."""
+    group.add_argument("--device", metavar="DEVICE", help=f"where {what}: auto (the default), cpu, cuda, cuda:N")
 
 
 def runtime_overrides(options: argparse.Namespace) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from ludus.cli.command import Command, add_rating, positive_number
+from ludus.cli.command import Command, add_device, add_rating, positive_number
 from ludus.cli.evaluations import (
     show_against,
     show_exploiters,
@@ -18,6 +18,7 @@ from ludus.cli.evaluations import (
     show_responders,
 )
 from ludus.cli.progress import EpisodesProgress, ProgressLine
+from ludus.core.device import parse_device
 from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import find_run
 
@@ -67,10 +68,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_rating(parser, "by what the run has stored: nothing is played")
     parser.add_argument("--seed", type=int, default=0, help="of --exploit and --against (default: 0)")
+    add_device(parser, what="exact values are computed, and --exploit learns")
 
 
 def _execute(options: argparse.Namespace) -> int:
     _one_question(options)
+    options.device = parse_device(options.device or "auto")
     run_dir, of = _run(options)
     episodes = options.episodes or _EPISODES
     if options.rating:
@@ -85,12 +88,21 @@ def _execute(options: argparse.Namespace) -> int:
         from ludus.evaluation.exploiters import exploit_run
 
         tell = _Progress(lambda _, population: f"exploiting, population {population}")
-        found = exploit_run(run_dir, budget=options.exploit, episodes=episodes, seed=options.seed, of=of, tell=tell)
+        found = exploit_run(
+            run_dir,
+            budget=options.exploit,
+            episodes=episodes,
+            seed=options.seed,
+            of=of,
+            device=options.device,
+            tell=tell,
+        )
         show_exploiters(found)
     else:
         from ludus.evaluation.evaluate import evaluate_run
 
-        show_matches(evaluate_run(run_dir, episodes=episodes, policies=options.policies, of=of))
+        report = evaluate_run(run_dir, episodes=episodes, policies=options.policies, of=of, device=options.device)
+        show_matches(report)
     return 0
 
 
@@ -109,7 +121,12 @@ def _against(run_dir: Path, options: argparse.Namespace) -> None:
 
     with closing(EpisodesProgress()) as progress:
         found = evaluate_against(
-            run_dir, find_run(options.against), deals=options.episodes or _DEALS, seed=options.seed, tell=progress
+            run_dir,
+            find_run(options.against),
+            deals=options.episodes or _DEALS,
+            seed=options.seed,
+            device=options.device,
+            tell=progress,
         )
     show_against(found)
 
@@ -118,7 +135,7 @@ def _population(run_dir: Path, options: argparse.Namespace, episodes: int) -> No
     if options.exploit is None:
         from ludus.evaluation.population import evaluate_population
 
-        show_population(evaluate_population(run_dir))
+        show_population(evaluate_population(run_dir, device=options.device))
         return
     from ludus.evaluation.exploiters import exploit_population
 
@@ -135,6 +152,7 @@ def _population(run_dir: Path, options: argparse.Namespace, episodes: int) -> No
         episodes=min(_STEERING, episodes),
         checks=episodes,
         seed=options.seed,
+        device=options.device,
         tell=_Progress(doing),
     )
     show_responders(found)

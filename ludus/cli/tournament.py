@@ -12,9 +12,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ludus.cli.command import Command, add_rating, folder, positive_number, probability, seconds, whole_number
+from ludus.cli.command import (
+    Command,
+    add_device,
+    add_rating,
+    folder,
+    positive_number,
+    probability,
+    seconds,
+    whole_number,
+)
 from ludus.cli.output import rating_cell, rating_column, table, write
 from ludus.cli.progress import EpisodesProgress
+from ludus.core.device import parse_device
 from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import find_run
 
@@ -85,6 +95,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exact", action="store_true", help="compute the results instead of playing; nothing is stored"
     )
+    add_device(parser, what="--exact computes")
     add_rating(
         parser, "default: bradley_terry, of two players, which orders it only where returns are wins, draws and losses"
     )
@@ -105,7 +116,7 @@ def _execute(options: argparse.Namespace) -> int:
     if options.exact:
         from ludus.evaluation.tournament.run import exact_tournament
 
-        report = exact_tournament(field, raters=raters)
+        report = exact_tournament(field, raters=raters, device=parse_device(options.device or "auto"))
     else:
         where = options.dir or TOURNAMENTS / _folder_name(field.spec.id)
         settings = Options(

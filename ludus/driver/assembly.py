@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ludus.core.device import require_card
+from ludus.core.device import cards
 from ludus.core.timings import Timings
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.driver.control import Control, StopRequest
@@ -14,7 +14,7 @@ from ludus.driver.task_runner import TaskRunner
 from ludus.envs.base import VectorEnv
 from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.background import BackgroundEvaluator, Evaluator, Score
-from ludus.evaluation.exact import ExactEvaluator
+from ludus.evaluation.exact import ExactEvaluator, tree_on
 from ludus.evaluation.matches import MatchPlayer
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
@@ -126,16 +126,22 @@ def _learning(scenario: Scenario, runtime: Runtime, profile: Timings) -> tuple[E
     return EpisodeServer(scenario.seed), trainers
 
 
-def _exact(scenario: Scenario, env: VectorEnv, population: tuple[int, ...]) -> ExactEvaluator | None:
+def _exact(
+    scenario: Scenario, env: VectorEnv, population: tuple[int, ...], tell: Callable[[str], None]
+) -> ExactEvaluator | None:
     """Where the game has a tree, and somebody asks for what can be computed on it."""
     tree = getattr(env, "tree", None)
     wanted = (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != ("simulate", "off")
     wanted = wanted or scenario.computes  # which reads its opponents' plans from the evaluator
     if not isinstance(tree, GameTree) or not wanted:
         return None
-    asked = scenario.runtime.device  # auto stays on the CPU; with trainers the card is theirs
-    card = asked.startswith("cuda") and not scenario.runtime.trainers
-    return ExactEvaluator(tree, population, device=require_card(asked) if card else None)
+    device = scenario.runtime.device
+    if device.startswith("cuda") and scenario.runtime.trainers and not cards():  # theirs are on other machines
+        tell(
+            f"runtime.device={device}: the driver's machine has no card, so its CPU computes exact payoffs and exploitability."
+        )
+        device = "cpu"
+    return ExactEvaluator(tree_on(tree, device), population)
 
 
 def build_driver(
@@ -190,7 +196,7 @@ def build_driver(
                 observer=observer,
                 clock=control.clock,
             ),
-            _exact(scenario, env, population),
+            _exact(scenario, env, population, tell),
             MatchPlayer(rollouts, policy, seed=scenario.seed),
             task_slots=max(scenario.runtime.task_slots, scheduler.together),
             async_limits=scenario.runtime.async_limits,

@@ -108,13 +108,20 @@ class Against:
 
 
 def evaluate_against(
-    run_dir: Path | str, other_dir: Path | str, *, deals: int = 100, seed: int = 0, tell: Tell | None = None
+    run_dir: Path | str,
+    other_dir: Path | str,
+    *,
+    deals: int = 100,
+    seed: int = 0,
+    device: str = "auto",
+    tell: Tell | None = None,
 ) -> Against:
     """Relative population performance of two runs of one game: zero-sum, two players. Computed where the game has a tree and no policy has
     memory, else played, `deals` of each meeting between a policy of one and a policy of the other. Nothing is written.
 
     The interval of played payoffs is of first order: noise in a cell moves the value by what both mixtures play it (the envelope theorem).
-    It leaves out that the best of many noisy cells are chosen. tell: as of a tournament. Raises ConfigError for one run given twice, and
+    It leaves out that the best of many noisy cells are chosen. device: where exact values are computed, as `tree_on` takes it. tell: as of
+    a tournament. Raises ConfigError for one run given twice, and
     for other games; RunError for an unreadable run; ScenarioError for a game that is not zero-sum for two.
     """
     folders = Path(run_dir), Path(other_dir)
@@ -127,7 +134,7 @@ def evaluate_against(
     )
     exact = computable(field)
     camp = {name: k for k, names in enumerate(camps) for name in names}
-    results = _results(field, camp, Options(episodes=deals, seed=seed), tell, exact=exact)
+    results = _results(field, camp, Options(episodes=deals, seed=seed), tell, device=device if exact else None)
     found = _seats(field, camps, results)
     variance = sum(p.variance for p in found) / len(found) ** 2
     return Against(
@@ -149,10 +156,10 @@ def _entrants(folder: Path) -> dict[str, str]:
 
 
 def _results(
-    field: TournamentField, camp: dict[str, int], options: Options, tell: Tell | None, *, exact: bool
+    field: TournamentField, camp: dict[str, int], options: Options, tell: Tell | None, *, device: str | None
 ) -> Sequence[MeetingResult]:
-    if exact:
-        return exact_tournament(field, camps=camp).results
+    if device is not None:  # to compute on
+        return exact_tournament(field, camps=camp, device=device).results
     with tempfile.TemporaryDirectory() as folder:
         return run_tournament(field, Path(folder) / "against", options, tell, camps=camp).results
 

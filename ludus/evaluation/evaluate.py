@@ -13,7 +13,7 @@ from scipy.stats import t as student
 from ludus.core.errors import ConfigError
 from ludus.core.types import Exploitability
 from ludus.evaluation.evaluated_run import FRESH, EvaluatedRun, RunResult, facts_of
-from ludus.evaluation.exact import ExactEvaluator
+from ludus.evaluation.exact import ExactEvaluator, tree_on
 from ludus.evaluation.matches import outcomes
 from ludus.evaluation.policies import META
 
@@ -40,14 +40,20 @@ class EvaluationReport(RunResult):
 
 
 def evaluate_run(
-    run_dir: Path | str, *, episodes: int = 10_000, policies: Sequence[str] = (), of: str = f"@{META}"
+    run_dir: Path | str,
+    *,
+    episodes: int = 10_000,
+    policies: Sequence[str] = (),
+    of: str = f"@{META}",
+    device: str = "auto",
 ) -> EvaluationReport:
     """Play `policies` of a run against each other, every combination of one per player, and compute the exploitability of `of` if
     possible.
 
     policies, of: names as `ludus.evaluation.policies` takes them, those of this run as "@meta", "@12", "@0/0-12"; policies may be of other
-    runs of the game, and files. Default: `of`, or of @meta the last meta-strategies and the newest policy of each population. Nothing is
-    written. Raises ConfigError for an unknown name, with the nearest; RunError for an unreadable run.
+    runs of the game, and files. Default: `of`, or of @meta the last meta-strategies and the newest policy of each population. device:
+    where exact values are computed, as `ludus.evaluation.exact.tree_on` takes it. Nothing is written. Raises ConfigError for an unknown
+    name, with the nearest, and for a device that is not there; RunError for an unreadable run.
     """
     with EvaluatedRun(run_dir) as run:
         named = run.named
@@ -55,17 +61,17 @@ def evaluate_run(
         profiles, solution = named.profiles(asked), named.solution(of)
         if episodes < 2:
             raise ConfigError(f"episodes is {episodes}; an interval needs at least 2.")
-        exact = _exact(run)
+        exact = _exact(run, device)
         matches = tuple(_match(run, exact, profile, episodes) for profile in profiles)
         exploitability = None if exact is None else exact.exploitability(solution)
     return EvaluationReport(*facts_of(run.stored), matches, exploitability, of)
 
 
-def _exact(run: EvaluatedRun) -> ExactEvaluator | None:
+def _exact(run: EvaluatedRun, device: str) -> ExactEvaluator | None:
     """Where there is a tree. Nothing is known where a policy plays a part that cannot be written as a table (one with memory, a bot)."""
     if run.tree is None:
         return None
-    exact = ExactEvaluator(run.tree, run.stored.population)
+    exact = ExactEvaluator(tree_on(run.tree, device), run.stored.population)
     for ref in run.stored.records:
         exact.add(ref, run.policy(ref))
     return exact

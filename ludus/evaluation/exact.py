@@ -4,37 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.device import fetched, to_device, to_host
+from ludus.core.device import cards, parse_device, require_card
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Exploitability, Mixture, PolicyRef, Solution
 from ludus.envs.tree.game_tree import GameTree, PlanStack
 from ludus.policies.base import Policy
 
-if TYPE_CHECKING:
-    from torch import Tensor
+_WORTH = 200_000
+"""Merged terminals from which a card sums a single profile faster than one core's compiled sweeps, which take some 2 ns for each. An
+estimate, not measured on a card yet: an answer is a hundred kernels of 5 to 10 µs there. Batches of policies are worth it earlier."""
+
+
+def tree_on(tree: GameTree, device: str) -> GameTree:
+    """The tree, which computes where `device` asks (auto, cpu, cuda, cuda:N): auto takes a card, where there is one, for large trees.
+    Raises ConfigError for a card that is not there, and for what is no device."""
+    parse_device(device)
+    large = tree.arrays.outcomes.weight.shape[1] >= _WORTH
+    if not device.startswith("cuda") and not (device == "auto" and large and cards()):
+        return tree
+    from ludus.envs.tree.tensors import PlacedTree  # a run without one loads no torch for this
+
+    return PlacedTree(tree, require_card("cuda" if device == "auto" else device))
 
 
 class ExactEvaluator:
     """Holds every policy's realisation plans, seat by seat, and the exact table of all profiles; a new policy adds one slice. Of policies
-    that cannot be tabulated (bots, those with memory) no plan is known, and nothing where they play a part.
+    that cannot be tabulated (bots, those with memory) no plan is known, and nothing where they play a part."""
 
-    The compiled sweeps compute, or, given a device, the tree's tensors there: slices of payoffs and exploitability. Then copies of the
-    plans lie there, too."""
-
-    def __init__(self, tree: GameTree, population: tuple[int, ...], *, device: str | None = None) -> None:
-        """population: [P] index of each player's population. device: as torch names it, or None."""
+    def __init__(self, tree: GameTree, population: tuple[int, ...]) -> None:
+        """tree: which computes where `tree_on` put it. population: [P] index of each player's population."""
         self.tree, self.population = tree, population
-        self._tensors = None
-        if device is not None:
-            from ludus.envs.tree.tensors import TreeTensors  # a run without one loads no torch for this
-
-            self._tensors = TreeTensors(tree, device)
-            self._copies = [self._put(np.zeros((0, tree.num_sequences(p)))) for p in range(tree.num_players)]
         self._stacks = [PlanStack(tree.num_sequences(p)) for p in range(tree.num_players)]
         self._known = (0,) * tree.num_players
         self._table = np.empty((tree.num_players, *self._known))
@@ -60,19 +63,6 @@ class ExactEvaluator:
     def stack(self, player: int, refs: Sequence[PolicyRef]) -> NDArray[np.float64]:
         """float64[k, S_p]: the plans of these policies in the seat of `player`."""
         return self.plans(player)[[self._index[ref] for ref in refs]]
-
-    def _put(self, plans: NDArray[np.float64]) -> Tensor:
-        assert self._tensors is not None
-        return to_device(plans, self._tensors.device)
-
-    def _copied(self, player: int) -> Tensor:
-        """As `plans`, on the device: new ones follow those that are there."""
-        import torch
-
-        have = len(self._copies[player])
-        if have < len(self._stacks[player]):
-            self._copies[player] = torch.cat([self._copies[player], self._put(self.plans(player)[have:])])
-        return self._copies[player]
 
     def payoffs(self) -> NDArray[np.float64]:
         """Expected returns float64[P, n_0, …] of every profile; valid until policies are added. Raises ScenarioError if one cannot be
@@ -119,17 +109,10 @@ class ExactEvaluator:
                 if all(n for p, n in enumerate(done) if p != player):
                     where = [slice(0, n) for n in done]
                     where[player] = slice(done[player], size)
-                    self._table[(slice(None), *where)] = self._slice(player, where)
+                    stacks = [self.plans(p)[part] for p, part in enumerate(where)]
+                    self._table[(slice(None), *where)] = self.tree.payoffs_slice(player, stacks[player], stacks)
                 done[player] = size
         self._known = sizes
-
-    def _slice(self, player: int, where: Sequence[slice]) -> NDArray[np.float64]:
-        """Payoffs of this part of all profiles; the player's are new."""
-        if self._tensors is None:
-            stacks = [self.plans(p)[part] for p, part in enumerate(where)]
-            return self.tree.payoffs_slice(player, stacks[player], stacks)
-        copies = [self._copied(p)[part] for p, part in enumerate(where)]
-        return to_host(self._tensors.payoffs_slice(player, copies[player], copies))
 
     def mixed(self, solution: Solution) -> list[NDArray[np.float64]]:
         """[P] the plan of each player's meta-strategy (the marginal of a joint one)."""
@@ -165,28 +148,14 @@ class ExactEvaluator:
         if any(solution.strategies[player][place : place + 1].any() for player, place in self._unknown):
             return None
         if solution.marginals is not None:
-            return self._exploitability(self.mixed(solution))
+            return self.tree.exploitability(self.mixed(solution))
         assert solution.joint is not None
         profiles = np.argwhere(solution.joint > 0)
         probs = solution.joint[tuple(profiles.T)]
         value = self._computed()[(slice(None), *profiles.T)] @ probs
-        return Exploitability(gain=self._best_joint(profiles, probs) - value, value=value)
-
-    def _exploitability(self, plans: Sequence[NDArray[np.float64]]) -> Exploitability:
-        if self._tensors is None:
-            return self.tree.exploitability(plans)
-        gain, value = self._tensors.exploitability([self._put(plan[None]) for plan in plans])
-        return Exploitability(gain=to_host(gain)[0], value=to_host(value)[0])
-
-    def _best_joint(self, profiles: NDArray[np.int64], probs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """[P] what each player's best response earns where profile k, int64[k, P], is drawn with probability probs[k]."""
-        players = range(self.tree.num_players)
-        if self._tensors is None:
-            drawn = [[self.plans(p)[i] for p, i in enumerate(profile)] for profile in profiles.tolist()]
-            return np.array([self.tree.best_response_joint(p, drawn, probs.tolist())[0] for p in players])
-        chosen = [self._copied(p)[to_device(profiles[:, p], self._tensors.device)] for p in players]
-        best = [self._tensors.best_response_joint(p, chosen, self._put(probs))[0] for p in players]
-        return np.array(fetched(best))
+        drawn = [[self.plans(p)[i] for p, i in enumerate(profile)] for profile in profiles.tolist()]
+        best = [self.tree.best_response_joint(p, drawn, probs.tolist())[0] for p in range(self.tree.num_players)]
+        return Exploitability(gain=np.array(best) - value, value=value)
 
 
 def _drawn(players: Mixture) -> Iterator[tuple[int, PolicyRef]]:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ludus.core.errors import DataError, ScenarioError, SolverError
 from ludus.core.types import PolicyRef
 from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.evaluated_run import RunResult, facts_of, require_two_player_zero_sum
+from ludus.evaluation.exact import tree_on
 from ludus.solvers.nash import solve_matrix
 from ludus.storage.stored_run import StoredRun, open_run
 
@@ -64,16 +64,15 @@ def _least_exploitable(tree: GameTree, player: int, own: NDArray[np.float64]) ->
     point then answers with a central mixture, whose responses cut more off than a vertex's (on Leduc poker, 81 policies: 115 of them
     instead of 290)."""
     other = 1 - player
-    out = tree.arrays.outcomes
-    shape = (tree.num_sequences(player), tree.num_sequences(other))
-    payoff = sparse.csr_array((out.weight[player], (out.sequence[player], out.sequence[other])), shape=shape)
     trial = best = np.full(len(own), 1.0 / len(own))
     low, high, earned = -np.inf, np.inf, np.empty((len(own), 0))
     while True:
         plans: list[NDArray[np.float64] | None] = [None, None]
         plans[player] = trial @ own
         _, table = tree.best_response(other, plans)
-        column = own @ (payoff @ tree.realisation(other, table))
+        stacks = [own, own]
+        stacks[other] = tree.realisation(other, table)[None]
+        column = tree.payoffs_slice(other, stacks[other], stacks)[player].ravel()
         earned = np.column_stack([earned, column])
         if (guaranteed := float(trial @ column)) > low:
             low, best = guaranteed, trial
@@ -104,8 +103,9 @@ class PopulationReport(RunResult):
         return self.found.nash_conv / 2
 
 
-def evaluate_population(run_dir: Path | str) -> PopulationReport:
-    """How exploitable the least exploitable mixture of each player's policies is. Nothing is written.
+def evaluate_population(run_dir: Path | str, *, device: str = "auto") -> PopulationReport:
+    """How exploitable the least exploitable mixture of each player's policies is. device: where that is computed, as `tree_on`
+    takes it. Nothing is written.
 
     Raises RunError for an unreadable run; ScenarioError for a game without a tree, one that is not zero-sum for two, and policies with
     memory.
@@ -117,7 +117,7 @@ def evaluate_population(run_dir: Path | str) -> PopulationReport:
             f"{stored.env.id} is not compiled into a tree, so the best mixture of policies cannot be computed. Approximate it: "
             "`ludus evaluate RUN --population --exploit EPISODES`, or ludus.exploit_population."
         )
-    found = population_exploitability(tree, stored_plans(stored, tree))
+    found = population_exploitability(tree_on(tree, device), stored_plans(stored, tree))
     names = tuple(tuple(stored.names(player)) for player in range(tree.num_players))
     return PopulationReport(*facts_of(stored), names, found)
 

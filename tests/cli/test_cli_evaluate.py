@@ -53,8 +53,8 @@ def test_table_of_matches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsy
     synthetic.write(tmp_path / "runs" / "mine", generations=1)
     given: dict[str, object] = {}
 
-    def evaluate_run(run_dir: Path, *, episodes: int, policies: list[str], of: str) -> EvaluationReport:
-        given.update(run_dir=run_dir, episodes=episodes, policies=policies, of=of)
+    def evaluate_run(run_dir: Path, *, episodes: int, policies: list[str], of: str, device: str) -> EvaluationReport:
+        given.update(run_dir=run_dir, episodes=episodes, policies=policies, of=of, device=device)
         mean, half = np.array([0.5, -0.5]), np.array([0.03125, 0.03125])
         wins = ((60, 10, 30), (30, 10, 60))
         matches = (
@@ -66,8 +66,10 @@ def test_table_of_matches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsy
         )
 
     monkeypatch.setattr(evaluate, "evaluate_run", evaluate_run)
-    assert main(["evaluate", "mine", "--episodes", "100", "--policies", "@meta", "try2@best"]) == 0
-    assert given == {"run_dir": Path("runs/mine"), "episodes": 100, "policies": ["@meta", "try2@best"], "of": "@meta"}
+    line = ["evaluate", "mine", "--episodes", "100", "--policies", "@meta", "try2@best"]
+    assert main([*line, "--device", "cuda:1"]) == 0
+    asked = {"run_dir": Path("runs/mine"), "episodes": 100, "policies": ["@meta", "try2@best"], "of": "@meta"}
+    assert given == {**asked, "device": "cuda:1"}
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == "openspiel/kuhn_poker after generation 3, 100 episodes per match"
     assert "meta 1-3 +0.5000 ±0.0312 -0.5000 ±0.0312 +0.5100 -0.5100 60/10/30" in lines
@@ -113,7 +115,7 @@ def test_the_least_exploitable_mixtures(
 ) -> None:
     found = PopulationExploitability(MIXTURES, np.array([-0.125, -0.25]), 0.375)
     report = PopulationReport(tmp_path, "openspiel/kuhn_poker", 3, NAMES, found)
-    monkeypatch.setattr(run_population, "evaluate_population", lambda run_dir: report)
+    monkeypatch.setattr(run_population, "evaluate_population", lambda run_dir, *, device: report)
     lines = _told(monkeypatch, tmp_path, capsys, "--population")
     assert lines[0].startswith("openspiel/kuhn_poker after generation 3: the least exploitable mixture")
     assert lines[3:] == [
@@ -133,7 +135,7 @@ def test_trained_responders(
 ) -> None:
     given: dict[str, object] = {}
 
-    def exploit_population(run_dir: Path, *, tell: Callable[..., None], **numbers: int) -> PopulationExploiters:
+    def exploit_population(run_dir: Path, *, tell: Callable[..., None], **numbers: object) -> PopulationExploiters:
         given.update(numbers)
         gain, half, least = np.array([0.5, 0.25]), np.array([0.0625, 0.0625]), np.array([0.125, 0.125])
         return PopulationExploiters(
@@ -143,7 +145,7 @@ def test_trained_responders(
     monkeypatch.setattr(exploiters, "exploit_population", exploit_population)
     line = ["--population", "--exploit", "50", "--rounds", "2", "--episodes", "400", "--seed", "7"]
     lines = _told(monkeypatch, tmp_path, capsys, *line)
-    assert given == {"budget": 50, "rounds": 2, "episodes": 400, "checks": 400, "seed": 7}
+    assert given == {"budget": 50, "rounds": 2, "episodes": 400, "checks": 400, "seed": 7, "device": "auto"}
     assert lines[0].endswith("lose least to 2 responders, trained for 50 episodes each, measured in 400")
     assert lines[6:] == [
         "Populations",

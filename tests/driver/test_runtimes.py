@@ -297,15 +297,15 @@ def test_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 def test_exact_values_are_computed_on_the_card_that_a_run_asks_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A CPU that is called a card, for exact responses, which no card learns."""
+    """A CPU that is called a card, for exact responses, which no card learns: payoffs, exploitability and the responses themselves."""
     asked: list[str] = []
 
     def called(device: str) -> str:
         asked.append(device)
         return "cpu"
 
-    for user in ("scenario_runtime", "assembly"):
-        monkeypatch.setattr(f"ludus.driver.{user}.require_card", called)
+    for user in ("driver.scenario_runtime", "evaluation.exact"):
+        monkeypatch.setattr(f"ludus.{user}.require_card", called)
     exact = "{env: openspiel/kuhn_poker, algorithm: exact, generations: 3}"
     found = []
     for device in ("cpu", "cuda:1"):

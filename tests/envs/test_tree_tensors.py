@@ -1,7 +1,4 @@
-"""Game trees as tensors: equal to the compiled sweeps, and games whose returns are those expected. By hand, on a CPU; and on `meta`,
-where whatever is read back raises."""
-
-import itertools
+"""Game trees as tensors: equal to the compiled sweeps. By hand, on a CPU; and on `meta`, where whatever is read back raises."""
 
 import numpy as np
 import pytest
@@ -9,7 +6,7 @@ import torch
 
 from ludus.core.errors import PolicyError
 from ludus.envs.tree.game_tree import GameTree, compile_tree
-from ludus.envs.tree.tensors import TreeTensors
+from ludus.envs.tree.tensors import PlacedTree, TreeTensors
 
 GOOFSPIEL = "goofspiel(imp_info=True,num_cards=4,points_order=descending)"
 CLIFF = "cliff_walking(height=2,width=3,horizon=6)"
@@ -74,6 +71,30 @@ def test_payoffs_of_all_profiles_equal_the_compiled_ones(name: str, monkeypatch:
         close(tensors.payoffs_slice(player, placed[player][:2], placed), tree.payoffs_slice(player, stack[:2], stacks))
 
 
+@pytest.mark.parametrize("name", GAMES)
+def test_a_placed_tree_answers_as_the_tree_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ludus.envs.tree.tensors._ROOM", 1)  # one profile at a time
+    tree = compile_tree(name)
+    placed, stacks = PlacedTree(tree, "cpu"), compiled_plans(tree, everyones(tree, 3))
+    profiles = list(zip(*stacks, strict=True))
+    np.testing.assert_allclose(placed.values(profiles[1]), tree.values(profiles[1]), rtol=0, atol=1e-12)
+    found, wanted = (where.exploitability(profiles[0]) for where in (placed, tree))
+    np.testing.assert_allclose([found.gain, found.value], [wanted.gain, wanted.value], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(placed.payoffs(stacks), tree.payoffs(stacks), rtol=0, atol=1e-12)
+    probs = (0.5, 0.2, 0.3)
+    for player in range(tree.num_players):
+        others = [[None if p == player else plan for p, plan in enumerate(profile)] for profile in profiles]
+        value, table = placed.best_response_joint(player, others, probs)
+        assert value == pytest.approx(tree.best_response_joint(player, others, probs)[0], abs=1e-12)
+        mine = tree.realisation(player, table)  # of equals, rounding may choose another
+        earned = [tree.values([*profile[:player], mine, *profile[player + 1 :]])[player] for profile in profiles]
+        assert np.dot(earned, probs) == pytest.approx(value, abs=1e-12)
+    with pytest.raises(PolicyError, match="2 probabilities"):
+        placed.best_response_joint(0, profiles, (0.5, 0.5))
+    with pytest.raises(PolicyError, match="has shape"):
+        placed.values([plan[:-1] for plan in profiles[0]])
+
+
 def test_equals_go_to_the_lowest_action() -> None:
     """Kuhn, against a player 1 who always passes: king wins 1 either way, and the state after a bet of player 1 never comes."""
     tree = compile_tree("kuhn_poker")
@@ -86,53 +107,6 @@ def test_equals_go_to_the_lowest_action() -> None:
     assert rows == {"0": [0, 1], "1": [0, 1], "2": [1, 0], "0pb": [1, 0], "1pb": [1, 0], "2pb": [1, 0]}
 
 
-@pytest.mark.parametrize("name", GAMES)
-def test_games_that_are_played_pay_what_is_expected(name: str) -> None:
-    """Every profile of two tables per seat, each played by as many games; within four standard errors."""
-    tree = compile_tree(name)
-    tensors, tables = TreeTensors(tree, "cpu"), everyones(tree, 2, seed=5)
-    profiles = list(itertools.product(range(2), repeat=tree.num_players))
-    each = 4000
-    choice = torch.tensor(profiles).repeat_interleave(each, dim=0).t()
-    played = tensors.play(
-        [torch.from_numpy(many) for many in tables],
-        len(profiles) * each,
-        choice=list(choice),
-        generator=torch.Generator().manual_seed(3),
-    )
-    stacks = compiled_plans(tree, tables)
-    returns = played.returns.numpy().reshape(len(profiles), each, tree.num_players)
-    wanted = np.stack([tree.values([s[k] for s, k in zip(stacks, profile, strict=True)]) for profile in profiles])
-    error = returns.std(axis=1) / np.sqrt(each)
-    assert (np.abs(returns.mean(axis=1) - wanted) <= 4 * error + 1e-9).all()
-    assert np.isin(played.returns.numpy(), tree.arrays.returns).all()
-
-
-def test_what_has_no_probability_is_not_played() -> None:
-    """Kuhn: whoever always passes ends every game after two decisions, with the ante of 1 to the higher card; and if player 1 bets, the
-    first must have passed, then bet too: three decisions, for 2."""
-    tree = compile_tree("kuhn_poker")
-    tensors = TreeTensors(tree, "cpu")
-    passing = torch.tensor([[[1.0, 0.0]] * 6], dtype=torch.float64)
-    played = tensors.play([passing, passing], 500, generator=torch.Generator().manual_seed(0))
-    assert set(played.decisions.tolist()) == {2}
-    assert set(map(tuple, played.returns.tolist())) == {(1.0, -1.0), (-1.0, 1.0)}
-    first = [[[1.0, 0.0] if len(key) == 1 else [0.0, 1.0] for key in tree.enumeration.key[:6]]]
-    played = tensors.play([torch.tensor(first, dtype=torch.float64), 1 - passing], 500)
-    assert set(played.decisions.tolist()) == {3}
-    assert set(played.returns.flatten().tolist()) == {2.0, -2.0}
-
-
-def test_a_seed_decides_the_games() -> None:
-    tensors = TreeTensors(compile_tree("leduc_poker"), "cpu")
-    uniform = [torch.from_numpy(tensors.tree.uniform(p)[None]) for p in range(2)]
-    one, other, third = (
-        tensors.play(uniform, 300, generator=torch.Generator().manual_seed(seed)).returns for seed in (1, 1, 2)
-    )
-    assert one.equal(other)
-    assert not one.equal(third)
-
-
 @pytest.mark.parametrize("name", ["kuhn_poker(players=3)", GOOFSPIEL])
 def test_nothing_is_read_back(name: str) -> None:
     tree = compile_tree(name)
@@ -140,14 +114,12 @@ def test_nothing_is_read_back(name: str) -> None:
     tables = [torch.from_numpy(many).to("meta") for many in everyones(tree, 4)]
     plans = [tensors.realisation(p, table) for p, table in enumerate(tables)]
     gain, value = tensors.exploitability(plans)
-    choice = [torch.zeros(7, dtype=torch.int64, device="meta")] * tree.num_players
     shapes = {
         "values": tensors.values(plans).shape,
         "gain": gain.shape,
         "value": value.shape,
         "response": tensors.best_response(0, plans)[1].shape,
         "payoffs": tensors.payoffs(plans).shape,
-        "returns": tensors.play(tables, 7, choice=choice).returns.shape,
     }
     players = tree.num_players
     assert {what: tuple(shape) for what, shape in shapes.items()} == {
@@ -156,7 +128,6 @@ def test_nothing_is_read_back(name: str) -> None:
         "value": (4, players),
         "response": tuple(tables[0].shape),
         "payoffs": (players, *[4] * players),
-        "returns": (7, players),
     }
 
 
@@ -170,7 +141,3 @@ def test_what_does_not_fit_is_refused() -> None:
         tensors.values([plan, torch.cat([plan, plan])])
     with pytest.raises(PolicyError, match=r"expected torch.float64 of shape \(policies, 13\)"):
         tensors.payoffs([plan, plan[:, :12]])
-    with pytest.raises(PolicyError, match=r"have \[1, 2\] tables; give `choice`"):
-        tensors.play([table, torch.cat([table, table])], 3)
-    with pytest.raises(PolicyError, match=r"choice has shapes \[\(3,\), \(2,\)\]; expected \(3,\)"):
-        tensors.play([table, table], 3, choice=[torch.zeros(3).long(), torch.zeros(2).long()])

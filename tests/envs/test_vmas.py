@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,14 @@ pytest.importorskip("vmas")
 
 import torch
 import vmas
+from gymnasium import spaces
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
 from ludus.envs.adapters.vmas import VmasVectorEnv
 from ludus.envs.registry import list_envs, make_env
+from ludus.envs.resident import OffersDevice
+from ludus.testing.device_env import CopiedEnv
 from ludus.testing.env import check_env
 from ludus.testing.ledger import Ledger, play, same
 
@@ -54,10 +58,10 @@ def test_equals_vmas_itself() -> None:
     bare = vmas.make_env("simple_spread", num_envs=3, max_steps=4, terminated_truncated=True, clamp_actions=True)
     # The bare batch draws from the stream that all batches of a process share: let it stand where ours stood after its reset.
     seen = bare.reset()
-    type(bare).vmas_random_state[:] = env._random
-    for agent, body in zip(bare.world.agents, env._batch.world.agents, strict=True):
+    type(bare).vmas_random_state[:] = env._batch._random
+    for agent, body in zip(bare.world.agents, env._batch.vmas.world.agents, strict=True):
         agent.set_pos(body.state.pos.clone(), batch_index=None)
-    for mark, body in zip(bare.world.landmarks, env._batch.world.landmarks, strict=True):
+    for mark, body in zip(bare.world.landmarks, env._batch.vmas.world.landmarks, strict=True):
         mark.set_pos(body.state.pos.clone(), batch_index=None)
     seen = bare.get_from_scenario(get_observations=True, get_rewards=False, get_infos=False, get_dones=False)[0]
     rng = np.random.default_rng(0)
@@ -80,6 +84,107 @@ def test_equals_vmas_itself() -> None:
     assert not np.array_equal(timestep.due[0].observation, timestep.ended[0].observation)
 
 
+# ---------------------------------------------------------------------------------------------- beginning anew
+
+
+def random_actions(env: VmasVectorEnv, num_envs: int, seed: int) -> list[torch.Tensor]:
+    """[E, agents, …] of each player; legal where its agents differ."""
+    rng, actions = np.random.default_rng(seed), []
+    for p in range(env.spec.num_players):
+        agents = env.spec.agents_of(p)
+        legal, space = env._seats.masks[p], agents[0].action
+        if legal is not None:
+            chosen = (rng.random((num_envs, *legal.shape)) * legal).argmax(axis=2)
+        elif isinstance(space, spaces.Box):
+            chosen = rng.uniform(-1, 1, (num_envs, len(agents), *space.shape)).astype(np.float32)
+        else:
+            high = space.nvec if isinstance(space, spaces.MultiDiscrete) else space.n
+            chosen = rng.integers(0, high, (num_envs, len(agents), *space.shape))
+        actions.append(torch.from_numpy(chosen))
+    return actions
+
+
+def check_renewal(id: str) -> None:
+    """Of five environments 1 and 3 begin anew; the others go on to the bit as they do in a batch where none does, then begin anew, too."""
+    one, other = (make_env(id, num_envs=5, max_steps=100) for _ in range(2))
+    over = torch.tensor([False, True, False, True, False])
+    for env in (one, other):
+        env.reset(keys(1, "vmas", count=5))
+    for t in range(6):
+        actions = one._seats.actions(random_actions(one, 5, t))
+        here, there = (env._batch.step([action.clone() for action in actions]) for env in (one, other))
+        same = all(a[~over].equal(b[~over]) for a, b in zip(here[0] + here[1], there[0] + there[1], strict=True))
+        assert same or id.removeprefix("vmas/") in ("football", "road_traffic"), t  # which draw numbers as they go on
+        if t == 2:
+            before, begun = here[0], one._batch.renew(over, 2)
+            assert one._batch.vmas.steps.tolist() == [3, 0, 3, 0, 3]
+            assert any(not a[over].equal(b[over]) for a, b in zip(begun, before, strict=True))
+    rest = one._batch.renew(~over, 3)
+    assert one._batch.vmas.steps.tolist() == [0, 3, 0, 3, 0]
+    if id == "vmas/navigation":  # whose bodies lie anywhere: no two begin in the same way
+        assert (
+            len({tuple(row) for seen, who in ((begun[0], over), (rest[0], ~over)) for row in seen[who].tolist()}) == 5
+        )
+    one._batch.renew(over, 2)  # nothing waits any more
+    assert one._batch.vmas.steps.tolist() == [0] * 5
+
+
+@pytest.mark.parametrize("id", ["vmas/simple_tag", "vmas/navigation"])
+def test_some_begin_anew_and_the_others_go_on(id: str) -> None:
+    check_renewal(id)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", list_envs("vmas"))
+def test_some_begin_anew_in_every_scenario(id: str) -> None:
+    check_renewal(id)
+
+
+# ---------------------------------------------------------------------------------------------- on a device
+
+
+@pytest.mark.parametrize("episodes", [None, 2])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("navigation", {"max_steps": 5, "n_agents": 2, "teams": "one"}),
+        ("simple_tag", {"max_steps": 3, "teams": "prefix"}),  # observations of 16 and 14 numbers
+        ("simple_speaker_listener", {"max_steps": 3, "teams": "one", "continuous_actions": False}),  # masks
+        ("balance", {"max_steps": 3, "continuous_actions": False, "multidiscrete_actions": True}),
+    ],
+)
+def test_on_a_device_it_is_the_same(name: str, options: dict[str, Any], episodes: int | None) -> None:
+    host = made(name, **options)
+    assert isinstance(host, OffersDevice)
+    other, env = CopiedEnv(host), host.on_device(torch.device("cpu"), num_envs=3)
+    seed = int.from_bytes(hashlib.blake2b(SEEDS.tobytes(), digest_size=4).digest(), "little")
+    found, wanted = env.reset(seed, episodes=episodes), other._timestep(host.reset(SEEDS, episodes=episodes))
+    if name == "navigation":  # environments end by themselves, too, each at another time
+        for batch in (env._batch.vmas, host._batch.vmas):
+            batch.scenario.done = lambda batch=batch: batch.steps == torch.tensor([2, 9, 4])
+    finished = 0
+    for t in range(12):
+        assert found.over.equal(wanted.over)
+        for field in ("returns", "terminated", "length"):
+            torch.testing.assert_close(getattr(found, field)[found.over], getattr(wanted, field)[found.over])
+        for ours, theirs in zip(found.slots, wanted.slots, strict=True):
+            assert ours.due.equal(theirs.due)
+            assert ours.ended.equal(theirs.ended)
+            assert ours.observation[ours.due].equal(theirs.observation[ours.due])
+            assert (ours.mask is None) == (theirs.mask is None)
+            assert ours.mask is None or ours.mask[ours.due].equal(theirs.mask[ours.due])
+            closed = ours.ended | (ours.due & (t > 0))
+            assert ours.reward[closed].equal(theirs.reward[closed])
+            assert ours.terminated[ours.ended].equal(theirs.terminated[ours.ended])
+            assert ours.final[ours.ended].equal(theirs.final[ours.ended])
+        finished += int(found.over.sum())
+        actions = tuple(random_actions(host, 3, t))
+        found = env.step(actions)
+        wanted = other.step(actions)
+    assert finished >= 6
+    assert (episodes is None) == bool(found.slots[0].due.any())
+
+
 def test_two_vectors_do_not_share_a_stream() -> None:
     one, other = made("simple_spread", max_steps=2), made("simple_spread", max_steps=2)
     alone = play(one, SEEDS, 6)
@@ -99,7 +204,7 @@ def test_termination_is_the_scenarios_and_others_go_on() -> None:
     env = made("waterfall", max_steps=100)
     done = torch.tensor([False, True, False])
     env.reset(SEEDS, episodes=np.array([1, 2, 1]))
-    env._batch.scenario.done = lambda: done
+    env._batch.vmas.scenario.done = lambda: done
     timestep = env.step(tuple(np.zeros((3, 2), np.float32) for _ in range(5)))
     assert timestep.finished.environment.tolist() == [1]
     assert timestep.finished.terminated.tolist() == [True]
@@ -139,13 +244,15 @@ def test_faults_are_clear_errors() -> None:
     with pytest.raises(EnvError, match="2 actions for 3 due"):
         env.step((idle[0][:2], *idle[1:]))
     env.step(tuple(np.full((3, 2), 9, np.float32) for _ in range(3)))  # brought into their range
-    reward = env._batch.scenario.reward
-    env._batch.scenario.reward = lambda agent: reward(agent) * torch.tensor([1, float("nan"), 1])
+    reward = env._batch.vmas.scenario.reward
+    env._batch.vmas.scenario.reward = lambda agent: reward(agent) * torch.tensor([1, float("nan"), 1])
     with pytest.raises(EnvError, match=rf"gave agent 'agent_0' the reward nan.*environment 1 of 3, seed {SEEDS[1]}"):
         env.step(idle)
     env.reset(SEEDS)
-    env._batch.scenario.reward = lambda agent: 1 / 0
-    with pytest.raises(EnvError, match="raised ZeroDivisionError in step: division by zero; 3 environments"):
+    env._batch.vmas.scenario.reward = lambda agent: 1 / 0
+    with pytest.raises(
+        EnvError, match=r"3 environments are one batch.* raised ZeroDivisionError in step: division by zero"
+    ):
         env.step(idle)
     assert env.snapshot() is None
     with pytest.raises(EnvError, match="no snapshot"):

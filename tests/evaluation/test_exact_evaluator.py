@@ -8,10 +8,15 @@ import numpy as np
 import pyspiel
 import pytest
 
-from ludus.core.errors import ScenarioError
+from ludus.core import device as core_device
+from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import Factor, Mixture, PolicyRef, PolicySpec, Solution
+from ludus.driver import assembly
+from ludus.driver.scenario_files import parse_scenario
 from ludus.envs.tree.game_tree import GameTree, compile_tree
-from ludus.evaluation.exact import ExactEvaluator
+from ludus.envs.tree.tensors import PlacedTree
+from ludus.evaluation import exact as exact_values
+from ludus.evaluation.exact import ExactEvaluator, tree_on
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import gru_spec, tabular_spec
@@ -29,11 +34,9 @@ def member(tree: GameTree, players: tuple[int, ...], seed: int) -> Policy:
     return build_policy(tabular_spec(tree.enumeration, players), {"probs": probs})
 
 
-def filled(
-    tree: GameTree, sizes: tuple[int, ...], device: str | None = None
-) -> tuple[ExactEvaluator, list[list[PolicyRef]]]:
+def filled(tree: GameTree, sizes: tuple[int, ...]) -> tuple[ExactEvaluator, list[list[PolicyRef]]]:
     """A population per player, with so many members, added in turn as generations do."""
-    exact = ExactEvaluator(tree, tuple(range(len(sizes))), device=device)
+    exact = ExactEvaluator(tree, tuple(range(len(sizes))))
     refs: list[list[PolicyRef]] = [[] for _ in sizes]
     for k in range(max(sizes)):
         for p, size in enumerate(sizes):
@@ -83,7 +86,7 @@ def test_a_product_as_a_joint_distribution_is_the_product() -> None:
 def test_a_device_finds_what_the_compiled_sweeps_find() -> None:
     """Of marginals, of a joint distribution, and of a table that grows as generations do."""
     tree = compile_tree(KUHN_3)
-    (exact, _), (there, _) = (filled(tree, (2, 3, 2), device) for device in (None, "cpu"))
+    (exact, _), (there, _) = (filled(where, (2, 3, 2)) for where in (tree, PlacedTree(tree, "cpu")))
     np.testing.assert_allclose(there.payoffs(), exact.payoffs(), rtol=0, atol=1e-12)
     joint = np.zeros((2, 3, 2))
     joint[0, 2, 1], joint[1, 0, 0] = 0.3, 0.7
@@ -92,6 +95,52 @@ def test_a_device_finds_what_the_compiled_sweeps_find() -> None:
         found, wanted = there.exploitability(solution), exact.exploitability(solution)
         np.testing.assert_allclose(found.gain, wanted.gain, rtol=0, atol=1e-12)
         np.testing.assert_allclose(found.value, wanted.value, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("device", "cards", "worth", "place"),
+    [
+        ("cpu", 1, 1, None),
+        ("auto", 0, 1, None),
+        ("auto", 1, 100, None),
+        ("auto", 1, 30, "cuda:0"),
+        ("cuda:1", 2, 100, "cuda:1"),
+    ],
+)
+def test_where_exact_values_are_computed(
+    device: str, cards: int, worth: int, place: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kuhn poker has 30 terminals. The card is one in name only."""
+    made: list[str] = []
+    monkeypatch.setattr(exact_values, "_WORTH", worth)
+    for module in (exact_values, core_device):
+        monkeypatch.setattr(module, "cards", lambda: cards)
+    monkeypatch.setattr("ludus.envs.tree.tensors.PlacedTree", lambda tree, where: made.append(where) or tree)
+    tree = compile_tree("kuhn_poker")
+    assert tree_on(tree, device) is tree
+    assert made == ([] if place is None else [place])
+
+
+def test_what_is_no_device_is_refused() -> None:
+    tree = compile_tree("kuhn_poker")
+    with pytest.raises(ConfigError, match="device is 'mps'"):
+        tree_on(tree, "mps")
+    with pytest.raises(ConfigError, match="device is cuda:99"):
+        tree_on(tree, "cuda:99")
+
+
+def test_a_driver_without_a_card_says_so_where_trainers_have_them() -> None:
+    """On Ray: cards are on the trainers' machines, and this one computes what is exact."""
+    scenario = parse_scenario(
+        "{env: openspiel/kuhn_poker, algorithm: exact}",
+        ["runtime.kind=ray", "runtime.trainers=1", "runtime.device=cuda"],
+    )
+    env, told = scenario.env.make(num_envs=1), list[str]()
+    exact = assembly._exact(scenario, env, (0, 1), told.append)
+    assert exact is not None
+    assert exact.tree is env.tree  # type: ignore[attr-defined]
+    assert len(told) == 1
+    assert told[0].startswith("runtime.device=cuda: the driver's machine has no card")
 
 
 def test_a_correlated_solution_is_deviated_from_unseen() -> None:

@@ -290,10 +290,7 @@ class GameTree:
         self, player: int, profiles: Sequence[Sequence[Plan | None]], probs: Sequence[float]
     ) -> tuple[float, Table]:
         """As `best_response`, to a correlated distribution: profile k of the others with probability probs[k]."""
-        if len(profiles) != len(probs) or not len(probs):
-            raise PolicyError(
-                f"{len(profiles)} profiles and {len(probs)} probabilities; expected one each, at least one."
-            )
+        self._check_joint(profiles, probs)
         form = self.arrays.sequences[player]
         gradient = np.zeros(form.count)
         for plans, prob in zip(profiles, probs, strict=True):
@@ -301,6 +298,12 @@ class GameTree:
         table = np.zeros((len(form.parent), self.num_actions))
         value = sweeps.maximise(form.parent, form.start, form.action, gradient, table)
         return float(value), table
+
+    def _check_joint(self, profiles: Sequence[object], probs: Sequence[float]) -> None:
+        if len(profiles) != len(probs) or not len(probs):
+            raise PolicyError(
+                f"{len(profiles)} profiles and {len(probs)} probabilities; expected one each, at least one."
+            )
 
     def _add_gradient(self, player: int, given: Sequence[Plan | None], prob: float, gradient: Plan) -> None:
         plans = self._profile(given, without=player)

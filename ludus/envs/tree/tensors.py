@@ -1,12 +1,11 @@
-"""A compiled game tree on any device: the answers of `GameTree` for batches of policies, and whole games that are played there.
+"""A compiled game tree on any device: the answers of `GameTree` for batches of policies. Games are played there by `stepping.py`.
 
     GameTree --copied once--> TreeTensors --tables [B, I_p, A]--> plans [B, S_p] --> payoffs, best responses, NashConv
-                                          --tables [K, I_p, A]--> episodes [N]
 
 Everything goes level by level: a player's information states by how many own decisions lead to them (von Stengel, "Efficient
-computation of behavior strategies", 1996), games by how many moves were made. A level is array work for all policies or games at
-once; only the number of levels, which the game fixes, is counted in Python. Nothing is read back from the device, so what the
-compiled sweeps refuse as no distribution is not found out here: check a table by `GameTree.realisation`, or make it by a softmax.
+computation of behavior strategies", 1996). A level is array work for all policies at once; only the
+number of levels, which the game fixes, is counted in Python. Nothing is read back from the device, so what the compiled sweeps refuse as
+no distribution is not found out here: check a table by `GameTree.realisation`, or make it by a softmax.
 
 Sums over outcomes are taken segment by segment in one order, not by atomic adds: the same call on the same card gives the same bits.
 """
@@ -21,26 +20,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.device import to_device
+from ludus.core.device import to_device, to_host
 from ludus.core.errors import PolicyError
-from ludus.envs.tree.arrays import Nodes
-from ludus.envs.tree.game_tree import GameTree
+from ludus.core.types import Exploitability
+from ludus.envs.tree.game_tree import GameTree, Plan, Table
 from ludus.envs.tree.sweeps import contraction
-from ludus.envs.tree.walk import CHANCE, TERMINAL
 
-__all__ = ["Episodes", "TreeTensors"]
+__all__ = ["PlacedTree", "TreeTensors"]
 
 _ROOM = 2**27  # numbers that payoffs may hold at a time between outcomes and policies: 1 GiB
-_BITS = 32  # of a number that decides a move: probabilities are rounded to multiples of 2 ** -32
-_ONE = 2**_BITS
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Episodes:
-    """N games that were played. returns float64[N, P]. decisions int64[N]: how many moves the players made."""
-
-    returns: Tensor
-    decisions: Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,8 +63,7 @@ class _Side:
     deep int64[S_p]: the other way; found int64[I_p]: where each state is, likewise.
 
     own: the outcomes of each sequence, and of these in that order all sequences int64[P, U] and own weight float64[U, 1].
-    Of every sequence but the empty one, counted from 0, int64[S_p - 1]: entry, where a flat table [I_p * A] holds its probability;
-    row, the first of its state; end, that after its state's last.
+    entry int64[S_p - 1]: where a flat table [I_p * A] holds the probability of every sequence but the empty one.
     """
 
     levels: tuple[_Level, ...]
@@ -88,8 +75,6 @@ class _Side:
     sequence: Tensor
     weight: Tensor
     entry: Tensor
-    row: Tensor
-    end: Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,29 +84,6 @@ class _Summed:
     sequence: Tensor
     order: Tensor
     rest: _Segments
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Moves:
-    """How games go on; N nodes. A move is an entry: those of a terminal (entry 0: stay) and of chance come first, then each table's.
-
-    The entries of a node's distribution lie side by side from its entry f on, and hold f × 2 ** 32 plus the number below which they or
-    one before them is taken; the last has (f + 1) × 2 ** 32. So they rise over all distributions, and one search in them finds a move.
-
-    entries int64[E]: of terminals and chance. who int64[N]: the player, or P. first int64[N]: a node's first
-    entry (of the player's own, with one table). own int64[P, N]: whether it is the player's. child int64[N]; row int64[N] of
-    `returns` float64[T, P]; made int64[N]: decisions before. steps: of the longest game.
-    """
-
-    entries: Tensor
-    who: Tensor
-    first: Tensor
-    own: Tensor
-    child: Tensor
-    row: Tensor
-    returns: Tensor
-    made: Tensor
-    steps: int
 
 
 class TreeTensors:
@@ -138,7 +100,6 @@ class TreeTensors:
         self._negated = len(weight) == 2 and bool(np.array_equal(weight[0], -weight[1]))
         self._weight = self._put((weight[:1] if self._negated else weight).T)
         self._orders: dict[tuple[int, ...], tuple[_Summed, ...]] = {}
-        self._moves = self._board()
 
     # ---------------------------------------------------------------------------------- tables, plans, values
 
@@ -167,7 +128,12 @@ class TreeTensors:
 
     def best_response_joint(self, player: int, plans: Sequence[Tensor], probs: Tensor) -> tuple[Tensor, Tensor]:
         """(value float64[], table float64[I_p, A]) against a correlated distribution: profile b with probability probs[b]."""
-        value, table = self._response(player, self._gradient(player, self._profiles(plans)) @ probs[:, None])
+        step = max(1, _ROOM // max(1, self._weight.shape[0]))
+        parts = zip(*(torch.split(plan, step) for plan in plans), strict=True)
+        gradient = plans[player].new_zeros(self.tree.num_sequences(player), 1)
+        for part, prob in zip(parts, torch.split(probs, step), strict=True):
+            gradient = gradient + self._gradient(player, self._profiles(part)) @ prob[:, None]
+        value, table = self._response(player, gradient)
         return value[0], table[0]
 
     def exploitability(self, plans: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -255,54 +221,6 @@ class TreeTensors:
             known = self._orders[order] = tuple(levels)
         return known
 
-    # ---------------------------------------------------------------------------------- games
-
-    def play(
-        self,
-        tables: Sequence[Tensor],
-        episodes: int,
-        *,
-        choice: Sequence[Tensor] | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Episodes:
-        """N whole games. Seat p has K_p tables, tables[p] float64[K_p, I_p, A], and game n plays choice[p][n] of them, int64[N]; without
-        `choice` every seat has one table. generator: of this device; it alone decides the games.
-
-        Every game makes as many steps as the longest can have; those that are over stay where they are. An action of probability 0 is
-        never played; others are, to within 2 ** -32.
-        """
-        moves, players = self._moves, range(self.tree.num_players)
-        self._check_play(tables, episodes, choice)
-        entries, first, base = [moves.entries], moves.first, len(moves.entries)
-        for p in players:
-            entries.append(self._table_entries(p, tables[p], base))
-            first = torch.add(first, moves.own[p], alpha=base)
-            base += tables[p].shape[0] * (self.tree.num_sequences(p) - 1)
-        keys, shift = torch.cat(entries), None
-        if choice is not None:
-            later = [choice[p] * (self.tree.num_sequences(p) - 1) for p in players]
-            shift = torch.stack([*later, torch.zeros_like(later[0])])
-        node = torch.zeros(episodes, dtype=torch.int64, device=self.device)
-        for _ in range(moves.steps):
-            entry = first.index_select(0, node)
-            if shift is not None:
-                entry = entry + shift.gather(0, moves.who.index_select(0, node)[None])[0]
-            number = torch.randint(_ONE, (episodes,), generator=generator, device=self.device)
-            taken = torch.searchsorted(keys, (entry << _BITS) + number, right=True)
-            node = moves.child.index_select(0, node) + taken - entry
-        returns = moves.returns.index_select(0, moves.row.index_select(0, node))
-        return Episodes(returns, moves.made.index_select(0, node))
-
-    def _table_entries(self, player: int, tables: Tensor, base: int) -> Tensor:
-        """int64[K (S_p - 1)]: the entries of tables [K, I_p, A], the first of which is entry `base`."""
-        side = self._sides[player]
-        chances = tables.flatten(1).index_select(1, side.entry)
-        parts = torch.cat([tables.new_zeros(len(tables), 1), chances], dim=1).mul(_ONE).round().long().cumsum(1)
-        before = parts.index_select(1, side.row)
-        through, total = parts[:, 1:] - before, parts.index_select(1, side.end) - before
-        starts = torch.arange(len(tables), device=self.device)[:, None] * len(side.row) + side.row + base
-        return ((starts << _BITS) + torch.where(through >= total, _ONE, through.clamp(max=_ONE))).flatten()
-
     # ---------------------------------------------------------------------------------- what is copied
 
     def _put(self, array: NDArray[np.generic]) -> Tensor:
@@ -351,34 +269,6 @@ class TreeTensors:
             sequence=self._put(outcomes.sequence[:, by]),
             weight=self._put(outcomes.weight[player][by, None]),
             entry=self._put(state * self.tree.num_actions + form.action[1:]),
-            row=self._put(form.start[:-1][state] - 1),
-            end=self._put(form.start[1:][state] - 1),
-        )
-
-    def _board(self) -> _Moves:
-        nodes, players = self.tree.arrays.nodes, self.tree.num_players
-        chance = np.flatnonzero(nodes.player == CHANCE)
-        below, row = _distributions(nodes, chance)
-        width = below.shape[1]
-        first = np.zeros(len(nodes.player), np.int64)
-        first[chance] = 1 + row * width
-        for p in range(players):
-            mine = nodes.player == p
-            ids = nodes.info[mine] - self.tree.enumeration.offset[p]
-            first[mine] = self.tree.arrays.sequences[p].start[ids] - 1
-        ends = nodes.player == TERMINAL
-        starts = np.concatenate([[0], np.repeat(1 + np.arange(len(below)) * width, width)])
-        made, steps = _history(nodes)
-        return _Moves(
-            entries=self._put((starts << _BITS) + np.concatenate([[_ONE], below.ravel()])),
-            who=self._put(np.where(nodes.player >= 0, nodes.player, players)),
-            first=self._put(first),
-            own=self._put(nodes.player == np.arange(players)[:, None]),
-            child=self._put(np.where(ends, np.arange(len(ends)), nodes.child)),
-            row=self._put(nodes.terminal),
-            returns=self._put(self.tree.arrays.returns),
-            made=self._put(made),
-            steps=steps,
         )
 
     # ---------------------------------------------------------------------------------- what is refused
@@ -404,21 +294,47 @@ class TreeTensors:
             self._expect(p, plan, (self.tree.num_sequences(p),), "plans")
         return [plan.t().contiguous() for plan in plans]
 
-    def _check_play(self, tables: Sequence[Tensor], episodes: int, choice: Sequence[Tensor] | None) -> None:
-        players = self.tree.num_players
-        if len(tables) != players:
-            raise PolicyError(f"tables of {len(tables)} players were given; {self.tree.spec.id} has {players}.")
-        for p, table in enumerate(tables):
-            self._expect(p, table, (self._states(p), self.tree.num_actions), "tables")
-        if choice is None and any(len(table) != 1 for table in tables):
-            raise PolicyError(
-                f"the seats have {[len(table) for table in tables]} tables; give `choice`, int64[episodes] per seat, which says whose "
-                "turn each game is, or one table per seat."
-            )
-        if choice is not None and [tuple(chosen.shape) for chosen in choice] != [(episodes,)] * players:
-            raise PolicyError(
-                f"choice has shapes {[tuple(chosen.shape) for chosen in choice]}; expected ({episodes},) for each of {players} seats."
-            )
+
+class PlacedTree(GameTree):
+    """A `GameTree` whose exact answers are computed on a device; they are the same up to rounding (1e-12). Plans and answers lie in host
+    memory, and travel with each question: it is for who asks about whole populations, or large games. `tensors` has batches."""
+
+    def __init__(self, tree: GameTree, device: str | torch.device) -> None:
+        super().__init__(tree.arrays, tree.spec)
+        self.tensors = TreeTensors(tree, device)
+
+    def best_response_joint(
+        self, player: int, profiles: Sequence[Sequence[Plan | None]], probs: Sequence[float]
+    ) -> tuple[float, Table]:
+        """See `GameTree`."""
+        self._check_joint(profiles, probs)
+        checked = [self._profile(plans, without=player) for plans in profiles]
+        own = torch.zeros(len(probs), self.num_sequences(player), dtype=torch.float64, device=self.tensors.device)
+        plans = [own if p == player else self._batch([plan[p] for plan in checked]) for p in range(self.num_players)]
+        weights = to_device(np.asarray(probs, np.float64), self.tensors.device)
+        value, table = self.tensors.best_response_joint(player, plans, weights)
+        return float(to_host(value)), to_host(table)
+
+    def values(self, plans: Sequence[Plan]) -> NDArray[np.float64]:
+        """See `GameTree`."""
+        values: NDArray[np.float64] = to_host(self.tensors.values([self._batch([p]) for p in self._profile(plans)]))[0]
+        return values
+
+    def payoffs_slice(
+        self, player: int, plans: NDArray[np.float64], stacks: Sequence[NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """See `GameTree`."""
+        given = [np.atleast_2d(plans if p == player else stacks[p]) for p in range(self.num_players)]
+        placed = [self._batch(stack) for stack in given]
+        return to_host(self.tensors.payoffs_slice(player, placed[player], placed))
+
+    def exploitability(self, plans: Sequence[Plan]) -> Exploitability:
+        """See `GameTree`."""
+        gain, value = self.tensors.exploitability([self._batch([plan]) for plan in self._profile(plans)])
+        return Exploitability(gain=to_host(gain)[0], value=to_host(value)[0])
+
+    def _batch(self, plans: Sequence[Plan] | NDArray[np.float64]) -> Tensor:
+        return to_device(np.asarray(plans, np.float64), self.tensors.device)
 
 
 def _inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -434,27 +350,3 @@ def _depths(before: NDArray[np.int32]) -> NDArray[np.int64]:
         level = np.concatenate([[False], level[before]])
         depth[level] = depth.max() + 1
     return depth
-
-
-def _history(nodes: Nodes) -> tuple[NDArray[np.int64], int]:
-    """(int64[N] how many decisions lead to each node, the steps of the longest game)."""
-    made, at, steps = np.zeros(len(nodes.player), np.int64), np.zeros(1, np.int64), -1
-    while len(at):
-        degree = nodes.degree[at].astype(np.int64)
-        sibling = np.arange(degree.sum()) - np.repeat(np.cumsum(degree) - degree, degree)
-        child = np.repeat(nodes.child[at], degree) + sibling
-        made[child] = np.repeat(made[at] + (nodes.player[at] >= 0), degree)
-        at, steps = child, steps + 1
-    return made, steps
-
-
-def _distributions(nodes: Nodes, chance: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(int64[R, W] what chance does, in numbers below which each event happens, without repetition; int64[chance] the row of each)."""
-    if not len(chance):
-        return np.zeros((0, 1), np.int64), np.zeros(0, np.int64)
-    column = np.arange(nodes.degree[chance].max())
-    event = np.minimum(column, nodes.degree[chance][:, None] - 1)
-    below = np.rint(nodes.cumulative[nodes.child[chance][:, None] + event] * _ONE).astype(np.int64)
-    below[column >= nodes.degree[chance][:, None] - 1] = _ONE
-    rows, row = np.unique(below, axis=0, return_inverse=True)
-    return rows, row.reshape(-1)

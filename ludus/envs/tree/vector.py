@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -19,6 +19,11 @@ from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.tree.arrays import Arrays
 from ludus.envs.tree.game_tree import GameTree
 from ludus.envs.tree.walk import CHANCE, TERMINAL
+
+if TYPE_CHECKING:
+    import torch
+
+    from ludus.envs.resident import DeviceVectorEnv
 
 __all__ = ["TreeVectorEnv"]
 
@@ -329,6 +334,12 @@ class TreeVectorEnv:
                     array[...] = fields[f"{prefix}.{name}"]
         self._started = True
         return self._timestep()
+
+    def on_device(self, device: torch.device, *, num_envs: int, fused: bool = False) -> DeviceVectorEnv:
+        """See `OffersDevice`. fused: as `TreeGames` takes it."""
+        from ludus.envs.tree.stepping import TreeDeviceEnv  # loads torch
+
+        return TreeDeviceEnv(self.tree, num_envs, device, fused=fused)
 
     def close(self) -> None:
         """Nothing to release."""

@@ -22,6 +22,7 @@ from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.options import Environment
 from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.evaluated_run import Tell
+from ludus.evaluation.exact import tree_on
 from ludus.evaluation.matches import MatchPlayer, outcomes
 from ludus.evaluation.policies import FindRun
 from ludus.evaluation.ratings import parse_ratings
@@ -347,9 +348,13 @@ def computable(field: TournamentField) -> bool:
 
 
 def exact_tournament(
-    field: TournamentField, *, raters: Mapping[str, Rater] | None = None, camps: Mapping[str, int] | None = None
+    field: TournamentField,
+    *,
+    raters: Mapping[str, Rater] | None = None,
+    camps: Mapping[str, int] | None = None,
+    device: str = "auto",
 ) -> TournamentReport:
-    """Expected returns of all meetings. raters: as `report_of` takes them. camps: as `meetings_of` does.
+    """Expected returns of all meetings. raters: as `report_of` takes them. camps: as `meetings_of` does. device: as `tree_on` does.
 
     Raises ConfigError for a game without a tree, and for an entrant that cannot be tabulated (a bot, or a policy with memory); what the
     raters raise.
@@ -369,7 +374,7 @@ def exact_tournament(
         here = [e for e in field.entrants if e.seats[p] is not None]
         place[p] = {e.name: k for k, e in enumerate(here)}
         stacks.append(np.array([_plan(tree, e, p) for e in here]))
-    by_profile = np.ascontiguousarray(np.moveaxis(tree.payoffs(stacks), 0, -1))
+    by_profile = np.ascontiguousarray(np.moveaxis(tree_on(tree, device).payoffs(stacks), 0, -1))
     results = [_result(meeting, by_profile, place) for meeting in meetings]
     return report_of(results, folder=None, spec=field.spec, seats=able, raters=raters)
 
