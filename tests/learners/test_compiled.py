@@ -23,7 +23,7 @@ COMPILE = DeviceChoice("cpu", written=False, compile=True)
 ONE_ROW = Work(5_000, 750, written=False, uncompiled="")
 UNCOMPILED = {
     "it remembers, and its sequences have many lengths": ("ppo, gru", "ppo, gru by agent", "impala, lstm"),
-    "its steps are no function of a fixed size": ("nfsp", "nfsp, states", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
+    "its steps are no single function": ("nfsp", "nfsp, states", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
     "Data-dependent": ("ppo, by agent",),
 }  # fmt: skip
 FAST = {"ppo", "qmix"}
