@@ -63,7 +63,7 @@ class Work:
     rows: int
     written: bool
     because: str = ""
-    uncompiled: str = "its steps are no function of a fixed size"
+    uncompiled: str = "its steps are no single function"
 
 
 def multiplications(shapes: Iterable[Sequence[int]]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import warnings
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import torch
 from test_devices import CASES, LITTLE, TORCH, Case, leaves, taught
 from torch import Tensor
 
+from ludus.cli.main import main
 from ludus.core import device
 from ludus.core.device import Placement, Work, placed
 from ludus.core.types import DeviceChoice
@@ -21,7 +23,7 @@ COMPILE = DeviceChoice("cpu", written=False, compile=True)
 ONE_ROW = Work(5_000, 750, written=False, uncompiled="")
 UNCOMPILED = {
     "it remembers, and its sequences have many lengths": ("ppo, gru", "ppo, gru by agent", "impala, lstm"),
-    "its steps are no function of a fixed size": ("nfsp", "nfsp, states", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
+    "its steps are no single function": ("nfsp", "nfsp, states", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
     "Data-dependent": ("ppo, by agent",),
 }  # fmt: skip
 FAST = {"ppo", "qmix"}
@@ -83,6 +85,17 @@ def test_a_whole_step_is_one_graph(name, request, compiles):
 def test_compiled_steps_are_the_same(name, request):
     torch._dynamo.reset()
     assert str(both_learn(Case(name, request)).placement) == "cpu (torch, compiled): as asked for"
+
+
+@pytest.mark.slow
+def test_results_say_that_steps_were_compiled(compiles, tmp_path, capsys):
+    """Of rollouts of at least so many decisions, which are seldom as many."""
+    line = ["train", "gymnasium/CartPole-v1", "--algorithm", "a2c", "--device", "cpu", "runtime.compile=true"]
+    more = ["algorithm.normalise_observations=true", "response.decisions=4000", "generations=1"]
+    assert main([*line, *more, "--run-dir", str(tmp_path / "run")]) == 0
+    told = re.findall(r"learned on +(.+)", capsys.readouterr().out)
+    assert told == ["cpu (torch, compiled): as asked for; autograd learns normalisation"]
+    assert len(compiles) <= 3
 
 
 # ------------------------------------------------------------------ where nothing is compiled
