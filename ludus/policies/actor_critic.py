@@ -181,8 +181,8 @@ class ActorCritic(nn.Module):
         self.state = integer(spec, "state") if value == "central" else 0
         self.state_normaliser = Normaliser((self.state,)) if self.state and self.normaliser is not None else None
         self.critic = self._tower(spec) if value == "separate" else self._central(spec) if self.state else None
-        judge = self.actor if self.critic is None else self.critic
-        self.value = nn.Linear(judge.features, 1) if value != "none" else None
+        shared = self.actor if self.critic is None else self.critic
+        self.value = nn.Linear(shared.features, 1) if value != "none" else None
         self.memory = self.actor.memory + (self.critic.memory if self.critic is not None else 0)
 
     @property

@@ -66,22 +66,22 @@ class DDPGLearner(BoxLearner):
             self.actor.follow(config.polyak)
         return fitted
 
-    def judge(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """See `OffPolicyLearner.judge`."""
+    def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """See `OffPolicyLearner.values_and_targets`."""
         config = self.config
         with torch.no_grad():
             after = self.answers(given["next"], target=True).tanh()
             if config.target_noise > 0.0:
                 moved = (config.target_noise * given["normal"]).clamp(-config.target_clip, config.target_clip)
                 after = (after + moved).clamp(-1.0, 1.0)
-            least = self.judged(given["next"], after, target=True).amin(dim=0)
+            least = self.values_of(given["next"], after, target=True).amin(dim=0)
             target = given["reward"] + given["discount"] * least
-        return self.judged(given["observation"], given["action"]), target
+        return self.values_of(given["observation"], given["action"]), target
 
-    def act(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
-        """See `OffPolicyLearner.act`."""
+    def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+        """See `OffPolicyLearner.actor_loss`."""
         x = given["observation"]
-        return (-self.judged(x, self.answers(x).tanh(), count=1)[0].sum() / rows,)
+        return (-self.values_of(x, self.answers(x).tanh(), count=1)[0].sum() / rows,)
 
     def written(self, columns: ItemColumns, rows: int) -> Metrics:
         """See `OffPolicyLearner.written`."""

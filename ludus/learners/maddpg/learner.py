@@ -238,8 +238,8 @@ class MADDPGLearner(OffPolicyLearner):
         self.actor.follow(self.config.polyak)
         return fitted
 
-    def judge(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """See `OffPolicyLearner.judge`."""
+    def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """See `OffPolicyLearner.values_and_targets`."""
         c, state = given, self.config.critic == "state"
         with torch.no_grad():
             following = self._drawn(self.answers(c["next"], target=True), c["gumbel"][0], c.get("next_mask"))
@@ -248,8 +248,8 @@ class MADDPGLearner(OffPolicyLearner):
         now = self._joined(c["state" if state else "observation"], c["present"], self.acting.shown(c["action"]))
         return self.critics(now)[..., 0], target
 
-    def act(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
-        """See `OffPolicyLearner.act`: each agent moves alone, beside what the others did."""
+    def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+        """See `OffPolicyLearner.actor_loss`: each agent moves alone, beside what the others did."""
         c, config, n, present = given, self.config, self.team, given["present"]
         out = self.answers(c["observation"])
         own, actions = self._drawn(out, c["gumbel"][1], c.get("mask")), self.acting.shown(c["action"])

@@ -118,17 +118,20 @@ class OffPolicyLearner(ReplayLearner):
         if start is not None:
             load_arrays(actor, first_weights(self.spec, start, seed=seed))
         bodies = [] if self.layout else [self._sight("critics", k).body for k in range(critics)]
-        judges = Critics(critic, seeding.generator(self._seed, self.name, "critics"), count=critics, bodies=bodies)
-        work = multiplications(actor) + multiplications(judges)
+        networks = Critics(critic, seeding.generator(self._seed, self.name, "critics"), count=critics, bodies=bodies)
+        work = multiplications(actor) + multiplications(networks)
         why = "" if self.layout else "only perceptrons have passes that are written out"
         self.settle(placed(context.device, Work(work, self.config.batch, self.layout is not None, why, uncompiled="")))
         parts = ([self.layout], [critic] * critics) if self.placement.written and self.layout else ([], [])
         self.actor, self.critics = (
             Ensemble(module, ranks=self.ranks, placement=self.placement, layouts=layouts)
-            for module, layouts in zip((actor, judges), parts, strict=True)
+            for module, layouts in zip((actor, networks), parts, strict=True)
         )
         self._critic_count, own = critics, type(self)
-        self._judged, self._acted = self.placement.compiled(own._judge), self.placement.compiled(own.act)
+        self._critic_step, self._actor_step = (
+            self.placement.compiled(own._critic_loss),
+            self.placement.compiled(own.actor_loss),
+        )
         self._improved: Array | Tensor = np.zeros(2)  # the loss of the actor's last step, and the gradient's norm
         if not self.placement.written:
             self._improved = torch.zeros(2, device=self.device)
@@ -207,35 +210,32 @@ class OffPolicyLearner(ReplayLearner):
         """Observations [n, …] as networks see them, float32[n, *shape]."""
         return observation.float().reshape(-1, *self.shape)
 
-    def judge(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """(what critics say float[networks, n], their targets float[n]) of a batch, what is random in it, and what changes with time."""
         raise NotImplementedError
 
-    def act(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+    def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
         """(the actor's loss, what is told beside it): this rank's part of means over so many rows."""
         raise NotImplementedError
 
-    def _judge(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, Tensor]:
-        values, target = self.judge(given)
+    def _critic_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, Tensor]:
+        values, target = self.values_and_targets(given)
         return 0.5 * (values - target).square().sum() / rows, values.sum() / rows
 
     def fit_modules(self, given: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
         """`fit` by autograd."""
-        sums, norm = self.descend(self.critics, *self._judged(self, given, max(1, rows)))
+        sums, norm = self.descend(self.critics, *self._critic_step(self, given, max(1, rows)))
         loss, value, _ = sums / self._critic_count
         return {"critic_loss": loss, "q_mean": value, "critic_gradient_norm": norm}
 
     def improve(self, given: Mapping[str, Tensor], rows: int) -> Tensor:
         """One step of the actor by autograd; what is told, summed over the ranks."""
-        judges, spared = (
-            self.critics.online.module,
-            self.placement.compiles,
-        )  # compiled, all gradients come, wanted or not
-        if spared:
-            judges.requires_grad_(False)
-        loss, *told = self._acted(self, given, max(1, rows))
-        if spared:
-            judges.requires_grad_(True)
+        critics = self.critics.online.module
+        if self.placement.compiles:  # then all gradients come, wanted or not
+            critics.requires_grad_(False)
+        loss, *told = self._actor_step(self, given, max(1, rows))
+        if self.placement.compiles:
+            critics.requires_grad_(True)
         sums, norm = self.descend(self.actor, loss, *told)
         self._improved = torch.stack([sums[0], norm.to(sums)])
         return sums[1 : 1 + len(told)]
@@ -322,6 +322,6 @@ class BoxLearner(OffPolicyLearner):
         way of the first so many."""
         return self.critics.input_gradient(slice(self.inputs, None), count=count)
 
-    def judged(self, x: Tensor, action: Tensor, *, target: bool = False, count: int | None = None) -> Tensor:
+    def values_of(self, x: Tensor, action: Tensor, *, target: bool = False, count: int | None = None) -> Tensor:
         """What critics say, by autograd, float[networks, n], of observations and actions in [-1, 1]; count: only the first so many."""
         return self.critics(self.shown(x), action, count, target=target)[..., 0]

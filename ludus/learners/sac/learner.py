@@ -130,18 +130,18 @@ class SACLearner(_Tempered, BoxLearner):
             "temperature": alpha,
         }
 
-    def judge(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """See `OffPolicyLearner.judge`."""
+    def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """See `OffPolicyLearner.values_and_targets`."""
         with torch.no_grad():
             action, logp = self._distribution.draw(self.answers(given["next"]), given["normal"][0])
-            least = self.judged(given["next"], action, target=True).amin(dim=0)
+            least = self.values_of(given["next"], action, target=True).amin(dim=0)
             target = soft_target(least, logp, given["reward"], given["discount"], given["temperature"])
-        return self.judged(given["observation"], given["action"]), target
+        return self.values_of(given["observation"], given["action"]), target
 
-    def act(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
-        """See `OffPolicyLearner.act`; with the entropy."""
+    def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+        """See `OffPolicyLearner.actor_loss`; with the entropy."""
         action, logp = self._distribution.draw(self.answers(given["observation"]), given["normal"][1])
-        least = self.judged(given["observation"], action).min(dim=0).values
+        least = self.values_of(given["observation"], action).min(dim=0).values
         return (given["temperature"] * logp - least).sum() / rows, -logp.sum() / rows
 
     def written(self, columns: ItemColumns, rows: int) -> Metrics:
@@ -259,8 +259,8 @@ class SACDiscreteLearner(_Tempered):
             "temperature": alpha,
         }
 
-    def judge(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """See `OffPolicyLearner.judge`."""
+    def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """See `OffPolicyLearner.values_and_targets`."""
         x, _ = self._shown(given["observation"], given.get("mask"))
         after, legal = self._shown(given["next"], given.get("next_mask"))
         discount = given["discount"]
@@ -274,8 +274,8 @@ class SACDiscreteLearner(_Tempered):
         taken = given["action"].long().expand(len(values), -1)[..., None]
         return values.gather(2, taken)[..., 0], target
 
-    def act(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
-        """See `OffPolicyLearner.act`; with the entropy, and the most that it can be."""
+    def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+        """See `OffPolicyLearner.actor_loss`; with the entropy, and the most that it can be."""
         x, mask = self._shown(given["observation"], given.get("mask"))
         with torch.no_grad():
             least = self.critics(x).amin(dim=0)
