@@ -230,11 +230,11 @@ class OffPolicyLearner(ReplayLearner):
 
     def improve(self, given: Mapping[str, Tensor], rows: int) -> Tensor:
         """One step of the actor by autograd; what is told, summed over the ranks."""
-        critics = self.critics.online.module
-        if self.placement.compiles:  # then all gradients come, wanted or not
+        critics, compiles = self.critics.online.module, self.placement.compiles
+        if compiles:  # all gradients come, wanted or not
             critics.requires_grad_(False)
         loss, *told = self._actor_step(self, given, max(1, rows))
-        if self.placement.compiles:
+        if compiles:
             critics.requires_grad_(True)
         sums, norm = self.descend(self.actor, loss, *told)
         self._improved = torch.stack([sums[0], norm.to(sums)])
