@@ -1,11 +1,12 @@
 """Learning on a card, beside the bare limit, Stable-Baselines3, and what the card can multiply.
 
 PPO's frames lie on the device, as a table there gives them; an update is all epochs over them, and its limit is forward pass, loss,
-backward pass and torch's fused Adam, compiled, on minibatches that are cut already. DQN and SAC are measured by a training task's trainer
-with its table on the device (rows go in, batches are drawn, weights come out), at Stable-Baselines3's settings
-(`benchmarks/peers/training.py`); their limit is the bare loop of `benchmarks.training_speed_updates_limit` as CUDA graphs. The transformer
-is a body of one's own in PPO; its operations are counted as 6 for each weight of a matrix and each token (Kaplan et al. 2020,
-arXiv:2001.08361, §2.1; attention itself is left out), and the peak is that of products of large matrices in the same process.
+backward pass and torch's fused Adam, compiled, on minibatches that are cut already. Ludus's steps are compiled, too (`runtime.compile`).
+DQN and SAC are measured by a training task's trainer with its table on the device (rows go in, batches are drawn, weights come out), at
+Stable-Baselines3's settings (`benchmarks/peers/training.py`); their limit is the bare loop of `benchmarks.training_speed_updates_limit` as
+CUDA graphs. The transformer is a body of one's own in PPO; its operations are counted as 6 for each weight of a matrix and each token
+(Kaplan et al. 2020, arXiv:2001.08361, §2.1; attention itself is left out), and the peak is that of products of large matrices in the same
+process.
 
 SB3 wants an environment of its own: python -m benchmarks.harness setup sb3_rollout
 """
@@ -39,10 +40,18 @@ def _orders(options: Options) -> int:
 
 
 def _choice(options: Options, *, bf16: bool = False) -> DeviceChoice:
-    """By torch, on the CPU too: passes that are written out are none of a card's."""
+    """By torch, on the CPU too: passes that are written out are none of a card's. Steps are compiled on a card."""
     from ludus.core.types import DeviceChoice
 
-    return DeviceChoice(options.device, "bf16" if bf16 else "float32", written=False)
+    return DeviceChoice(options.device, "bf16" if bf16 else "float32", written=False, compile=not options.small)
+
+
+def _require_compiled(learner: object, options: Options) -> None:
+    """Raises RuntimeError where its steps are not: figures of others are none that are asked for here."""
+    from ludus.core.device import where
+
+    if not options.small and "compiled)" not in where(learner):
+        raise RuntimeError(f"steps are not compiled: {where(learner)}")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -113,6 +122,7 @@ def frames(options: Options) -> Mapping[str, float]:
     rows = Rows.frames(options)
     learner, sample = _ppo(rows, _choice(options, bf16=True), options.seed, "nature")
     seconds = median_seconds(lambda: learner.update(sample), orders=_orders(options))
+    _require_compiled(learner, options)
     return {FRAMES: 1e6 * seconds / (rows.count * rows.epochs)}
 
 
@@ -196,6 +206,7 @@ def attending(options: Options) -> Mapping[str, float]:
     learner, sample = _ppo(rows, _choice(options, bf16=True), options.seed, f"{__name__}:transformer")
     matrices = sum(p.numel() for p in transformer(rows.shape).parameters() if p.ndim == 2)
     seconds = median_seconds(lambda: learner.update(sample), orders=_orders(options))
+    _require_compiled(learner, options)
     done = 6.0 * matrices * TOKENS * rows.count * rows.epochs / seconds
     peak = _peak(options)
     return {SHARE: done / peak, "operations per second": done, "peak, operations per second": peak}

@@ -14,7 +14,6 @@ from ludus.replay.kinds import build_table
 from ludus.replay.prefetcher import ToDevice
 
 HERE = torch.device("cpu")  # tensors with numbers, where there is no card
-PLACES = ["cpu"]
 SPECS = {
     "queue": TableSpec("t", "queue", 40, max_lag=2),
     "ring": TableSpec("t", "ring", 40),
@@ -22,6 +21,12 @@ SPECS = {
     "reservoir": TableSpec("t", "reservoir", 40),
     "a few times": TableSpec("t", "ring", 40, sampler="less_used_newest", max_times_sampled=3, max_lag=3),
 }
+
+
+@pytest.fixture(params=["cpu", pytest.param("card", marks=pytest.mark.gpu)])
+def place(request: pytest.FixtureRequest, card: str) -> str:
+    """Where tensors are."""
+    return card if request.param == "card" else "cpu"
 
 
 def items(rng: np.random.Generator, count: int, version: int) -> dict[str, np.ndarray]:
@@ -49,7 +54,6 @@ def same(one: object, other: object) -> None:
         assert one == other
 
 
-@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", SPECS)
 def test_what_comes_when_is_what_memory_gives_and_so_is_a_checkpoint(name, place):
     spec = SPECS[name]
@@ -100,7 +104,6 @@ def test_nothing_is_read_back_from_a_device(name):
     table.load_state_dict(table.state_dict())
 
 
-@pytest.mark.parametrize("place", PLACES)
 def test_what_goes_to_a_device_and_leaves_it_is_what_it_was(place):
     given = items(np.random.default_rng(4), 500, 3)
     move = ToDevice(place)
