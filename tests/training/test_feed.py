@@ -77,6 +77,23 @@ def test_on_a_cpu_tables_lie_in_memory_either_way(name):
     assert batch is None or {type(column) for column in batch.columns.values()} == {np.ndarray}
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_on_a_card_tables_are_saved_and_learned_from_alike_wherever_they_lie(name, card):
+    algorithm, _ = ALGORITHMS[name]
+    choice = DeviceChoice(card, written=False)
+    here, there = (trainer(algorithm, choice, feed) for feed in (FROM_MEMORY, Feed(on_device=True)))
+    learn(here, rounds=1)
+    for one, other in ((here, there), (there, here)):
+        kept = one[0].state_dict()
+        other[0].load_state_dict(kept)
+        for table, state in kept["tables"].items():
+            columns = other[0].state_dict()["tables"][table]["table"]["contents"]["columns"]
+            for column, array in state["table"]["contents"]["columns"].items():
+                np.testing.assert_array_equal(columns[column], array, err_msg=f"{table}.{column}")
+    assert learn(there, rounds=1)[0].metrics == pytest.approx(learn(here, rounds=1)[0].metrics, rel=2e-3, abs=2e-5)
+
+
 def test_shards_and_tables_on_a_device_are_refused_together():
     with pytest.raises(ConfigError, match="table_shards=2 and runtime"):
         RuntimeChoice(kind="ray", table_shards=2, replay="device").check()
