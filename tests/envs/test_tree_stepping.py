@@ -11,6 +11,7 @@ from test_tree_tensors import GAMES as PLAYED
 from test_tree_tensors import GOOFSPIEL, compiled_plans, everyones
 from tree_toy import PayingGame
 
+from ludus.core.device import no_compiler
 from ludus.core.errors import EnvError, PolicyError
 from ludus.envs.resident import DeviceTimestep, OffersDevice
 from ludus.envs.tree import stepping
@@ -20,6 +21,9 @@ from ludus.envs.tree.vector import TreeVectorEnv
 from ludus.testing.device_env import CopiedEnv
 
 CPU = torch.device("cpu")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning"
+)  # torch's compiler uses what torch will not have long
 GAMES = [*PLAYED, "matching_pennies_3p", GOOFSPIEL.replace("descending", "random"), "sheriff"]
 
 
@@ -145,15 +149,13 @@ def test_a_seed_decides_the_games() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler uses what torch will not have much longer
 def test_what_is_fused_is_the_same() -> None:
-    """Needs a C++ compiler."""
+    if missing := no_compiler("cpu"):
+        pytest.skip(missing)
     tree = compile_tree("kuhn_poker")
     whole, single = (TreeGames(tree, "cpu", fused=fused) for fused in (True, False))
     tables, choice = [torch.from_numpy(many) for many in everyones(tree, 2)], [torch.arange(3000) % 2] * 2
     found, wanted = (games.play(tables, 3000, choice=choice, seed=4) for games in (whole, single))
-    if "Compiler" in whole.unfused:
-        pytest.skip(f"torch does not compile here: {whole.unfused}")
     assert found.returns.equal(wanted.returns)
     envs = [TreeDeviceEnv(tree, 100, "cpu", fused=fused) for fused in (True, False)]
     steps = [env.reset(2) for env in envs]
@@ -175,11 +177,37 @@ def test_what_cannot_be_fused_is_played_as_it_is(monkeypatch: pytest.MonkeyPatch
         return fails
 
     monkeypatch.setattr(stepping.torch, "compile", compile)
+    monkeypatch.setattr(stepping, "no_compiler", lambda device: "")
     tree = compile_tree("kuhn_poker")
     games, uniform = TreeGames(tree, "cpu", fused=True), [torch.from_numpy(tree.uniform(p)[None]) for p in range(2)]
     assert games.unfused == ""
     assert games.play(uniform, 50, seed=1).returns.equal(TreeGames(tree, "cpu").play(uniform, 50, seed=1).returns)
     assert games.unfused == "InvalidCxxCompiler: No working C++ compiler found"
+    monkeypatch.setattr(stepping, "no_compiler", lambda device: f"there is none for {device}")
+    games = TreeGames(tree, "cpu", fused=True)
+    assert games.play(uniform, 50, seed=1).returns.shape == (50, 2)
+    assert games.unfused == "there is none for cpu"
+
+
+@pytest.mark.gpu
+def test_a_card_plays_the_same_games(card: str) -> None:
+    """One kernel a step there, operation by operation on the CPU."""
+    tree = compile_tree("leduc_poker")
+    here, there = TreeGames(tree, "cpu"), TreeGames(tree, card, fused=True)
+    tables, choice = [torch.from_numpy(many) for many in everyones(tree, 2)], [torch.arange(3000) % 2] * 2
+    wanted = here.play(tables, 3000, choice=choice, seed=4)
+    found = there.play([t.to(card) for t in tables], 3000, choice=[c.to(card) for c in choice], seed=4)
+    assert found.returns.cpu().equal(wanted.returns)
+    assert found.decisions.cpu().equal(wanted.decisions)
+    env, other = (TreeDeviceEnv(tree, 100, device, fused=device == card) for device in ("cpu", card))
+    rng, step, theirs = np.random.default_rng(0), env.reset(2), other.reset(2)
+    for _ in range(20):
+        for ours, slots in zip(step.slots, theirs.slots, strict=True):
+            for name in ("observation", "due", "reward", "ended"):
+                assert getattr(slots, name).cpu().equal(getattr(ours, name)), name
+        actions = at_random(env, step, rng)
+        step, theirs = env.step(actions), other.step(tuple(action.to(card) for action in actions))
+    assert [there.unfused, other.games.unfused] == ["", ""]
 
 
 # ---------------------------------------------------------------------------------------------- what is read, what is refused

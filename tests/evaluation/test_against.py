@@ -76,7 +76,7 @@ def test_play_comes_near_what_the_tree_says(runs: Path, monkeypatch: pytest.Monk
     said: list[tuple[int, int]] = []
     found = ludus.evaluate_against(runs / "good", runs / "poor", deals=400, tell=lambda *told: said.append(told))
     assert (found.exact, found.deals) == (False, 400)
-    assert 0 < found.half_width < 0.1
+    assert 0 < found.half_width < 0.2  # rounding decides between equal responses, and so what is mixed
     assert abs(found.value - wanted) < 2 * found.half_width
     assert said[-1] == (8000, 8000), "5 policies of one meet 2 of the other in two pairs of seats, 400 times"
 

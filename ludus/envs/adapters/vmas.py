@@ -151,7 +151,7 @@ class _Batch:
     @contextmanager
     def _guarded(self, doing: str) -> Iterator[None]:
         """Call VMAS with this batch's own random stream."""
-        shared, device = type(self.vmas).vmas_random_state, self.vmas.device
+        shared, device = type(self.vmas).vmas_random_state, torch.device(self.vmas.device)
         card = device if device.type == "cuda" else None
         kept, shared[:] = list(shared), self._random
         theirs = None if card is None else torch.cuda.get_rng_state(card)

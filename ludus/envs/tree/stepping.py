@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.device import to_device
+from ludus.core.device import no_compiler, to_device
 from ludus.core.errors import EnvError, PolicyError
 from ludus.core.machine import out_of_memory
 from ludus.envs.resident import DeviceSlots, DeviceTimestep
@@ -132,8 +132,8 @@ class _Tables(NamedTuple):
 class _Fused:
     """A function of tensors of which torch makes few kernels. What it cannot compile runs as it is from then on; `why` says why not."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.why = ""
+    def __init__(self, function: Callable[..., Any], device: torch.device) -> None:
+        self.why = no_compiler(str(device))
         self._function, self._compiled = function, torch.compile(function, fullgraph=True)
 
     def __call__(self, *args: Any) -> Any:
@@ -141,7 +141,7 @@ class _Fused:
             return self._function(*args)
         try:
             return self._compiled(*args)
-        except RuntimeError as error:  # as all errors of compilers are; the function's own will come again
+        except Exception as error:  # of whatever class; what is the function's own will come again
             if out_of_memory(error) is not None:
                 raise
             self.why = " ".join(str(error).split("\n\n")[0].split())[:300] or type(error).__name__
@@ -159,7 +159,7 @@ class TreeGames:
         self.board = self._board(made)
         self._tables = tuple(self._tables_of(p) for p in range(tree.num_players))
         self._steps = torch.arange(self.lengths.steps, device=self.device)
-        self._fused = (_Fused(_play), _Fused(_advance)) if fused else ()
+        self._fused = (_Fused(_play, self.device), _Fused(_advance, self.device)) if fused else ()
         steps: tuple[Callable[..., Any], ...] = self._fused or (_play, _advance)
         self._play, self._advance = steps
 
