@@ -64,7 +64,7 @@ def _learns(algorithm: object, options: Options) -> Mapping[str, float]:
         _nobody,
         options.seed,
         device=DeviceChoice(options.device, written=False),
-        vectors=DeviceVectors("device", env, algorithm.collect().amount // 4, print),
+        vectors=DeviceVectors("device", env, algorithm.collect().amount // 4),
     )
     task = TrainingTask("leduc", 1, 0, (0, 1), "0-1", Mixture(()), together=1.0)
     stop = parse_stopper({"decisions": 1 << 40})

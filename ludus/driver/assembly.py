@@ -192,7 +192,7 @@ def build_driver(
                 trainers=trainers,
                 feed=scenario.runtime.feed,
                 device=scenario.runtime.device_choice,
-                vectors=DeviceVectors(scenario.runtime.environments, env, scenario.env.num_envs, tell),
+                vectors=DeviceVectors(scenario.runtime.environments, env, scenario.env.num_envs),
                 background=_background(scenario, runtime, spec, store, observer),
                 callbacks=callbacks,
                 observer=observer,

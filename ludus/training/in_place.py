@@ -6,7 +6,6 @@ learner's device:  vector of games --timesteps--> learner and opponents act --ac
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Literal, Protocol
@@ -38,15 +37,13 @@ Asked = Literal["auto", "host", "device"]
 @dataclass(slots=True, eq=False)
 class DeviceVectors:
     """The vectors on devices that tasks of a run play on, one for each task slot, which is kept from task to task. asked: by the option
-    `runtime.environments`. env: a vector of the same game in memory. tell: takes a sentence where a card could be used and is not."""
+    `runtime.environments`. env: a vector of the same game in memory."""
 
     asked: Asked
     env: VectorEnv
     num_envs: int
-    tell: Callable[[str], None]
     _made: dict[int, DeviceVectorEnv] = field(default_factory=dict)
     _tables: dict[tuple[PolicyRef, int], NDArray[np.float64]] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
 
     def make(self, device: torch.device, *, num_envs: int, task_slot: int) -> DeviceVectorEnv:
         """Raises what `OffersDevice.on_device` raises."""
@@ -73,12 +70,6 @@ class DeviceVectors:
             self._tables[ref, player] = table
         return table
 
-    def say(self, why: str) -> None:
-        """That a task plays in memory though its learner is on a card; each reason once."""
-        if why not in self._told:
-            self._told.add(why)
-            self.tell(f"games are played in memory, not on the card where they are learned from: {why}.")
-
 
 class LearnsThere(Protocol):
     """A task's trainer, as far as this looks at it."""
@@ -97,27 +88,25 @@ def in_place(
     *,
     frozen: Policies,
     apart: bool,
-) -> LearnsInPlace | None:
-    """The one function that decides whether a task's games are played on its learner's device: the learner that they are played for; None:
-    they are played in memory. With "auto" they are where the learner is on a card.
+) -> LearnsInPlace | str:
+    """The one function that decides whether a task's games are played on its learner's device: the learner that they are played for; or why
+    they are played in memory, "" where nobody asks. With "auto" they are played there where the learner is on a card.
 
     trainer: None where it is in another process. frozen: the opponents whose weights stay. apart: whether workers play each for itself.
     Raises ConfigError where it was asked for ("device") and is not possible.
     """
     if vectors is None or vectors.asked == "host":
-        return None
+        return ""
     place = None if trainer is None else trainer.placement
     if vectors.asked == "auto" and (place is None or place.device == "cpu"):
-        return None
+        return ""
     found = "its learner is in another process" if trainer is None else trainer.in_place
     reason = found if isinstance(found, str) else _why_not(vectors.env, task, collect, frozen=frozen, apart=apart)
     if reason and vectors.asked == "device":
         raise ConfigError(
             f"runtime.environments=device was given, and task {task.id} cannot do that: {reason}. Leave it out."
         )
-    if reason and isinstance(vectors.env, OffersDevice):
-        vectors.say(reason)
-    return None if reason or isinstance(found, str) else found
+    return reason or found
 
 
 def _why_not(env: VectorEnv, task: TrainingTask, collect: Collect, *, frozen: Policies, apart: bool) -> str:

@@ -130,7 +130,7 @@ class Training:
             self._first, self._count.next_episode = int(goes_on["version"]), int(goes_on["next_episode"])
         self._failure: str | None = None
         self._started = parts.clock()
-        self._in_place = in_place(
+        found = in_place(
             parts.vectors,
             self._trainer if isinstance(self._trainer, Trainer) else None,
             task,
@@ -138,6 +138,8 @@ class Training:
             frozen=self._requests.frozen,
             apart=async_limits is not None,
         )
+        self._in_place = None if isinstance(found, str) else found
+        self._why = found if isinstance(found, str) else ""  # they are played in memory
         self._collector = self._collecting(task_slot, async_limits)
         self._publish()
         self.offer()
@@ -335,7 +337,7 @@ class Training:
         count, task = self._count, self.task
         if self._parts.background is not None:
             self._parts.background.take(wait_for=task.id)
-        weights, place = self._trainer.weights, self._trainer.place
+        weights, place = self._trainer.weights, self._place
         self.close()
         return Trained(
             task=task,
@@ -349,6 +351,13 @@ class Training:
             curve=self._curve.curve(),
             place=place,
         )
+
+    @property
+    def _place(self) -> str:
+        """Where it learns, and plays."""
+        if self._in_place is not None:
+            return f"{self._trainer.place}; games are played there, too"
+        return f"{self._trainer.place}; games are played in memory: {self._why}" if self._why else self._trainer.place
 
     def close(self) -> None:
         """Free the task's tables; what workers still play is not waited for."""

@@ -45,6 +45,7 @@ def test_a_population_and_self_play_learn_there(tmp_path: Path) -> None:
     )
     assert psro.summary.counters["episodes"] == psro.summary.episodes == 2 * 2 * 800
     assert psro.nash_conv[-1] < 0.6 < 0.91  # which uniform play has
+    assert psro.summary.places["ppo of player 0"] == "cpu (torch): as asked for; games are played there, too"
     alone = run(parse_scenario(SELF_PLAY, list(THERE)), run_dir=tmp_path / "alone", report=False)
     assert alone.nash_conv[-1] < 0.4
 

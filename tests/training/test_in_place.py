@@ -479,31 +479,22 @@ def test_playing_and_learning_read_nothing_back_but_by_name(tree):
 
 def test_one_function_decides_and_says_why():
     env = make_env(KUHN, num_envs=4)
-    told, kept = [], {}
     frozen = build_policy(PolicySpec("random", {"actions": 2}), {})
     task = TrainingTask("task", 1, 0, (0,), "0-1", Mixture.product({1: ([ONE], [1.0])}))
     learner = learner_of(PPO(hidden=(4,)), env, (0,))
 
-    def decided(asked="auto", device="cuda:0", found=learner, vector=env, unit="episodes", extras=()):
+    def decided(asked="auto", device="cuda:0", found=learner, vector=None, extras=()):
+        vector = vector or type("There", (), {"spec": env.spec, "on_device": print})()
         trainer = type("Trains", (), {"placement": replace(learner.placement, device=device), "in_place": found})()
-        vectors = kept.setdefault((asked, vector), DeviceVectors(asked, vector, 4, told.append))
-        collect = Collect(unit, 10, extras=extras)
-        return in_place(vectors, trainer, task, collect, frozen=[(ONE, frozen)], apart=False)
+        collect = Collect("episodes", 10, extras=extras)
+        return in_place(DeviceVectors(asked, vector, 4), trainer, task, collect, frozen=[(ONE, frozen)], apart=False)
 
-    vector = type("There", (), {"spec": env.spec, "on_device": print})()
-    assert decided(vector=vector) is learner is decided("device", "cpu", vector=vector)
-    assert decided("host", vector=vector) is decided(device="cpu", vector=vector) is None
-    assert told == []
-    assert decided(found="its network remembers", vector=vector) is None
-    assert decided(found="its network remembers", vector=vector) is decided(extras=("value",), vector=vector) is None
-    assert told == [
-        "games are played in memory, not on the card where they are learned from: its network remembers.",
-        "games are played in memory, not on the card where they are learned from: "
-        "its algorithm records more than actions and log-probabilities.",
-    ]
+    assert decided() is learner is decided("device", "cpu")
+    assert decided("host") == decided(device="cpu") == ""
+    assert decided(found="its network remembers") == "its network remembers"
+    assert decided(extras=("value",)) == "its algorithm records more than actions and log-probabilities"
     still = type("Here", (), {"spec": env.spec})()
-    assert decided(vector=still) is None  # nothing is said of what never could
-    assert len(told) == 2
+    assert decided(vector=still) == "openspiel/kuhn_poker is stepped in memory only"
     with pytest.raises(
         ConfigError, match=r"environments=device was given, and task task .*: openspiel/kuhn_poker is stepped in memory"
     ):
@@ -525,7 +516,7 @@ def collector_of(vector_of):
     request = request_of(host, (0, 1), "episodes", 4)
     frozen = [(ref, build_policy(PolicySpec("random", {"actions": 2}), {})) for ref in (ONE, OTHER)]
     return InPlaceCollector(
-        DeviceVectors("device", vector, 4, print),
+        DeviceVectors("device", vector, 4),
         learner_of(PPO(hidden=(4,)), host, (0, 1)),
         lambda **asked: (request, frozen),
         Collect("episodes", 4),
