@@ -29,7 +29,7 @@ _BLOCK = 32  # iterations that are made points of together, which costs little m
 
 EMPTY = Curve(FIXED, np.empty((0, len(FIXED))), np.empty(0))
 
-Iteration = tuple[Mapping[str, int], float, NDArray[np.float64], NDArray[np.int32], Metrics]
+Iteration = tuple[Mapping[str, int], float, NDArray[np.float64], NDArray[np.int32], Metrics, Sequence[float]]
 
 
 class CurveRecorder:
@@ -47,11 +47,13 @@ class CurveRecorder:
         returns: NDArray[np.float64],
         lengths: NDArray[np.int32],
         metrics: Metrics,
+        sums: Sequence[float] = (),
     ) -> None:
         """One iteration. counts: `COUNTERS` since the task began. returns, lengths: [n] of the learner's episodes that have ended. metrics:
-        of its last update; empty without one. Of a learner that names ever new ones the first `METRICS` are kept."""
+        of its last update; empty without one. Of a learner that names ever new ones the first `METRICS` are kept. sums: `RETURNS` of the
+        episodes, where they are not given one by one."""
         lengths = lengths.copy()  # which may be part of a whole rollout that the runtime would keep
-        self._new.append((counts, seconds, returns, lengths, dict(metrics)))
+        self._new.append((counts, seconds, returns, lengths, dict(metrics), sums))
         if counts["iterations"] % _BLOCK == 0:
             self.settle()
 
@@ -67,7 +69,7 @@ class CurveRecorder:
 
 def points(iterations: Sequence[Iteration]) -> Curve:
     """A point for each; see `CurveRecorder.add`."""
-    metrics = tuple(dict.fromkeys(name for *_, some in iterations for name in some))
+    metrics = tuple(dict.fromkeys(name for *_, some, _ in iterations for name in some))
     values = np.array(
         [
             [
@@ -77,7 +79,7 @@ def points(iterations: Sequence[Iteration]) -> Curve:
                 bool(some),
                 *(some.get(name, np.nan) for name in metrics),
             ]
-            for counts, _, returns, _, some in iterations
+            for counts, _, returns, _, some, _ in iterations
         ],
         np.float64,
     )
@@ -99,6 +101,9 @@ def points(iterations: Sequence[Iteration]) -> Curve:
                 ],
                 axis=1,
             )
+    for k, (*_, sums) in enumerate(iterations):
+        if sums:
+            values[k, _N:_LEARNED] = sums
     values[~np.isfinite(values)] = np.nan
     names = (f"learner_{name}" if name in _TAKEN else name for name in metrics)
     return Curve((*FIXED, *names), values, np.array([seconds for _, seconds, *_ in iterations]))

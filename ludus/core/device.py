@@ -345,6 +345,13 @@ def to_device(array: Array | torch.Tensor, device: torch.device) -> torch.Tensor
     return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
 
+def generator_on(device: torch.device, seed: int) -> torch.Generator | None:
+    """A stream of the device's random numbers, seeded; None, torch's own, on "meta", which has no numbers."""
+    import torch
+
+    return None if device.type == "meta" else torch.Generator(device).manual_seed(seed % 2**63)
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Many at once: a transfer costs some microseconds, however little goes with it.
 

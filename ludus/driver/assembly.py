@@ -30,6 +30,7 @@ from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
 from ludus.training.callbacks import CallbackObserver
+from ludus.training.in_place import DeviceVectors
 from ludus.training.remote import Trainers
 from ludus.training.training import TrainingParts
 
@@ -191,6 +192,7 @@ def build_driver(
                 trainers=trainers,
                 feed=scenario.runtime.feed,
                 device=scenario.runtime.device_choice,
+                vectors=DeviceVectors(scenario.runtime.environments, env, scenario.env.num_envs),
                 background=_background(scenario, runtime, spec, store, observer),
                 callbacks=callbacks,
                 observer=observer,

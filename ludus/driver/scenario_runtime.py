@@ -70,6 +70,9 @@ class RuntimeChoice(Config):
     products there: float32, tf32 or bf16 (parameters stay float32). compile: whether torch compiles steps that are not written out, where
     it can; else the results say why not. deterministic: the same run again, on one kind of card, has the same bits, and is slower.
 
+    environments: where the games of training tasks are played: in memory (host), or where the learner computes (device), for environments
+    that can live there. auto: there, where that is a card (`ludus.training.in_place.in_place` decides).
+
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: requests that a worker has at most; min_completed: partial results that are learned from at least (by default as
     many as there are workers); gather_window: seconds to wait for more; max_lag: versions that data may be behind (null: any).
@@ -103,6 +106,7 @@ class RuntimeChoice(Config):
     precision: Precision = "float32"
     compile: bool = False
     deterministic: bool = False
+    environments: Literal["auto", "host", "device"] = "auto"
     in_flight: int = Field(2, ge=1)
     min_completed: int | None = Field(None, ge=1)
     gather_window: float = Field(0.0, ge=0)
@@ -150,7 +154,13 @@ class RuntimeChoice(Config):
     @property
     def device_choice(self) -> DeviceChoice:
         """Where learners are asked to compute."""
-        return DeviceChoice(self.device, self.precision, compile=self.compile, deterministic=self.deterministic)
+        return DeviceChoice(
+            self.device,
+            self.precision,
+            written=self.environments != "device",
+            compile=self.compile,
+            deterministic=self.deterministic,
+        )
 
     @property
     def feed(self) -> Feed:

@@ -96,10 +96,21 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
 
 class Distribution(Protocol):
-    """log_prob: of the actions taken. entropy: in nats."""
+    """log_prob: of the actions taken. entropy: in nats. sample: actions, drawn on the outputs' device; greedy: the most probable ones."""
 
     def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor: ...
     def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor: ...
+    def sample(
+        self, out: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool = False
+    ) -> Tensor: ...
+
+
+def drawn(logits: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool) -> Tensor:
+    """int64[n], legal actions of positive probability: the first to come of exponential times with the probabilities as rates."""
+    if greedy:
+        return masked_log_softmax(logits, mask).argmax(dim=-1)
+    time = torch.empty_like(logits).exponential_(generator=generator).clamp_(min=torch.finfo(logits.dtype).tiny)
+    return (masked_log_softmax(logits, mask).exp() / time).argmax(dim=-1)
 
 
 class CategoricalDistribution:
@@ -110,6 +121,11 @@ class CategoricalDistribution:
 
     def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor:
         return entropy(out, mask)
+
+    def sample(
+        self, out: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool = False
+    ) -> Tensor:
+        return drawn(out, mask, generator, greedy=greedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +146,12 @@ class MultiCategoricalDistribution:
             total = total + entropy(logits, legal)
         return total
 
+    def sample(
+        self, out: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool = False
+    ) -> Tensor:
+        parts = self._parts(out, mask)
+        return torch.stack([drawn(logits, legal, generator, greedy=greedy) for logits, legal in parts], dim=1)
+
     def _parts(self, out: Tensor, mask: Tensor | None) -> list[tuple[Tensor, Tensor | None]]:
         masks: Sequence[Tensor | None] = (
             [None] * len(self.choices) if mask is None else torch.split_with_sizes(mask, list(self.choices), 1)
@@ -142,7 +164,7 @@ class BoxDistribution:
 
     def __init__(self, head: Gaussian | Squashed) -> None:
         box = head.bounds
-        self._size, self._log_std = box.size, head.log_std
+        self._size, self._log_std, self._shape = box.size, head.log_std, box.shape
         self._box = torch.from_numpy(np.stack([box.low, box.high, box.middle, box.half]))
 
     def _bounds(self, out: Tensor) -> tuple[Tensor, ...]:
@@ -162,6 +184,19 @@ class BoxDistribution:
 
     def _log_half(self, out: Tensor) -> Tensor:
         return self._bounds(out)[3].log().to(out.dtype)
+
+    def sample(
+        self, out: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool = False
+    ) -> Tensor:
+        mean, log_std = self._split(out)
+        normal = torch.zeros_like(mean) if greedy else torch.empty_like(mean).normal_(generator=generator)
+        low, high, middle, half = self._bounds(out)
+        action = middle + half * self._played(mean + log_std.exp() * normal)
+        return torch.minimum(torch.maximum(action, low), high).float().reshape(-1, *self._shape)
+
+    def _played(self, drawn: Tensor) -> Tensor:
+        """In the network's numbers, where normal ones were drawn."""
+        return drawn
 
 
 class GaussianDistribution(BoxDistribution):
@@ -187,6 +222,9 @@ class GaussianDistribution(BoxDistribution):
 
 class SquashedDistribution(BoxDistribution):
     """tanh of a normal. The entropy is that of the squashed variable: E log(1 - tanh²) by Gauss–Hermite quadrature with 16 nodes."""
+
+    def _played(self, drawn: Tensor) -> Tensor:
+        return drawn.tanh()
 
     def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
         mean, log_std = self._split(out)

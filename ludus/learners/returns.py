@@ -180,12 +180,12 @@ def trace_columns(
 # the value of what follows each row.
 
 
-def scanned(add: Tensor, factor: Tensor) -> Tensor:
+def scanned(add: Tensor, factor: Tensor, *, longest: int | None = None) -> Tensor:
     """y_t = add_t + factor_t y_{t+1} of rows float[n], whose last factor counts as 0: in log2(n) steps of whole vectors (Hillis and Steele
-    1986, "Data parallel algorithms")."""
+    1986, "Data parallel algorithms"). longest: rows after which a factor is 0 at the latest, for which fewer steps are enough."""
     y, f, reach = add.clone(), factor.clone(), 1
     f[-1:] = 0.0
-    while reach < len(y):
+    while reach < (len(y) if longest is None else min(longest, len(y))):
         y = torch.cat([y[:-reach] + f[:-reach] * y[reach:], y[-reach:]])
         f = torch.cat([f[:-reach] * f[reach:], torch.zeros_like(f[-reach:])])
         reach *= 2

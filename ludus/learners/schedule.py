@@ -88,10 +88,11 @@ class Budget:
 
     def add(self, trajectories: Trajectories) -> None:
         """Count a rollout: its rows, or the episodes that ended in it."""
-        if self.unit == "decisions":
-            self.collected += trajectories.num_rows
-        else:
-            self.collected += int(np.count_nonzero(trajectories.tail != Tail.CUT)) // self.agents
+        self.count(trajectories.num_rows, int(np.count_nonzero(trajectories.tail != Tail.CUT)))
+
+    def count(self, rows: int, ended: int) -> None:
+        """The same of so many rows, of which some were their agents' last ones in an episode."""
+        self.collected += rows if self.unit == "decisions" else ended // self.agents
 
     @property
     def progress(self) -> float:

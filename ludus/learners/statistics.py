@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core.device import to_host
 from ludus.core.types import Array, State, Tail
+from ludus.learners.returns import scanned
+from ludus.replay.blocks import Block, BlockRows
 from ludus.replay.trajectories import Trajectories
 
 Floats = NDArray[np.float64]
@@ -70,6 +73,7 @@ class DiscountedReturns:
         self.moments = RunningMoments()
         self._gamma = gamma
         self._open, self._so_far = np.empty(0, np.int64), np.empty(0)  # the newest last
+        self._in_slots: Tensor | None = None  # of a block's slots, on its device
 
     @property
     def scale(self) -> float:
@@ -90,6 +94,21 @@ class DiscountedReturns:
         cut = rows.tail == Tail.CUT
         self._open = np.concatenate([self._open[kept], key[cut]])
         self._so_far = np.concatenate([self._so_far[kept], after[cut]])
+
+    def add_block(self, block: Block, rows: BlockRows, reward: Tensor) -> None:
+        """Rows of a block, with their rewards float64[n], on their device, from which two sums alone come back. At a barrier, where a
+        checkpoint is taken, no episode is open."""
+        slot, yes = rows.slot, torch.ones_like(rows.ended[:1])
+        first = torch.cat([yes, slot[1:] != slot[:-1]])
+        if block.fresh or self._in_slots is None:
+            self._in_slots = reward.new_zeros(block.row.shape[1] + 1)
+        before = torch.where(first, self._in_slots[slot], 0.0)
+        follows = ~(first | torch.cat([yes, rows.ended[:-1]]))
+        add, factor = reward + self._gamma * before, self._gamma * follows.double()
+        returns = scanned(add.flip(0), factor.flip(0), longest=len(block.row)).flip(0)
+        self.moments.add_rows(returns)
+        place = torch.where(torch.cat([first[1:], yes]), slot, len(self._in_slots) - 1)
+        self._in_slots = self._in_slots.scatter(0, place, torch.where(rows.ended, 0.0, returns))
 
     def state_dict(self) -> State:
         return {"moments": self.moments.state_dict(), "open": self._open.copy(), "so_far": self._so_far.copy()}

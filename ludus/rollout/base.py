@@ -103,6 +103,20 @@ class EpisodeResults:
     index: NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class EpisodeSums:
+    """What finished episodes came to for the learner, of those that were played on a device: how many, the mean, M2 (sum of squared
+    deviations), least and greatest of its returns, their mean length, and the share that it won (`ludus.population.matches.won`)."""
+
+    count: int
+    mean: float
+    m2: float
+    low: float
+    high: float
+    length: float
+    won: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rollout:
     """counters: env_steps (timesteps in which an environment had a decision due, summed over environments), decisions (of all players),
@@ -112,6 +126,7 @@ class Rollout:
     next_episode: above the index of every episode in it, those that were left open included.
     left: where they stayed with the runtime, references to lists of the trajectories, in order of the shards, or what they are known by
     where they were received; then `trajectories` is None.
+    sums: of the episodes, where these themselves stayed on a device; then `episodes` has none.
     """
 
     trajectories: Trajectories | None
@@ -120,6 +135,7 @@ class Rollout:
     seconds: Mapping[str, float] = field(default_factory=dict)
     next_episode: int = 0
     left: Sequence[Any] = ()
+    sums: EpisodeSums | None = None
 
 
 @runtime_checkable

@@ -55,7 +55,7 @@ class OpponentSampler:
         self.entry = np.full((num_envs, len(factors)), -1, np.int32)
         self.policy = np.full((num_envs, num_players), LEARNER, np.int32)
         self._keys = shard.keys(request.seed, "opponents") if factors else np.empty(0, np.uint64)
-        self._cumulative, self._policies, self._seats = _compile(factors, num_players, known, always=_always(request))
+        self._cumulative, self._policies, self._seats = compiled(factors, num_players, known, always=always(request))
         if request.planned is not None:
             self.policy[:] = _planned(request.planned, shard, known)
 
@@ -163,14 +163,14 @@ def _check_seats(request: RolloutRequest, num_players: int) -> None:
     given = [seat for factor in request.opponents.factors for seat in factor.seats]
     if len(given) != len(set(given)):
         raise ScenarioError(f"opponents were given for seats {sorted(given)}; each seat may be in only one factor.")
-    missing = [seat for seat in range(num_players) if seat not in given and seat not in _always(request)]
+    missing = [seat for seat in range(num_players) if seat not in given and seat not in always(request)]
     if missing:
         raise ScenarioError(
             f"no opponents were given for seats {missing}; every seat that the learner does not always play needs a factor."
         )
 
 
-def _always(request: RolloutRequest) -> set[int]:
+def always(request: RolloutRequest) -> set[int]:
     """The seats that only the learner ever plays."""
     seats = set() if request.learner is None else set(request.seats)
     return seats if request.together or len(seats) == 1 else set()
@@ -207,7 +207,7 @@ def _planned(planned: PlannedEpisodes, shard: Shard, known: dict[PolicyRef, int]
     return places[planned.seats[episode]]
 
 
-def _compile(
+def compiled(
     factors: Sequence[Factor], num_players: int, known: dict[PolicyRef, int], *, always: set[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.bool_]]:
     """cumulative float64[F, K], bank indices int32[F, K, P] (-1 outside the factor's seats), seats bool[F, P]."""

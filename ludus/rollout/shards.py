@@ -87,6 +87,7 @@ def merge(rollouts: Sequence[Rollout]) -> Rollout:
         seconds={name: sum(rollout.seconds.get(name, 0.0) for rollout in rollouts) for name in parts},
         next_episode=max(rollout.next_episode for rollout in rollouts),
         left=[reference for rollout in rollouts for reference in rollout.left],
+        sums=rollouts[0].sums if len(rollouts) == 1 else None,  # what is played on a device is played by one
     )
 
 

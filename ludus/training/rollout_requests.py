@@ -47,16 +47,19 @@ class TrainingCounts:
     metrics: dict[str, float] = field(default_factory=dict)  # of the last update
 
     def add(self, rollout: Rollout) -> Array:
-        """Count what was collected for one iteration. The learner's returns of the episodes that ended, float64[n]."""
+        """Count what was collected for one iteration. The learner's returns of the episodes that are told one by one, float64[n]."""
         self.env_steps += rollout.counters["env_steps"]
         self.decisions += rollout.counters["learner_decisions"]
         self.episodes += rollout.counters["episodes"]
         self.next_episode = max(self.next_episode, rollout.next_episode)
-        episodes = rollout.episodes
+        episodes, sums = rollout.episodes, rollout.sums
         mine: Array = episodes.returns[np.arange(len(episodes.seat)), episodes.seat]
         if len(mine):
             self.returns.append(float(mine.mean()))
             self.wins.append((won(episodes.returns, episodes.seat), len(mine)))
+        elif sums is not None and sums.count:
+            self.returns.append(sums.mean)
+            self.wins.append((sums.won, sums.count))
         return mine
 
     @property
@@ -124,6 +127,11 @@ class RequestMaker:
         self._learners = WeakValueDictionary(learners)  # a task meets itself, too
 
     @property
+    def frozen(self) -> Policies:
+        """The opponents whose weights stay."""
+        return self._frozen
+
+    @property
     def met(self) -> bool:
         """Whether every live opponent is known."""
         return all((ref.population, ref.policy) in self._learners for ref in self._live)
@@ -182,6 +190,8 @@ class RequestMaker:
         policies: dict[PolicyRef, Policy | RemotePolicy] = {learner: weights}
 
         def live(ref: PolicyRef) -> PolicyRef:
+            if ref._replace(version=learner.version) == learner:
+                return learner
             now, policy = self._learners[ref.population, ref.policy].newest(ref.mode)
             policies.setdefault(now, policy)
             return now

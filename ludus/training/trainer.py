@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ludus.core.arrays import read_only
-from ludus.core.device import placement_of, where
+from ludus.core.device import Placed, Placement, placement_of, where
 from ludus.core.errors import Deadlock, ScenarioError, TrainingError, either
 from ludus.core.machine import out_of_memory
 from ludus.core.own_code import brief, own_name
 from ludus.core.timings import Timings
 from ludus.core.types import Metrics, PolicySpec, State, Weights
+from ludus.learners.acting import LearnsInPlace
 from ludus.learners.base import Algorithm, Learner, LearnerContext, priorities_of, sizes_of
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample, TableSpec
+from ludus.replay.blocks import Block
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.prefetcher import Prefetcher, ToDevice, unchanged
 from ludus.replay.selectors import SelectorChoice
@@ -98,7 +100,7 @@ class Trainer:
         moved = [table for table in tables if table.name in devices.keys() - there]
         draw = partial(_draw, episodes, spec.task, {table.name: ToDevice(devices[table.name]) for table in moved})
         self._prefetcher = Prefetcher(draw, unchanged, depth=feed.depth(moved))
-        self.weights = read_only(self._learner.weights())
+        self._weights, self._newest = read_only(self._learner.weights()), True
         self._replays_there = feed.on_device and bool(there)
         sizes = sizes_of(spec.algorithm)
         episodes.create(spec.task, tables, sizes, devices={name: devices[name] for name in there})
@@ -153,6 +155,32 @@ class Trainer:
             f"{full}. The weights from before are kept. Give {either([*smaller, 'fewer tasks on one card (runtime.tasks)', 'device=cpu'])}."
         )
 
+    @property
+    def placement(self) -> Placement | None:
+        """Where the learner computes; None: it knows of the CPU only."""
+        return self._learner.placement if isinstance(self._learner, Placed) else None
+
+    @property
+    def in_place(self) -> LearnsInPlace | str:
+        """The learner, if it can learn from what lies on its device; else why it cannot."""
+        if not isinstance(self._learner, LearnsInPlace):
+            return "its learner learns from rows in memory only"
+        return self._learner.in_place() or self._learner
+
+    def learn_in_place(self, block: Block) -> LearnResult:
+        """One update from a block on the learner's device."""
+        assert isinstance(self._learner, LearnsInPlace)
+        learner, self._newest = self._learner, False
+        try:
+            with self._profile.part("learning"):
+                metrics = self._checked(learner.learn(block))
+        except Exception as error:
+            failed = self._failed(error, block.num_rows)
+            if failed is None:
+                raise
+            return failed
+        return LearnResult(block.num_rows, 1, metrics)
+
     def _insert(self, trajectories: Trajectories) -> None:
         for table, items in self._learner.items(trajectories):
             if not self._episodes.try_insert(self._task, table, items):
@@ -176,7 +204,9 @@ class Trainer:
         return LearnResult(samples, updates, metrics)
 
     def _update(self, batch: Sample) -> Metrics:
-        metrics = self._learner.update(batch)
+        return self._checked(self._learner.update(batch))
+
+    def _checked(self, metrics: Metrics) -> Metrics:
         for name, value in metrics.items() if isinstance(metrics, Mapping) else [("metrics", metrics)]:
             if not isinstance(name, str) or not isinstance(value, int | float | np.number):
                 raise ScenarioError(
@@ -188,7 +218,14 @@ class Trainer:
         for name, array in weights.items():
             if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
                 raise TrainingError(f"the weights {name!r} became NaN or infinite; those from before are kept")
-        self.weights = read_only(weights)
+        self._weights, self._newest = read_only(weights), True
+
+    @property
+    def weights(self) -> Weights:
+        """Of the newest version; of a learner that learns in place they are read back when they are asked for."""
+        if not self._newest:
+            self._keep(self._learner.weights())
+        return self._weights
 
     def announce(self, version: int) -> None:
         """Tell the tables the newest version; see `Table.announce`."""
@@ -204,7 +241,7 @@ class Trainer:
     def load_state_dict(self, state: State) -> None:
         self._learner.load_state_dict(state["learner"])
         self._episodes.load_state_dict(self._task, state["tables"])
-        self.weights = read_only(self._learner.weights())
+        self._weights, self._newest = read_only(self._learner.weights()), True
         self._policy = None
 
 

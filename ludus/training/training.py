@@ -10,28 +10,29 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Protocol
 
 from ludus.core import curves, seeding
 from ludus.core.errors import TrainingError
 from ludus.core.timings import Timings
-from ludus.core.types import CPU, DeviceChoice, Metrics, PolicyRef, State, Trained, TrainingTask, Weights
+from ludus.core.types import CPU, Adaptive, DeviceChoice, Metrics, PolicyRef, State, Trained, TrainingTask, Weights
 from ludus.learners.base import Algorithm, LearnerContext
 from ludus.learners.diversity import diversity_targets
 from ludus.policies.base import Policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.rollout.async_limits import AsyncLimits
-from ludus.rollout.base import RolloutRequest
+from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.manager import RemotePolicy, RolloutManager
 from ludus.rollout.shards import merge
 from ludus.storage.base import Observer, Silent
 from ludus.training.callbacks import CallbackObserver, UpdateRecord
 from ludus.training.collecting import AsyncCollector, Collected, Collector, Policies, SyncCollector
+from ludus.training.in_place import DeviceVectors, InPlaceCollector, in_place
 from ludus.training.remote import RemoteTrainer, Trainers
 from ludus.training.rollout_requests import RequestMaker, TrainingCounts
 from ludus.training.stopping import Progress, Stopper, limit_of, reason_of, share_of
-from ludus.training.trainer import FROM_MEMORY, Feed, Trainer, TrainerSpec
+from ludus.training.trainer import FROM_MEMORY, Feed, LearnResult, Trainer, TrainerSpec
 
 LoadPolicy = Callable[[PolicyRef], Policy]
 
@@ -57,7 +58,7 @@ class Scorer(Protocol):
 @dataclass(frozen=True, slots=True)
 class TrainingParts:
     """What training tasks of a run share. `policy` gives a frozen policy of the populations, `clock` the seconds that limits count.
-    `observer` is told how they go on."""
+    `observer` is told how they go on. vectors: of environments on devices; None: there are none."""
 
     rollouts: RolloutManager
     episodes: EpisodeServer
@@ -69,6 +70,7 @@ class TrainingParts:
     observer: Observer = field(default_factory=Silent)
     feed: Feed = FROM_MEMORY
     device: DeviceChoice = CPU
+    vectors: DeviceVectors | None = None
     clock: Callable[[], float] = time.perf_counter
 
     @property
@@ -128,19 +130,35 @@ class Training:
             self._first, self._count.next_episode = int(goes_on["version"]), int(goes_on["next_episode"])
         self._failure: str | None = None
         self._started = parts.clock()
+        found = in_place(
+            parts.vectors,
+            self._trainer if isinstance(self._trainer, Trainer) else None,
+            task,
+            self._collect,
+            frozen=self._requests.frozen,
+            apart=async_limits is not None,
+        )
+        self._in_place = None if isinstance(found, str) else found
+        self._why = found if isinstance(found, str) else ""  # they are played in memory
         self._collector = self._collecting(task_slot, async_limits)
         self._publish()
         self.offer()
 
     def _collecting(self, task_slot: int, async_limits: AsyncLimits | None) -> Collector:
         carries_on = self._collect.unit == "decisions"
-        rollouts = self._parts.rollouts
+        rollouts, vectors = self._parts.rollouts, self._parts.vectors
         # In a circle with its collector, a task's networks would outlive it by a while.
         this: Training = weakref.proxy(self)
 
         def request(*, carry_on: bool, host: int) -> tuple[RolloutRequest, Policies]:
             return this._request(carry_on=carry_on, host=host)
 
+        if vectors is not None and self._in_place is not None:
+            profile = self._parts.profile
+            each = bool(self._parts.callbacks) or isinstance(self.task.opponents, Adaptive)
+            return InPlaceCollector(
+                vectors, self._in_place, request, self._collect, task_slot=task_slot, profile=profile, each=each
+            )
         receive = self._trainer.receive if isinstance(self._trainer, RemoteTrainer) else None
         if async_limits is None:
             return SyncCollector(rollouts, request, task_slot=task_slot, carries_on=carries_on, receive=receive)
@@ -163,8 +181,10 @@ class Training:
 
     def newest(self, mode: str) -> tuple[PolicyRef, Policy | RemotePolicy]:
         """The weights that others play against."""
-        ref = PolicyRef(self.task.population, self.task.policy, self._version, mode)
-        return ref, self._trainer.policy(self._version)
+        return self._ref(mode), self._trainer.policy(self._version)
+
+    def _ref(self, mode: str) -> PolicyRef:
+        return PolicyRef(self.task.population, self.task.policy, self._version, mode)
 
     # ------------------------------------------------------------------------------------------ one iteration
 
@@ -202,8 +222,7 @@ class Training:
             if ahead:
                 self._collector.ahead()
             self._parts.callbacks.episodes_done(self.task, rollout.episodes)
-            here = () if rollout.trajectories is None else (rollout.trajectories,)  # none: it never had to act
-            learned = self._trainer.learn(rollout.left or here, version=self._version)
+            learned = self._learned(rollout)
             count.samples += learned.samples
             count.updates += learned.updates
             count.metrics = dict(learned.metrics) or count.metrics
@@ -213,6 +232,7 @@ class Training:
                 returns=returns,
                 lengths=rollout.episodes.length,
                 metrics=learned.metrics,
+                sums=() if rollout.sums is None else astuple(rollout.sums)[: len(curves.RETURNS)],
             )
             self._parts.observer.learned(self.task, self._curve.curve)
             if learned.failure is not None:
@@ -226,8 +246,17 @@ class Training:
                 self._parts.callbacks.updated(done)
         self._collector.learned()
 
+    def _learned(self, rollout: Rollout) -> LearnResult:
+        if self._in_place is not None and isinstance(self._trainer, Trainer):
+            return self._trainer.learn_in_place(*rollout.left) if rollout.left else LearnResult()
+        here = () if rollout.trajectories is None else (rollout.trajectories,)  # none: it never had to act
+        return self._trainer.learn(rollout.left or here, version=self._version)
+
     def _request(self, *, carry_on: bool, host: int) -> tuple[RolloutRequest, Policies]:
-        learner, weights = self.newest("explore")
+        if self._in_place is None:
+            learner, weights = self.newest("explore")
+        else:  # which acts itself, by weights that nobody else asks for
+            learner, weights = self._ref("explore"), RemotePolicy(None)
         left = None if self._limit is None else max(0.0, self._limit - self._seconds)
         return self._requests.request(
             self._count, learner=learner, weights=weights, carry_on=carry_on, host=host, seconds=left
@@ -308,7 +337,7 @@ class Training:
         count, task = self._count, self.task
         if self._parts.background is not None:
             self._parts.background.take(wait_for=task.id)
-        weights, place = self._trainer.weights, self._trainer.place
+        weights, place = self._trainer.weights, self._place
         self.close()
         return Trained(
             task=task,
@@ -322,6 +351,13 @@ class Training:
             curve=self._curve.curve(),
             place=place,
         )
+
+    @property
+    def _place(self) -> str:
+        """Where it learns, and plays."""
+        if self._in_place is not None:
+            return f"{self._trainer.place}; games are played there, too"
+        return f"{self._trainer.place}; games are played in memory: {self._why}" if self._why else self._trainer.place
 
     def close(self) -> None:
         """Free the task's tables; what workers still play is not waited for."""

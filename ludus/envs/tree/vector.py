@@ -335,11 +335,11 @@ class TreeVectorEnv:
         self._started = True
         return self._timestep()
 
-    def on_device(self, device: torch.device, *, num_envs: int, fused: bool = False) -> DeviceVectorEnv:
-        """See `OffersDevice`. fused: as `TreeGames` takes it."""
+    def on_device(self, device: torch.device, *, num_envs: int) -> DeviceVectorEnv:
+        """See `OffersDevice`. On a card torch compiles a step, where it can."""
         from ludus.envs.tree.stepping import TreeDeviceEnv  # loads torch
 
-        return TreeDeviceEnv(self.tree, num_envs, device, fused=fused)
+        return TreeDeviceEnv(self.tree, num_envs, device, fused=device.type == "cuda")
 
     def close(self) -> None:
         """Nothing to release."""

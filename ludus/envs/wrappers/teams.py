@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -13,8 +14,12 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, EnvError, nearest
 from ludus.core.types import AgentSpec, Array, Due, Ended, EnvSpec, Finished, Timestep
 from ludus.envs.base import VectorEnv
+from ludus.envs.resident import DeviceVectorEnv, OffersDevice
 from ludus.envs.spaces import Choices
 from ludus.envs.wrappers.base import Wrapper, boxes, refuse_enumerated
+
+if TYPE_CHECKING:
+    import torch
 
 # --------------------------------------------------------------------------------------------------------------------
 # A state for games that publish none: what all agents see.
@@ -26,7 +31,8 @@ def joint_state(env: VectorEnv, *, players: Sequence[int] | None = None) -> Vect
 
     players: whose agents count, default all. Raises ConfigError for compiled games, and for observations that are no Box.
     """
-    return _JointState(env, boxes(env, players, "joint_state"))
+    seen = boxes(env, players, "joint_state")
+    return _JointStateThere(env, seen) if isinstance(env, OffersDevice) else _JointState(env, seen)
 
 
 class _JointState(Wrapper):
@@ -77,6 +83,22 @@ class _JointState(Wrapper):
         self._sides[self._now][:] = columns["state"]
         self._final = columns["final"]
         return self._made(timestep)
+
+
+class _JointStateThere(_JointState):
+    """Of a vector that can live on a device."""
+
+    env: Any
+
+    def __init__(self, env: VectorEnv, seen: Mapping[int, Box]) -> None:
+        super().__init__(env, seen)
+        self._players = tuple(seen)
+
+    def on_device(self, device: torch.device, *, num_envs: int) -> DeviceVectorEnv:
+        """See `OffersDevice`."""
+        from ludus.envs.wrappers.resident import DeviceJointState  # loads torch
+
+        return DeviceJointState(self.env.on_device(device, num_envs=num_envs), self.spec, self._players)
 
 
 def _box(env: VectorEnv, seen: Mapping[int, Box], size: int) -> Box:

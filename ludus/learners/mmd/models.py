@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from ludus.learners.base import LearnerContext
 from ludus.learners.losses import divergence, entropy, log_prob, masked_log_softmax, ppo_surrogate, value_loss
 from ludus.learners.network import FlatModule, TrainedNetwork
 from ludus.learners.on_policy.batch import Batch
-from ludus.learners.on_policy.models import Autograd, fresh_seed, state_table
+from ludus.learners.on_policy.models import Acted, Autograd, fresh_seed, state_table
 from ludus.learners.on_policy.written import (
     CompressedRows,
     Written,
@@ -42,6 +42,7 @@ from ludus.learners.states import occurring
 from ludus.policies.actor_critic import arrays_of, first_weights, layouts, load_arrays, make_network
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import joined, part_of
+from ludus.replay.blocks import Block, BlockRows, until_next
 from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -299,6 +300,7 @@ class AutogradMMD(Autograd):
         self.beside = FlatModule(magnet, device=self.placement.torch, layouts=plain)
         self.beside.values.copy_(self.parameters.values)
         self.magnet = Magnet(config, context, self.parameters.values, self.beside.values)
+        self._opponents = context.env.zero_sum and context.env.num_players == 2  # who are paid what it costs
         self.spec = config.policy(context.env, context.seats)
 
     def values(
@@ -306,8 +308,11 @@ class AutogradMMD(Autograd):
     ) -> tuple[Tensor, Tensor | None]:
         return self.module.value_of(x).float(), None
 
+    def outputs(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.module(x)[0])
+
     def log_prob(self, batch: Batch) -> Tensor:
-        return log_prob(self.module(batch.x)[0], batch.action, batch.mask)
+        return log_prob(self.outputs(batch.x), batch.action, batch.mask)
 
     def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
         device = self.placement.torch
@@ -318,6 +323,20 @@ class AutogradMMD(Autograd):
 
         sizes = {"inputs": math.prod(self.shape), "actions": self.actions}
         return self.magnet.rewards(rows, reward, progress, **sizes, policy=policy)
+
+    def rewards_in_place(
+        self, reward: Tensor, progress: float, *, acted: Acted, rows: BlockRows, block: Block
+    ) -> Tensor:
+        """As `regularised_rewards`."""
+        if self.config.regularise != "reward":
+            return reward
+        magnet = self._magnet_of(acted.x, acted.mask).gather(1, acted.action[:, None])[:, 0]
+        cost = self.config.alpha.at(progress) * (acted.logp - magnet).double()
+        if not self._opponents:
+            return reward - cost
+        whole = cost.new_zeros(block.row.numel()).index_copy(0, rows.where, cost).view(len(block.row), -1, block.agents)
+        theirs = (whole.sum(2, keepdim=True) - whole).view_as(block.row)
+        return reward - cost + until_next(block, theirs).flatten()[rows.where]
 
     @torch.no_grad()
     def _magnet_of(self, x: Tensor, mask: Tensor | None) -> Tensor:

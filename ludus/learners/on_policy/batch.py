@@ -65,9 +65,11 @@ class Batch:
         there = rows < count
         return replace(self._rows(rows * there), weight=there.to(torch.float32) / count)
 
-    def part(self, which: NDArray[np.int64] | slice) -> Batch:
-        """Some of its units, in the order given."""
+    def part(self, which: NDArray[np.int64] | Tensor | slice) -> Batch:
+        """Some of its units, in the order given. A tensor is of rows, on the batch's device."""
         device = self.x.device
+        if isinstance(which, Tensor):
+            return self._rows(which)
         if self.start is None or self.memory is None:
             return self._rows(which if isinstance(which, slice) else to_device(which, device))
         index = np.arange(self.units)[which]

@@ -4,9 +4,10 @@ by passes that are written out, is a `Model` (`ludus.learners.on_policy.models`)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -14,13 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core import seeding
-from ludus.core.device import fetched, to_device, to_host
+from ludus.core.device import fetched, generator_on, to_device, to_host
 from ludus.core.errors import PolicyError, ScenarioError, TrainingError
 from ludus.core.types import Array, Metrics, State, Tail, Weights
 from ludus.learners.base import ROLLOUTS, Collect, LearnerContext
 from ludus.learners.diversity import Divergence
 from ludus.learners.on_policy.batch import MEMORY, Batch, SegmentPieces, padded, unpadded, walk
-from ludus.learners.on_policy.models import Floats, Model, StepOptions, Told
+from ludus.learners.on_policy.in_place import InPlace, why_not_in_place
+from ludus.learners.on_policy.models import ActingModel, Floats, Model, StepOptions, Told
 from ludus.learners.on_policy.teams import critic_states, team_rewards
 from ludus.learners.returns import (
     bootstrap_values,
@@ -34,6 +36,7 @@ from ludus.learners.schedule import Budget, Schedule
 from ludus.learners.spaces import reward_scale
 from ludus.learners.states import compact, occurring
 from ludus.replay.base import ItemColumns, Sample
+from ludus.replay.blocks import Block
 from ludus.replay.trajectories import Trajectories
 
 
@@ -213,13 +216,14 @@ class OnPolicyLearner:
     """Learns from items whose advantages were computed when they arrived, with the values of the weights of that time."""
 
     def __init__(self, config: Settings, model: Model, context: LearnerContext) -> None:
-        self.config, self.model, self.spec = config, model, model.spec
+        self.config, self.model, self.spec, self._context = config, model, model.spec, context
         self.placement = model.placement
         self._items = Transitions(config, model, context)
         self._budget = Budget.of(config.collect(), context)
         self._progress = 0.0  # of the budget, before the rows of the next update were collected
         self._seed = context.seed
         self._updates = self._waiting = 0
+        self._in_place = None if self.in_place() else InPlace(config, cast(ActingModel, model), context)
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """Decision rows with advantage and critic's target; of networks that remember, sequences of them."""
@@ -237,12 +241,19 @@ class OnPolicyLearner:
     def update(self, batch: Sample) -> Metrics:
         """`epochs` times `minibatches` steps on the loss. Raises TrainingError. The weights are those from before the update, whatever it
         raises."""
+
+        def given() -> tuple[Batch, dict[str, Tensor]]:
+            if wrong := not_finite(batch.columns):
+                raise self._error(wrong, "already before the first epoch: look for it in rewards or values")
+            return self._items.batch(batch.columns)
+
+        return self._update(given)
+
+    def _update(self, given: Callable[[], tuple[Batch, dict[str, Tensor]]]) -> Metrics:
         model, progress = self.model, self._progress
         rate, kept = self.config.learning_rate.at(progress), model.kept()
         try:
-            if wrong := not_finite(batch.columns):
-                raise self._error(wrong, "already before the first epoch: look for it in rewards or values")
-            learned = self._batch(batch.columns)
+            learned = self._batch(*given())
             metrics = self._learn(learned, rate)
         except Exception:
             model.restore(kept)
@@ -254,8 +265,9 @@ class OnPolicyLearner:
         rates = {"learning_rate": rate, **model.coefficients(progress)}
         return {"rows": float(len(learned)), **rates, **self._items.metrics, **metrics}
 
-    def _batch(self, columns: Mapping[str, Any]) -> Batch:
-        (batch, traced), weight = self._items.batch(columns), None
+    def _batch(self, batch: Batch, traced: dict[str, Tensor]) -> Batch:
+        """With the advantages that the loss takes."""
+        weight = None
         if self.config.correction == "vtrace" and len(batch):
             batch, weight = self._corrected(batch, traced)
         advantage = batch.advantage.double()
@@ -289,11 +301,12 @@ class OnPolicyLearner:
         told, epochs = Told.nothing(1 + len(names)), 0
         seed = seeding.key(self._seed, "on-policy", "update", self._updates) % 2**63
         with model.learning(batch, seed) as rows:
-            for parts in self._epochs(rows, batch.units):
+            for count, parts in self._epochs(rows, batch.units):
                 told = model.steps(parts, rate, self._progress)
-                epochs += not told.stopped
+                epochs += 0 if told.stopped else count
                 if told.wrong:
-                    raise self._error(told.what(names), f"in epoch {epochs}, at a rate of {rate:g}")
+                    when = f"in epoch {epochs}" if count == 1 else f"in one of {count} epochs"
+                    raise self._error(told.what(names), f"{when}, at a rate of {rate:g}")
                 if told.stopped:
                     break
         out = {"loss": told.scalars[0], "gradient_norm": told.norm, "epochs": float(epochs)}
@@ -305,15 +318,47 @@ class OnPolicyLearner:
             "this update are kept; a smaller learning_rate, or finite rewards and observations, may help."
         )
 
-    def _epochs(self, rows: Any, units: int) -> Iterator[Iterable[Any]]:
-        """The parts of each epoch, prepared: the whole batch, or minibatches of its units, shuffled anew; nothing where there are none."""
+    def _epochs(self, rows: Any, units: int) -> Iterator[tuple[int, Iterable[Any]]]:
+        """The parts of each epoch, prepared: the whole batch, or minibatches of its units, shuffled anew; nothing where there are none. Of
+        so many epochs: all of a whole batch, where to read numbers is to wait, and nothing is decided by them."""
         count, epochs = min(self.config.minibatches, units), self.config.epochs
         if count < 2:
-            yield from [list(self.model.prepare(rows, None))] * (epochs * count)
+            whole = list(self.model.prepare(rows, None)) * count
+            together = self.placement.device != "cpu" and self.config.kl_limit is None
+            yield from [(epochs, whole * epochs)] * count if together else [(1, whole)] * (epochs * count)
             return
-        rng = seeding.generator(self._seed, "on-policy", "shuffle", self._updates)
+        if self.placement.device == "cpu" or self.model.memory:
+            rng = seeding.generator(self._seed, "on-policy", "shuffle", self._updates)
+            for _ in range(epochs):
+                yield 1, self.model.prepare(rows, np.array_split(rng.permutation(units), count))
+            return
+        device = self.placement.torch
+        there = generator_on(device, seeding.key(self._seed, "on-policy", "shuffle", self._updates))
         for _ in range(epochs):
-            yield self.model.prepare(rows, np.array_split(rng.permutation(units), count))
+            order = torch.randperm(units, generator=there, device=device)
+            yield 1, self.model.prepare(rows, order.tensor_split(count))
+
+    # ------------------------------------------------------------------------------------------ in place
+
+    def in_place(self) -> str:
+        """As `LearnsInPlace.in_place`."""
+        return why_not_in_place(self.model, self._context)
+
+    def table(self) -> Tensor:
+        """As `LearnsInPlace.table`."""
+        assert self._in_place is not None
+        return self._in_place.table()
+
+    def act(self, x: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """As `LearnsInPlace.act`."""
+        assert self._in_place is not None
+        return self._in_place.act(x, mask, generator)
+
+    def learn(self, block: Block) -> Metrics:
+        """As `LearnsInPlace.learn`."""
+        assert self._in_place is not None
+        self._budget.count(block.num_rows, block.num_ended)
+        return self._update(partial(self._in_place.batch, block, self._progress))
 
     # ------------------------------------------------------------------------------------------ state
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -20,7 +20,14 @@ from ludus.core.errors import LudusError, PolicyError, ScenarioError
 from ludus.core.own_code import raised
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import LearnerContext
-from ludus.learners.losses import approximate_kl, distribution_of, log_prob, value_loss
+from ludus.learners.losses import (
+    CategoricalDistribution,
+    Distribution,
+    approximate_kl,
+    distribution_of,
+    log_prob,
+    value_loss,
+)
 from ludus.learners.network import FlatModule, multiplications
 from ludus.learners.on_policy.batch import Batch
 from ludus.learners.optimizer import Guard, ModuleAdam
@@ -47,6 +54,7 @@ from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from ludus.learners.on_policy.options import OnPolicy, PolicyGradient
+    from ludus.replay.blocks import Block, BlockRows
 
 Floats = NDArray[np.float64]
 
@@ -170,8 +178,8 @@ class Model(Protocol):
         """Around the steps of an update; gives what `prepare` takes. seed: of what is random in them."""
         ...
 
-    def prepare(self, rows: Any, which: Sequence[NDArray[np.int64]] | None) -> Iterable[Any]:
-        """What the steps on some units of a batch have in common, for each of these lots; None: for all units together."""
+    def prepare(self, rows: Any, which: Sequence[Any] | None) -> Iterable[Any]:
+        """What the steps on some units of a batch have in common, for each of these lots (`Batch.part`); None: for all units together."""
         ...
 
     def steps(self, parts: Iterable[Any], rate: float, progress: float) -> Told:
@@ -189,6 +197,32 @@ class Model(Protocol):
     def weights(self) -> Weights: ...
     def state_dict(self) -> State: ...
     def load_state_dict(self, state: State) -> None: ...
+
+
+class Acted(NamedTuple):
+    """Columns of a `Batch`, before there are rewards."""
+
+    x: Tensor
+    mask: Tensor | None
+    action: Tensor
+    logp: Tensor
+
+
+class ActingModel(Model, Protocol):
+    """One that can act where it is. distribution: of what its policy's head says."""
+
+    @property
+    def distribution(self) -> Distribution: ...
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """What the head says of observations [n, *shape]."""
+        ...
+
+    def rewards_in_place(
+        self, reward: Tensor, progress: float, *, acted: Acted, rows: BlockRows, block: Block
+    ) -> Tensor:
+        """As `rewards`, of a block's rows float64[n], on their device."""
+        ...
 
 
 def fresh_seed(context: LearnerContext) -> int:
@@ -212,6 +246,7 @@ class Autograd:
     """Base of what is learned so. Subclasses give `loss`."""
 
     by_states, trusted, memory = False, False, 0
+    distribution: Distribution = CategoricalDistribution()
 
     def __init__(
         self,
@@ -277,7 +312,7 @@ class Autograd:
             finally:
                 module.eval()
 
-    def prepare(self, rows: Batch, which: Sequence[NDArray[np.int64]] | None) -> Iterator[tuple[Batch, int]]:
+    def prepare(self, rows: Batch, which: Sequence[NDArray[np.int64] | Tensor] | None) -> Iterator[tuple[Batch, int]]:
         """(this rank's share, how many rows all have)."""
         for part in [rows] if which is None else map(rows.part, which):
             yield self._share(part), len(part)
@@ -350,6 +385,11 @@ class Autograd:
     def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
         return reward
 
+    def rewards_in_place(
+        self, reward: Tensor, progress: float, *, acted: Acted, rows: BlockRows, block: Block
+    ) -> Tensor:
+        return reward
+
     def coefficients(self, progress: float) -> Metrics:
         return {}
 
@@ -391,8 +431,11 @@ class OwnModel(Autograd):
     ) -> tuple[Tensor, Tensor | None]:
         return self._networks["critic"](x).reshape(-1), None
 
+    def outputs(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self._networks["policy"](x))
+
     def log_prob(self, batch: Batch) -> Tensor:
-        return log_prob(self._networks["policy"](batch.x), batch.action, batch.mask)
+        return log_prob(self.outputs(batch.x), batch.action, batch.mask)
 
     def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
         name = self.spec.config["maker"]
@@ -473,7 +516,7 @@ class FamilyModel(Autograd):
         self.shape, self.memory, self.state = first.shape, first.memory, first.state
         action = self.spec.config["action"]
         self.actions = first.head_of.outputs if "categorical" in action["kind"] else 0
-        self._distribution = distribution_of(action)
+        self.distribution = distribution_of(action)
         self._seen, self._states = _moments(first.normaliser), _moments(first.state_normaliser)
         self._returns = None if (scale := _moments(first.returns)) is None else DiscountedReturns(config.gamma)
         if self._returns is not None and scale is not None:
@@ -499,8 +542,11 @@ class FamilyModel(Autograd):
         _, value, after = self.module.unroll(x.float(), memory, start, state)
         return x.new_zeros(len(x)) if value is None else value, after
 
+    def outputs(self, x: Tensor) -> Tensor:
+        return self.module.unroll(x.float(), None, None, None)[0]
+
     def log_prob(self, batch: Batch) -> Tensor:
-        return self._distribution.log_prob(self._forward(batch)[0], batch.action, batch.mask)
+        return self.distribution.log_prob(self._forward(batch)[0], batch.action, batch.mask)
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         out, value, _ = self.module.unroll(batch.x.float(), batch.memory, batch.start, batch.state)
@@ -511,9 +557,9 @@ class FamilyModel(Autograd):
 
     def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
         config, (out, value) = self.config, self._forward(batch)
-        logp = self._distribution.log_prob(out, batch.action, batch.mask)
+        logp = self.distribution.log_prob(out, batch.action, batch.mask)
         policy = batch.mean(self._surrogate(logp, batch))
-        entropy = batch.mean(self._distribution.entropy(out, batch.mask))
+        entropy = batch.mean(self.distribution.entropy(out, batch.mask))
         loss, worth = policy - strengths[0] * entropy, policy.new_zeros(())
         if value is not None:
             worth = batch.mean(value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value))
@@ -547,6 +593,16 @@ class FamilyModel(Autograd):
             self._returns.add(rows, reward)
             for network in self._networks:
                 _publish(self._returns.moments, network.returns)
+        return reward * self._returns.scale
+
+    def rewards_in_place(
+        self, reward: Tensor, progress: float, *, acted: Acted, rows: BlockRows, block: Block
+    ) -> Tensor:
+        if self._returns is None:
+            return reward
+        self._returns.add_block(block, rows, reward)
+        for network in self._networks:
+            _publish(self._returns.moments, network.returns)
         return reward * self._returns.scale
 
     def coefficients(self, progress: float) -> Metrics:

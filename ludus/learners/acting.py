@@ -1,0 +1,81 @@
+"""Who acts on a device, all rows at once, for rollouts that stay there: learners, by their own networks, and policies."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from ludus.core.device import Placement
+from ludus.core.types import Metrics, PolicySpec
+from ludus.learners.losses import CategoricalDistribution, Distribution, MultiCategoricalDistribution, distribution_of
+from ludus.policies.actor_critic import TeamNetwork, agents_in, load_arrays, make_network
+from ludus.policies.base import Policy
+from ludus.replay.blocks import Block
+
+
+@runtime_checkable
+class LearnsInPlace(Protocol):
+    """A learner that can learn from what lies on its device, where its policy acts too."""
+
+    spec: PolicySpec
+    placement: Placement
+
+    def in_place(self) -> str:
+        """Why this one cannot; "": it can."""
+        ...
+
+    def table(self) -> Tensor:
+        """In an enumerated game: log-probabilities float32[I, A] of its newest policy in the states that its seats cover; -inf where
+        illegal."""
+        ...
+
+    def act(self, x: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """Elsewhere: (actions [n, …], their log-probabilities float32[n]) for observations [n, *shape], mask bool[n, A]."""
+        ...
+
+    def learn(self, block: Block) -> Metrics:
+        """As `items` and `update` of the block's rows, of which there is one at least. Raises TrainingError as `update` does."""
+        ...
+
+
+class ActingThere:
+    """A policy of whole observations, without memory."""
+
+    def __init__(self, policy: Policy, mode: str, device: torch.device) -> None:
+        """It must be one that `acts_there` knows."""
+        self._greedy = mode == "greedy"
+        self._module: torch.nn.Module | None = None
+        config = policy.spec.config
+        self._distribution: Distribution
+        if policy.spec.kind == "random":
+            choices = tuple(config.get("choices", ()))
+            self._distribution = MultiCategoricalDistribution(choices) if choices else CategoricalDistribution()
+            self._outputs = sum(choices) or int(config["actions"])
+            self._greedy = False
+            return
+        module = TeamNetwork(policy.spec) if agents_in(policy.spec) > 1 else make_network(policy.spec)
+        load_arrays(module, policy.weights())
+        self._module, self._shape = module.to(device).eval(), module.networks[0].shape
+        self._distribution = distribution_of(config["action"])
+
+    @torch.no_grad()
+    def act(self, x: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """(actions [n, …], log-probabilities float32[n]) for observations [n, *shape], mask bool[n, A] or None."""
+        if self._module is None:
+            out = torch.zeros(len(x), self._outputs, device=x.device)
+        else:
+            out = self._module.unroll(x.reshape(len(x), *self._shape).float(), None, None, None)[0].float()  # type: ignore[operator]
+        action = self._distribution.sample(out, mask, generator, greedy=self._greedy)
+        return action, self._distribution.log_prob(out, action, mask).float()
+
+
+def acts_there(policy: Policy, mode: str) -> bool:
+    """Whether `ActingThere` is for it."""
+    config = policy.spec.config
+    if policy.memory_shape is not None or mode not in ("explore", "greedy"):
+        return False
+    if policy.spec.kind == "random":
+        return "low" not in config
+    return policy.spec.kind == "actor_critic" and config["action"]["kind"] != "point"

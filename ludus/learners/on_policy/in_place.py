@@ -1,0 +1,159 @@
+"""Acting and learning where the learner's networks lie: rows of a `Block` become a `Batch` there, as `Transitions` makes one of
+trajectories, and what goes backwards through time is a scan over all rows (`returns.scanned`)."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ludus.core.device import to_device
+from ludus.learners.base import LearnerContext
+from ludus.learners.losses import masked_log_softmax
+from ludus.learners.on_policy.batch import Batch
+from ludus.learners.on_policy.models import Acted, ActingModel, Model
+from ludus.learners.returns import scanned
+from ludus.learners.spaces import reward_scale
+from ludus.replay.blocks import Block, BlockRows, placed_where, until_next
+
+
+class Estimates(Protocol):
+    """What advantages are made with, of an algorithm's options."""
+
+    @property
+    def gamma(self) -> float: ...
+    @property
+    def gae_lambda(self) -> float: ...
+    @property
+    def scale_rewards(self) -> bool: ...
+    @property
+    def team_rewards(self) -> bool: ...
+    @property
+    def correction(self) -> str: ...
+
+
+def why_not_in_place(model: Model, context: LearnerContext) -> str:
+    """What of a learner is done on the host only; "": nothing."""
+    central = bool(model.state)
+    why = {
+        "its passes are written out": model.placement.written,
+        "its network remembers": bool(model.memory),
+        "several ranks learn together": context.ranks.size > 1,
+        "its policy is to differ from members of its population": context.diversity is not None,
+        "its critic sees whose state it is": central and len(context.seats) > 1,
+    }
+    return next((reason for reason, there in why.items() if there), "")
+
+
+class InPlace:
+    """A model that acts, and whose rows are put together, where it learns."""
+
+    def __init__(self, config: Estimates, model: ActingModel, context: LearnerContext) -> None:
+        self._config, self._model = config, model
+        self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
+        self._x, self._legal = None, None
+        if model.table is not None:
+            device = model.placement.torch
+            self._x = model.table.x.reshape(-1, *model.shape).to(device)
+            self._legal = to_device(model.table.mask, device)
+
+    # ------------------------------------------------------------------------------------------ acting
+
+    @torch.no_grad()
+    def table(self) -> Tensor:
+        """As `LearnsInPlace.table`."""
+        assert self._x is not None
+        return masked_log_softmax(self._outputs(self._x), self._legal)
+
+    @torch.no_grad()
+    def act(self, x: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """As `LearnsInPlace.act`."""
+        out = self._outputs(x)
+        action = self._model.distribution.sample(out, mask, generator)
+        return action, self._model.distribution.log_prob(out, action, mask).float()
+
+    def _outputs(self, x: Tensor) -> Tensor:
+        with self._model.placement.products():
+            return self._model.outputs(x).float()
+
+    # ------------------------------------------------------------------------------------------ rows
+
+    @torch.no_grad()
+    def batch(self, block: Block, progress: float) -> tuple[Batch, dict[str, Tensor]]:
+        """As `Transitions.batch`. progress: of the budget."""
+        rows, config, model = BlockRows.of(block), self._config, self._model
+        observation, state = _rows(block.observation, rows), _rows(block.state, rows)
+        x, mask = self._seen(observation), _rows(block.mask, rows)
+        if self._legal is not None and model.table is not None:
+            mask = self._legal[observation - model.table.base]
+        elif mask is None and not model.trusted:
+            mask = torch.ones(len(x), model.actions, dtype=torch.bool, device=x.device)
+        given = team_rewards(block) if config.team_rewards else block.reward.double()
+        action = _rows(block.action, rows)
+        action = action.long() if model.actions else action
+        logp = _rows(block.logp, rows)
+        acted = Acted(x, mask, action, logp)
+        reward = _rows(given, rows) * self._scale
+        reward = model.rewards_in_place(reward, progress, acted=acted, rows=rows, block=block)
+        values = self._values_of_states()
+        value = self._values(observation, state, values)
+        following = torch.cat([value[1:], value[:1]])
+        if block.last is not None:
+            last = self._values(block.last, block.last_state, values)
+            following = torch.where(rows.cut, last[rows.slot], following)
+        after = torch.where(rows.ended, self._finals(block, rows, values), following)
+        goes_on = (~(rows.ended | rows.cut)).double()
+        delta = reward + config.gamma * after - value
+        advantage = scanned(delta, config.gamma * config.gae_lambda * goes_on, longest=len(block.row))
+        batch = Batch(
+            *acted,
+            advantage=advantage.float(),
+            target=(advantage + value).float(),
+            value=value.float(),
+            state=state,
+        )
+        ends = rows.ended | rows.cut
+        return batch, {"reward": reward, "ends": ends, "after": after} if config.correction == "vtrace" else {}
+
+    def _seen(self, observation: Tensor) -> Tensor:
+        """Observations as the model takes them."""
+        if self._x is None or self._model.table is None:
+            return observation.reshape(len(observation), *self._model.shape)
+        return self._x.index_select(0, (observation - self._model.table.base).clamp(min=0))
+
+    def _values_of_states(self) -> Tensor | None:
+        """float64[I] of an enumerated game, in which each is evaluated once."""
+        return None if self._x is None else self._model.values(self._x, None, None, None)[0].double()
+
+    def _values(self, observation: Tensor, state: Tensor | None, values: Tensor | None) -> Tensor:
+        """float64[n]; 0 for ids of -1, of which nothing is known."""
+        if values is None or self._model.table is None:
+            return self._model.values(self._seen(observation), None, None, state)[0].double()
+        index = observation - self._model.table.base
+        return torch.where(observation >= 0, values[index.clamp(min=0)], 0.0)
+
+    def _finals(self, block: Block, rows: BlockRows, values: Tensor | None) -> Tensor:
+        """float64[n]: of what follows the end of an episode: 0, or of the final observation of one that was truncated."""
+        out = torch.zeros(len(rows.where), dtype=torch.float64, device=rows.where.device)
+        if block.final is None or not block.num_truncated:
+            return out
+        cut_short = placed_where(rows.ended & ~block.terminated.flatten()[rows.where], block.num_truncated)
+        where = block.at.flatten()[rows.where[cut_short]] * block.row.shape[1] + rows.slot[cut_short]
+        final = block.final.flatten(0, 1).index_select(0, where)
+        state = None if block.final_state is None else block.final_state.flatten(0, 1).index_select(0, where)
+        return out.index_copy_(0, cut_short, self._values(final, state, values))
+
+
+def _rows(column: Any, rows: BlockRows) -> Any:
+    """[K, C, …] -> [n, …]; None stays."""
+    return None if column is None else column.flatten(0, 1).index_select(0, rows.where)
+
+
+def team_rewards(block: Block) -> Tensor:
+    """float64[K, C]: what the whole team received after each of its agents' decisions, up to the agent's next one, as
+    `ludus.learners.on_policy.teams.team_rewards`; but agents that have died earn no more."""
+    times, slots = block.row.shape
+    received = torch.where(block.row, block.reward.double(), 0.0).view(times, -1, block.agents)
+    total = received.sum(2, keepdim=True).expand_as(received).reshape(times, slots)
+    return until_next(block, total)

@@ -1,0 +1,226 @@
+"""Training tasks whose games are played where their learner computes: when that is so, and how they collect then.
+
+learner's device:  vector of games --timesteps--> learner and opponents act --actions--> vector
+                   ... --Block--> learner                  (the host: requests, counts, results of episodes)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ludus.core.device import Placement
+from ludus.core.errors import ConfigError, PolicyError, TrainingError
+from ludus.core.machine import out_of_memory
+from ludus.core.timings import Timings
+from ludus.core.types import EnvSpec, PolicyRef, TrainingTask
+from ludus.envs.base import VectorEnv
+from ludus.envs.resident import DeviceVectorEnv, OffersDevice
+from ludus.learners.acting import ActingThere, LearnsInPlace, acts_there
+from ludus.learners.base import Collect
+from ludus.policies.base import Policy
+from ludus.policies.bots import BotPolicy
+from ludus.rollout.base import RolloutRequest
+from ludus.rollout.in_place import Acts, DevicePlay, Networks, Tables
+from ludus.rollout.manager import RemotePolicy
+from ludus.rollout.opponents import live_refs
+from ludus.training.collecting import Collected, MakeRequest, Policies
+
+Asked = Literal["auto", "host", "device"]
+
+
+@dataclass(slots=True, eq=False)
+class DeviceVectors:
+    """The vectors on devices that tasks of a run play on, one for each task slot, which is kept from task to task. asked: by the option
+    `runtime.environments`. env: a vector of the same game in memory."""
+
+    asked: Asked
+    env: VectorEnv
+    num_envs: int
+    _made: dict[int, DeviceVectorEnv] = field(default_factory=dict)
+    _tables: dict[tuple[PolicyRef, int], NDArray[np.float64]] = field(default_factory=dict)
+
+    def make(self, device: torch.device, *, num_envs: int, task_slot: int) -> DeviceVectorEnv:
+        """Raises what `OffersDevice.on_device` raises."""
+        made = self._made.get(task_slot)
+        if made is None or (made.device, made.num_envs) != (device, num_envs):
+            assert isinstance(self.env, OffersDevice)
+            if made is not None:
+                made.close()
+            made = self._made[task_slot] = self.env.on_device(device, num_envs=num_envs)
+        return made
+
+    def table(self, ref: PolicyRef, policy: Policy, player: int) -> NDArray[np.float64]:
+        """Of a policy in an enumerated game; those of frozen policies are kept."""
+        if (found := self._tables.get((ref, player))) is not None:
+            return found
+        enumeration = self.env.spec.enumeration
+        assert enumeration is not None
+        table = policy.tabulate(enumeration, player, mode=ref.mode)
+        if table is None:
+            raise PolicyError(
+                f"the policy {ref.policy!r} has no table of probabilities; give runtime.environments=host."
+            )
+        if ref.version == 0:  # a member; others are versions of learners in progress
+            self._tables[ref, player] = table
+        return table
+
+
+class LearnsThere(Protocol):
+    """A task's trainer, as far as this looks at it."""
+
+    @property
+    def placement(self) -> Placement | None: ...
+    @property
+    def in_place(self) -> LearnsInPlace | str: ...
+
+
+def in_place(
+    vectors: DeviceVectors | None,
+    trainer: LearnsThere | None,
+    task: TrainingTask,
+    collect: Collect,
+    *,
+    frozen: Policies,
+    apart: bool,
+) -> LearnsInPlace | str:
+    """The one function that decides whether a task's games are played on its learner's device: the learner that they are played for; or why
+    they are played in memory, "" where nobody asks. With "auto" they are played there where the learner is on a card.
+
+    trainer: None where it is in another process. frozen: the opponents whose weights stay. apart: whether workers play each for itself.
+    Raises ConfigError where it was asked for ("device") and is not possible.
+    """
+    if vectors is None or vectors.asked == "host":
+        return ""
+    place = None if trainer is None else trainer.placement
+    if vectors.asked == "auto" and (place is None or place.device == "cpu"):
+        return ""
+    found = "its learner is in another process" if trainer is None else trainer.in_place
+    reason = found if isinstance(found, str) else _why_not(vectors.env, task, collect, frozen=frozen, apart=apart)
+    if reason and vectors.asked == "device":
+        raise ConfigError(
+            f"runtime.environments=device was given, and task {task.id} cannot do that: {reason}. Leave it out."
+        )
+    return reason or found
+
+
+def _why_not(env: VectorEnv, task: TrainingTask, collect: Collect, *, frozen: Policies, apart: bool) -> str:
+    spec, live = env.spec, live_refs(task.opponents)
+    always = task.seats if task.together == 1.0 or len(task.seats) == 1 else ()
+    if len(always) == spec.num_players:  # nobody else plays, whomever the task names
+        live, frozen = (), ()
+    others = any((ref.population, ref.policy) != (task.population, task.policy) for ref in live)
+    strange = next((ref.policy for ref, policy in frozen if not _plays(policy, ref.mode, spec)), None)
+    why = {
+        f"{spec.id} is stepped in memory only": not isinstance(env, OffersDevice),
+        "workers play each for itself (runtime.mode=async)": apart,
+        "its algorithm records more than actions and log-probabilities": bool(collect.extras),
+        "its algorithm plays in several modes": len(collect.modes) > 1,
+        "its opponents learn, and its episodes stay open from one rollout to the next": (
+            collect.unit == "decisions" and bool(live)
+        ),
+        "its opponents learn, too, and are no tables": others and spec.enumeration is None,
+        f"the opponent {strange!r} plays in memory only": strange is not None,
+    }
+    return next((reason for reason, there in why.items() if there), "")
+
+
+def _plays(policy: Policy | RemotePolicy, mode: str, spec: EnvSpec) -> bool:
+    if isinstance(policy, RemotePolicy | BotPolicy) or mode not in policy.modes:
+        return False
+    return policy.memory_shape is None if spec.enumeration is not None else acts_there(policy, mode)
+
+
+@dataclass(slots=True)
+class _Opponents:
+    """The policies of a request, as they play on the device (`Opponent`)."""
+
+    vectors: DeviceVectors
+    device: torch.device
+    policies: dict[PolicyRef, Policy | RemotePolicy] = field(default_factory=dict)
+
+    def table(self, ref: PolicyRef, player: int) -> NDArray[np.float64]:
+        return self.vectors.table(ref, self._policy(ref), player)
+
+    def acts(self, ref: PolicyRef) -> Acts:
+        return ActingThere(self._policy(ref), ref.mode, self.device)
+
+    def _policy(self, ref: PolicyRef) -> Policy:
+        policy = self.policies[ref]
+        assert not isinstance(policy, RemotePolicy)
+        return policy
+
+
+class InPlaceCollector:
+    """Plays on the learner's device, by the learner itself; nobody else is asked (`Collector`)."""
+
+    def __init__(
+        self,
+        vectors: DeviceVectors,
+        learner: LearnsInPlace,
+        request: MakeRequest,
+        collect: Collect,
+        *,
+        task_slot: int,
+        profile: Timings,
+        each: bool,
+    ) -> None:
+        """each: whether somebody looks at episodes one by one."""
+        self._vectors, self._learner, self._request, self._collect = vectors, learner, request, collect
+        self._profile, self._each, self._task_slot, self._open = profile, each, task_slot, False
+        self._opponents = _Opponents(vectors, learner.placement.torch)
+        self._play: DevicePlay | None = None
+
+    def begin(self) -> None:
+        return None
+
+    def take(self) -> Collected:
+        """Play a request. Raises TrainingError where the device has no memory for it, and what `OffersDevice.on_device` raises."""
+        begun = perf_counter()
+        request, policies = self._request(carry_on=self._open, host=0)
+        self._opponents.policies = dict(policies)
+        try:
+            rollout = self._playing(request).play(request, each=self._each)
+        except Exception as error:
+            if (full := out_of_memory(error)) is None:
+                raise
+            raise TrainingError(
+                f"there was not enough memory to play {request.amount:,} {request.unit} at once on {self._learner.placement.device}: "
+                f"{full}. Give a smaller algorithm.batch, or runtime.environments=host."
+            ) from error
+        self._open = self._collect.unit == "decisions"
+        self._profile.rollout(perf_counter() - begun, {}, rollout.counters)
+        return Collected((rollout,))
+
+    def _playing(self, request: RolloutRequest) -> DevicePlay:
+        if self._play is None:
+            envs = self._collect.amount if self._collect.unit == "episodes" else self._vectors.num_envs
+            device = self._learner.placement.torch
+            env = self._vectors.make(device, num_envs=envs, task_slot=self._task_slot)
+            self._play = DevicePlay(env, self._players(request))
+        return self._play
+
+    def _players(self, request: RolloutRequest) -> Tables | Networks:
+        spec = self._vectors.env.spec
+        if spec.enumeration is not None:
+            return Tables(spec, self._learner, self._opponents, request.seats)
+        return Networks(self._learner, self._opponents)
+
+    def ahead(self) -> None:
+        return None
+
+    def learned(self) -> None:
+        return None
+
+    def drain(self) -> Collected:
+        self._open = False
+        return Collected(())
+
+    def close(self) -> None:
+        """The vector stays, for the next task."""
+        self._play = None
