@@ -29,7 +29,8 @@ from ludus.learners.base import LearnerContext
 from ludus.learners.losses import divergence, entropy, log_prob, masked_log_softmax, ppo_surrogate, value_loss
 from ludus.learners.network import FlatModule, TrainedNetwork
 from ludus.learners.on_policy.batch import Batch
-from ludus.learners.on_policy.models import Acted, Autograd, fresh_seed, state_table
+from ludus.learners.on_policy.model import Acted
+from ludus.learners.on_policy.models import Autograd, fresh_seed, state_table
 from ludus.learners.on_policy.written import (
     CompressedRows,
     Written,

@@ -12,7 +12,7 @@ from ludus.core.device import to_device
 from ludus.learners.base import LearnerContext
 from ludus.learners.losses import masked_log_softmax
 from ludus.learners.on_policy.batch import Batch
-from ludus.learners.on_policy.models import Acted, ActingModel, Model
+from ludus.learners.on_policy.model import Acted, ActingModel, Model
 from ludus.learners.returns import scanned
 from ludus.learners.spaces import reward_scale
 from ludus.replay.blocks import Block, BlockRows, placed_where, until_next

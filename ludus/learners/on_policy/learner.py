@@ -1,5 +1,5 @@
 """The learner of on-policy algorithms: from rollouts to items, and from batches to steps of Adam. What it moves, and whether by autograd or
-by passes that are written out, is a `Model` (`ludus.learners.on_policy.models`)."""
+by passes that are written out, is a `Model` (`ludus.learners.on_policy.model`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ludus.learners.base import ROLLOUTS, Collect, LearnerContext
 from ludus.learners.diversity import Divergence
 from ludus.learners.on_policy.batch import MEMORY, Batch, SegmentPieces, padded, unpadded, walk
 from ludus.learners.on_policy.in_place import InPlace, why_not_in_place
-from ludus.learners.on_policy.models import ActingModel, Floats, Model, StepOptions, Told
+from ludus.learners.on_policy.model import ActingModel, Floats, Model, StepOptions, Told
 from ludus.learners.on_policy.teams import critic_states, team_rewards
 from ludus.learners.returns import (
     bootstrap_values,

@@ -1,13 +1,10 @@
-"""What the learner trains, behind one protocol: by autograd, modules of anybody's own making, or the family's networks. Passes that are
-written out are in `ludus.learners.on_policy.written`."""
+"""What the learner trains by autograd (`ludus.learners.on_policy.model`): modules of anybody's own making, or the family's networks."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -15,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import seeding
-from ludus.core.device import Placement, Work, placed, to_host
+from ludus.core.device import Work, placed, to_host
 from ludus.core.errors import LudusError, PolicyError, ScenarioError
 from ludus.core.own_code import raised
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
@@ -30,6 +27,7 @@ from ludus.learners.losses import (
 )
 from ludus.learners.network import FlatModule, multiplications
 from ludus.learners.on_policy.batch import Batch
+from ludus.learners.on_policy.model import Acted, Floats, StepOptions, Told, steps_here
 from ludus.learners.optimizer import Guard, ModuleAdam
 from ludus.learners.ranks import GradientSum, agree
 from ludus.learners.states import StateTable
@@ -55,174 +53,6 @@ from ludus.replay.trajectories import Trajectories
 if TYPE_CHECKING:
     from ludus.learners.on_policy.options import OnPolicy, PolicyGradient
     from ludus.replay.blocks import Block, BlockRows
-
-Floats = NDArray[np.float64]
-
-
-class StepOptions(Protocol):
-    """What models ask of an algorithm's options (`ludus.learners.on_policy.options.Gradient` says what they mean)."""
-
-    @property
-    def kl_limit(self) -> float | None: ...
-    @property
-    def max_gradient_norm(self) -> float: ...
-    @property
-    def step_rows(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """After the steps of an epoch. scalars: the loss and those of `Model.names`, of the last step that was made, and the norm of its
-    gradient. stopped: the policy has gone beyond `kl_limit`, and no step was made since. wrong: something is NaN or infinite."""
-
-    scalars: list[float]
-    norm: float
-    stopped: bool
-    wrong: bool
-
-    @staticmethod
-    def nothing(scalars: int) -> Told:
-        """Before the first step."""
-        return Told([0.0] * scalars, 0.0, stopped=False, wrong=False)
-
-    def what(self, names: Sequence[str]) -> str:
-        """What is wrong."""
-        if math.isfinite(self.scalars[0]):
-            return "a weight" if math.isfinite(self.norm) else "the gradient"
-        parts = (name for name, x in zip(names, self.scalars[1:], strict=True) if not math.isfinite(x))
-        return f"the {next(parts, 'loss').replace('_', ' ')}"
-
-
-class Stepped(Protocol):
-    """A model whose numbers are in this process's memory."""
-
-    @property
-    def options(self) -> StepOptions: ...
-    @property
-    def names(self) -> tuple[str, ...]: ...
-    @property
-    def flat(self) -> Array:
-        """The parameters."""
-        ...
-
-    def found(self, part: Any, progress: float) -> list[float]:
-        """The loss of all ranks' rows, and the scalars of `names`; fills in the gradient."""
-        ...
-
-    def move(self, rate: float) -> float:
-        """A step of Adam, unless the gradient is no number. Its norm."""
-        ...
-
-
-def steps_here(model: Stepped, parts: Iterable[Any], rate: float, progress: float, last: Told) -> Told:
-    """`Model.steps` on a CPU, where numbers are looked at as they come. last: what was told of the epoch before."""
-    limit = model.options.kl_limit
-    for part in parts:
-        scalars = model.found(part, progress)
-        if limit is not None and scalars[1 + model.names.index("kl")] > limit:
-            return replace(last, stopped=True)
-        fine = math.isfinite(scalars[0])
-        norm = model.move(rate) if fine else math.nan
-        last = Told(scalars, norm, stopped=False, wrong=not math.isfinite(norm))
-        if last.wrong:
-            return last
-    with np.errstate(invalid="ignore", over="ignore"):  # of infinite weights, which the sum is to show
-        total = float(model.flat.sum())
-    return last if math.isfinite(total) or np.isfinite(model.flat).all() else replace(last, wrong=True)
-
-
-class Model(Protocol):
-    """shape: of an observation as `values` takes it. table: the states of an enumerated game. memory: floats that one slot remembers, 0:
-    none. sequence: decisions through which gradients flow back, with a memory. actions: width of masks; 0: there are none. state: width of
-    what a central critic sees beside x; 0: there is none. names: of the scalars that `steps` finds beside the loss. by_states: it learns
-    from the states that occur, not from rows. trusted: it is ours; its loss is a mean over rows, whatever the rows, and takes None for a
-    mask that forbids nothing."""
-
-    spec: PolicySpec
-    shape: tuple[int, ...]
-    table: StateTable | None
-    memory: int
-    sequence: int
-    actions: int
-    state: int
-    by_states: bool
-    trusted: bool
-
-    placement: Placement
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    def values(
-        self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None, state: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """(values [n], memory after [S, M]) of rows x, with the states [n, width] of a central critic, as `ActorCritic.unroll` takes
-        memory."""
-        ...
-
-    def log_prob(self, batch: Batch) -> Tensor:
-        """Log-probabilities [n] of the batch's actions."""
-        ...
-
-    def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
-        """Rewards float64[N] of a rollout, as they are learned from; its statistics see them. progress: of the budget."""
-        ...
-
-    def kept(self) -> Any:
-        """Parameters, and the optimizer's state: what `restore` goes back to."""
-        ...
-
-    def restore(self, kept: Any) -> None: ...
-
-    def learning(self, batch: Batch, seed: int) -> AbstractContextManager[Any]:
-        """Around the steps of an update; gives what `prepare` takes. seed: of what is random in them."""
-        ...
-
-    def prepare(self, rows: Any, which: Sequence[Any] | None) -> Iterable[Any]:
-        """What the steps on some units of a batch have in common, for each of these lots (`Batch.part`); None: for all units together."""
-        ...
-
-    def steps(self, parts: Iterable[Any], rate: float, progress: float) -> Told:
-        """One of Adam for each part, until the policy has gone too far or something is no number. progress: of the budget."""
-        ...
-
-    def coefficients(self, progress: float) -> Metrics:
-        """Of the loss, as they are now, for metrics."""
-        ...
-
-    def learned(self, batch: Batch, progress: float) -> None:
-        """After an update from these rows: statistics see them."""
-        ...
-
-    def weights(self) -> Weights: ...
-    def state_dict(self) -> State: ...
-    def load_state_dict(self, state: State) -> None: ...
-
-
-class Acted(NamedTuple):
-    """Columns of a `Batch`, before there are rewards."""
-
-    x: Tensor
-    mask: Tensor | None
-    action: Tensor
-    logp: Tensor
-
-
-class ActingModel(Model, Protocol):
-    """One that can act where it is. distribution: of what its policy's head says."""
-
-    @property
-    def distribution(self) -> Distribution: ...
-
-    def outputs(self, x: Tensor) -> Tensor:
-        """What the head says of observations [n, *shape]."""
-        ...
-
-    def rewards_in_place(
-        self, reward: Tensor, progress: float, *, acted: Acted, rows: BlockRows, block: Block
-    ) -> Tensor:
-        """As `rewards`, of a block's rows float64[n], on their device."""
-        ...
 
 
 def fresh_seed(context: LearnerContext) -> int:

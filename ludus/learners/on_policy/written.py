@@ -28,7 +28,8 @@ from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.network import Passes, TrainedNetwork
 from ludus.learners.on_policy.batch import Batch
-from ludus.learners.on_policy.models import StepOptions, Told, state_table, steps_here
+from ludus.learners.on_policy.model import StepOptions, Told, steps_here
+from ludus.learners.on_policy.models import state_table
 from ludus.learners.optimizer import Adam
 from ludus.learners.ranks import Ranks, agree
 from ludus.learners.states import compact

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ludus.learners.on_policy.batch import Batch
-    from ludus.learners.on_policy.models import Model
+    from ludus.learners.on_policy.model import Model
 
 
 class PPO(PolicyGradient):
