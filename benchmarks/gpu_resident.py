@@ -114,6 +114,7 @@ KINDS: Mapping[str, Measure] = {
     "resident_preset": preset,
     "preset_here": preset_here,
 }
+SEEDS = (4, 5, 6, 7, 8)  # none that THERE was chosen by
 MMD_THERE, PPO_THERE = "Leduc, mirror descent, learning included", "Leduc, PPO, learning included"
 PRESET, PRESET_HERE = "preset leduc, played there", "preset leduc, one core"
 
@@ -123,8 +124,8 @@ def contestants(device: str) -> tuple[Contestant, ...]:
     return (
         contestant(MMD_THERE, "resident_mmd", device),
         contestant(PPO_THERE, "resident_ppo", device),
-        contestant(PRESET, "resident_preset", device),
-        contestant(PRESET_HERE, "preset_here", device),
+        contestant(PRESET, "resident_preset", device, seeds=SEEDS),
+        contestant(PRESET_HERE, "preset_here", device, seeds=SEEDS),
     )
 
 
