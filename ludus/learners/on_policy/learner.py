@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -241,19 +240,13 @@ class OnPolicyLearner:
     def update(self, batch: Sample) -> Metrics:
         """`epochs` times `minibatches` steps on the loss. Raises TrainingError. The weights are those from before the update, whatever it
         raises."""
+        return self._update(lambda: self._batch(batch.columns))
 
-        def given() -> tuple[Batch, dict[str, Tensor]]:
-            if wrong := not_finite(batch.columns):
-                raise self._error(wrong, "already before the first epoch: look for it in rewards or values")
-            return self._items.batch(batch.columns)
-
-        return self._update(given)
-
-    def _update(self, given: Callable[[], tuple[Batch, dict[str, Tensor]]]) -> Metrics:
+    def _update(self, given: Callable[[], Batch]) -> Metrics:
         model, progress = self.model, self._progress
         rate, kept = self.config.learning_rate.at(progress), model.kept()
         try:
-            learned = self._batch(*given())
+            learned = given()
             metrics = self._learn(learned, rate)
         except Exception:
             model.restore(kept)
@@ -265,7 +258,12 @@ class OnPolicyLearner:
         rates = {"learning_rate": rate, **model.coefficients(progress)}
         return {"rows": float(len(learned)), **rates, **self._items.metrics, **metrics}
 
-    def _batch(self, batch: Batch, traced: dict[str, Tensor]) -> Batch:
+    def _batch(self, columns: Mapping[str, Any]) -> Batch:
+        if wrong := not_finite(columns):
+            raise self._error(wrong, "already before the first epoch: look for it in rewards or values")
+        return self._weighted(*self._items.batch(columns))
+
+    def _weighted(self, batch: Batch, traced: dict[str, Tensor]) -> Batch:
         """With the advantages that the loss takes."""
         weight = None
         if self.config.correction == "vtrace" and len(batch):
@@ -358,7 +356,8 @@ class OnPolicyLearner:
         """As `LearnsInPlace.learn`."""
         assert self._in_place is not None
         self._budget.count(block.num_rows, block.num_ended)
-        return self._update(partial(self._in_place.batch, block, self._progress))
+        there, progress = self._in_place, self._progress
+        return self._update(lambda: self._weighted(*there.batch(block, progress)))
 
     # ------------------------------------------------------------------------------------------ state
 
