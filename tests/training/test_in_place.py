@@ -177,6 +177,23 @@ class Reference:
         )
 
 
+class Bytes(ScriptedEnv):
+    """Whose states are small images of bytes, and whose observations have other numbers than networks."""
+
+    def __init__(self):
+        super().__init__(SCRIPTS, 4, state=True)
+        agents = tuple(replace(agent, observation=Box(0, 255, (1,), np.int64)) for agent in self.spec.agents)
+        self.spec = replace(self.spec, agents=agents, state=Box(0, 255, (1, 2), np.uint8))
+
+    def _timestep(self, finished):
+        step = super()._timestep(finished)
+        whole = lambda rows: [each._replace(observation=each.observation.astype(np.int64)) for each in rows]  # noqa: E731
+        states = [(50 * state).astype(np.uint8)[:, None] for state in (step.state, step.final_state)]
+        return step._replace(
+            due=tuple(whole(step.due)), ended=tuple(whole(step.ended)), state=states[0], final_state=states[1]
+        )
+
+
 class Uniform:
     """Opponents that are all uniform (`Opponent`)."""
 
@@ -254,6 +271,8 @@ GAMES = {
     "team": (lambda: ScriptedEnv([TEAM], 3), PPO(**SMALL, normalise_observations=True, team_rewards=True), (0,), "decisions", False),
     "side": (lambda: ScriptedEnv([TEAM], 3), PPO(**SMALL), (1,), "episodes", False),
     "state": (lambda: joint_state(ScriptedEnv(SCRIPTS, 4)), MAPPO(**SMALL, team_rewards=False), (0,), "decisions", False),
+    "bytes": (Bytes, MAPPO(**SMALL, team_rewards=False), (0,), "decisions", False),
+    "whole numbers": (Bytes, MMD(**SMALL, magnet="moving"), (0,), "decisions", False),
 }  # fmt: skip
 
 

@@ -3,34 +3,18 @@ trajectories, and what goes backwards through time is a scan over all rows (`ret
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ludus.core.device import to_device
 from ludus.learners.base import LearnerContext
 from ludus.learners.losses import masked_log_softmax
 from ludus.learners.on_policy.batch import Batch
-from ludus.learners.on_policy.model import Acted, ActingModel, Model
+from ludus.learners.on_policy.model import Acted, ActingModel, Inputs, Model, Settings
 from ludus.learners.returns import scanned
 from ludus.learners.spaces import reward_scale
 from ludus.replay.blocks import Block, BlockRows, placed_where, until_next
-
-
-class Estimates(Protocol):
-    """What advantages are made with, of an algorithm's options."""
-
-    @property
-    def gamma(self) -> float: ...
-    @property
-    def gae_lambda(self) -> float: ...
-    @property
-    def scale_rewards(self) -> bool: ...
-    @property
-    def team_rewards(self) -> bool: ...
-    @property
-    def correction(self) -> str: ...
 
 
 def why_not_in_place(model: Model, context: LearnerContext) -> str:
@@ -49,27 +33,21 @@ def why_not_in_place(model: Model, context: LearnerContext) -> str:
 class InPlace:
     """A model that acts, and whose rows are put together, where it learns."""
 
-    def __init__(self, config: Estimates, model: ActingModel, context: LearnerContext) -> None:
-        self._config, self._model = config, model
+    def __init__(self, config: Settings, model: ActingModel, inputs: Inputs, context: LearnerContext) -> None:
+        self._config, self._model, self._inputs = config, model, inputs
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
-        self._x, self._legal = None, None
-        if model.table is not None:
-            device = model.placement.torch
-            self._x = model.table.x.reshape(-1, *model.shape).to(device)
-            self._legal = to_device(model.table.mask, device)
 
     # ------------------------------------------------------------------------------------------ acting
 
     @torch.no_grad()
     def table(self) -> Tensor:
         """As `LearnsInPlace.table`."""
-        assert self._x is not None
-        return masked_log_softmax(self._outputs(self._x), self._legal)
+        return masked_log_softmax(self._outputs(self._states), self._inputs.legal)
 
     @torch.no_grad()
     def act(self, x: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
         """As `LearnsInPlace.act`."""
-        out = self._outputs(x)
+        out = self._outputs(self._inputs(x))
         action = self._model.distribution.sample(out, mask, generator)
         return action, self._model.distribution.log_prob(out, action, mask).float()
 
@@ -83,10 +61,10 @@ class InPlace:
     def batch(self, block: Block, progress: float) -> tuple[Batch, dict[str, Tensor]]:
         """As `Transitions.batch`. progress: of the budget."""
         rows, config, model = BlockRows.of(block), self._config, self._model
-        observation, state = _rows(block.observation, rows), _rows(block.state, rows)
-        x, mask = self._seen(observation), _rows(block.mask, rows)
-        if self._legal is not None and model.table is not None:
-            mask = self._legal[observation - model.table.base]
+        observation, state = _rows(block.observation, rows), shown(_rows(block.state, rows))
+        x, mask = self._inputs(observation), _rows(block.mask, rows)
+        if model.table is not None:
+            mask = self._inputs.legal[self._inputs.index(observation)]
         elif mask is None and not model.trusted:
             mask = torch.ones(len(x), model.actions, dtype=torch.bool, device=x.device)
         given = team_rewards(block) if config.team_rewards else block.reward.double()
@@ -100,7 +78,7 @@ class InPlace:
         value = self._values(observation, state, values)
         following = torch.cat([value[1:], value[:1]])
         if block.last is not None:
-            last = self._values(block.last, block.last_state, values)
+            last = self._values(block.last, shown(block.last_state), values)
             following = torch.where(rows.cut, last[rows.slot], following)
         after = torch.where(rows.ended, self._finals(block, rows, values), following)
         goes_on = (~(rows.ended | rows.cut)).double()
@@ -116,22 +94,20 @@ class InPlace:
         ends = rows.ended | rows.cut
         return batch, {"reward": reward, "ends": ends, "after": after} if config.correction == "vtrace" else {}
 
-    def _seen(self, observation: Tensor) -> Tensor:
-        """Observations as the model takes them."""
-        if self._x is None or self._model.table is None:
-            return observation.reshape(len(observation), *self._model.shape)
-        return self._x.index_select(0, (observation - self._model.table.base).clamp(min=0))
+    @property
+    def _states(self) -> Tensor:
+        """float32[I, *shape] of an enumerated game."""
+        return self._inputs.states.reshape(-1, *self._model.shape)
 
     def _values_of_states(self) -> Tensor | None:
         """float64[I] of an enumerated game, in which each is evaluated once."""
-        return None if self._x is None else self._model.values(self._x, None, None, None)[0].double()
+        return None if self._model.table is None else self._model.values(self._states, None, None, None)[0].double()
 
     def _values(self, observation: Tensor, state: Tensor | None, values: Tensor | None) -> Tensor:
         """float64[n]; 0 for ids of -1, of which nothing is known."""
-        if values is None or self._model.table is None:
-            return self._model.values(self._seen(observation), None, None, state)[0].double()
-        index = observation - self._model.table.base
-        return torch.where(observation >= 0, values[index.clamp(min=0)], 0.0)
+        if values is None:
+            return self._model.values(self._inputs(observation), None, None, state)[0].double()
+        return torch.where(observation >= 0, values[self._inputs.index(observation)], 0.0)
 
     def _finals(self, block: Block, rows: BlockRows, values: Tensor | None) -> Tensor:
         """float64[n]: of what follows the end of an episode: 0, or of the final observation of one that was truncated."""
@@ -142,12 +118,20 @@ class InPlace:
         where = block.at.flatten()[rows.where[cut_short]] * block.row.shape[1] + rows.slot[cut_short]
         final = block.final.flatten(0, 1).index_select(0, where)
         state = None if block.final_state is None else block.final_state.flatten(0, 1).index_select(0, where)
-        return out.index_copy_(0, cut_short, self._values(final, state, values))
+        return out.index_copy_(0, cut_short, self._values(final, shown(state), values))
 
 
 def _rows(column: Any, rows: BlockRows) -> Any:
     """[K, C, …] -> [n, …]; None stays."""
     return None if column is None else column.flatten(0, 1).index_select(0, rows.where)
+
+
+def shown(state: Tensor | None) -> Tensor | None:
+    """States [n, *shape] as `ludus.learners.teams.seen` shows them to one seat: float32[n, width], of uint8 in 0 … 1."""
+    if state is None:
+        return None
+    flat = state.flatten(1).float()
+    return flat / 255.0 if state.dtype == torch.uint8 else flat
 
 
 def team_rewards(block: Block) -> Tensor:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,11 +17,11 @@ from ludus.core import seeding
 from ludus.core.device import fetched, generator_on, to_device, to_host
 from ludus.core.errors import PolicyError, ScenarioError, TrainingError
 from ludus.core.types import Array, Metrics, State, Tail, Weights
-from ludus.learners.base import ROLLOUTS, Collect, LearnerContext
+from ludus.learners.base import ROLLOUTS, LearnerContext
 from ludus.learners.diversity import Divergence
 from ludus.learners.on_policy.batch import MEMORY, Batch, SegmentPieces, padded, unpadded, walk
 from ludus.learners.on_policy.in_place import InPlace, why_not_in_place
-from ludus.learners.on_policy.model import ActingModel, Floats, Model, StepOptions, Told
+from ludus.learners.on_policy.model import ActingModel, Floats, Inputs, Model, Settings, Told
 from ludus.learners.on_policy.teams import critic_states, team_rewards
 from ludus.learners.returns import (
     bootstrap_values,
@@ -31,41 +31,12 @@ from ludus.learners.returns import (
     not_finite,
     trace_columns,
 )
-from ludus.learners.schedule import Budget, Schedule
+from ludus.learners.schedule import Budget
 from ludus.learners.spaces import reward_scale
 from ludus.learners.states import compact, occurring
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.blocks import Block
 from ludus.replay.trajectories import Trajectories
-
-
-class Settings(StepOptions, Protocol):
-    """What the learner asks of an algorithm's options."""
-
-    @property
-    def epochs(self) -> int: ...
-    @property
-    def minibatches(self) -> int: ...
-    @property
-    def learning_rate(self) -> Schedule: ...
-    @property
-    def gamma(self) -> float: ...
-    @property
-    def gae_lambda(self) -> float: ...
-    @property
-    def correction(self) -> str: ...
-    @property
-    def rho_bar(self) -> float: ...
-    @property
-    def c_bar(self) -> float: ...
-    @property
-    def normalise_advantages(self) -> bool: ...
-    @property
-    def scale_rewards(self) -> bool: ...
-    @property
-    def team_rewards(self) -> bool: ...
-    def collect(self) -> Collect: ...
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # From rollouts to items: values, advantages and targets, and memory at the beginning of sequences.
@@ -76,9 +47,7 @@ class Transitions:
 
     def __init__(self, config: Settings, model: Model, context: LearnerContext) -> None:
         self._config, self._model, self._device = config, model, model.placement.torch
-        if model.table is not None:
-            self._inputs = model.table.x.to(self._device)
-            self._legal = to_device(model.table.mask, self._device)
+        self.inputs = Inputs(model)
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
         self._divergence = None
         if context.diversity is not None:
@@ -138,7 +107,7 @@ class Transitions:
         def look(
             which: NDArray[np.int64], memory: NDArray[np.float32], start: NDArray[np.int64]
         ) -> tuple[Array, NDArray[np.float32]]:
-            x, seen = self._x(rows.observation[which]), None if state is None else state[which]
+            x, seen = self.inputs(rows.observation[which]), None if state is None else state[which]
             with torch.no_grad():
                 out, after = self._model.values(x, self._tensor(memory), start, self._tensor(seen))
             assert after is not None
@@ -153,30 +122,14 @@ class Transitions:
             occurring, index = compact(np.where(observation >= 0, observation - table.base, -1), len(table))
             if not len(occurring):
                 return np.zeros(len(observation))
-            x = self._x(occurring + table.base)
+            x = self.inputs(occurring + table.base)
         else:
-            x = self._x(observation)
+            x = self.inputs(observation)
         with torch.no_grad():
             out = to_host(self._model.values(x, self._tensor(memory), None, self._tensor(state))[0]).astype(np.float64)
         if table is None:
             return out
         return np.where(observation >= 0, out if index is None else out[index], 0.0)
-
-    def _x(self, observation: Array | Tensor) -> Tensor:
-        """Observations as the model takes them: float32, or images of uint8 as they are, [n, *shape]."""
-        shape = (len(observation), *self._model.shape)
-        if self._model.table is not None:
-            return self._inputs[self._ids(observation)].reshape(shape)
-        if isinstance(observation, np.ndarray):  # here NumPy is faster
-            dtype = np.uint8 if observation.dtype == np.uint8 and len(shape) > 2 else np.float32
-            return to_device(np.ascontiguousarray(observation, dtype).reshape(shape), self._device)
-        there = observation.reshape(shape)
-        return there if there.dtype == torch.uint8 and len(shape) > 2 else there.float()
-
-    def _ids(self, observation: Array | Tensor) -> Tensor:
-        """int64[n], on the device: which row of the table of states; 0 where nobody knows."""
-        assert self._model.table is not None
-        return (to_device(observation, self._device).long() - self._model.table.base).clamp(min=0)
 
     def batch(self, items: Mapping[str, Any]) -> tuple[Batch, dict[str, Tensor]]:
         """(what is learned from, with advantages as they were estimated; what V-trace wants beside it)."""
@@ -191,9 +144,9 @@ class Transitions:
                 table, observation, mask, inputs=math.prod(model.shape), actions=model.actions
             )
         else:
-            x = self._x(observation)
+            x = self.inputs(observation)
             if table is not None:
-                mask = self._legal[self._ids(observation)]
+                mask = self.inputs.legal[self.inputs.index(observation)]
             elif mask is None and not model.trusted:  # losses of one's own are written for masks
                 mask = torch.ones(len(observation), model.actions, dtype=torch.bool, device=self._device)
         more["state"] = self._tensor(columns["state"]) if model.state else None
@@ -222,7 +175,9 @@ class OnPolicyLearner:
         self._progress = 0.0  # of the budget, before the rows of the next update were collected
         self._seed = context.seed
         self._updates = self._waiting = 0
-        self._in_place = None if self.in_place() else InPlace(config, cast(ActingModel, model), context)
+        self._in_place = (
+            None if self.in_place() else InPlace(config, cast(ActingModel, model), self._items.inputs, context)
+        )
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """Decision rows with advantage and critic's target; of networks that remember, sequences of them."""

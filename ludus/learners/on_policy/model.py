@@ -10,13 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.device import Placement
+from ludus.core.device import Placement, to_device
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
+from ludus.learners.base import Collect
 from ludus.learners.losses import Distribution
 from ludus.learners.on_policy.batch import Batch
+from ludus.learners.schedule import Schedule
 from ludus.learners.states import StateTable
 from ludus.replay.blocks import Block, BlockRows
 from ludus.replay.trajectories import Trajectories
@@ -33,6 +36,34 @@ class StepOptions(Protocol):
     def max_gradient_norm(self) -> float: ...
     @property
     def step_rows(self) -> int: ...
+
+
+class Settings(StepOptions, Protocol):
+    """What learners ask of an algorithm's options."""
+
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def minibatches(self) -> int: ...
+    @property
+    def learning_rate(self) -> Schedule: ...
+    @property
+    def gamma(self) -> float: ...
+    @property
+    def gae_lambda(self) -> float: ...
+    @property
+    def correction(self) -> str: ...
+    @property
+    def rho_bar(self) -> float: ...
+    @property
+    def c_bar(self) -> float: ...
+    @property
+    def normalise_advantages(self) -> bool: ...
+    @property
+    def scale_rewards(self) -> bool: ...
+    @property
+    def team_rewards(self) -> bool: ...
+    def collect(self) -> Collect: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,3 +219,31 @@ class ActingModel(Model, Protocol):
     ) -> Tensor:
         """As `rewards`, of a block's rows float64[n], on their device."""
         ...
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
+
+class Inputs:
+    """What a model is shown of observations, or of ids in an enumerated game, on its device. legal: bool[I, A] there, in such a game."""
+
+    def __init__(self, model: Model) -> None:
+        self._shape, self._device, self._table = model.shape, model.placement.torch, model.table
+        if self._table is not None:
+            self.states, self.legal = self._table.x.to(self._device), to_device(self._table.mask, self._device)
+
+    def __call__(self, observation: Array | Tensor) -> Tensor:
+        """float32, or images of uint8 as they are, [n, *shape]; of ids that are unknown (-1), some state's."""
+        shape = (len(observation), *self._shape)
+        if self._table is not None:
+            return self.states[self.index(observation)].reshape(shape)
+        if isinstance(observation, np.ndarray):  # here NumPy is faster
+            dtype = np.uint8 if observation.dtype == np.uint8 and len(shape) > 2 else np.float32
+            return to_device(np.ascontiguousarray(observation, dtype).reshape(shape), self._device)
+        there = observation.reshape(shape)
+        return there if there.dtype == torch.uint8 and len(shape) > 2 else there.float()
+
+    def index(self, ids: Array | Tensor) -> Tensor:
+        """int64[n]: which row of the table of states each is; 0 of unknown ones."""
+        assert self._table is not None
+        return (to_device(ids, self._device).long() - self._table.base).clamp(min=0)
