@@ -46,7 +46,7 @@ def _acting(options: Options, core: str, width: int, *, members: int, rows: int)
     from ludus.policies.action_values import initial_weights
     from ludus.policies.registry import build_policy
     from ludus.policies.specs import QHeadSpec, action_values_spec, body_config
-    from ludus.rollout.inference.groups import Group, placement_of
+    from ludus.rollout.inference.groups import Group, acting_placement
 
     spec = action_values_spec(
         shape=(INPUTS,),
@@ -58,7 +58,7 @@ def _acting(options: Options, core: str, width: int, *, members: int, rows: int)
     )
     rng = np.random.default_rng(options.seed)
     policies = [build_policy(spec, initial_weights(spec, rng)) for _ in range(members)]
-    place = placement_of(policies[0], DeviceChoice(options.device, written=False), rows)
+    place = acting_placement(policies[0], DeviceChoice(options.device, written=False), rows)
     assert place is not None
     group = Group(policies, "explore", place)
     seen, noise = rng.standard_normal((rows, INPUTS), np.float32), rng.random((rows, 1), np.float32)

@@ -264,7 +264,7 @@ class Compiler:
                     answer: _Answer = fast(*map(given, args), **{name: given(value) for name, value in kwargs.items()})
                 return answer
             except Exception as error:  # noqa: BLE001  of whatever class; what is the function's own will come again
-                self.failed = " ".join(str(error).split("\n\n")[0].split())[:300] or type(error).__name__
+                self.failed = uncompiled(error)
             return function(*args, **kwargs)
 
         return call
@@ -296,6 +296,11 @@ def _compiling() -> bool:
     import torch
 
     return torch.compiler.is_compiling()
+
+
+def uncompiled(error: Exception) -> str:
+    """What kept torch from compiling, in one line."""
+    return " ".join(str(error).split("\n\n")[0].split())[:300] or type(error).__name__
 
 
 def no_compiler(device: str) -> str:

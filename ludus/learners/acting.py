@@ -13,10 +13,11 @@ from ludus.learners.losses import CategoricalDistribution, Distribution, MultiCa
 from ludus.policies.actor_critic import TeamNetwork, agents_in, load_arrays, make_network
 from ludus.policies.base import Policy
 from ludus.replay.blocks import Block
+from ludus.rollout.in_place import ActingLearner, Stream
 
 
 @runtime_checkable
-class LearnsInPlace(Protocol):
+class LearnsInPlace(ActingLearner, Protocol):
     """A learner that can learn from what lies on its device, where its policy acts too."""
 
     spec: PolicySpec
@@ -24,15 +25,6 @@ class LearnsInPlace(Protocol):
 
     def in_place(self) -> str:
         """Why this one cannot; "": it can."""
-        ...
-
-    def table(self) -> Tensor:
-        """In an enumerated game: log-probabilities float32[I, A] of its newest policy in the states that its seats cover; -inf where
-        illegal."""
-        ...
-
-    def act(self, x: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """Elsewhere: (actions [n, …], their log-probabilities float32[n]) for observations [n, *shape], mask bool[n, A]."""
         ...
 
     def learn(self, block: Block) -> Metrics:
@@ -61,8 +53,8 @@ class ActingThere:
         self._distribution = distribution_of(config["action"])
 
     @torch.no_grad()
-    def act(self, x: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """(actions [n, …], log-probabilities float32[n]) for observations [n, *shape], mask bool[n, A] or None."""
+    def act(self, x: Tensor, mask: Tensor | None, generator: Stream) -> tuple[Tensor, Tensor]:
+        """As `ludus.rollout.in_place.Acts.act`."""
         if self._module is None:
             out = torch.zeros(len(x), self._outputs, device=x.device)
         else:

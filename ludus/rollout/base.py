@@ -125,7 +125,7 @@ class Rollout:
     environment was blocked on other processes; not in its own).
     next_episode: above the index of every episode in it, those that were left open included.
     left: where they stayed with the runtime, references to lists of the trajectories, in order of the shards, or what they are known by
-    where they were received; then `trajectories` is None.
+    where they were received; where they stayed on a device, their `Block`. Then `trajectories` is None.
     sums: of the episodes, where these themselves stayed on a device; then `episodes` has none.
     """
 

@@ -37,10 +37,10 @@ class Acts(Protocol):
 
 
 class ActingLearner(Acts, Protocol):
-    """A learner, as rollouts see it (`ludus.learners.acting.LearnsInPlace`)."""
+    """A learner, which in an enumerated game is asked for a table instead."""
 
     def table(self) -> Tensor:
-        """In an enumerated game: log-probabilities float32[I, A] in the states that its seats cover."""
+        """Log-probabilities float32[I, A] of its newest policy in the states that its seats cover; -inf where illegal."""
         ...
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ludus.core.device import Placement
 from ludus.core.errors import ConfigError, PolicyError, TrainingError
 from ludus.core.machine import out_of_memory
 from ludus.core.timings import Timings
@@ -30,6 +29,7 @@ from ludus.rollout.in_place import Acts, DevicePlay, Networks, Tables
 from ludus.rollout.manager import RemotePolicy
 from ludus.rollout.opponents import live_refs
 from ludus.training.collecting import Collected, MakeRequest, Policies
+from ludus.training.trainer import Trainer
 
 Asked = Literal["auto", "host", "device"]
 
@@ -47,12 +47,14 @@ class DeviceVectors:
 
     def make(self, device: torch.device, *, num_envs: int, task_slot: int) -> DeviceVectorEnv:
         """Raises what `OffersDevice.on_device` raises."""
-        made = self._made.get(task_slot)
-        if made is None or (made.device, made.num_envs) != (device, num_envs):
+        made = self._made.pop(task_slot, None)
+        if made is not None and (made.device, made.num_envs) != (device, num_envs):
+            made.close()
+            made = None
+        if made is None:
             assert isinstance(self.env, OffersDevice)
-            if made is not None:
-                made.close()
-            made = self._made[task_slot] = self.env.on_device(device, num_envs=num_envs)
+            made = self.env.on_device(device, num_envs=num_envs)
+        self._made[task_slot] = made
         return made
 
     def table(self, ref: PolicyRef, policy: Policy, player: int) -> NDArray[np.float64]:
@@ -71,18 +73,9 @@ class DeviceVectors:
         return table
 
 
-class LearnsThere(Protocol):
-    """A task's trainer, as far as this looks at it."""
-
-    @property
-    def placement(self) -> Placement | None: ...
-    @property
-    def in_place(self) -> LearnsInPlace | str: ...
-
-
 def in_place(
     vectors: DeviceVectors | None,
-    trainer: LearnsThere | None,
+    trainer: Trainer | None,
     task: TrainingTask,
     collect: Collect,
     *,

@@ -21,7 +21,7 @@ from ludus.policies.specs import (
 )
 from ludus.policies.stacks import bucket
 from ludus.policies.torch_module import torch_spec
-from ludus.rollout.inference.groups import placement_of
+from ludus.rollout.inference.groups import acting_placement
 from ludus.rollout.inference.policy_cache import PolicyCache, RequestRows
 
 ACTION = {"kind": "categorical", "actions": 5}
@@ -224,10 +224,10 @@ def test_small_networks_stay_where_they_are_faster(asked, width, expected, monke
     monkeypatch.setattr(device, "cards", lambda: 2)
     spec = critic(body=body_config(hidden=(width, width)))
     policy = build_policy(spec, weights_of(spec, np.random.default_rng(0)))
-    place = placement_of(policy, DeviceChoice(asked), 4096)
+    place = acting_placement(policy, DeviceChoice(asked), 4096)
     assert (place and place.device) == expected
     monkeypatch.setattr(device, "cards", lambda: 0)
-    assert placement_of(policy, DeviceChoice("auto", "bf16"), 4096) is None  # a CPU plays in float32
+    assert acting_placement(policy, DeviceChoice("auto", "bf16"), 4096) is None  # a CPU plays in float32
 
 
 class Message:

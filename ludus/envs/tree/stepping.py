@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.device import no_compiler, to_device
+from ludus.core.device import no_compiler, to_device, uncompiled
 from ludus.core.errors import EnvError, PolicyError
 from ludus.core.machine import out_of_memory
 from ludus.envs.resident import DeviceSlots, DeviceTimestep
@@ -144,7 +144,7 @@ class _Fused:
         except Exception as error:  # of whatever class; what is the function's own will come again
             if out_of_memory(error) is not None:
                 raise
-            self.why = " ".join(str(error).split("\n\n")[0].split())[:300] or type(error).__name__
+            self.why = uncompiled(error)
             return self._function(*args)
 
 

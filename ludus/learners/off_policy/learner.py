@@ -233,9 +233,11 @@ class OffPolicyLearner(ReplayLearner):
         critics, compiles = self.critics.online.module, self.placement.compiles
         if compiles:  # all gradients come, wanted or not
             critics.requires_grad_(False)
-        loss, *told = self._actor_step(self, given, max(1, rows))
-        if compiles:
-            critics.requires_grad_(True)
+        try:
+            loss, *told = self._actor_step(self, given, max(1, rows))
+        finally:
+            if compiles:
+                critics.requires_grad_(True)
         sums, norm = self.descend(self.actor, loss, *told)
         self._improved = torch.stack([sums[0], norm.to(sums)])
         return sums[1 : 1 + len(told)]

@@ -222,7 +222,8 @@ class StackedPolicies(Protocol):
     """What a policy class's `stack(policies)` returns: `Policy.act` where row i is played by policy index[i], int32[n].
 
     A class whose networks torch can evaluate on a device has `stack_on(policies, placement)` too, whose memory is a tensor there or an
-    array, and comes back as it came; and policies say their `multiplications` of a row, by which `placement_of` decides (0: they cannot).
+    array, and comes back as it came; and policies say their `multiplications` of a row (0: they cannot), by which `acting_placement`
+    decides.
     """
 
     def act(
@@ -240,7 +241,7 @@ class Group:
     """Policies of one class, configuration and mode, evaluated together. `index` of a row is its policy's place among them."""
 
     def __init__(self, policies: Sequence[Policy], mode: str, placement: Placement | None = None) -> None:
-        """placement: where they compute (None: as policies do, on the CPU); see `placement_of`. Memory of rows is a tensor there, or an
+        """placement: where they compute (None: as policies do, on the CPU); see `acting_placement`. Memory of rows is a tensor there, or an
         array."""
         self.policies = tuple(policies)
         self.mode = mode
@@ -305,7 +306,7 @@ class Group:
         return self.policies[policy].act(observation, mask, memory, noise, mode=self.mode)
 
 
-def placement_of(policy: Policy, device: DeviceChoice, rows: int) -> Placement | None:
+def acting_placement(policy: Policy, device: DeviceChoice, rows: int) -> Placement | None:
     """Where policies like this one compute for so many rows at a time, if that is not the way of CPUs; None, too, for kinds without a
     network that torch evaluates (`stack_on`): tables, bots, random ones. Raises ConfigError for a card that is not there."""
     known = device != CPU and hasattr(type(policy), "multiplications")

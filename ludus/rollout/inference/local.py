@@ -18,11 +18,11 @@ from ludus.rollout.inference import groups
 from ludus.rollout.inference.groups import (
     Bindings,
     Group,
+    acting_placement,
     decode,
     group_key,
     merge,
     next_memory,
-    placement_of,
     require_mode,
 )
 
@@ -180,7 +180,7 @@ class LocalBank:
         for row, (ref, policy) in zip(rows, policies, strict=True):
             tabulate = self._tabulate and not set(getattr(policy, "extras", ())) & set(extras)
             if row in fresh:
-                place = placement_of(policy, self._device, self._most)
+                place = acting_placement(policy, self._device, self._most)
                 self._entries[row] = _Entry(ref, policy, tabulate, group_key(policy, ref.mode), place)
                 self._kind[:, row] = _UNKNOWN
             elif self._update(row, tabulate):

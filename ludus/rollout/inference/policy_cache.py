@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ludus.core.types import CPU, Act, Array, DeviceChoice, PolicyRef
 from ludus.policies.base import Policy
 from ludus.rollout.base import RecentCache
-from ludus.rollout.inference.groups import Group, group_key, merge, next_memory, placement_of, require_mode
+from ludus.rollout.inference.groups import Group, acting_placement, group_key, merge, next_memory, require_mode
 from ludus.runtime.base import Ref
 
 
@@ -132,7 +132,7 @@ class Groups:
     """Policies by key, those of one class, configuration and mode evaluated together, for whatever player and client."""
 
     def __init__(self, entries: Sequence[_Entry | None], *, device: DeviceChoice, rows: int) -> None:
-        """device, rows: see `placement_of`."""
+        """device, rows: see `acting_placement`."""
         members: dict[object, list[int]] = {}
         for key, entry in enumerate(entries):
             if entry is not None:
@@ -144,7 +144,7 @@ class Groups:
             held = [entry for entry in (entries[key] for key in keys) if entry is not None]
             self._group_of[keys] = number
             self._index_of[keys] = np.arange(len(keys))
-            place = placement_of(held[0].policy, device, rows)
+            place = acting_placement(held[0].policy, device, rows)
             self._groups.append(Group([entry.policy for entry in held], held[0].mode, place))
 
     def act(self, parts: Sequence[RequestRows]) -> Any:
