@@ -20,7 +20,8 @@ class Block:
     ids. mask: bool[K, C, A] or None. action: [K, C, …]. logp: float32[K, C] of the behaviour. reward: float32[K, C], received after the
     row's action up to the slot's next decision or its end. ended, terminated: bool[K, C], that this was the episode's end.
     final: [L, C, *shape], or ids (-1: none), final observations by time, and at int64[K, C] the place of a row's; None: nothing is ever
-    truncated. last: [C, *shape], or ids: the observation that follows the last row of a slot that goes on; None: everything has ended.
+    truncated. until int64[K, C]: as `at`, but up to the episode's end where an agent's part in it ends before.
+    last: [C, *shape], or ids: the observation that follows the last row of a slot that goes on; None: everything has ended.
     state [K, C, *state], final_state [L, C, *state], last_state [C, *state]: of the environment, where they were asked for.
 
     agents: slots of one environment. num_rows, num_ended, num_truncated: how many rows there are, at ends, at truncations. fresh: no slot
@@ -36,6 +37,7 @@ class Block:
     ended: Tensor
     terminated: Tensor
     at: Tensor
+    until: Tensor
     final: Tensor | None
     last: Tensor | None
     agents: int
@@ -88,4 +90,4 @@ def until_next(block: Block, column: Tensor) -> Tensor:
     """float64[K, C]: sums of a column float64[K, C] over the times from each row up to its slot's next one, or its episode's end."""
     times = len(column)
     so_far = column.new_ones(times, times).tril() @ column  # a product, whose bits repeat on a card
-    return so_far.gather(0, block.at) - so_far + column
+    return so_far.gather(0, block.until) - so_far + column

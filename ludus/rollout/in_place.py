@@ -369,6 +369,7 @@ class _Steps:
         if timestep.final_state is not None and self._request.state:
             self._keep("final_state", [self._of_slots(timestep.final_state)])
         over = timestep.over
+        self._keep("over", [over[:, None].expand(-1, self._mine.shape[1])])
         numbers = [each.double()[:, None] for each in (over, timestep.terminated, timestep.length, episode)]
         told = torch.cat([*numbers, timestep.returns.double(), seats.entry.double()], 1)
         self._told = (
@@ -400,6 +401,9 @@ class _Steps:
         if self._first is not None:
             columns = {name: torch.cat([self._before(name, column)[None], column]) for name, column in columns.items()}
         at, row = _closed(columns["row"], columns["due"] | columns["ended"])
+        until = at
+        if self._mine.shape[1] > 1:
+            until, _ = _closed(columns["row"], columns["due"] | columns["over"])
         reward, ended, terminated = (columns[name].gather(0, at) for name in ("reward", "ended", "terminated"))
         numbers = [row.sum(), (row & ended).sum(), (row & ended & ~terminated).sum()]
         numbers += [newest, due.any(2).sum(), due.sum(), decided, *self._sums()]
@@ -416,6 +420,7 @@ class _Steps:
             ended,
             terminated,
             at,
+            until,
             final=columns.get("final"),
             last=last.get("observation"),
             agents=self._mine.shape[1],

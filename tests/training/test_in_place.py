@@ -35,7 +35,7 @@ from ludus.replay.trajectories import Trajectories
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.in_place import DevicePlay, Networks, Seats, Tables, thresholds
 from ludus.testing.device_env import CopiedEnv
-from ludus.testing.fakes import ENDS_OFF_TURN, TEAM, TRUNCATED_OFF_TURN, ScriptedEnv
+from ludus.testing.fakes import ENDS_OFF_TURN, TEAM, TRUNCATED_OFF_TURN, Frame, ScriptedEnv
 from ludus.training.in_place import DeviceVectors, InPlaceCollector, in_place
 
 LEARNER, ONE, OTHER = PolicyRef(0, "0-1", 1), PolicyRef(0, "one"), PolicyRef(0, "other")
@@ -177,6 +177,17 @@ class Reference:
         )
 
 
+DYING = replace(
+    TEAM,
+    frames=(
+        TEAM.frames[0],
+        Frame(due=((0, 20, 0.5),), ended=((1, -1.0, 21),)),  # agent 1 has died, and its decision is closed
+        Frame(due=((0, 30, 1.0), (2, 32, -1.0))),
+        Frame(ended=((0, 2.0, 40), (2, -2.0, 42))),
+    ),
+)
+
+
 class Bytes(ScriptedEnv):
     """Whose states are small images of bytes, and whose observations have other numbers than networks."""
 
@@ -269,6 +280,8 @@ GAMES = {
     "off turn": (lambda: ScriptedEnv(SCRIPTS, 5), PPO(**SMALL, normalise_returns=True), (0, 1), "decisions", False),
     "truncated": (lambda: ScriptedEnv([TRUNCATED_OFF_TURN, ENDS_OFF_TURN], 4), PPO(**SMALL, minibatches=2), (1,), "decisions", False),
     "team": (lambda: ScriptedEnv([TEAM], 3), PPO(**SMALL, normalise_observations=True, team_rewards=True), (0,), "decisions", False),
+    "dying": (lambda: ScriptedEnv([DYING], 3), PPO(**SMALL, team_rewards=True), (0,), "episodes", False),
+    "dying, cut": (lambda: ScriptedEnv([TEAM, DYING], 3), A2C(**SMALL, team_rewards=True), (0,), "decisions", False),
     "side": (lambda: ScriptedEnv([TEAM], 3), PPO(**SMALL), (1,), "episodes", False),
     "state": (lambda: joint_state(ScriptedEnv(SCRIPTS, 4)), MAPPO(**SMALL, team_rewards=False), (0,), "decisions", False),
     "bytes": (Bytes, MAPPO(**SMALL, team_rewards=False), (0,), "decisions", False),
@@ -488,7 +501,7 @@ def test_playing_and_learning_read_nothing_back_but_by_name(tree):
     whole, real = torch.zeros(k, c, dtype=torch.int64, device=meta), torch.zeros(k, c, device=meta)
     mask = torch.ones(k, c, 2, dtype=torch.bool, device=meta) if tree == "off" else None
     block = Block(
-        flag, observation, mask, whole, real, real, flag, flag, whole, observation, observation[0], 1, 12, 4, 2, fresh=True
+        flag, observation, mask, whole, real, real, flag, flag, whole, whole, observation, observation[0], 1, 12, 4, 2, fresh=True
     )  # fmt: skip
     assert learner.learn(block)["rows"] == 12.0
 

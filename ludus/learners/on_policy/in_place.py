@@ -135,8 +135,8 @@ def shown(state: Tensor | None) -> Tensor | None:
 
 
 def team_rewards(block: Block) -> Tensor:
-    """float64[K, C]: what the whole team received after each of its agents' decisions, up to the agent's next one, as
-    `ludus.learners.on_policy.teams.team_rewards`; but agents that have died earn no more."""
+    """float64[K, C]: as `ludus.learners.on_policy.teams.team_rewards`, what the whole team received after each of its agents' decisions, up
+    to the agent's next one, or to the end of the episode."""
     times, slots = block.row.shape
     received = torch.where(block.row, block.reward.double(), 0.0).view(times, -1, block.agents)
     total = received.sum(2, keepdim=True).expand_as(received).reshape(times, slots)
