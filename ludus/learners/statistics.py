@@ -43,7 +43,7 @@ class RunningMoments:
             self.add(rows.numpy())
         elif len(rows):
             mean = rows.double().mean(dim=0)
-            self._merge(len(rows), to_host(mean), to_host((rows - mean).square().sum(dim=0)))
+            self._merge(len(rows), *to_host(torch.stack([mean, (rows - mean).square().sum(dim=0)])))
 
     def _merge(self, n: int, mean: Array, m2: Array) -> None:
         total, gap = self.count + n, mean - self.mean

@@ -62,11 +62,7 @@ class InPlace:
         """As `Transitions.batch`. progress: of the budget."""
         rows, config, model = BlockRows.of(block), self._config, self._model
         observation, state = _rows(block.observation, rows), shown(_rows(block.state, rows))
-        x, mask = self._inputs(observation), _rows(block.mask, rows)
-        if model.table is not None:
-            mask = self._inputs.legal[self._inputs.index(observation)]
-        elif mask is None and not model.trusted:
-            mask = torch.ones(len(x), model.actions, dtype=torch.bool, device=x.device)
+        x, mask = self._inputs(observation), self._inputs.mask(observation, _rows(block.mask, rows))
         given = team_rewards(block) if config.team_rewards else block.reward.double()
         action = _rows(block.action, rows)
         action = action.long() if model.actions else action

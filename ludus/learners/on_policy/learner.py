@@ -144,11 +144,7 @@ class Transitions:
                 table, observation, mask, inputs=math.prod(model.shape), actions=model.actions
             )
         else:
-            x = self.inputs(observation)
-            if table is not None:
-                mask = self.inputs.legal[self.inputs.index(observation)]
-            elif mask is None and not model.trusted:  # losses of one's own are written for masks
-                mask = torch.ones(len(observation), model.actions, dtype=torch.bool, device=self._device)
+            x, mask = self.inputs(observation), self.inputs.mask(observation, mask)
         more["state"] = self._tensor(columns["state"]) if model.state else None
         more |= {name: to_device(columns[name], self._device) for name in _FLOATS}
         there = to_device(action, self._device)

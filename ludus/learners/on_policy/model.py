@@ -225,10 +225,12 @@ class ActingModel(Model, Protocol):
 
 
 class Inputs:
-    """What a model is shown of observations, or of ids in an enumerated game, on its device. legal: bool[I, A] there, in such a game."""
+    """What a model is shown of observations, or of ids in an enumerated game, on its device. Of such a game, there: states float32[I, …]
+    and legal bool[I, A]."""
 
     def __init__(self, model: Model) -> None:
         self._shape, self._device, self._table = model.shape, model.placement.torch, model.table
+        self._masked, self._actions = not model.trusted, model.actions
         if self._table is not None:
             self.states, self.legal = self._table.x.to(self._device), to_device(self._table.mask, self._device)
 
@@ -242,6 +244,14 @@ class Inputs:
             return to_device(np.ascontiguousarray(observation, dtype).reshape(shape), self._device)
         there = observation.reshape(shape)
         return there if there.dtype == torch.uint8 and len(shape) > 2 else there.float()
+
+    def mask(self, observation: Array | Tensor, given: Array | Tensor | None) -> Tensor | None:
+        """bool[n, A], of masks that came with observations; None: all is legal."""
+        if self._table is not None:
+            return self.legal[self.index(observation)]
+        if given is None and self._masked:  # losses of one's own are written for masks
+            return torch.ones(len(observation), self._actions, dtype=torch.bool, device=self._device)
+        return None if given is None else to_device(given, self._device)
 
     def index(self, ids: Array | Tensor) -> Tensor:
         """int64[n]: which row of the table of states each is; 0 of unknown ones."""
