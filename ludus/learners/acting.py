@@ -23,8 +23,8 @@ class LearnsInPlace(ActingLearner, Protocol):
     spec: PolicySpec
     placement: Placement
 
-    def in_place(self) -> str:
-        """Why this one cannot; "": it can."""
+    def why_not_in_place(self) -> str:
+        """What keeps this one from it; "": nothing."""
         ...
 
     def learn(self, block: Block) -> Metrics:
@@ -32,11 +32,11 @@ class LearnsInPlace(ActingLearner, Protocol):
         ...
 
 
-class ActingThere:
+class DevicePolicy:
     """A policy of whole observations, without memory."""
 
     def __init__(self, policy: Policy, mode: str, device: torch.device) -> None:
-        """It must be one that `acts_there` knows."""
+        """It must be one that `acts_on_device` knows."""
         self._greedy = mode == "greedy"
         self._module: torch.nn.Module | None = None
         config = policy.spec.config
@@ -53,18 +53,17 @@ class ActingThere:
         self._distribution = distribution_of(config["action"])
 
     @torch.no_grad()
-    def act(self, x: Tensor, mask: Tensor | None, generator: Stream) -> tuple[Tensor, Tensor]:
+    def act(self, x: Tensor, mask: Tensor | None, generator: Stream) -> Tensor:
         """As `ludus.rollout.in_place.Acts.act`."""
         if self._module is None:
             out = torch.zeros(len(x), self._outputs, device=x.device)
         else:
             out = self._module.unroll(x.reshape(len(x), *self._shape).float(), None, None, None)[0].float()  # type: ignore[operator]
-        action = self._distribution.sample(out, mask, generator, greedy=self._greedy)
-        return action, self._distribution.log_prob(out, action, mask).float()
+        return self._distribution.sample(out, mask, generator, greedy=self._greedy)
 
 
-def acts_there(policy: Policy, mode: str) -> bool:
-    """Whether `ActingThere` is for it."""
+def acts_on_device(policy: Policy, mode: str) -> bool:
+    """Whether `DevicePolicy` is for it."""
     config = policy.spec.config
     if policy.memory_shape is not None or mode not in ("explore", "greedy"):
         return False

@@ -103,7 +103,7 @@ class TableReport(NamedTuple):
     top: float
 
 
-class Block(NamedTuple):
+class InsertPart(NamedTuple):
     """Rows first … last − 1 of an insert of `rows` go to this shard; the first of them is item `number`. top: the largest priority
     anywhere. seed: of what chance decides; None: there is none."""
 
@@ -140,13 +140,13 @@ class TableShard:
         self._tables[key] = _make(self._table(key).spec)
         return self._report(key)
 
-    def insert(self, key: Key, items: ItemColumns, block: Block) -> TableReport:
+    def insert(self, key: Key, items: ItemColumns, block: InsertPart) -> TableReport:
         """Store rows that the owner has checked: all of `items`."""
         self._store(key, items, block)
         return self._report(key)
 
     def insert_remote(
-        self, key: Key, items: ItemColumns, block: Block, schema: Schema | None
+        self, key: Key, items: ItemColumns, block: InsertPart, schema: Schema | None
     ) -> tuple[int, Schema, TableReport]:
         """Check an insert that came from elsewhere as a whole, and store the block's rows of it: (how many were not too old, their schema).
         Raises DataError, and changes nothing, if they do not fit."""
@@ -220,7 +220,7 @@ class TableShard:
             )
         return table
 
-    def _store(self, key: Key, items: ItemColumns, block: Block) -> None:
+    def _store(self, key: Key, items: ItemColumns, block: InsertPart) -> None:
         table = self._table(key)
         if isinstance(table, Replay):
             table.top = max(table.top, block.top)
@@ -544,7 +544,7 @@ class ShardedTable(BoundedTable):
                 f"table {name!r} cannot be spread over {shards} shards: {why}. Keep it in one place, or choose another."
             )
 
-    def _blocks(self, count: int, rng: np.random.Generator | None) -> list[tuple[int, Block]]:
+    def _blocks(self, count: int, rng: np.random.Generator | None) -> list[tuple[int, InsertPart]]:
         """Which rows of an insert go to which shard."""
         room = self._capacity - self._shards.sizes
         if self._chance and rng is None and count > room.sum():
@@ -556,7 +556,7 @@ class ShardedTable(BoundedTable):
         for j in np.flatnonzero(parts).tolist():
             last = first + int(parts[j])
             seed = _seed(rng) if self._chance and rng is not None else None
-            blocks.append((j, Block(first, last, count, self._next + first, self._shards.top, seed)))
+            blocks.append((j, InsertPart(first, last, count, self._next + first, self._shards.top, seed)))
             first = last
         return blocks
 

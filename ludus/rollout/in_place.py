@@ -29,18 +29,23 @@ Stream = torch.Generator | None
 
 
 class Acts(Protocol):
-    """What plays by networks."""
+    """An opponent that plays by networks."""
 
-    def act(self, x: Tensor, mask: Tensor | None, generator: Stream) -> tuple[Tensor, Tensor]:
-        """(actions [n, …], log-probabilities float32[n]) for observations [n, *shape], mask bool[n, A] or None."""
+    def act(self, x: Tensor, mask: Tensor | None, generator: Stream) -> Tensor:
+        """Actions [n, …] for observations [n, *shape], mask bool[n, A] or None."""
         ...
 
 
-class ActingLearner(Acts, Protocol):
-    """A learner, which in an enumerated game is asked for a table instead."""
+class ActingLearner(Protocol):
+    """A learner."""
+
+    def act(self, x: Tensor, mask: Tensor | None, generator: Stream) -> tuple[Tensor, Tensor]:
+        """As `Acts.act`, and the actions' log-probabilities float32[n]."""
+        ...
 
     def table(self) -> Tensor:
-        """Log-probabilities float32[I, A] of its newest policy in the states that its seats cover; -inf where illegal."""
+        """In an enumerated game: log-probabilities float32[I, A] of its newest policy in the states that its seats cover; -inf where
+        illegal."""
         ...
 
 
@@ -214,7 +219,7 @@ class Networks:
                 found, logp = self._learner.act(x, mask, generator)
                 logps[p] = logp.view(envs, agents)
             for k in [k for k, player in seats.plays if player == p]:
-                action, _ = self._known[seats.refs[k - 1]].act(x, mask, generator)
+                action = self._known[seats.refs[k - 1]].act(x, mask, generator)
                 here = (seats.policy[:, p] == k).repeat_interleave(agents).view(-1, *[1] * (action.dim() - 1))
                 found = action if found is None else torch.where(here, action, found)
             assert found is not None

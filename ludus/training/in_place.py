@@ -20,7 +20,7 @@ from ludus.core.timings import Timings
 from ludus.core.types import EnvSpec, PolicyRef, TrainingTask
 from ludus.envs.base import VectorEnv
 from ludus.envs.resident import DeviceVectorEnv, OffersDevice
-from ludus.learners.acting import ActingThere, LearnsInPlace, acts_there
+from ludus.learners.acting import DevicePolicy, LearnsInPlace, acts_on_device
 from ludus.learners.base import Collect
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
@@ -126,7 +126,7 @@ def _why_not(env: VectorEnv, task: TrainingTask, collect: Collect, *, frozen: Po
 def _plays(policy: Policy | RemotePolicy, mode: str, spec: EnvSpec) -> bool:
     if isinstance(policy, RemotePolicy | BotPolicy) or mode not in policy.modes:
         return False
-    return policy.memory_shape is None if spec.enumeration is not None else acts_there(policy, mode)
+    return policy.memory_shape is None if spec.enumeration is not None else acts_on_device(policy, mode)
 
 
 @dataclass(slots=True)
@@ -141,7 +141,7 @@ class _Opponents:
         return self.vectors.table(ref, self._policy(ref), player)
 
     def acts(self, ref: PolicyRef) -> Acts:
-        return ActingThere(self._policy(ref), ref.mode, self.device)
+        return DevicePolicy(self._policy(ref), ref.mode, self.device)
 
     def _policy(self, ref: PolicyRef) -> Policy:
         policy = self.policies[ref]

@@ -165,7 +165,7 @@ class Trainer:
         """The learner, if it can learn from what lies on its device; else why it cannot."""
         if not isinstance(self._learner, LearnsInPlace):
             return "its learner learns from rows in memory only"
-        return self._learner.in_place() or self._learner
+        return self._learner.why_not_in_place() or self._learner
 
     def learn_in_place(self, block: Block) -> LearnResult:
         """One update from a block on the learner's device."""

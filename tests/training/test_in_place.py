@@ -19,7 +19,7 @@ from ludus.envs.registry import make_env
 from ludus.envs.resident import DeviceSlots, DeviceTimestep
 from ludus.envs.wrappers.resident import DeviceJointState
 from ludus.envs.wrappers.teams import joint_state
-from ludus.learners.acting import ActingThere, acts_there
+from ludus.learners.acting import DevicePolicy, acts_on_device
 from ludus.learners.base import Collect, LearnerContext
 from ludus.learners.losses import CategoricalDistribution, distribution_of
 from ludus.learners.mmd.options import MMD, RNaD
@@ -217,7 +217,7 @@ class Uniform:
 
     def acts(self, ref):
         policy = build_policy(PolicySpec("random", {"actions": int(self.spec.agents[0].action.n)}), {})
-        return ActingThere(policy, ref.mode, torch.device("cpu"))
+        return DevicePolicy(policy, ref.mode, torch.device("cpu"))
 
 
 def learner_of(algorithm, env, seats, device=THERE):
@@ -294,7 +294,7 @@ def test_rows_are_those_of_the_host_and_are_learned_from_alike(case):
     make, algorithm, seats, unit, together = GAMES[case]
     env = Watched(make())
     there, here = (learner_of(algorithm, env, seats) for _ in range(2))
-    assert there.in_place() == ""
+    assert there.why_not_in_place() == ""
     amount = {"off turn": 4, "state": 5}.get(case, 10)
     request = request_of(
         env,
@@ -386,7 +386,12 @@ class Fixed:
         self.action = action
 
     def act(self, x, mask, generator):
-        return torch.full((len(x),), self.action), torch.zeros(len(x))
+        return torch.full((len(x),), self.action)
+
+
+class FixedLearner(Fixed):
+    def act(self, x, mask, generator):
+        return super().act(x, mask, generator), torch.zeros(len(x))
 
 
 def test_each_seat_is_played_by_whom_it_was_drawn_for():
@@ -395,7 +400,7 @@ def test_each_seat_is_played_by_whom_it_was_drawn_for():
     request = request_of(env, (0, 1), "episodes", 40)
     seats = Seats(request, num_envs=40, num_players=2, device=torch.device("cpu"))
     seats.draw(torch.Generator().manual_seed(0))
-    players = Networks(Fixed(7), type("Named", (), {"acts": lambda self, ref: Fixed(8 if ref == ONE else 9)})())
+    players = Networks(FixedLearner(7), type("Named", (), {"acts": lambda self, ref: Fixed(8 if ref == ONE else 9)})())
     players.load(seats)
     answer = players.act(env.reset(0), seats, None)
     expected = torch.tensor([7, *(8 if ref == ONE else 9 for ref in seats.refs)])[seats.policy]
@@ -456,17 +461,17 @@ def test_opponents_act_there_as_they_do_in_memory(kind):
         mask[:, 0] = mask[:, -1] = True
     spec = actor_critic_spec(shape=(4,), action=action_config(space), body=body_config(hidden=(8,)))
     policy = build_policy(spec, initial_weights(spec, rng))
-    assert acts_there(policy, "greedy")
+    assert acts_on_device(policy, "greedy")
     legal = None if mask is None else torch.from_numpy(mask)
     expected = policy.act(observation, mask, None, np.full((50, policy.noise_width), 0.5, np.float32), mode="greedy")
-    told, _ = ActingThere(policy, "greedy", torch.device("cpu")).act(torch.from_numpy(observation), legal, None)
+    told = DevicePolicy(policy, "greedy", torch.device("cpu")).act(torch.from_numpy(observation), legal, None)
     np.testing.assert_allclose(told.numpy(), expected.action, atol=1e-6)
     uniform = build_policy(random_spec(space), {})
-    assert acts_there(uniform, "explore") == (kind != "box")  # which plays in memory
+    assert acts_on_device(uniform, "explore") == (kind != "box")  # which plays in memory
     if kind != "box":
         torch.manual_seed(0)
         x, every = torch.zeros(6000, 4), legal[:1].expand(6000, -1)
-        drawn_, _ = ActingThere(uniform, "explore", torch.device("cpu")).act(x, every, None)
+        drawn_ = DevicePolicy(uniform, "explore", torch.device("cpu")).act(x, every, None)
         first = drawn_ if kind == "masked" else drawn_[:, 0]
         shares = Counter(first.tolist())
         allowed = np.flatnonzero(mask[0] if kind == "masked" else mask[0, :2])

@@ -32,7 +32,7 @@ def joint_state(env: VectorEnv, *, players: Sequence[int] | None = None) -> Vect
     players: whose agents count, default all. Raises ConfigError for compiled games, and for observations that are no Box.
     """
     seen = boxes(env, players, "joint_state")
-    return _JointStateThere(env, seen) if isinstance(env, OffersDevice) else _JointState(env, seen)
+    return _JointStateOnDevices(env, seen) if isinstance(env, OffersDevice) else _JointState(env, seen)
 
 
 class _JointState(Wrapper):
@@ -85,7 +85,7 @@ class _JointState(Wrapper):
         return self._made(timestep)
 
 
-class _JointStateThere(_JointState):
+class _JointStateOnDevices(_JointState):
     """Of a vector that can live on a device."""
 
     env: Any

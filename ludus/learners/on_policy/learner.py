@@ -172,7 +172,7 @@ class OnPolicyLearner:
         self._seed = context.seed
         self._updates = self._waiting = 0
         self._in_place = (
-            None if self.in_place() else InPlace(config, cast(ActingModel, model), self._items.inputs, context)
+            None if self.why_not_in_place() else InPlace(config, cast(ActingModel, model), self._items.inputs, context)
         )
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
@@ -289,8 +289,8 @@ class OnPolicyLearner:
 
     # ------------------------------------------------------------------------------------------ in place
 
-    def in_place(self) -> str:
-        """As `LearnsInPlace.in_place`."""
+    def why_not_in_place(self) -> str:
+        """As `LearnsInPlace.why_not_in_place`."""
         return why_not_in_place(self.model, self._context)
 
     def table(self) -> Tensor:
