@@ -140,12 +140,13 @@ class Trainer:
         if isinstance(error, TrainingError):
             with suppress(TrainingError):  # the learner itself has kept the last good ones; if not, ours are older
                 self._keep(self._learner.weights())
+            self._newest = True
             return LearnResult(failure=str(error))
         full = out_of_memory(error)
         return None if full is None else LearnResult(failure=self._too_large(rows, full), full=True)
 
     def _too_large(self, rows: int, full: str) -> str:
-        algorithm, count = self._algorithm, sum(array.size for array in self.weights.values())
+        algorithm, count = self._algorithm, sum(array.size for array in self._weights.values())
         settings = [(name, getattr(algorithm, name, None)) for name in ("minibatches", "batch")]
         change = {"minibatches": "more", "batch": "a smaller"}
         smaller = [f"{change[name]} algorithm.{name} (it is {value})" for name, value in settings if value is not None]

@@ -31,12 +31,14 @@ from ludus.policies.registry import build_policy
 from ludus.policies.specs import action_config, actor_critic_spec, body_config, random_spec
 from ludus.replay.base import Sample
 from ludus.replay.blocks import Block
+from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.trajectories import Trajectories
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.in_place import DevicePlay, Networks, Seats, Tables, thresholds
 from ludus.testing.device_env import CopiedEnv
 from ludus.testing.fakes import ENDS_OFF_TURN, TEAM, TRUNCATED_OFF_TURN, Frame, ScriptedEnv
 from ludus.training.in_place import DeviceVectors, InPlaceCollector, in_place
+from ludus.training.trainer import Trainer, TrainerSpec
 
 LEARNER, ONE, OTHER = PolicyRef(0, "0-1", 1), PolicyRef(0, "one"), PolicyRef(0, "other")
 THERE = DeviceChoice("cpu", written=False)
@@ -568,6 +570,25 @@ def test_a_device_without_memory_for_the_games_fails_the_task():
         TrainingError, match=r"memory to play 4 episodes at once on cpu: CUDA out .* or runtime\.environments=host"
     ):
         collector_of(Full).take()
+
+
+def test_weights_that_became_none_fail_the_task_and_older_ones_are_kept(monkeypatch):
+    """They are read back when somebody asks for them, perhaps long after the update."""
+    env = make_env(KUHN, num_envs=4)
+    spec = TrainerSpec("task", PPO(hidden=(4,)), LearnerContext(env.spec, (0, 1), 0, device=THERE))
+    trainer = Trainer(spec, EpisodeServer(0))
+    before = trainer.weights
+
+    def learn(block):
+        monkeypatch.setattr(
+            trainer._learner, "weights", lambda: {k: np.full_like(v, np.nan) for k, v in before.items()}
+        )
+        raise TrainingError("the loss became NaN")
+
+    monkeypatch.setattr(trainer._learner, "learn", learn)
+    (block,) = collector_of(CopiedEnv).take().rollouts[0].left
+    assert trainer.learn_in_place(block).failure == "the loss became NaN"
+    assert trainer.weights is before
 
 
 def test_what_was_played_is_let_go_at_once():
