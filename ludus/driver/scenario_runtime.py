@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -173,7 +174,7 @@ class RuntimeChoice(Config):
     def acting(self) -> DeviceChoice:
         """Where the policies of workers are asked to compute: with the learner, in one process; else on the CPU, unless workers have cards
         (`gpus`)."""
-        return self.device_choice if self.kind == "inprocess" or self.gpus else CPU
+        return replace(self.device_choice, written=True) if self.kind == "inprocess" or self.gpus else CPU
 
     @property
     def async_limits(self) -> AsyncLimits | None:

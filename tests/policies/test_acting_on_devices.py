@@ -226,6 +226,9 @@ def test_small_networks_stay_where_they_are_faster(asked, width, expected, monke
     policy = build_policy(spec, weights_of(spec, np.random.default_rng(0)))
     place = acting_placement(policy, DeviceChoice(asked), 4096)
     assert (place and place.device) == expected
+    if asked == "auto":  # learners may be on the card that this is asked for
+        place = acting_placement(policy, DeviceChoice(asked, "tf32"), 4096)
+        assert (place and (place.device, place.precision)) == (expected and (expected, "tf32"))
     monkeypatch.setattr(device, "cards", lambda: 0)
     assert acting_placement(policy, DeviceChoice("auto", "bf16"), 4096) is None  # a CPU plays in float32
 

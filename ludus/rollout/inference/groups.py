@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -315,8 +316,9 @@ def acting_placement(policy: Policy, device: DeviceChoice, rows: int) -> Placeme
     size: int = policy.multiplications  # type: ignore[attr-defined]
     if not size:
         return None
-    place = placed(device, Work(size, rows, written=True))
-    return None if place.device == "cpu" and device.written else place
+    # A precision of cards is refused on a CPU, where these may stay while learners do not.
+    place = placed(replace(device, precision="float32"), Work(size, rows, written=True))
+    return None if place.device == "cpu" and device.written else replace(place, precision=device.precision)
 
 
 def group_key(policy: Policy, mode: str) -> tuple[Any, ...]:
