@@ -24,7 +24,8 @@ from ludus.learners.acting import DevicePolicy, LearnsInPlace, acts_on_device
 from ludus.learners.base import Collect
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
-from ludus.rollout.base import RolloutRequest
+from ludus.rollout.base import RecentCache, RolloutRequest
+from ludus.rollout.host import KEPT
 from ludus.rollout.in_place import Acts, DevicePlay, Networks, Tables
 from ludus.rollout.manager import RemotePolicy
 from ludus.rollout.opponents import live_refs
@@ -43,7 +44,7 @@ class DeviceVectors:
     env: VectorEnv
     num_envs: int
     _made: dict[int, DeviceVectorEnv] = field(default_factory=dict)
-    _tables: dict[tuple[PolicyRef, int], NDArray[np.float64]] = field(default_factory=dict)
+    _tables: RecentCache[NDArray[np.float64]] = field(default_factory=lambda: RecentCache(KEPT))
 
     def make(self, device: torch.device, *, num_envs: int, task_slot: int) -> DeviceVectorEnv:
         """Raises what `OffersDevice.on_device` raises."""
@@ -58,8 +59,8 @@ class DeviceVectors:
         return made
 
     def table(self, ref: PolicyRef, policy: Policy, player: int) -> NDArray[np.float64]:
-        """Of a policy in an enumerated game; those of frozen policies are kept."""
-        if (found := self._tables.get((ref, player))) is not None:
+        """Of a policy in an enumerated game; those of frozen policies that were asked for last are kept."""
+        if (found := self._tables.find((ref, player))) is not None:
             return found
         enumeration = self.env.spec.enumeration
         assert enumeration is not None
@@ -69,7 +70,8 @@ class DeviceVectors:
                 f"the policy {ref.policy!r} has no table of probabilities; give runtime.environments=host."
             )
         if ref.version == 0:  # a member; others are versions of learners in progress
-            self._tables[ref, player] = table
+            self._tables.keep((ref, player), table, table.nbytes)
+            self._tables.trim(0)
         return table
 
 
