@@ -65,9 +65,9 @@ LEARNER = 0  # among the policies of a request; its opponents come behind it
 class Seats:
     """Draws of one request, on the device. refs: the opponents that the mixture names, in its order.
 
-    mine bool[E, P]: whether the learner plays; seat int64[E]: where, first of all. policy int64[E, P]: who does, 0 for the learner, k + 1
-    for refs[k]; plays: (who, player) of the opponents that may be drawn. entry int64[E, F] drawn of each factor (-1: of the learner's own
-    seats)."""
+    learners: the players that the learner plays in some environment, rising. mine bool[E, P]: whether it plays; seat int64[E]: where, first
+    of all. policy int64[E, P]: who does, 0 for the learner, k + 1 for refs[k]; plays: (who, player) of the opponents that may be drawn.
+    entry int64[E, F] drawn of each factor (-1: of the learner's own seats)."""
 
     def __init__(self, request: RolloutRequest, *, num_envs: int, num_players: int, device: torch.device) -> None:
         check_request(request, num_players)
@@ -317,7 +317,7 @@ class _Steps:
     ) -> None:
         """once: each environment plays one episode."""
         self._request, self._spec, self._once, self._first = request, spec, once, first
-        self._players = sorted(set(request.seats))
+        self._players = seats.learners
         agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
         self._mine = torch.cat([seats.mine[:, p, None].expand(-1, agents[p]) for p in self._players], 1)
         self._columns: dict[str, list[Tensor]] = {}

@@ -277,6 +277,7 @@ GAMES = {
     "regularised": (lambda: make_env(KUHN, num_envs=6), RNaD(**REGULARISED), (0, 1), "decisions", True),
     "regularised, by turns": (lambda: make_env(KUHN, num_envs=6), RNaD(**REGULARISED), (0, 1), "decisions", False),
     "tensors": (lambda: make_env(KUHN, num_envs=6, tree="off"), IMPALA(**SMALL), (0, 1), "decisions", False),
+    "one environment": (lambda: make_env(KUHN, num_envs=1, tree="off"), A2C(**SMALL), (0, 1), "decisions", False),
     "masks": (lambda: make_env(TOE, num_envs=4, tree="off"), MMD(**SMALL, magnet="moving"), (1,), "decisions", False),
     "whole episodes": (lambda: make_env(TOE, num_envs=6, tree="off"), Reinforce(hidden=(8,)), (0, 1), "episodes", False),
     "off turn": (lambda: ScriptedEnv(SCRIPTS, 5), PPO(**SMALL, normalise_returns=True), (0, 1), "decisions", False),
