@@ -223,8 +223,10 @@ class Trainer:
 
     @property
     def weights(self) -> Weights:
-        """Of the newest version; of a learner that learns in place they are read back when they are asked for."""
+        """Of the newest version; of a learner that learns in place they are read back when they are asked for. Raises TrainingError, once,
+        if those are no numbers: after that they are those from before."""
         if not self._newest:
+            self._newest = True
             self._keep(self._learner.weights())
         return self._weights
 

@@ -337,7 +337,11 @@ class Training:
         count, task = self._count, self.task
         if self._parts.background is not None:
             self._parts.background.take(wait_for=task.id)
-        weights, place = self._trainer.weights, self._place
+        try:
+            weights, place = self._trainer.weights, self._place
+        except TrainingError as error:  # of a learner in place, whose weights are looked at only now
+            self._failure = self._failure or f"{error} (task {task.id}, iteration {count.iterations})"
+            weights, place = self._trainer.weights, self._place
         self.close()
         return Trained(
             task=task,

@@ -590,6 +590,11 @@ def test_weights_that_became_none_fail_the_task_and_older_ones_are_kept(monkeypa
     (block,) = collector_of(CopiedEnv).take().rollouts[0].left
     assert trainer.learn_in_place(block).failure == "the loss became NaN"
     assert trainer.weights is before
+    monkeypatch.setattr(trainer._learner, "learn", lambda block: {})
+    assert trainer.learn_in_place(block).failure is None, "statistics beside the loss went wrong, say"
+    with pytest.raises(TrainingError, match="became NaN or infinite; those from before are kept"):
+        _ = trainer.weights
+    assert trainer.weights is before
 
 
 def test_what_was_played_is_let_go_at_once():
