@@ -35,9 +35,12 @@ class Command:
                 raise ConfigError(f"ludus {self.name} has no use for {given!r}. See `ludus {self.name} --help`.")
             near = nearest(given, known)
             if not near.startswith(";") and any(action.dest == "overrides" for action in parser._actions):
+                from ludus.driver.scenario_runtime import RuntimeChoice  # only where something is wrong
+
                 key, is_whole, value = unknown[0].lstrip("-").replace("-", "_").partition("=")
                 after = argv[list(argv).index(unknown[0]) + 1 :]
                 value = value if is_whole else after[0] if after and not after[0].startswith("-") else "VALUE"
+                key = f"runtime.{key}" if key in RuntimeChoice.model_fields else key
                 near = f". Keys of a scenario are given without dashes: {key}={value}. See `ludus {self.name} --help`."
             raise ConfigError(f"ludus {self.name} has no option {given!r}{near}")
         return options

@@ -110,6 +110,10 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.evaluation.tournament.run import Options, run_tournament
 
     _check_budget(options)
+    if options.device is not None and not options.exact:
+        raise ConfigError(
+            f"--device {options.device} says where --exact computes; what is played is played on the CPU. Leave it out."
+        )
     raters = parse_ratings(options.rating)
     env = None if options.env is None else Environment(id=options.env, num_envs=_ENVS)
     field = read_field(options.entrants, env=env, find_run=find_run, deadline=options.deadline)

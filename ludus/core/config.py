@@ -56,8 +56,9 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     for problem in error.errors():
         where = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            known = _fields_at(model, problem["loc"][:-1])
-            lines.append(f"unknown key {where!r}{nearest(str(problem['loc'][-1]), known)}")
+            known, key = _fields_at(model, problem["loc"][:-1]), str(problem["loc"][-1])
+            below = [f"{name}.{key}" for name in known if key in _fields_at(model, (*problem["loc"][:-1], name))]
+            lines.append(f"unknown key {where!r}{nearest(key, below or known)}")
         else:
             # A model's own check names what it means.
             whole = isinstance(problem["input"], Mapping) and problem["type"] == "value_error"

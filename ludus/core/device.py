@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
 
-_FORM = re.compile(r"auto|cpu|cuda(:\d+)?|meta")
+_FORM = re.compile(r"auto|cpu|cuda(:\d+)?")
 _OTHERS = ("mps", "xpu", "xla", "hpu", "mtia", "npu", "vulkan", "opencl", "directml", "rocm", "gpu")
 _ROCM = "AMD's cards are called cuda, too, by a torch that was built for ROCm."
 _WORTH = 2e7
@@ -43,7 +43,7 @@ AUTO = f"a card, where there is one, for steps of {_WORTH:.0e} multiplications o
 
 
 def parse_device(value: str) -> str:
-    """`value`, if it names a device: auto, cpu, cuda, cuda:N (or meta, where tensors have no numbers: for tests). Raises ConfigError."""
+    """`value`, if it names a device: auto, cpu, cuda, cuda:N. Raises ConfigError."""
     if isinstance(value, str) and _FORM.fullmatch(value):
         return value
     wanted = "expected auto, cpu, cuda, or cuda:N for card N (from 0)"

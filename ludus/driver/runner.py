@@ -29,7 +29,7 @@ from ludus.driver.driver import Driver, History
 from ludus.driver.imported_policies import ImportedPolicies, read_given, with_files
 from ludus.driver.result import Result, read_result
 from ludus.driver.scenario import Scenario
-from ludus.driver.scenario_check import check_first_observations
+from ludus.driver.scenario_check import check_vector
 from ludus.driver.scenario_files import to_scenario
 from ludus.driver.stored_run import SCENARIO, ResumableRun, read_run
 from ludus.envs.base import VectorEnv
@@ -79,7 +79,7 @@ def run(
     require_sendable(scenario)
     env = first_shard(scenario)
     scenario.check(env.spec)
-    check_first_observations(scenario, env)
+    check_vector(scenario, env)
     given = read_given(scenario, env.spec)
     folder = new_folder(scenario, run_dir, name)
     require_new(folder)  # before a runtime is started, which may take long
@@ -128,7 +128,7 @@ def resume(
     require_sendable(scenario)
     made = first_shard(scenario)
     scenario.check(made.spec)
-    check_first_observations(scenario, made)
+    check_vector(scenario, made)
     given = None if stored.state is not None else read_given(scenario, made.spec)
     info = _info(scenario, made, stored.folder)
     if stored.changed and stored.state is not None:  # which refuses what it cannot follow

@@ -12,12 +12,14 @@ from ludus.core.own_code import own_name
 from ludus.core.parts import kind_of
 from ludus.core.types import CPU, DeviceChoice, EnvSpec
 from ludus.envs.families import GivenObject
+from ludus.learners.acting import learns_in_place
 from ludus.learners.base import Algorithm, ChecksStart, Learner, LearnerContext, WarmsUp, sizes_of
 from ludus.learners.registry import ALGORITHMS, COMPUTED, Assignment
 from ludus.replay.kinds import build_table
 from ludus.replay.table import BoundedTable
 from ludus.schedulers.chunked import ChunkedScheduler
 from ludus.schedulers.options import ScheduleContext
+from ludus.training.in_place import ELSEWHERE, refused, why_never
 from ludus.training.stopping import check_response, check_stop, limit_of
 
 if TYPE_CHECKING:
@@ -60,11 +62,25 @@ def check(scenario: Scenario, env: EnvSpec) -> None:
         _check_seats(scenario, context, algorithm)
 
 
-def check_first_observations(scenario: Scenario, env: VectorEnv) -> None:
-    """What no spec of an environment says; it may be reset for that. Raises ScenarioError."""
+def check_vector(scenario: Scenario, env: VectorEnv) -> None:
+    """What no spec of an environment says; it may be reset for that. Raises ScenarioError or ConfigError."""
     for algorithm in (scenario.algorithm, *scenario.algorithms.values()):
         if isinstance(algorithm, ChecksStart):
             algorithm.check_start(env)
+    if scenario.runtime.environments == "device":
+        _check_played_there(scenario, env)
+
+
+def _check_played_there(scenario: Scenario, env: VectorEnv) -> None:
+    """That games can be played where they are learned from, as far as that is known before there are opponents (`in_place` knows)."""
+    runtime, algorithms = scenario.runtime, scenario.who_learns(scenario.population(env.spec))
+    for assigned in algorithms.assigned(env.spec):
+        if not isinstance(assigned.algorithm, Algorithm):
+            continue
+        found = ELSEWHERE if runtime.trainers else learns_in_place(_learner(assigned, env.spec, runtime.device_choice))
+        why = why_never(env, assigned.algorithm.collect(), apart=runtime.async_limits is not None)
+        if why := why or (found if isinstance(found, str) else ""):
+            raise refused(algorithms.label(assigned.population, assigned.role), why)
 
 
 def places(scenario: Scenario, env: EnvSpec) -> dict[str, str]:

@@ -32,6 +32,13 @@ class LearnsInPlace(ActingLearner, Protocol):
         ...
 
 
+def learns_in_place(learner: object) -> LearnsInPlace | str:
+    """The learner, if it can learn from what lies on its device; else why it cannot."""
+    if not isinstance(learner, LearnsInPlace):
+        return "its learner learns from rows in memory only"
+    return learner.why_not_in_place() or learner
+
+
 class DevicePolicy:
     """A policy of whole observations, without memory."""
 
@@ -41,6 +48,13 @@ class DevicePolicy:
         self._module: torch.nn.Module | None = None
         config = policy.spec.config
         self._distribution: Distribution
+        self._box: Tensor | None = None
+        if policy.spec.kind == "random" and "low" in config:
+            self._box, self._shape = (
+                torch.tensor([config["low"], config["high"]], device=device),
+                tuple(config["shape"]),
+            )
+            return
         if policy.spec.kind == "random":
             choices = tuple(config.get("choices", ()))
             self._distribution = MultiCategoricalDistribution(choices) if choices else CategoricalDistribution()
@@ -55,6 +69,10 @@ class DevicePolicy:
     @torch.no_grad()
     def act(self, x: Tensor, mask: Tensor | None, generator: Stream) -> Tensor:
         """As `ludus.rollout.in_place.Acts.act`."""
+        if self._box is not None:
+            low, high = self._box
+            u = torch.rand(len(x), len(low), generator=generator, device=x.device)
+            return torch.minimum(low + (high - low) * u, high).view(-1, *self._shape)
         if self._module is None:
             out = torch.zeros(len(x), self._outputs, device=x.device)
         else:
@@ -68,5 +86,5 @@ def acts_on_device(policy: Policy, mode: str) -> bool:
     if policy.memory_shape is not None or mode not in ("explore", "greedy"):
         return False
     if policy.spec.kind == "random":
-        return "low" not in config
+        return None not in (*config.get("low", ()), *config.get("high", ()))
     return policy.spec.kind == "actor_critic" and config["action"]["kind"] != "point"

@@ -95,33 +95,52 @@ def in_place(
     place = None if trainer is None else trainer.placement
     if vectors.asked == "auto" and (place is None or place.device == "cpu"):
         return ""
-    found = "its learner is in another process" if trainer is None else trainer.in_place
-    reason = found if isinstance(found, str) else _why_not(vectors.env, task, collect, frozen=frozen, apart=apart)
+    found = ELSEWHERE if trainer is None else trainer.in_place
+    reason = found if isinstance(found, str) else why_never(vectors.env, collect, apart=apart)
+    reason = reason or _why_not(vectors.env.spec, task, collect, frozen=frozen)
     if reason and vectors.asked == "device":
-        raise ConfigError(
-            f"runtime.environments=device was given, and task {task.id} cannot do that: {reason}. Leave it out."
-        )
+        raise refused(f"task {task.id}", reason)
     return reason or found
 
 
-def _why_not(env: VectorEnv, task: TrainingTask, collect: Collect, *, frozen: Policies, apart: bool) -> str:
-    spec, live = env.spec, live_refs(task.opponents)
+ELSEWHERE = "its learner is in another process"
+
+
+def refused(who: str, why: str) -> ConfigError:
+    """For who was asked to be played for on a device, and cannot be."""
+    return ConfigError(f"runtime.environments=device was given, and {who} cannot do that: {why}. Leave it out.")
+
+
+def why_never(env: VectorEnv, collect: Collect, *, apart: bool) -> str:
+    """Why no task of a learner that collects so can be played on a device, whatever its opponents; "": nothing is against it."""
+    why = {
+        f"{env.spec.id} is stepped in memory only, or what is around it (env.tree, env.workers, env.wrappers)": not isinstance(
+            env, OffersDevice
+        ),
+        "workers play each for itself (runtime.mode=async)": apart,
+        "its algorithm records more than actions and log-probabilities": bool(collect.extras),
+        "its algorithm plays in several modes": len(collect.modes) > 1,
+    }
+    return next((reason for reason, there in why.items() if there), "")
+
+
+def _why_not(spec: EnvSpec, task: TrainingTask, collect: Collect, *, frozen: Policies) -> str:
+    live = live_refs(task.opponents)
     always = task.seats if task.together == 1.0 or len(task.seats) == 1 else ()
     if len(always) == spec.num_players:  # nobody else plays, whomever the task names
         live, frozen = (), ()
     others = any((ref.population, ref.policy) != (task.population, task.policy) for ref in live)
-    strange = next((ref.policy for ref, policy in frozen if not _plays(policy, ref.mode, spec)), None)
+    strange = next(((ref, policy) for ref, policy in frozen if not _plays(policy, ref.mode, spec)), None)
     why = {
-        f"{spec.id} is stepped in memory only": not isinstance(env, OffersDevice),
-        "workers play each for itself (runtime.mode=async)": apart,
-        "its algorithm records more than actions and log-probabilities": bool(collect.extras),
-        "its algorithm plays in several modes": len(collect.modes) > 1,
         "its opponents learn, and its episodes stay open from one rollout to the next": (
             collect.unit == "decisions" and bool(live)
         ),
         "its opponents learn, too, and are no tables": others and spec.enumeration is None,
-        f"the opponent {strange!r} plays in memory only": strange is not None,
     }
+    if strange is not None:
+        ref, policy = strange
+        kind = "" if isinstance(policy, RemotePolicy) else f", of kind {policy.spec.kind!r},"
+        why[f"the opponent {ref.policy!r}{kind} plays in memory only"] = True
     return next((reason for reason, there in why.items() if there), "")
 
 

@@ -18,7 +18,7 @@ from ludus.core.machine import out_of_memory
 from ludus.core.own_code import brief, own_name
 from ludus.core.timings import Timings
 from ludus.core.types import Metrics, PolicySpec, State, Weights
-from ludus.learners.acting import LearnsInPlace
+from ludus.learners.acting import LearnsInPlace, learns_in_place
 from ludus.learners.base import Algorithm, Learner, LearnerContext, priorities_of, sizes_of
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
@@ -164,9 +164,7 @@ class Trainer:
     @property
     def in_place(self) -> LearnsInPlace | str:
         """The learner, if it can learn from what lies on its device; else why it cannot."""
-        if not isinstance(self._learner, LearnsInPlace):
-            return "its learner learns from rows in memory only"
-        return self._learner.why_not_in_place() or self._learner
+        return learns_in_place(self._learner)
 
     def learn_in_place(self, block: Block) -> LearnResult:
         """One update from a block on the learner's device."""

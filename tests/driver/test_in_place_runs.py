@@ -93,3 +93,4 @@ def test_a_population_of_networks_without_a_tree(tmp_path: Path, monkeypatch: py
 def test_asked_for_and_not_possible_is_refused(change: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"runtime.environments=device was given, and .* cannot do that: {why}"):
         run(tools.scenario("ppo", *THERE, *change.split(" | ")), run_dir=tmp_path, report=False)
+    assert not any(tmp_path.iterdir())  # said before anything is computed or written

@@ -13,7 +13,7 @@ from made_up_teams import SIZE, identify, learner_and_sample, rollout_of, team_e
 import ludus
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import Due
-from ludus.driver.scenario_check import check_first_observations
+from ludus.driver.scenario_check import check_vector
 from ludus.learners.base import LearnerContext
 from ludus.learners.on_policy.options import A2C
 from ludus.learners.on_policy.teams import check_ids
@@ -221,7 +221,7 @@ def test_bounds_of_0_and_1_are_no_ids(algorithm, env, options, tmp_path):
         ludus.run(scenario, run_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     wrapped = scenario.env.model_copy(update={"wrappers": ({"kind": "agent_ids"},)})
-    check_first_observations(scenario, wrapped.make())
+    check_vector(scenario, wrapped.make())
 
 
 def test_refusals(tensors):

@@ -470,16 +470,25 @@ def test_opponents_act_there_as_they_do_in_memory(kind):
     told = DevicePolicy(policy, "greedy", torch.device("cpu")).act(torch.from_numpy(observation), legal, None)
     np.testing.assert_allclose(told.numpy(), expected.action, atol=1e-6)
     uniform = build_policy(random_spec(space), {})
-    assert acts_on_device(uniform, "explore") == (kind != "box")  # which plays in memory
-    if kind != "box":
-        torch.manual_seed(0)
-        x, every = torch.zeros(6000, 4), legal[:1].expand(6000, -1)
-        drawn_ = DevicePolicy(uniform, "explore", torch.device("cpu")).act(x, every, None)
-        first = drawn_ if kind == "masked" else drawn_[:, 0]
-        shares = Counter(first.tolist())
-        allowed = np.flatnonzero(mask[0] if kind == "masked" else mask[0, :2])
-        assert sorted(shares) == allowed.tolist()
-        assert all(share / 6000 == pytest.approx(1 / len(allowed), abs=0.03) for share in shares.values())
+    assert acts_on_device(uniform, "explore")
+    torch.manual_seed(0)
+    x, every = torch.zeros(6000, 4), None if legal is None else legal[:1].expand(6000, -1)
+    drawn_ = DevicePolicy(uniform, "explore", torch.device("cpu")).act(x, every, None)
+    if mask is None:
+        low, high = drawn_.amin(0), drawn_.amax(0)
+        np.testing.assert_allclose(np.stack([low, high]), [[-1, -1], [1, 3]], atol=0.01)
+        np.testing.assert_allclose(drawn_.mean(0), [0, 1], atol=0.05)
+        return
+    first = drawn_ if kind == "masked" else drawn_[:, 0]
+    shares = Counter(first.tolist())
+    allowed = np.flatnonzero(mask[0] if kind == "masked" else mask[0, :2])
+    assert sorted(shares) == allowed.tolist()
+    assert all(share / 6000 == pytest.approx(1 / len(allowed), abs=0.03) for share in shares.values())
+
+
+def test_what_has_no_bounds_is_drawn_in_memory():
+    uniform = build_policy(random_spec(Box(-np.inf, 1.0, (2,), np.float32)), {})
+    assert not acts_on_device(uniform, "explore")
 
 
 # ------------------------------------------------------------------ nothing is read back in another way
