@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import weakref
 from collections import Counter
 from dataclasses import astuple, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -543,11 +545,18 @@ def test_one_function_decides_and_says_why():
     assert decided(found="its network remembers") == "its network remembers"
     assert decided(extras=("value",)) == "its algorithm records more than actions and log-probabilities"
     still = type("Here", (), {"spec": env.spec})()
-    assert decided(vector=still) == "openspiel/kuhn_poker is stepped in memory only"
+    assert decided(vector=still).startswith("openspiel/kuhn_poker is stepped in memory only")
     with pytest.raises(
         ConfigError, match=r"environments=device was given, and task task .*: openspiel/kuhn_poker is stepped in memory"
     ):
         decided("device", vector=still)
+
+
+def test_a_policy_that_may_act_otherwise_than_its_network_plays_in_memory(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
+    algorithm = importlib.import_module("own_policy").TremblingA2C()  # whose hand trembles
+    told = learner_of(algorithm, make_env(KUHN, num_envs=4), (0,)).in_place()
+    assert told == "policies of kind 'own_policy:Trembling' may act otherwise than their network"
 
 
 class Full(CopiedEnv):

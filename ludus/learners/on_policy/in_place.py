@@ -17,11 +17,16 @@ from ludus.learners.spaces import reward_scale
 from ludus.replay.blocks import Block, BlockRows, placed_where, until_next
 
 
+_BY_NETWORK = ("actor_critic", "torch")
+"""Kinds of policies that draw from what their network answers, and do nothing else."""
+
+
 def why_not_in_place(model: Model, context: LearnerContext) -> str:
     """What of a learner is done on the host only; "": nothing."""
     central = bool(model.state)
     why = {
         "its passes are written out": model.placement.written,
+        f"policies of kind {model.spec.kind!r} may act otherwise than their network": model.spec.kind not in _BY_NETWORK,
         "its network remembers": bool(model.memory),
         "several ranks learn together": context.ranks.size > 1,
         "its policy is to differ from members of its population": context.diversity is not None,
