@@ -26,7 +26,8 @@ def why_not_in_place(model: Model, context: LearnerContext) -> str:
     central = bool(model.state)
     why = {
         "its passes are written out": model.placement.written,
-        f"policies of kind {model.spec.kind!r} may act otherwise than their network": model.spec.kind not in _BY_NETWORK,
+        f"policies of kind {model.spec.kind!r} may act otherwise than their network": model.spec.kind
+        not in _BY_NETWORK,
         "its network remembers": bool(model.memory),
         "several ranks learn together": context.ranks.size > 1,
         "its policy is to differ from members of its population": context.diversity is not None,
