@@ -50,10 +50,8 @@ class DevicePolicy:
         self._distribution: Distribution
         self._box: Tensor | None = None
         if policy.spec.kind == "random" and "low" in config:
-            self._box, self._shape = (
-                torch.tensor([config["low"], config["high"]], device=device),
-                tuple(config["shape"]),
-            )
+            self._box = torch.tensor([config["low"], config["high"]], device=device)
+            self._shape = tuple(config["shape"])
             return
         if policy.spec.kind == "random":
             choices = tuple(config.get("choices", ()))

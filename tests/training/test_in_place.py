@@ -555,7 +555,7 @@ def test_one_function_decides_and_says_why():
 def test_a_policy_that_may_act_otherwise_than_its_network_plays_in_memory(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
     algorithm = importlib.import_module("own_policy").TremblingA2C()  # whose hand trembles
-    told = learner_of(algorithm, make_env(KUHN, num_envs=4), (0,)).in_place()
+    told = learner_of(algorithm, make_env(KUHN, num_envs=4), (0,)).why_not_in_place()
     assert told == "policies of kind 'own_policy:Trembling' may act otherwise than their network"
 
 

@@ -16,7 +16,6 @@ from ludus.learners.returns import scanned
 from ludus.learners.spaces import reward_scale
 from ludus.replay.blocks import Block, BlockRows, placed_where, until_next
 
-
 _BY_NETWORK = ("actor_critic", "torch")
 """Kinds of policies that draw from what their network answers, and do nothing else."""
 
