@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError
 from ludus.evaluation.evaluated_run import Tell, require_two_player_zero_sum
+from ludus.evaluation.exact import refuse_device
 from ludus.evaluation.tournament.entrants import TournamentField, read_field, run_at
 from ludus.evaluation.tournament.results import MeetingResult, payoffs_of
 from ludus.evaluation.tournament.run import Options, computable, exact_tournament, run_tournament
@@ -133,6 +134,8 @@ def evaluate_against(
         field.spec, "relative population performance", "Hold a tournament between the runs instead."
     )
     exact = computable(field)
+    if not exact:
+        refuse_device(device)
     camp = {name: k for k, names in enumerate(camps) for name in names}
     results = _results(field, camp, Options(episodes=deals, seed=seed), tell, device=device if exact else None)
     found = _seats(field, camps, results)

@@ -13,7 +13,7 @@ from scipy.stats import t as student
 from ludus.core.errors import ConfigError
 from ludus.core.types import Exploitability
 from ludus.evaluation.evaluated_run import FRESH, EvaluatedRun, RunResult, facts_of
-from ludus.evaluation.exact import ExactEvaluator, tree_on
+from ludus.evaluation.exact import ExactEvaluator, refuse_device, tree_on
 from ludus.evaluation.matches import outcomes
 from ludus.evaluation.policies import META
 
@@ -70,6 +70,7 @@ def evaluate_run(
 def _exact(run: EvaluatedRun, device: str) -> ExactEvaluator | None:
     """Where there is a tree. Nothing is known where a policy plays a part that cannot be written as a table (one with memory, a bot)."""
     if run.tree is None:
+        refuse_device(device)
         return None
     exact = ExactEvaluator(tree_on(run.tree, device), run.stored.population)
     for ref in run.stored.records:

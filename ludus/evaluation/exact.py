@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.device import cards, parse_device, require_card
-from ludus.core.errors import ScenarioError
+from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import Exploitability, Mixture, PolicyRef, Solution
 from ludus.envs.tree.game_tree import GameTree, PlanStack
 from ludus.policies.base import Policy
@@ -17,6 +17,15 @@ from ludus.policies.base import Policy
 _WORTH = 200_000
 """Merged terminals from which a card sums a single profile faster than one core's compiled sweeps, which take some 2 ns for each. An
 estimate, not measured on a card yet: an answer is a hundred kernels of 5 to 10 µs there. Batches of policies are worth it earlier."""
+
+
+def refuse_device(device: str) -> None:
+    """Where nothing is computed on one. Raises ConfigError if a card was asked for."""
+    if parse_device(device).startswith("cuda"):
+        raise ConfigError(
+            f"device={device} says where exact values are computed, and this game has no tree that they are computed from: it is played, on "
+            "the CPU. Leave it out."
+        )
 
 
 def tree_on(tree: GameTree, device: str) -> GameTree:

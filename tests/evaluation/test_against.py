@@ -78,6 +78,10 @@ def test_play_comes_near_what_the_tree_says(runs: Path, monkeypatch: pytest.Monk
     assert (found.exact, found.deals) == (False, 400)
     assert 0 < found.half_width < 0.2  # rounding decides between equal responses, and so what is mixed
     assert abs(found.value - wanted) < 2 * found.half_width
+    with pytest.raises(
+        ConfigError, match=r"device=cuda says where exact values are computed, and this game has no tree"
+    ):
+        ludus.evaluate_against(runs / "good", runs / "poor", device="cuda")
     assert said[-1] == (8000, 8000), "5 policies of one meet 2 of the other in two pairs of seats, 400 times"
 
 
