@@ -23,7 +23,7 @@ def refuse_device(device: str) -> None:
     """Where nothing is computed on one. Raises ConfigError if a card was asked for."""
     if parse_device(device).startswith("cuda"):
         raise ConfigError(
-            f"device={device} says where exact values are computed, and this game has no tree that they are computed from: it is played, on "
+            f"device={device} says where exact values are computed, and this game has no tree to compute them from: it is played, on "
             "the CPU. Leave it out."
         )
 
