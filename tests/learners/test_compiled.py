@@ -81,7 +81,7 @@ def test_a_whole_step_is_one_graph(name, request, compiles):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler, which torch compiles with")
-@pytest.mark.parametrize("name", ["ppo", "dqn", "sac"])
+@pytest.mark.parametrize("name", ["ppo", "sac"])  # of either shell; compiling takes most of a minute each
 def test_compiled_steps_are_the_same(name, request):
     torch._dynamo.reset()
     assert str(both_learn(Case(name, request)).placement) == "cpu (torch, compiled): as asked for"
