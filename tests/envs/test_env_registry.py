@@ -24,7 +24,7 @@ def test_a_large_game_is_found_out_without_walking_through_it(monkeypatch):
     monkeypatch.setattr("ludus.envs.tree.game_tree.walk", walked)
     assert isinstance(make_env("openspiel/chess", num_envs=1), OpenSpielVectorEnv)
     with pytest.raises(AssertionError, match="not walked"):
-        make_env("openspiel/kuhn_poker(players=4)", num_envs=1)  # nobody has compiled it before
+        make_env("openspiel/kuhn_poker(players=5)", num_envs=1)  # nobody has compiled it before
 
 
 def test_parameters_of_a_game():
