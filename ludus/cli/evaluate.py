@@ -175,6 +175,10 @@ def _one_question(options: argparse.Namespace) -> None:
         raise ConfigError(f"{first} and {second} were given, which are two questions; leave one out.")
     if options.rounds is not None and given != ["population", "exploit"]:
         raise ConfigError("--rounds was given, which belongs to --population with --exploit EPISODES.")
+    if options.rating and options.device is not None:
+        raise ConfigError(
+            f"--device {options.device} was given; ratings are computed from what is recorded. Leave it out."
+        )
 
 
 class _Progress(ProgressLine):
