@@ -42,8 +42,9 @@ def learns_in_place(learner: object) -> LearnsInPlace | str:
 class DevicePolicy:
     """A policy of whole observations, without memory."""
 
-    def __init__(self, policy: Policy, mode: str, device: torch.device) -> None:
-        """It must be one that `acts_on_device` knows."""
+    def __init__(self, policy: Policy, mode: str, placement: Placement) -> None:
+        """It must be one that `acts_on_device` knows. placement: where, and in which precision."""
+        self._placement, device = placement, placement.torch
         self._greedy = mode == "greedy"
         self._module: torch.nn.Module | None = None
         config = policy.spec.config
@@ -74,8 +75,9 @@ class DevicePolicy:
         if self._module is None:
             out = torch.zeros(len(x), self._outputs, device=x.device)
         else:
-            out = self._module.unroll(x.reshape(len(x), *self._shape).float(), None, None, None)[0].float()  # type: ignore[operator]
-        return self._distribution.sample(out, mask, generator, greedy=self._greedy)
+            with self._placement.products():
+                out = self._module.unroll(x.reshape(len(x), *self._shape).float(), None, None, None)[0]  # type: ignore[operator]
+        return self._distribution.sample(out.float(), mask, generator, greedy=self._greedy)
 
 
 def acts_on_device(policy: Policy, mode: str) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ludus.core.device import Placement
 from ludus.core.errors import ConfigError, PolicyError, TrainingError
 from ludus.core.machine import out_of_memory
 from ludus.core.timings import Timings
@@ -155,14 +156,14 @@ class _Opponents:
     """The policies of a request, as they play on the device (`Opponent`)."""
 
     vectors: DeviceVectors
-    device: torch.device
+    placement: Placement
     policies: dict[PolicyRef, Policy | RemotePolicy] = field(default_factory=dict)
 
     def table(self, ref: PolicyRef, player: int) -> NDArray[np.float64]:
         return self.vectors.table(ref, self._policy(ref), player)
 
     def acts(self, ref: PolicyRef) -> Acts:
-        return DevicePolicy(self._policy(ref), ref.mode, self.device)
+        return DevicePolicy(self._policy(ref), ref.mode, self.placement)
 
     def _policy(self, ref: PolicyRef) -> Policy:
         policy = self.policies[ref]
@@ -187,7 +188,7 @@ class InPlaceCollector:
         """each: whether somebody looks at episodes one by one."""
         self._vectors, self._learner, self._request, self._collect = vectors, learner, request, collect
         self._profile, self._each, self._task_slot, self._open = profile, each, task_slot, False
-        self._opponents = _Opponents(vectors, learner.placement.torch)
+        self._opponents = _Opponents(vectors, learner.placement)
         self._play: DevicePlay | None = None
 
     def begin(self) -> None:

@@ -134,6 +134,7 @@ def test_what_counts_as_no_memory() -> None:
     assert out_of_memory(wrapped) is not None
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_card_says_how_much_was_free() -> None:
     with pytest.raises(torch.OutOfMemoryError) as there:

@@ -7,10 +7,9 @@ import shutil
 import warnings
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 import torch
-from test_devices import CASES, LITTLE, TORCH, Case, leaves, taught
+from test_devices import CASES, LITTLE, TORCH, Case, assert_learn_alike
 from torch import Tensor
 
 from ludus.cli.main import main
@@ -53,13 +52,7 @@ def compiles(monkeypatch):
 def both_learn(case, updates=2):
     """Compiled and not, from the same experience."""
     plain, compiled = case.learner(DeviceChoice("cpu", written=False)), case.learner(COMPILE)
-    for number in range(updates):
-        rows = case.experience(plain, number)
-        assert taught(compiled, rows) == pytest.approx(taught(plain, rows), rel=2e-3, abs=2e-5), number
-    first, second = (dict(leaves(learner.state_dict())) for learner in (plain, compiled))
-    assert first.keys() == second.keys()
-    for path, leaf in first.items():
-        np.testing.assert_allclose(leaf, second[path], rtol=2e-3, atol=1e-4, err_msg=path)
+    assert_learn_alike(case, plain, compiled, updates=updates)
     return compiled
 
 

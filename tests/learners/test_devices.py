@@ -222,27 +222,35 @@ def test_an_update_reads_nothing_back(name, request):
     here.load_state_dict(there.state_dict())
 
 
+def assert_same(one, other, *, rtol=2e-3, atol=1e-4):
+    """All that two learners keep."""
+    first, second = (dict(leaves(learner.state_dict())) for learner in (one, other))
+    assert first.keys() == second.keys()
+    for path, leaf in first.items():
+        np.testing.assert_allclose(leaf, second[path], rtol=rtol, atol=atol, err_msg=path)
+
+
+def assert_learn_alike(case, one, other, *, updates=4):
+    """From the same experience, and where each goes on from what the other has."""
+    begin = shaken(one.state_dict(), np.random.default_rng(1))
+    for learner in (one, other):
+        learner.load_state_dict(begin)
+    for number in range(updates):
+        if number == 2:
+            kept = one.state_dict()
+            one.load_state_dict(other.state_dict())
+            other.load_state_dict(kept)
+        rows = case.experience(one, number)
+        assert taught(other, rows) == pytest.approx(taught(one, rows), rel=2e-3, abs=2e-5), number
+    assert_same(one, other)
+
+
 @pytest.mark.parametrize("name", [name for name in CASES if name not in TORCH])
 def test_both_roads_learn_alike(name, request):
-    """From the same experience, and where each goes on from what the other has."""
     case = Case(name, request)
     written, autograd = case.learner(), case.learner(DeviceChoice("cpu", written=False))
     assert (written.placement.written, autograd.placement.written) == (True, False)
-    begin = shaken(written.state_dict(), np.random.default_rng(1))
-    for learner in (written, autograd):
-        learner.load_state_dict(begin)
-    for number in range(4):
-        if number == 2:
-            kept = written.state_dict()
-            written.load_state_dict(autograd.state_dict())
-            autograd.load_state_dict(kept)
-        rows = case.experience(written, number)
-        ours, theirs = taught(written, rows), taught(autograd, rows)
-        assert ours == pytest.approx(theirs, rel=2e-3, abs=2e-5), number
-    first, second = (dict(leaves(learner.state_dict())) for learner in (written, autograd))
-    assert first.keys() == second.keys()
-    for path, leaf in first.items():
-        np.testing.assert_allclose(leaf, second[path], rtol=2e-3, atol=1e-4, err_msg=path)
+    assert_learn_alike(case, written, autograd)
 
 
 @pytest.mark.parametrize("name", ["ppo, states", "impala, lstm", "dqn, states", "rainbow", "r2d2", "qmix, gru", "sac", "sac, states",
@@ -254,9 +262,7 @@ def test_what_lies_on_the_device_teaches_what_memory_does(name, request):
     for number in range(2):
         rows = case.experience(one, number)
         assert taught(one, rows) == taught(other, rows, tables="cpu")
-    first, second = (dict(leaves(learner.state_dict())) for learner in (one, other))
-    for path, leaf in first.items():
-        np.testing.assert_array_equal(leaf, second[path], err_msg=path)
+    assert_same(one, other, rtol=0, atol=0)
 
 
 def test_weights_leave_a_device_together(request):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_devices import CASES, Case, leaves, shaken, taught
+from test_devices import CASES, Case, assert_learn_alike, assert_same, taught
 
 from ludus.cli.main import main
 from ludus.core.device import fetched, to_device, to_host
@@ -32,29 +32,12 @@ def there(card: str) -> DeviceChoice:
     return DeviceChoice(card, written=False)
 
 
-def compare(one, other, *, rtol=2e-3, atol=1e-4):
-    first, second = (dict(leaves(learner.state_dict())) for learner in (one, other))
-    assert first.keys() == second.keys()
-    for path, leaf in first.items():
-        np.testing.assert_allclose(leaf, second[path], rtol=rtol, atol=atol, err_msg=path)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_card_learns_as_a_cpu_and_each_goes_on_from_the_other(name, request, card):
     case = Case(name, request)
     cpu, gpu = case.learner(HERE), case.learner(there(card))
     assert torch.device(gpu.placement.device).type == card
-    begin = shaken(cpu.state_dict(), np.random.default_rng(1))
-    for learner in (cpu, gpu):
-        learner.load_state_dict(begin)
-    for number in range(4):
-        if number == 2:
-            kept = cpu.state_dict()
-            cpu.load_state_dict(gpu.state_dict())
-            gpu.load_state_dict(kept)
-        rows = case.experience(cpu, number)
-        assert taught(gpu, rows) == pytest.approx(taught(cpu, rows), rel=2e-3, abs=2e-5), number
-    compare(cpu, gpu)
+    assert_learn_alike(case, cpu, gpu)
 
 
 @pytest.mark.parametrize("name", ["ppo", "ppo, gru", "rainbow", "qmix, gru", "sac"])
@@ -65,7 +48,7 @@ def test_the_same_twice(name, request, card):
         for number in range(3):
             rows = case.experience(cpu, number)
             assert taught(learners[0], rows) == taught(learners[1], rows)
-    compare(*learners, rtol=0, atol=0)
+    assert_same(*learners, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", ["ppo", "a2c, of many", "dqn", "rainbow", "sac", "td3"])
@@ -77,7 +60,7 @@ def test_steps_that_are_cuda_graphs(name, request, card):
         rows = case.experience(plain, number)
         assert taught(compiled, rows) == pytest.approx(taught(plain, rows), rel=2e-3, abs=2e-5), number
     assert "(torch, compiled)" in str(compiled.placement), str(compiled.placement)
-    compare(plain, compiled)
+    assert_same(plain, compiled)
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])

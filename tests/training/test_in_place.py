@@ -14,6 +14,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from ludus.core.device import Placement
 from ludus.core.errors import ConfigError, TrainingError
 from ludus.core.timings import Timings
 from ludus.core.types import DeviceChoice, Factor, Mixture, PolicyRef, PolicySpec, Tail, TrainingTask
@@ -44,6 +45,7 @@ from ludus.training.trainer import Trainer, TrainerSpec
 
 LEARNER, ONE, OTHER = PolicyRef(0, "0-1", 1), PolicyRef(0, "one"), PolicyRef(0, "other")
 THERE = DeviceChoice("cpu", written=False)
+HERE = Placement("cpu", False, "float32", "as asked for")
 
 
 class Watched(CopiedEnv):
@@ -221,7 +223,7 @@ class Uniform:
 
     def acts(self, ref):
         policy = build_policy(PolicySpec("random", {"actions": int(self.spec.agents[0].action.n)}), {})
-        return DevicePolicy(policy, ref.mode, torch.device("cpu"))
+        return DevicePolicy(policy, ref.mode, HERE)
 
 
 def learner_of(algorithm, env, seats, device=THERE):
@@ -469,13 +471,18 @@ def test_opponents_act_there_as_they_do_in_memory(kind):
     assert acts_on_device(policy, "greedy")
     legal = None if mask is None else torch.from_numpy(mask)
     expected = policy.act(observation, mask, None, np.full((50, policy.noise_width), 0.5, np.float32), mode="greedy")
-    told = DevicePolicy(policy, "greedy", torch.device("cpu")).act(torch.from_numpy(observation), legal, None)
+    told = DevicePolicy(policy, "greedy", HERE).act(torch.from_numpy(observation), legal, None)
     np.testing.assert_allclose(told.numpy(), expected.action, atol=1e-6)
+    if kind == "box":
+        rounded = DevicePolicy(policy, "greedy", replace(HERE, precision="bf16")).act(
+            torch.from_numpy(observation), None, None
+        )
+        assert 1e-6 < float((rounded - told).abs().max()) < 0.1, "opponents multiply as the learner does"
     uniform = build_policy(random_spec(space), {})
     assert acts_on_device(uniform, "explore")
     torch.manual_seed(0)
     x, every = torch.zeros(6000, 4), None if legal is None else legal[:1].expand(6000, -1)
-    drawn_ = DevicePolicy(uniform, "explore", torch.device("cpu")).act(x, every, None)
+    drawn_ = DevicePolicy(uniform, "explore", HERE).act(x, every, None)
     if mask is None:
         low, high = drawn_.amin(0), drawn_.amax(0)
         np.testing.assert_allclose(np.stack([low, high]), [[-1, -1], [1, 3]], atol=0.01)

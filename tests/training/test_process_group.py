@@ -166,6 +166,7 @@ def test_a_port_that_is_taken_is_said():
         RankMeeting(port=int(meeting.address.rpartition(":")[2]))
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_sums_on_gpus():
     def work(group):
