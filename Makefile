@@ -5,15 +5,20 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Google Research Football has no wheel on PyPI: it is installed from a directory that has one.
+LUDUS_WHEELS ?= ../shared/wheels
+WHEEL := $(firstword $(wildcard $(LUDUS_WHEELS)/gfootball-*.whl))
+FOOTBALL := $(VENV)/.football
 export OMP_NUM_THREADS ?= 1
 # Tests start many processes, which all import Ludus: compiled code is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install demo test test-slow test-gpu search check lint types format benchmarks clean
+.PHONY: help install football demo test test-slow test-gpu search check lint types format benchmarks clean
 
 help:
 	@echo "make demo        install, then train PSRO with PPO on Leduc poker (about two minutes)"
 	@echo "make test        install everything, then the fast tests"
+	@echo "make football    install Google Research Football from the wheel in LUDUS_WHEELS ($(LUDUS_WHEELS))"
 	@echo "make test-slow   the slow tests"
 	@echo "make test-gpu    what can only be seen on a card"
 	@echo "make search      the property tests, with examples that were not tried before"
@@ -33,13 +38,23 @@ $(STAMP): $(CORE)
 	$(PIP) --no-build-isolation -e ".[dev]"
 	@touch $(STAMP)
 
+# Its own requirement pygame would overwrite pygame-ce, and gym 0.26 breaks its reset: hence --no-deps, and what it needs by name.
+$(FOOTBALL): $(STAMP) $(WHEEL)
+	@test -n "$(WHEEL)" || { echo "No wheel of gfootball is in $(LUDUS_WHEELS). Set LUDUS_WHEELS to a directory that has one;" \
+	  "docs/envs/football.md says how it is built."; exit 1; }
+	$(PIP) "gym==0.25.2" six opencv-python psutil absl-py pygame-ce
+	$(PIP) --no-deps "$(WHEEL)"
+	@touch $(FOOTBALL)
+
+football: $(FOOTBALL)
+
 demo: $(CORE)
 	$(BIN)/ludus train leduc
 
-test: install
+test: install $(if $(WHEEL),football)
 	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist loadfile -q
 
-test-slow: install
+test-slow: install $(if $(WHEEL),football)
 	$(BIN)/python -m pytest -m "slow and not gpu" -n 2 --dist loadfile -q --durations=15
 
 test-gpu: install
