@@ -82,6 +82,7 @@ class EnvSpec:
     enumeration: Enumeration | None = None
     max_decisions: int | None = None  # most decisions of one player in an episode, if known
     determinism: Determinism = "environment"
+    statistics: tuple[str, ...] = ()  # [S]: names of what is counted of each player in an episode, beside its return
 
     @property
     def num_players(self) -> int:
@@ -126,12 +127,14 @@ class Ended(NamedTuple):
 
 class Finished(NamedTuple):
     """Episodes that ended in this step: environment int32[k], returns float64[k, P], terminated bool[k], length int32[k]
-    (environment steps), in rising environment order."""
+    (environment steps), in rising environment order. statistics: float64[k, P, S] by the spec's names, totals of the episode, NaN where
+    nobody knows them; None if there are no names."""
 
     environment: NDArray[np.int32]
     returns: NDArray[np.float64]
     terminated: NDArray[np.bool_]
     length: NDArray[np.int32]
+    statistics: NDArray[np.float64] | None = None
 
 
 class Timestep(NamedTuple):

@@ -71,6 +71,7 @@ class Side:
             np.zeros(num_envs, np.bool_),
             np.zeros(num_envs, np.int32),
         )  # environment, returns, terminated, length of what is finished
+        self.statistics = unknown_statistics(spec, num_envs)  # of what is finished
         self._all_due = [
             Due(self.slot[p], self.observation[p], self.mask[p], self.reward[p], self.first[p]) for p in players
         ]
@@ -114,7 +115,8 @@ class Side:
         record = self._finished.get(n)
         if record is None:
             environment, returns, terminated, length = self.over
-            record = Finished(environment[:n], returns[:n], terminated[:n], length[:n])
+            statistics = None if self.statistics is None else self.statistics[:n]
+            record = Finished(environment[:n], returns[:n], terminated[:n], length[:n], statistics)
             _keep(self._finished, n, record)
         return record
 
@@ -170,6 +172,11 @@ class Side:
         return record
 
 
+def unknown_statistics(spec: EnvSpec, num_envs: int) -> NDArray[np.float64] | None:
+    """NaN float64[E, P, S]; None for a spec without names."""
+    return np.full((num_envs, spec.num_players, len(spec.statistics)), np.nan) if spec.statistics else None
+
+
 def _keep(records: dict[Any, Any], n: Any, record: object) -> None:
     """Records of the same length are views of the same buffers: they are made once."""
     if len(records) < _KEPT:
@@ -188,6 +195,7 @@ class Publisher:
     due[p]: bool[S], must act now. reward[p]: float64[S], earned in this step; taken and set to 0. gone[p]: uint8[S], GOES_ON, or how the
     slot's agent left; taken and set to 0. final[p]: [S, *shape], final observations, read where slots close; final_mask[p] likewise.
     over: uint8[E], GOES_ON, or how the environment's episode ended; that closes all of its slots.
+    statistics: float64[E, P, S], totals of the present episodes, read where they end and then NaN; None if the spec names none.
 
     A player's return is the sum of its agents' rewards, those of agents without an open decision included. `masked[p]`: whether player p
     has masks.
@@ -217,6 +225,7 @@ class Publisher:
         self.reward = [self.all_rewards[a:b] for a, b in pairwise(edges)]
         self.gone = [np.zeros(n, np.uint8) for n in slots]
         self.over = np.zeros(num_envs, np.uint8)
+        self.statistics = unknown_statistics(spec, num_envs)
         self._pending = [np.zeros(n) for n in slots]
         self._open = [np.zeros(n, np.bool_) for n in slots]
         self._seen = [np.zeros(n, np.bool_) for n in slots]
@@ -312,6 +321,8 @@ class Publisher:
                 column.fill(0)
         for array in (self.over, self._returns, self.length, self.episode):
             array.fill(0)
+        if self.statistics is not None:
+            self.statistics.fill(np.nan)
         self._stamp.fill(-1)
         self._ended = _NONE
         np.equal(self.quota, 0, out=self.idle)
@@ -365,6 +376,9 @@ class Publisher:
             closed.append(side.ended(p, ends))
         if returns is not None:
             side.over[1][: len(ended)] = returns
+        if self.statistics is not None and side.statistics is not None and len(ended):
+            side.statistics[: len(ended)] = self.statistics[ended]
+            self.statistics[ended] = np.nan
         final_state = None if side.final_state is None else side.final_state[ended]
         self._tick += 1
         self._now ^= 1
@@ -378,8 +392,10 @@ class Publisher:
         episode: of observations [E, n] of the spec's dtype, rewards [E] and how episodes ended, instead of the arrays that an adapter
         fills. resting: bool[E], kept by this.
 
-        None, with nothing done, if it must go the long way: nobody would be due, or something is not finite.
+        None, with nothing done, if it must go the long way: nobody would be due, something is not finite, or there are statistics.
         """
+        if self.statistics is not None:
+            return None
         if not self._alone:
             self._alone = [self._table_of_one(side) for side in self._sides]
         side = self._sides[self._now]
@@ -436,6 +452,8 @@ class Publisher:
             final_mask = side.final_mask[p]
             if final_mask is not None:
                 final_mask[rows] = True
+        if self.statistics is not None:
+            self.statistics[environment] = np.nan
         self.over[environment] = TRUNCATED
 
     def cut(self, environments: NDArray[np.int64]) -> None:

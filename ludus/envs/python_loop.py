@@ -42,7 +42,8 @@ class Happened:
     due: (agent, observation, mask or None) of whoever must act now. reward: (agent, reward) earned in this step.
     gone: (agent, final observation, TERMINATED or TRUNCATED) of whoever left; no longer due. over: how the episode ended, or GOES_ON;
     then `gone` lists every agent that had not left before. final_mask: (agent, mask) of those who left with something illegal at the end.
-    state: of the whole environment, where the spec has a state space.
+    state: of the whole environment, where the spec has a state space. statistics: float64[P, S] by the spec's names, totals of the
+    episode, NaN where they are not known; what was given last when it ends counts, so that one who gives them in every step may be cut off.
     """
 
     due: list[tuple[int, Any, Any]] = field(default_factory=list)
@@ -51,6 +52,7 @@ class Happened:
     final_mask: list[tuple[int, Any]] = field(default_factory=list)
     over: int = GOES_ON
     state: Any = None
+    statistics: Any = None
 
 
 class RowWriter:
@@ -124,6 +126,8 @@ class RowWriter:
 
     def _finish(self, e: int, happened: Happened) -> None:
         pub = self._pub
+        if happened.statistics is not None:
+            self._put_statistics(e, happened.statistics)
         if happened.over:
             pub.over[e] = happened.over
             for p, agents in enumerate(pub.agents):
@@ -134,6 +138,18 @@ class RowWriter:
             if not np.isfinite(happened.state).all():
                 raise Flaw("gave a state that is not finite; expected numbers")
             (pub.final_state if happened.over else pub.state)[e] = happened.state
+
+    def _put_statistics(self, e: int, given: Any) -> None:
+        names, dense = self.spec.statistics, self._pub.statistics
+        if dense is None:
+            raise Flaw("gave statistics, and its description names none")
+        totals: Array = np.asarray(given, np.float64)
+        if totals.shape != dense.shape[1:]:
+            raise Flaw(f"gave statistics of shape {totals.shape}; expected {dense.shape[1:]}, players × {list(names)}")
+        if np.isinf(totals).any():
+            name = names[int(np.argwhere(np.isinf(totals))[0, 1])]
+            raise Flaw(f"gave an infinite {name!r} among its statistics; expected numbers, or NaN where nobody knows")
+        dense[e] = totals
 
     def checked(self, agent: int, seen: Any) -> Array:
         """The observation as an array. Raise Flaw unless it has the shape that was announced, and holds numbers of the space's kind."""

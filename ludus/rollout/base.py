@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -93,7 +93,7 @@ class RolloutRequest:
 class EpisodeResults:
     """Finished episodes, in order of (index): returns float64[n, P], length int32[n], terminated bool[n], seat int8[n] of the learner (its
     first one, where it plays several; -1: none), entry int32[n, F] drawn of each factor of the opponents (-1: a factor for the learner's
-    own seats), index int64[n]."""
+    own seats), index int64[n]. statistics: float64[n, P, S] as in `Finished`; None where the environment has none."""
 
     returns: NDArray[np.float64]
     length: NDArray[np.int32]
@@ -101,6 +101,24 @@ class EpisodeResults:
     seat: NDArray[np.int8]
     entry: NDArray[np.int32]
     index: NDArray[np.int64]
+    statistics: NDArray[np.float64] | None = None
+
+    def take(self, rows: NDArray[Any]) -> EpisodeResults:
+        """Those of `rows`, places or bool[n], in their order."""
+        chosen: list[Any] = [None if column is None else column[rows] for column in self.columns]
+        return EpisodeResults(*chosen)
+
+    @property
+    def columns(self) -> list[Any]:
+        """In the order of the fields."""
+        return [getattr(self, column.name) for column in fields(self)]
+
+    @staticmethod
+    def joined(parts: Sequence[EpisodeResults]) -> EpisodeResults:
+        """One after the other."""
+        columns = zip(*(part.columns for part in parts), strict=True)
+        together: list[Any] = [None if column[0] is None else np.concatenate(column) for column in columns]
+        return EpisodeResults(*together)
 
 
 @dataclass(frozen=True, slots=True)

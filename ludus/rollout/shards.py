@@ -7,7 +7,7 @@ environments and indices of episodes are those of the whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -94,6 +94,5 @@ def merge(rollouts: Sequence[Rollout]) -> Rollout:
 def _episodes(episodes: Sequence[EpisodeResults]) -> EpisodeResults:
     if len(episodes) == 1:
         return episodes[0]
-    joined = EpisodeResults(*(np.concatenate([getattr(e, f.name) for e in episodes]) for f in fields(EpisodeResults)))
-    order = np.argsort(joined.index, kind="stable")
-    return replace(joined, **{f.name: getattr(joined, f.name)[order] for f in fields(EpisodeResults)})
+    joined = EpisodeResults.joined(episodes)
+    return joined.take(np.argsort(joined.index, kind="stable"))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import fields
 from time import perf_counter
 
 import numpy as np
@@ -110,11 +109,19 @@ _RETURNS, _LENGTH, _TERMINATED, _TO_SEAT, _TO_ENTRY, _TO_INDEX = range(6, 12)  #
 class EpisodeLog:
     """Finished episodes in growing columns, given out in order of their index.
 
-    clocks: of the environments, which it moves on. seat int8[E], entry int32[E, F]: of every environment, as drawn.
+    clocks: of the environments, which it moves on. seat int8[E], entry int32[E, F]: of every environment, as drawn. statistics: how many
+    names the environment has for them.
     """
 
     def __init__(
-        self, clocks: Clocks, *, seat: NDArray[np.int8], entry: NDArray[np.int32], num_players: int, capacity: int
+        self,
+        clocks: Clocks,
+        *,
+        seat: NDArray[np.int8],
+        entry: NDArray[np.int32],
+        num_players: int,
+        capacity: int,
+        statistics: int = 0,
     ) -> None:
         self._clocks, self._drawn = clocks, (seat, entry)
         size, self._factors = max(1, capacity), entry.shape[1]
@@ -126,6 +133,7 @@ class EpisodeLog:
             np.empty((size, self._factors), np.int32),
             np.empty(size, np.int64),
         ]
+        self._statistics = np.empty((size, num_players, statistics)) if statistics else None
         self._table = self._addresses()
         self.count = 0
 
@@ -134,7 +142,9 @@ class EpisodeLog:
         end = self.count + len(finished.environment)
         if end > len(self._columns[0]):
             self._grow(end)
-        self._clocks.active -= _finish(*finished, self.count, self._clocks.shard.total, self._factors, self._table)
+        if self._statistics is not None:
+            self._statistics[self.count : end] = finished.statistics
+        self._clocks.active -= _finish(*finished[:4], self.count, self._clocks.shard.total, self._factors, self._table)
         self.count = end
 
     @property
@@ -146,13 +156,17 @@ class EpisodeLog:
         """The episodes so far, sorted by index."""
         order = np.argsort(self._columns[-1][: self.count], kind="stable")
         returns, length, terminated, seat, entry, index = (column.take(order, axis=0) for column in self._columns)
-        return EpisodeResults(returns, length, terminated, seat, entry, index)
+        statistics = None if self._statistics is None else self._statistics.take(order, axis=0)
+        return EpisodeResults(returns, length, terminated, seat, entry, index, statistics)
 
     def _grow(self, needed: int) -> None:
         size = max(needed, 2 * len(self._columns[0]))
         for k, old in enumerate(self._columns):
             self._columns[k] = np.empty((size, *old.shape[1:]), old.dtype)
             self._columns[k][: self.count] = old[: self.count]
+        if (held := self._statistics) is not None:
+            self._statistics = np.empty((size, *held.shape[1:]))
+            self._statistics[: self.count] = held[: self.count]
         self._table = self._addresses()
 
     def _addresses(self) -> NDArray[np.int64]:
@@ -265,7 +279,12 @@ class RolloutWorker:
         whole_episodes = request.unit == "episodes"
         capacity = int(shard.quota(request.amount).sum()) if whole_episodes else max(shard.num_envs, _EPISODES)
         log = EpisodeLog(
-            self._clocks, seat=sampler.seat, entry=sampler.entry, num_players=len(self._agents), capacity=capacity
+            self._clocks,
+            seat=sampler.seat,
+            entry=sampler.entry,
+            num_players=len(self._agents),
+            capacity=capacity,
+            statistics=len(self.env.spec.statistics),
         )
         begun = perf_counter()
         timestep = self._timestep if request.carry_on else None
@@ -392,7 +411,7 @@ class RolloutWorker:
             return out
 
         kept = counts(episodes.index)
-        some = EpisodeResults(*(getattr(episodes, f.name)[kept] for f in fields(EpisodeResults)))
+        some = episodes.take(kept)
         segments = np.zeros(0, np.bool_) if trajectories is None else counts(trajectories.episode)
         return some, None if trajectories is None or not segments.any() else select(trajectories, segments)
 

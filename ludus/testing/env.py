@@ -186,6 +186,8 @@ def check_spec(spec: EnvSpec) -> None:
     assert all(low <= high for low, high in spec.utility_range), (
         f"a utility range is upside down: {spec.utility_range}."
     )
+    names = spec.statistics
+    assert len({name for name in names if name}) == len(names), f"statistics need different names: {names}."
     enumeration = spec.enumeration
     if enumeration is not None:
         count = enumeration.offset[-1]
@@ -201,7 +203,7 @@ def _arrays(timestep: Timestep) -> list[Array]:
     for ended in timestep.ended:
         columns += [ended.slot, ended.reward, ended.terminated, ended.observation, ended.mask]
     finished = timestep.finished
-    columns += [finished.environment, finished.returns, finished.terminated, finished.length]
+    columns += [finished.environment, finished.returns, finished.terminated, finished.length, finished.statistics]
     return [column for column in columns if column is not None]
 
 
@@ -281,7 +283,8 @@ ADVICE = {
     "masks": "Give bool[n, actions] with at least one legal action in each row; end the episode of an agent that has none.",
     "first decisions": "Set `first` where an agent decides for the first time in an episode or after it came back, with reward 0.",
     "closed decisions": "When an agent leaves, or its episode ends, put its open decision into `ended` once, whoever moved last.",
-    "episodes": "Count a step for each step in which somebody was due, and give `utility_range` bounds that hold, or infinities.",
+    "episodes": "Count a step for each step in which somebody was due, and give `utility_range` bounds that hold, or infinities; "
+    "statistics are finite numbers.",
     "rewards": "Pay everything between two decisions into the first of them; returns are the sum of all that was paid.",
     "determinism": "Take all randomness from the seed that `reset` is given, and keep nothing from earlier episodes; a vector may say "
     "determinism='none' in its spec.",

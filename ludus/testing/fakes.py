@@ -26,17 +26,22 @@ from ludus.core.types import (
     Timestep,
     Weights,
 )
+from ludus.envs.publisher import TERMINATED
+from ludus.envs.python_loop import Happened, PythonVectorEnv
 
 __all__ = [
+    "COINS",
     "ENDS_OFF_TURN",
     "TEAM",
     "TRUNCATED_OFF_TURN",
+    "CoinGame",
     "CountingPolicy",
     "FixedPolicy",
     "Frame",
     "Script",
     "ScriptedEnv",
     "StackedFixed",
+    "coins",
 ]
 
 _ACTIONS = 2
@@ -345,3 +350,57 @@ class Cue(gymnasium.Env[NDArray[np.float32], np.int64]):
         self._step += 1
         reward = float(over and int(action) == self._right)
         return np.array([0, self._step == self._delay], np.float32), reward, over, False, {}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A game that counts what its players do, beside what they are paid.
+
+COINS = ("taken", "left", "alone")
+
+
+class CoinGame:
+    """A `PythonEnv`. Two players choose at the same time, in two to four rounds (by the seed), to take a coin (1) or to leave it (0). Who
+    takes alone is paid 1 by the other. Statistics, so far in each step: coins taken, coins left, and coins taken alone."""
+
+    game = "coins"
+
+    def reset(self, seed: int) -> Happened:
+        self.round, self.rounds = 0, 2 + seed % 3
+        self.counted = np.zeros((2, len(COINS)))
+        return Happened(due=self._seen())
+
+    def step(self, actions: Sequence[Any]) -> Happened:
+        self.round += 1
+        took = np.array(actions, np.int64)
+        alone = took > took[::-1]
+        self.counted += np.stack([took, 1 - took, alone], axis=1)
+        reward = [(p, float(paid)) for p, paid in enumerate(took - took[::-1])]
+        counted = self.counted.copy()
+        if self.round < self.rounds:
+            return Happened(due=self._seen(), reward=reward, statistics=counted)
+        gone = [(p, np.array([self.round], np.float32), TERMINATED) for p in range(2)]
+        return Happened(reward=reward, gone=gone, over=TERMINATED, statistics=counted)
+
+    def _seen(self) -> list[tuple[int, Any, Any]]:
+        return [(p, np.array([self.round], np.float32), None) for p in range(2)]
+
+    def render(self) -> str:
+        return f"round {self.round} of {self.rounds}"
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def coins(num_envs: int) -> PythonVectorEnv:
+    """A vector of `CoinGame`s, by name: `ludus.testing.fakes:coins`."""
+    space = Box(0, 4, (1,), np.float32)
+    spec = EnvSpec(
+        id="coins",
+        agents=tuple(AgentSpec(f"player_{p}", p, space, Discrete(2)) for p in range(2)),
+        utility_range=((-4.0, 4.0),) * 2,
+        symmetry=((0, 1),),
+        zero_sum=True,
+        max_decisions=4,
+        statistics=COINS,
+    )
+    return PythonVectorEnv(CoinGame, num_envs, spec=spec, masked=(False, False))

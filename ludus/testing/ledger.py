@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.types import Array, Due, Ended, EnvSpec, Timestep
+from ludus.core.types import Array, Due, Ended, EnvSpec, Finished, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.spaces import Choices
 
@@ -102,6 +102,14 @@ def layout(spec: EnvSpec, num_envs: int, timestep: Timestep) -> None:
     assert finished.length.shape == finished.terminated.shape == environment.shape, (
         "`finished` needs one length and one `terminated` for each environment."
     )
+    names = spec.statistics
+    assert (finished.statistics is None) == (not names), (
+        f"`finished.statistics` must be there where `spec.statistics` has names, and only there; these are {list(names)}."
+    )
+    if finished.statistics is not None:
+        _typed(
+            finished.statistics, np.float64, (len(environment), spec.num_players, len(names)), "`finished.statistics`"
+        )
 
 
 def _check_slots(spec: EnvSpec, num_envs: int, p: int, slot: NDArray[Any], what: str) -> None:
@@ -307,6 +315,17 @@ class Ledger:
         assert inside.all(), (
             f"returns {finished.returns[~inside.all(axis=1)]} are outside of the utility range {self.spec.utility_range}."
         )
+        self._check_statistics(finished)
+
+    def _check_statistics(self, finished: Finished) -> None:
+        """Where an episode was cut off, or lost, they may be unknown."""
+        if finished.statistics is None:
+            return
+        known = np.isfinite(finished.statistics)
+        known |= np.isnan(finished.statistics) & ~finished.terminated[:, None, None]
+        assert known.all(), (
+            f"a finished episode's {self.spec.statistics[int(np.argwhere(~known)[0, 2])]!r} is not a finite number."
+        )
 
     def _check_all_closed(self, p: int, slots: NDArray[np.int32]) -> None:
         left = slots[self._open[p][slots]]
@@ -373,7 +392,8 @@ def record(spec: EnvSpec, timestep: Timestep, trace: Sequence[list[Row]]) -> Non
     finished = timestep.finished
     for i, e in enumerate(finished.environment.tolist()):
         returns = tuple(finished.returns[i].tolist())
-        trace[e].append(("finished", returns, bool(finished.terminated[i]), int(finished.length[i])))
+        counted = () if finished.statistics is None else (_bytes(finished.statistics[i]),)
+        trace[e].append(("finished", returns, bool(finished.terminated[i]), int(finished.length[i]), *counted))
     for p, due in enumerate(timestep.due):
         agents = len(spec.agents_of(p))
         for i, slot in enumerate(due.slot.tolist()):
@@ -393,7 +413,7 @@ def same(one: Trace, other: Trace, what: str, *, whole: bool = True) -> None:
 _FIELDS = {
     "due": ("", "", "observation", "mask", "reward", "`first`"),
     "ended": ("", "", "last reward", "`terminated`", "final observation"),
-    "finished": ("returns", "`terminated`", "length"),
+    "finished": ("returns", "`terminated`", "length", "statistics"),
 }
 
 

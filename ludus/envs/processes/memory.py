@@ -50,6 +50,7 @@ class SideRows:
     length: NDArray[np.int32]
     state: Array | None
     final_state: Array | None
+    statistics: NDArray[np.float64] | None
 
 
 class _Cursor:
@@ -105,6 +106,7 @@ def _arrays(cursor: _Cursor, spec: EnvSpec, num_envs: int) -> tuple[list[SideRow
 def _side(cursor: _Cursor, spec: EnvSpec, num_envs: int) -> SideRows:
     state = spec.state
     shape = () if state is None else (num_envs, *(state.shape or ()))
+    names = len(spec.statistics)
     return SideRows(
         players=tuple(_player(cursor, spec, p, num_envs) for p in range(spec.num_players)),
         environment=cursor.array((num_envs,), np.int32),
@@ -113,6 +115,7 @@ def _side(cursor: _Cursor, spec: EnvSpec, num_envs: int) -> SideRows:
         length=cursor.array((num_envs,), np.int32),
         state=None if state is None else cursor.array(shape, state.dtype),
         final_state=None if state is None else cursor.array(shape, state.dtype),
+        statistics=cursor.array((num_envs, spec.num_players, names), np.float64) if names else None,
     )
 
 

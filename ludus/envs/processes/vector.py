@@ -154,6 +154,8 @@ class Record:
         side.returns[at] = self._returns[over]
         side.terminated[at] = False
         side.length[at] = self.length[over]
+        if side.statistics is not None:
+            side.statistics[at] = np.nan
         if side.final_state is not None and self._state is not None:
             side.final_state[at] = self._state[over]
         return tuple(rows), len(over)
@@ -250,6 +252,7 @@ class Joiner:
             _copied(side.returns, over),
             _copied(side.terminated, over),
             _copied(side.length, over),
+            None if side.statistics is None else _copied(side.statistics, over),
         )
         final_state = None if side.final_state is None else _copied(side.final_state, over)
         return Timestep(tuple(due), tuple(ended), finished, side.state, final_state)
@@ -314,8 +317,8 @@ class SubprocessVectorEnv:
     answered is killed (a minute more until its first step is done); None: never. restarts: how many faults (a subprocess that crashed or
     hung, a vector that raised) are repaired before the next raises EnvError. A repaired fault ends the open episodes of that subprocess's
     environments as truncated, with the observations of the last decisions as final ones, and begins new ones in the same timestep. The
-    returns of such episodes are the sums of the rewards that were published. From number k on, which follows the last truncated one, an
-    environment's episodes are the episodes 0, 1, … of an undisturbed one with seed `episode_seed(seed, k)`.
+    returns of such episodes are the sums of the rewards that were published, their statistics NaN. From number k on, which follows the
+    last truncated one, an environment's episodes are the episodes 0, 1, … of an undisturbed one with seed `episode_seed(seed, k)`.
     """
 
     def __init__(

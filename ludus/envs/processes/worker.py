@@ -105,6 +105,8 @@ def write(side: SideRows, timestep: Timestep, first: int, num_envs: int) -> Writ
         side.returns[at] = finished.returns
         side.terminated[at] = finished.terminated
         side.length[at] = finished.length
+        if side.statistics is not None and finished.statistics is not None:
+            side.statistics[at] = finished.statistics
     if side.state is not None and timestep.state is not None:
         side.state[first : first + num_envs] = timestep.state
     if n and side.final_state is not None and timestep.final_state is not None:

@@ -86,7 +86,7 @@ class _ScaleReward(_RewardWrapper):
         if not len(finished.environment):
             return finished
         returns = finished.returns * float(self._factor)
-        return Finished(finished.environment, returns, finished.terminated, finished.length)
+        return finished._replace(returns=returns)
 
 
 class _DecisionReward(_RewardWrapper):
@@ -125,7 +125,7 @@ class _DecisionReward(_RewardWrapper):
             self._returns[:, p] += np.bincount(slot // self._agents[p], weights=reward, minlength=self.num_envs)
 
     def _with_returns(self, finished: Finished) -> Finished:
-        return Finished(finished.environment, self._last, finished.terminated, finished.length)
+        return finished._replace(returns=self._last)
 
     def _forget(self) -> None:
         self._returns.fill(0)

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError, nearest
-from ludus.core.types import AgentSpec, Array, Due, Ended, EnvSpec, Finished, Timestep
+from ludus.core.types import AgentSpec, Array, Due, Ended, EnvSpec, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.resident import DeviceVectorEnv, OffersDevice
 from ludus.envs.spaces import Choices
@@ -114,8 +114,9 @@ def group_players(env: VectorEnv, mapping: Mapping[str, int]) -> VectorEnv:
     """Players are merged: `mapping` says which new player each agent belongs to, by name or pattern, as in
     {"adversary_*": 0, "agent_*": 1}; the first pattern that fits an agent counts.
 
-    A new player's return is the sum of its old ones'; each agent keeps its own reward. Raises ConfigError for a pattern that fits nobody,
-    an agent that nothing fits, an old player that would be torn apart, and agents whose spaces differ under one new player.
+    A new player's return is the sum of its old ones', and so are its statistics; each agent keeps its own reward. Raises ConfigError for
+    a pattern that fits nobody, an agent that nothing fits, an old player that would be torn apart, and agents whose spaces differ under
+    one new player.
     """
     refuse_enumerated(env, "group_players")
     new = _players(env.spec, mapping)
@@ -254,7 +255,10 @@ class _GroupPlayers(Wrapper):
             returns = np.stack([finished.returns[:, team.olds].sum(axis=1) for team in teams], axis=1)
         else:
             returns = np.empty((0, len(teams)))
-        finished = Finished(finished.environment, returns, finished.terminated, finished.length)
+        if (old := finished.statistics) is not None:
+            statistics = np.stack([old[:, team.olds].sum(axis=1) for team in teams], axis=1)
+            finished = finished._replace(statistics=statistics)
+        finished = finished._replace(returns=returns)
         return Timestep(tuple(due), ended, finished, timestep.state, timestep.final_state)
 
 
