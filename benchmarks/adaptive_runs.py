@@ -90,7 +90,7 @@ class Population:
         cells = np.repeat(np.array(profiles), episodes, axis=0)
         luck = self._luck.integers(0, 2**64, size=(2, len(cells)), dtype=np.uint64)
         planned = PlannedEpisodes(self._refs, (cells + self._offset).astype(np.int32), *luck)
-        returns, where = self._player.planned(planned), tuple(cells.T)
+        returns, where = self._player.planned(planned).returns, tuple(cells.T)
         np.add.at(self.count, where, 1)
         for p in range(len(self.sizes)):
             np.add.at(self._sum[p], where, returns[:, p])

@@ -126,7 +126,7 @@ class League:
         luck, own = (seeding.keys(0, name, sizes[0], count=len(seats)) for name in ("luck", "own"))
         rollouts = manage(build_runtime("inprocess"), self.env)
         episodes = PlannedEpisodes(tuple(policies), seats, luck, own)
-        played = MatchPlayer(rollouts, policies.__getitem__, seed=0).planned(episodes)
+        played = MatchPlayer(rollouts, policies.__getitem__, seed=0).planned(episodes).returns
         returns = played.reshape(len(profiles), EPISODES, 2)
         self.manager.record_matches(_match(profile, played) for profile, played in zip(profiles, returns, strict=True))
         self.matches = len(profiles)

@@ -364,11 +364,22 @@ Task: TypeAlias = TrainingTask | EvaluationTask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class NamedStatistics:
+    """What some episodes counted of each player, beside its return, [P, S] by `names`. n: int64, episodes in which it is known. mean:
+    float64, NaN where n is 0. m2: float64, the sum of squared deviations."""
+
+    names: tuple[str, ...]
+    n: NDArray[np.int64]
+    mean: NDArray[np.float64]
+    m2: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Match:
     """The result of one profile, seat by seat: mean and M2 (sum of squared deviations) float64[P] over n units.
 
     The unit is whatever is independent of the others: an episode, or a block of episodes that share their luck. `exact`: computed, not
-    sampled; then n = 0 and M2 = 0.
+    sampled; then n = 0 and M2 = 0. statistics: of its episodes; None where the environment has none, and for what was computed.
     """
 
     id: str
@@ -379,6 +390,7 @@ class Match:
     m2: NDArray[np.float64]
     wins: tuple[tuple[int, int, int], ...] = ()  # per player: won, drawn, lost episodes
     exact: bool = False
+    statistics: NamedStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

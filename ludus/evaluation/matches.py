@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.types import Factor, Match, Mixture, PolicyRef
 from ludus.policies.base import Policy
-from ludus.population.matches import moments
-from ludus.rollout.base import PlannedEpisodes, RolloutRequest
+from ludus.population.matches import moments, statistics_of
+from ludus.rollout.base import EpisodeResults, PlannedEpisodes, RolloutRequest
 from ludus.rollout.manager import Pending, RolloutManager
 from ludus.rollout.opponent_sampling import mixture_refs
 
@@ -43,12 +43,12 @@ class MatchPlayer:
         one with a name."""
         return self._rollouts.finish(self._start(players, episodes, block)).episodes.returns
 
-    def planned(self, episodes: PlannedEpisodes) -> NDArray[np.float64]:
-        """float64[n, P]: returns of these episodes."""
+    def planned(self, episodes: PlannedEpisodes) -> EpisodeResults:
+        """What came of these episodes, in their order."""
         episodes = episodes.of_players()
         policies = [(ref, self._policy(ref)) for ref in episodes.refs]
         pending = [self._rollouts.start(request, policies) for request in episodes.requests(self._rollouts.num_envs)]
-        return np.concatenate([self._rollouts.finish(one).episodes.returns for one in pending])
+        return EpisodeResults.joined([self._rollouts.finish(one).episodes for one in pending])
 
     def play(self, profiles: Iterable[MatchProfile], episodes: int, *, ahead: int = 1) -> Iterator[Match]:
         """One match for each profile, in their order, whose portions are `episodes` long; `ahead` of them are given out at a time, so that
@@ -74,7 +74,8 @@ class MatchPlayer:
         return self._rollouts.start(request, [(ref, self._policy(ref)) for ref in mixture_refs(players)])
 
     def _match(self, profile: MatchProfile, pending: Pending) -> Match:
-        returns = self._rollouts.finish(pending).episodes.returns
+        episodes = self._rollouts.finish(pending).episodes
+        returns = episodes.returns
         found = moments(returns)
         name = "-".join(map(str, profile.index))
         return Match(
@@ -85,6 +86,7 @@ class MatchPlayer:
             found.mean,
             found.m2,
             wins=outcomes(returns),
+            statistics=statistics_of(self._rollouts.spec.statistics, episodes.statistics),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
-from ludus.core.types import Match, PolicyRef, PolicySpec, State
+from ludus.core.types import Match, NamedStatistics, PolicyRef, PolicySpec, State
 from ludus.population.base import Lineage, PolicyRecord
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -50,6 +50,59 @@ def decayed(a: Moments, factor: float) -> Moments:
     return Moments(a.n * factor, a.mean, a.m2 * factor)
 
 
+def statistics_of(names: Sequence[str], samples: NDArray[np.float64] | None) -> NamedStatistics | None:
+    """Of episodes' statistics float64[n, P, S], NaN where one is not known; None if there are no names."""
+    if samples is None or not names:
+        return None
+    known = ~np.isnan(samples)
+    n = known.sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        mean = np.where(known, samples, 0.0).sum(axis=0) / n
+    m2 = np.where(known, (samples - mean) ** 2, 0.0).sum(axis=0)
+    return NamedStatistics(tuple(names), n, mean, m2)
+
+
+def merge_statistics(parts: Iterable[NamedStatistics | None]) -> NamedStatistics | None:
+    """Those of all parts together, one after the other, as `merge` does; of some of them nothing may be known. Raises DataError if their
+    names differ."""
+    total: NamedStatistics | None = None
+    for part in parts:
+        if total is None or part is None:
+            total = part if total is None else total
+            continue
+        if total.names != part.names:
+            raise DataError(
+                f"statistics {list(total.names)} and {list(part.names)} cannot be merged; expected the same names."
+            )
+        n = total.n + part.n
+        share = part.n / np.maximum(n, 1)
+        old, new = np.where(total.n > 0, total.mean, 0.0), np.where(part.n > 0, part.mean, 0.0)
+        mean = np.where(n > 0, old + (new - old) * share, np.nan)
+        apart = np.where((total.n > 0) & (part.n > 0), new - old, 0.0)
+        total = NamedStatistics(total.names, n, mean, total.m2 + part.m2 + apart**2 * (total.n * share))
+    return total
+
+
+def statistics_by_policy(
+    counted: Iterable[tuple[Sequence[Hashable], NamedStatistics | None]], policies: Sequence[Hashable]
+) -> NamedStatistics | None:
+    """Who played each player in a match, and its statistics -> [len(policies), S] over all matches and seats, in their order; None if there
+    are none. Raises DataError as `merge_statistics`."""
+    parts: dict[Hashable, list[NamedStatistics]] = {}
+    for seats, found in counted:
+        if found is not None:
+            for player, policy in enumerate(seats):
+                mine = (column[player : player + 1] for column in (found.n, found.mean, found.m2))
+                parts.setdefault(policy, []).append(NamedStatistics(found.names, *mine))
+    if not parts:
+        return None
+    names = next(iter(parts.values()))[0].names
+    nothing = statistics_of(names, np.empty((0, 1, len(names))))
+    rows = [merge_statistics([nothing, *parts.get(policy, ())]) for policy in policies]
+    known = [row for row in rows if row is not None]
+    return NamedStatistics(names, *(np.concatenate([getattr(row, column) for row in known]) for column in _COLUMNS))
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Pure functions on single match records.
 
@@ -71,16 +124,28 @@ def won(returns: NDArray[np.float64], seat: NDArray[np.int8]) -> float:
 def same_match(a: Match, b: Match) -> bool:
     """Whether two records say the same, to the bit."""
     scalars = all(
-        getattr(a, f.name) == getattr(b, f.name) for f in dataclasses.fields(Match) if f.name not in ("mean", "m2")
+        getattr(a, f.name) == getattr(b, f.name)
+        for f in dataclasses.fields(Match)
+        if f.name not in ("mean", "m2", "statistics")
     )
-    return scalars and np.array_equal(a.mean, b.mean) and np.array_equal(a.m2, b.m2)
+    arrays = np.array_equal(a.mean, b.mean) and np.array_equal(a.m2, b.m2)
+    return scalars and arrays and _same_statistics(a.statistics, b.statistics)
+
+
+def _same_statistics(a: NamedStatistics | None, b: NamedStatistics | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    same = (np.array_equal(x, y, equal_nan=True) for x, y in ((a.n, b.n), (a.mean, b.mean), (a.m2, b.m2)))
+    return a.names == b.names and all(same)
 
 
 def frozen_match(match: Match) -> Match:
     """The same in plain numbers, with arrays of its own that cannot be written."""
-    mean, m2 = np.array(match.mean, dtype=np.float64), np.array(match.m2, dtype=np.float64)
-    mean.setflags(write=False)
-    m2.setflags(write=False)
+    mean, m2 = _frozen(match.mean, np.float64), _frozen(match.m2, np.float64)
+    counted = match.statistics
+    if counted is not None:
+        numbers = _frozen(counted.n, np.int64), _frozen(counted.mean, np.float64), _frozen(counted.m2, np.float64)
+        counted = NamedStatistics(tuple(counted.names), *numbers)
     return dataclasses.replace(
         match,
         profile=tuple(int(i) for i in match.profile),
@@ -90,7 +155,14 @@ def frozen_match(match: Match) -> Match:
         m2=m2,
         wins=tuple((int(won), int(drawn), int(lost)) for won, drawn, lost in match.wins),
         exact=bool(match.exact),
+        statistics=counted,
     )
+
+
+def _frozen(values: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
+    out: NDArray[Any] = np.array(values, dtype)
+    out.setflags(write=False)
+    return out
 
 
 def consistent(wins: Sequence[tuple[int, int, int]]) -> bool:
@@ -159,6 +231,8 @@ def check_match(match: Match, sizes: Sequence[int], rules: MatchRules) -> None:
     if not all(low <= u <= high for u, (low, high) in zip(payoffs, rules.utility_range, strict=True)):
         check_range(as_block(mean), match.profile, rules, f"match {match.id!r}: ")
     _check_spread(match, m2, rules)
+    if match.statistics is not None:
+        _check_statistics(match, match.statistics, rules.players)
     if rules.total is not None and sum(payoffs) != rules.total:
         check_total(as_block(mean), match.profile, rules, rules.total, PLAYED_TOLERANCE)
 
@@ -291,6 +365,24 @@ def _check_spread(match: Match, m2: NDArray[np.float64], rules: MatchRules) -> N
             )
 
 
+def _check_statistics(match: Match, counted: NamedStatistics, players: int) -> None:
+    shape = (players, len(counted.names))
+    found = [np.shape(column) for column in (counted.n, counted.mean, counted.m2)]
+    if found != [shape] * 3 or not counted.names or len(set(counted.names)) < len(counted.names):
+        raise DataError(
+            f"match {match.id!r} has statistics {list(counted.names)} of shapes {found}, expected different names, and {shape} each."
+        )
+    episodes = sum(match.wins[0]) if match.wins else match.n
+    if (counted.n < 0).any() or (counted.n > episodes).any():
+        raise DataError(
+            f"match {match.id!r} of {episodes} episodes has statistics that are known in {counted.n.tolist()} of them."
+        )
+    fine = np.isfinite(counted.m2) & (counted.m2 >= 0) & (np.isfinite(counted.mean) | (counted.n == 0))
+    if not fine.all():
+        name = counted.names[int(np.argwhere(~fine)[0, 1])]
+        raise DataError(f"match {match.id!r}: the mean or M2 of {name!r} is no finite number.")
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Matches, refs and specs as checkpoint state: arrays, and lists of JSON scalars.
 
@@ -327,7 +419,8 @@ def unpack_record(index: int, state: Mapping[str, Any]) -> PolicyRecord:
 
 
 def pack_matches(matches: Sequence[Match], players: int) -> State:
-    """Columns over the k matches; wins are -1 where there are none."""
+    """Columns over the k matches; wins are -1 where there are none. statistics: by their names, columns over those matches that have such,
+    whose places are "match"."""
     k = len(matches)
     place: dict[PolicyRef, int] = {}  # of each policy that has played, among "refs"
     seats = [[place.setdefault(seat, len(place)) for seat in m.seats] for m in matches]
@@ -342,11 +435,39 @@ def pack_matches(matches: Sequence[Match], players: int) -> State:
         "mean": np.array([m.mean for m in matches], dtype=np.float64).reshape(k, players),
         "m2": np.array([m.m2 for m in matches], dtype=np.float64).reshape(k, players),
         "exact": np.array([m.exact for m in matches], dtype=np.bool_),
+        "statistics": _pack_statistics(matches),
+    }
+
+
+def _pack_statistics(matches: Sequence[Match]) -> list[State]:
+    by_names: dict[tuple[str, ...], list[int]] = {}
+    for k, match in enumerate(matches):
+        if match.statistics is not None:
+            by_names.setdefault(match.statistics.names, []).append(k)
+    return [
+        {
+            "names": list(names),
+            "match": np.array(places, np.int64),
+            **{column: np.stack([getattr(matches[k].statistics, column) for k in places]) for column in _COLUMNS},
+        }
+        for names, places in by_names.items()
+    ]
+
+
+_COLUMNS = ("n", "mean", "m2")
+
+
+def _unpack_statistics(packed: Sequence[Mapping[str, Any]]) -> dict[int, NamedStatistics]:
+    return {
+        k: NamedStatistics(tuple(part["names"]), *(part[column][i] for column in _COLUMNS))
+        for part in packed
+        for i, k in enumerate(part["match"].tolist())
     }
 
 
 def unpack_matches(state: Mapping[str, Any]) -> list[Match]:
-    """What `pack_matches` packed."""
+    """What `pack_matches` packed; checkpoints of databases up to version 4 have no statistics."""
+    counted = _unpack_statistics(state.get("statistics", ()))
     refs = [unpack_ref(packed) for packed in state["refs"]]
     rows = zip(state["profile"].tolist(), state["seats"].tolist(), state["wins"].tolist(), strict=True)
     return [
@@ -359,6 +480,7 @@ def unpack_matches(state: Mapping[str, Any]) -> list[Match]:
             m2=state["m2"][i],
             wins=tuple((w, d, lost) for w, d, lost in wins) if wins[0][0] >= 0 else (),
             exact=bool(state["exact"][i]),
+            statistics=counted.get(i),
         )
         for i, (name, (profile, seats, wins)) in enumerate(zip(state["id"], rows, strict=True))
     ]

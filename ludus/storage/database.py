@@ -15,7 +15,7 @@ from ludus.core.errors import RunError
 # its profiles of a probability above 0 in `joints`.
 
 APPLICATION_ID = 0x4C554455  # "LUDU": tells our files from other SQLite databases
-VERSION = 4
+VERSION = 5
 OLDEST = 3  # what came before it named parts by modules that are elsewhere now
 FILE = "ludus.db"
 
@@ -35,6 +35,18 @@ CREATE TABLE curves (
   PRIMARY KEY (task, point)) WITHOUT ROWID;
 """
 """Points of learning curves, from version 4 on; the columns are those of `ludus.core.types.Curve`."""
+
+STATISTICS = """
+CREATE TABLE statistics (
+  match TEXT NOT NULL, player INTEGER NOT NULL, place INTEGER NOT NULL, name TEXT NOT NULL, n INTEGER NOT NULL, mean REAL,
+  m2 REAL NOT NULL, barrier INTEGER NOT NULL, PRIMARY KEY (match, player, place)) WITHOUT ROWID;
+CREATE VIEW policy_statistics AS
+  SELECT json_extract(seats, '$[' || player || '][0]') AS population, json_extract(seats, '$[' || player || '][1]') AS policy, name,
+    SUM(statistics.n) AS episodes, SUM(statistics.n * statistics.mean) / SUM(statistics.n) AS mean
+  FROM statistics JOIN matches ON match = matches.id GROUP BY 1, 2, place;
+"""
+"""What the episodes of matches counted, from version 5 on: a row for each player and name, place by place; as
+`ludus.core.types.NamedStatistics`."""
 
 TABLES = f"""
 CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -58,6 +70,7 @@ CREATE TABLE tasks (
   metrics TEXT NOT NULL, counters TEXT NOT NULL, failure TEXT, created REAL NOT NULL, barrier INTEGER NOT NULL) WITHOUT ROWID;
 {CURVES}
 {MATCHES}
+{STATISTICS}
 CREATE TABLE payoffs (
   seq INTEGER PRIMARY KEY, generation INTEGER NOT NULL, players INTEGER NOT NULL, profiles BLOB NOT NULL, mean BLOB NOT NULL,
   barrier INTEGER NOT NULL);
@@ -72,7 +85,19 @@ CREATE TABLE events (
   barrier INTEGER NOT NULL);
 """
 
-COVERED = ("policies", "generations", "joints", "tasks", "matches", "payoffs", "ratings", "metrics", "curves", "events")
+COVERED = (
+    "policies",
+    "generations",
+    "joints",
+    "tasks",
+    "matches",
+    "statistics",
+    "payoffs",
+    "ratings",
+    "metrics",
+    "curves",
+    "events",
+)
 """The tables whose rows a checkpoint covers."""
 
 INSERT = {
@@ -81,6 +106,7 @@ INSERT = {
     "joints": "INSERT OR REPLACE INTO joints VALUES (?,?,?,?,?)",
     "tasks": "INSERT OR REPLACE INTO tasks VALUES (?,?,?,?,?,?,?,?,?,?,?)",
     "matches": "INSERT OR IGNORE INTO matches VALUES (?,?,?,?,?,?,?,?,?,?,?)",  # append-only: a retried match counts once
+    "statistics": "INSERT OR IGNORE INTO statistics VALUES (?,?,?,?,?,?,?,?)",
     "payoffs": "INSERT INTO payoffs (generation, players, profiles, mean, barrier) VALUES (?,?,?,?,?)",
     "ratings": "INSERT OR REPLACE INTO ratings VALUES (?,?,?,?,?,?)",
     "metrics": "INSERT OR REPLACE INTO metrics VALUES (?,?,?,?,?)",
@@ -92,7 +118,7 @@ INSERT = {
 # --------------------------------------------------------------------------------------------------------------------
 # Brings the database of an older version to the present one.
 
-MIGRATIONS: dict[int, str] = {3: CURVES}
+MIGRATIONS: dict[int, str] = {3: CURVES, 4: STATISTICS}
 """version -> the SQL that leads to the next one, from `OLDEST` on."""
 
 

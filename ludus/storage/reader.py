@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby, pairwise
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ludus.core.curves import FIXED
 from ludus.core.errors import RunError
-from ludus.core.types import Curve, Match, PolicyRef, PolicySpec
+from ludus.core.types import Curve, Match, NamedStatistics, PolicyRef, PolicySpec
 from ludus.population.base import Lineage, PolicyRecord
 from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
@@ -307,7 +307,8 @@ class Reader:
     def matches(self) -> tuple[StoredMatch, ...]:
         """In the order in which they were recorded."""
         with translated(self.path):
-            return tuple(match_of(row) for row in self._rows("SELECT * FROM matches ORDER BY rowid"))
+            counted = statistics_by_match(self._rows(STATISTICS_ROWS))
+            return tuple(match_of(row, counted) for row in self._rows("SELECT * FROM matches ORDER BY rowid"))
 
     def wins(self, profiles: Sequence[tuple[int, ...]]) -> Mapping[tuple[int, ...], tuple[tuple[int, int, int], ...]]:
         """Of those of these profiles that were played with winners: per player the episodes that it won, drew and lost."""
@@ -453,8 +454,26 @@ def _task(row: tuple[Any, ...]) -> StoredTask:
     return StoredTask(identifier, kind, generation, population, policy, state, *numbers, failure)
 
 
-def match_of(row: tuple[Any, ...]) -> StoredMatch:
-    """What a row of the match log says."""
+STATISTICS_ROWS = "SELECT match, player, name, n, mean, m2 FROM statistics ORDER BY match, player, place"
+
+
+def statistics_by_match(rows: Iterable[tuple[Any, ...]]) -> dict[str, NamedStatistics]:
+    """Match -> its statistics. rows: as `STATISTICS_ROWS` gives them."""
+    found = {}
+    for match, group in groupby(rows, itemgetter(0)):
+        _, player, name, n, mean, m2 = zip(*group, strict=True)
+        players = player[-1] + 1
+        names = name[: len(name) // players]
+        shape = (players, len(names))
+        means = np.array(mean, np.float64).reshape(shape)  # None is NaN
+        found[match] = NamedStatistics(
+            names, np.array(n, np.int64).reshape(shape), means, np.array(m2, np.float64).reshape(shape)
+        )
+    return found
+
+
+def match_of(row: tuple[Any, ...], statistics: Mapping[str, NamedStatistics]) -> StoredMatch:
+    """What a row of the match log says. statistics: of matches that have some."""
     identifier, generation, profile, seats, n, mean, m2, wins, exact, created, _ = row
     match = Match(
         id=identifier,
@@ -465,6 +484,7 @@ def match_of(row: tuple[Any, ...]) -> StoredMatch:
         m2=np.frombuffer(m2, "<f8"),
         wins=tuple((w, d, lost) for w, d, lost in json.loads(wins)),
         exact=bool(exact),
+        statistics=statistics.get(identifier),
     )
     return StoredMatch(match, generation, created)
 

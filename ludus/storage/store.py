@@ -84,6 +84,19 @@ def match_row(match: Match, generation: int, created: float) -> tuple[object, ..
     return (*head, blob(match.mean), blob(match.m2), json.dumps(match.wins), match.exact, created)
 
 
+def statistics_rows(match: Match) -> list[tuple[object, ...]]:
+    """Rows of the statistics of a match, but for their barrier."""
+    counted = match.statistics
+    if counted is None:
+        return []
+    columns = counted.n.tolist(), counted.mean.tolist(), counted.m2.tolist()
+    return [
+        (match.id, player, place, *row)
+        for player, mine in enumerate(zip(*columns, strict=True))
+        for place, row in enumerate(zip(counted.names, *mine, strict=True))
+    ]
+
+
 Located = tuple[str, str]
 EventLevel = Literal["info", "warning", "error"]
 _FLUSH = 4096  # rows held in memory before they go into the open transaction
@@ -170,6 +183,8 @@ class Store:
         now = time.time()
         for match in matches:
             self._add("matches", match_row(match, self.generation, now))
+            for row in statistics_rows(match):
+                self._add("statistics", row)
 
     def payoffs_recorded(self, profiles: NDArray[np.int64], mean: NDArray[np.float64]) -> None:
         """profiles int64[k, P], mean float64[k, P]."""

@@ -398,7 +398,7 @@ def coins(num_envs: int) -> PythonVectorEnv:
         id="coins",
         agents=tuple(AgentSpec(f"player_{p}", p, space, Discrete(2)) for p in range(2)),
         utility_range=((-4.0, 4.0),) * 2,
-        symmetry=((0, 1),),
+        symmetry=((0,), (1,)),
         zero_sum=True,
         max_decisions=4,
         statistics=COINS,

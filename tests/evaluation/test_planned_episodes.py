@@ -51,7 +51,7 @@ def planned(n: int = 60) -> PlannedEpisodes:
 def returns(policies: dict[PolicyRef, Policy], episodes: PlannedEpisodes, num_envs: int, hosts: int) -> np.ndarray:
     spec = GAME.make(num_envs=1).spec
     rollouts = RolloutManager(InProcess(), GAME.make, spec=spec, num_envs=num_envs, shards=hosts, hosts=hosts)
-    found = MatchPlayer(rollouts, policies.__getitem__, seed=0).planned(episodes)
+    found = MatchPlayer(rollouts, policies.__getitem__, seed=0).planned(episodes).returns
     rollouts.close()
     return found
 

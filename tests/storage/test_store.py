@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,18 @@ import pytest
 import synthetic_run as synthetic
 
 from ludus.core.errors import RunError
-from ludus.core.types import EvaluationTask, Mixture, PolicyRef, PolicySpec, Trained, TrainingTask
+from ludus.core.types import (
+    EvaluationTask,
+    Match,
+    Mixture,
+    NamedStatistics,
+    PolicyRef,
+    PolicySpec,
+    Trained,
+    TrainingTask,
+)
 from ludus.population.base import Recorder
+from ludus.population.matches import same_match
 from ludus.storage.base import RunSummary
 from ludus.storage.reader import Reader, run_state
 from ludus.storage.run_dirs import is_running
@@ -131,7 +142,9 @@ def test_a_curve_grows_and_is_rewound(run_dir: Path) -> None:
 def test_a_run_from_before_curves_is_read_and_resumed(run_dir: Path) -> None:
     synthetic.write(run_dir, generations=1)
     with sqlite3.connect(run_dir / "ludus.db") as connection:
-        connection.executescript("DROP TABLE curves; PRAGMA user_version = 3;")
+        connection.executescript(
+            "DROP TABLE curves; DROP VIEW policy_statistics; DROP TABLE statistics; PRAGMA user_version = 3;"
+        )
     connection.close()
     with Reader(run_dir) as reader:
         assert (reader.curves(), len(reader.policies())) == ((), 4)
@@ -316,3 +329,53 @@ def test_database_opens_with_plain_sqlite(run_dir: Path) -> None:
         ]
     finally:
         connection.close()
+
+
+def counted_match(identifier: str, goals: float) -> Match:
+    """Of 4 episodes, in 3 of which player 1's shots are known."""
+    n, mean = np.array([[4, 4], [4, 3]]), np.array([[goals, 2.5], [0.0, 1 / 3]])
+    statistics = NamedStatistics(("goals", "shots"), n, mean, np.array([[1.5, 0.0], [0.0, 2 / 3]]))
+    return replace(synthetic.match(identifier, (0, 0), 4, [0.5, -0.5], [1, 1]), statistics=statistics)
+
+
+def test_statistics_of_matches_come_back_to_the_bit(run_dir: Path) -> None:
+    matches = [
+        counted_match("m0", 0.1),
+        counted_match("m1", 0.3),
+        synthetic.match("m2", (0, 0), 4, [0.5, -0.5], [1, 1]),
+    ]
+    with Store.create(run_dir, synthetic.info(run_dir)) as store:
+        store.matches_recorded(matches[:1])
+        store.commit("first")
+        store.matches_recorded([*matches[1:], matches[0]])
+        store.commit("second")
+        with Reader(run_dir) as reader:
+            found = [stored.match for stored in reader.matches()]
+        assert [same_match(a, b) for a, b in zip(found, matches, strict=True)] == [True, True, True]
+        with sqlite3.connect(run_dir / "ludus.db") as connection:
+            rows = connection.execute("SELECT * FROM policy_statistics WHERE population = 0").fetchall()
+        connection.close()
+        assert rows == [(0, "p0", "goals", 8, 0.2), (0, "p0", "shots", 8, 2.5)]
+        store.rewind("first")
+        with Reader(run_dir) as reader:
+            assert [stored.match.id for stored in reader.matches()] == ["m0"]
+        connection = sqlite3.connect(run_dir / "ludus.db")
+        assert connection.execute("SELECT DISTINCT match FROM statistics").fetchall() == [("m0",)]
+        connection.close()
+
+
+def test_a_run_from_before_statistics_is_read_and_resumed(run_dir: Path) -> None:
+    synthetic.write(run_dir, generations=1)
+    with sqlite3.connect(run_dir / "ludus.db") as connection:
+        connection.executescript("DROP VIEW policy_statistics; DROP TABLE statistics; PRAGMA user_version = 4;")
+    connection.close()
+    with Reader(run_dir) as reader:
+        before = [stored.match.id for stored in reader.matches()]
+        assert all(stored.match.statistics is None for stored in reader.matches())
+    with Store.open(run_dir) as store:
+        store.matches_recorded([counted_match("new", 1.0)])
+        store.commit("resumed")
+    with Reader(run_dir) as reader:
+        *_, last = reader.matches()
+        assert [stored.match.id for stored in reader.matches()] == [*before, "new"]
+    assert same_match(last.match, counted_match("new", 1.0))

@@ -7,14 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ludus.core.types import PolicyRef
 from ludus.envs.options import Environment
 from ludus.evaluation.tournament.meetings import Piece, cut
 from ludus.policies.bots import BotPolicy
-from ludus.rollout.base import PlannedEpisodes
+from ludus.rollout.base import EpisodeResults, PlannedEpisodes
 from ludus.rollout.bot_process import BotProcess
 from ludus.rollout.bots import BotPool, Tell
 from ludus.rollout.host import PolicyMessage
@@ -39,15 +36,15 @@ class Setup:
         """Of the bots, in the order in which a worker loads them."""
         return list(dict.fromkeys(policy.bot.text for policy in self.bots.values()))
 
-    def begin(self, asked: Tell) -> Callable[[PlannedEpisodes], NDArray[np.float64]]:
-        """In the process: what plays episodes, and answers with their returns float64[n, P]."""
+    def begin(self, asked: Tell) -> Callable[[PlannedEpisodes], EpisodeResults]:
+        """In the process: what plays episodes, and answers with what came of them, in their order."""
         env = self.settings.make(num_envs=self.num_envs)
         worker = RolloutWorker(env, LocalBank(env.spec, env.num_envs), bots=BotPool(asked))
         policies = [*((ref, sent.policy) for ref, sent in self.policies), *self.bots.items()]
 
-        def play(episodes: PlannedEpisodes) -> NDArray[np.float64]:
+        def play(episodes: PlannedEpisodes) -> EpisodeResults:
             requests = episodes.requests(self.num_envs)
-            return np.concatenate([worker.play(request, policies).episodes.returns for request in requests])
+            return EpisodeResults.joined([worker.play(request, policies).episodes for request in requests])
 
         return play
 
@@ -64,7 +61,7 @@ class _Started:
 
 
 class ProcessPool:
-    """Processes in which bots play. record: takes what each brought, float64[episodes, P]."""
+    """Processes in which bots play. record: takes what each brought."""
 
     def __init__(
         self,
@@ -73,7 +70,7 @@ class ProcessPool:
         workers: int,
         deadline: float,
         episodes: Callable[[Piece], PlannedEpisodes],
-        record: Callable[[Piece, NDArray[np.float64]], None],
+        record: Callable[[Piece, EpisodeResults], None],
     ) -> None:
         """deadline: seconds that a bot may think about a move. episodes: those of a piece."""
         self._setup, self._workers, self._deadline = setup, workers, deadline
@@ -109,12 +106,12 @@ class ProcessPool:
         if not process.answered():
             process.check(self._deadline)
             return
-        returns = process.answer()
+        episodes = process.answer()
         started = self._playing[process]
         taken = max(time.monotonic() - started.begun, 1e-6)
         size = int(started.piece.episodes * min(4.0, _SECONDS / taken))
         self._size[started.piece.meeting.id] = min(_MOST, max(_FIRST, size))
-        self._record(started.piece, returns)
+        self._record(started.piece, episodes)
         self._give(process)
 
     def _give(self, process: BotProcess) -> None:

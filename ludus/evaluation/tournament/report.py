@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from ludus.core.errors import SolverError
-from ludus.core.types import EnvSpec
+from ludus.core.types import EnvSpec, NamedStatistics
 from ludus.evaluation.ratings import rate_all
 from ludus.evaluation.tournament.orders import Orders
 from ludus.evaluation.tournament.results import MeetingResult, matches_of, only_wins_and_losses, payoffs_of
+from ludus.population.matches import statistics_by_policy
 from ludus.population.ratings.base import Rater, RatingTable
 from ludus.population.ratings.bradley_terry import Z95, BradleyTerry
 from ludus.population.ratings.results import duels, pairs
@@ -77,7 +78,8 @@ class EntrantStanding:
 class TournamentReport:
     """standings: best first, by `order`: MEAN or the name of a rating. cross, cross_half: float64[n, n] in the order of the standings, mean
     return of the row's entrant in its meetings with the column's (NaN: none), and half width. ratings: of the standings, in their order.
-    orders: what is decided, where a budget was given."""
+    orders: what is decided, where a budget was given. statistics: of the standings, [n, S] over all of their episodes, in every seat; None
+    where the game counts nothing, and for what was computed."""
 
     folder: Path | None
     env: str
@@ -90,6 +92,7 @@ class TournamentReport:
     order: str
     notes: tuple[str, ...]
     orders: Orders | None = None
+    statistics: NamedStatistics | None = None
 
     @property
     def rating(self) -> str:
@@ -140,7 +143,14 @@ def report_of(
         order=next(iter(ratings)) if rated else MEAN,
         notes=notes if all(map(all, seats.values())) else (*notes, _SOME_SEATS),
         orders=orders,
+        statistics=statistics_by_policy(_played(results), [list(seats)[k] for k in best]),
     )
+
+
+def _played(results: Sequence[MeetingResult]) -> Iterator[tuple[Sequence[str], NamedStatistics | None]]:
+    for result in results:
+        for match in result.matches:
+            yield [ref.policy for ref in match.seats], match.statistics
 
 
 def _ranked(mean: Vector, rating: Vector) -> NDArray[np.int64]:

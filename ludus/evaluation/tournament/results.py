@@ -15,7 +15,7 @@ from ludus.core.errors import DataError
 from ludus.core.types import EnvSpec, Match
 from ludus.evaluation.tournament.meetings import Meeting
 from ludus.evaluation.tournament.store import Played
-from ludus.population.matches import Moments, merge
+from ludus.population.matches import Moments, merge, merge_statistics
 from ludus.population.payoffs import Payoffs
 
 _MOST_CELLS = 10_000_000
@@ -78,7 +78,8 @@ def _pool_matches(parts: Sequence[Match]) -> Match:
         total = merge(total, Moments(part.n, part.mean, part.m2))
     counts = np.sum([part.wins for part in parts], axis=0)
     wins = tuple((int(w), int(d), int(lost)) for w, d, lost in counts)
-    return replace(parts[0], n=int(total.n), mean=total.mean, m2=total.m2, wins=wins)
+    counted = merge_statistics(part.statistics for part in parts)
+    return replace(parts[0], n=int(total.n), mean=total.mean, m2=total.m2, wins=wins, statistics=counted)
 
 
 def matches_of(results: Sequence[MeetingResult], place: Mapping[str, int]) -> list[Match]:

@@ -35,9 +35,9 @@ from ludus.evaluation.tournament.results import MeetingResult, pooled
 from ludus.evaluation.tournament.store import Played, TournamentStore, match_of_seating
 from ludus.policies.base import Policy
 from ludus.policies.bots import DEADLINE, BotPolicy
-from ludus.population.matches import Moments, moments
+from ludus.population.matches import Moments, moments, statistics_of
 from ludus.population.ratings.base import Rater
-from ludus.rollout.base import PlannedEpisodes
+from ludus.rollout.base import EpisodeResults, PlannedEpisodes
 from ludus.rollout.host import PolicyMessage
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.base import Runtime
@@ -216,15 +216,16 @@ class _Play:
                 workers=self._options.workers,
                 deadline=self._options.deadline,
                 episodes=lambda piece: self._sides.episodes([piece], self._options.seed, refs=self._sides.refs),
-                record=lambda piece, returns: self._record([piece], returns),
+                record=lambda piece, episodes: self._record([piece], episodes),
             )
         self._pool.play(pieces)
 
-    def _record(self, pieces: Sequence[Piece], returns: NDArray[np.float64]) -> None:
-        """returns: float64[episodes of the pieces, P], in their order."""
+    def _record(self, pieces: Sequence[Piece], episodes: EpisodeResults) -> None:
+        """episodes: of the pieces, in their order."""
         ends = list(accumulate(piece.episodes for piece in pieces))
-        parts = np.split(returns, ends[:-1])
-        found = [_played(piece, part) for piece, part in zip(pieces, parts, strict=True)]
+        parts = np.split(np.arange(ends[-1]), ends[:-1])
+        names = self._field.spec.statistics
+        found = [_played(piece, episodes.take(part), names) for piece, part in zip(pieces, parts, strict=True)]
         self._store.record(found)
         self._found += found
         self._done += ends[-1]
@@ -244,14 +245,16 @@ def _batches(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
     yield batch
 
 
-def _played(piece: Piece, returns: NDArray[np.float64]) -> Played:
-    """returns: float64[deals × seatings, P], the seatings of a deal side by side."""
-    meeting = piece.meeting
+def _played(piece: Piece, episodes: EpisodeResults, names: Sequence[str]) -> Played:
+    """episodes: deals × seatings, the seatings of a deal side by side. names: of their statistics."""
+    meeting, returns = piece.meeting, episodes.returns
     by_seating = returns.reshape(piece.n, len(meeting.seatings), returns.shape[1])
     matches = []
     for k, seats in enumerate(meeting.seatings):
         found = moments(by_seating[:, k])
-        matches.append(match_of_seating(meeting, piece.first, seats, found, outcomes(by_seating[:, k])))
+        match = match_of_seating(meeting, piece.first, seats, found, outcomes(by_seating[:, k]))
+        counted = None if episodes.statistics is None else episodes.statistics[k :: len(meeting.seatings)]
+        matches.append(replace(match, statistics=statistics_of(names, counted)))
     total = moments(by_seating.reshape(piece.n, -1) @ _shares(meeting))
     return Played(meeting.id, piece.first, piece.n, total.mean, total.m2, tuple(matches))
 

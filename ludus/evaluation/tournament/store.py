@@ -20,13 +20,15 @@ from ludus.core.errors import DataError, RunError
 from ludus.core.types import Match, PolicyRef
 from ludus.evaluation.tournament.meetings import Meeting
 from ludus.population.matches import Moments
-from ludus.storage.database import INSERT, MATCHES
-from ludus.storage.reader import check_integrity, match_of, translated
-from ludus.storage.store import blob, connect, disconnect, has_tables, match_row
+from ludus.storage.database import INSERT, MATCHES, STATISTICS
+from ludus.storage.reader import STATISTICS_ROWS, check_integrity, match_of, statistics_by_match, translated
+from ludus.storage.store import blob, connect, disconnect, has_tables, match_row, statistics_rows
 
 FILE = "tournament.db"
 APPLICATION_ID = 0x4C544F52  # "LTOR"
-VERSION = 2  # 1: another luck, and a match log of its own
+VERSION = 3
+OLDEST = 2  # 1: another luck, and a match log of its own
+MIGRATIONS: dict[int, str] = {2: STATISTICS}  # version -> the SQL that leads to the next one
 
 _TABLES = f"""
 BEGIN;
@@ -36,6 +38,7 @@ CREATE TABLE pieces (
   meeting TEXT NOT NULL, first INTEGER NOT NULL, n INTEGER NOT NULL, mean BLOB NOT NULL, m2 BLOB NOT NULL, created REAL NOT NULL,
   PRIMARY KEY (meeting, first));
 {MATCHES}
+{STATISTICS}
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {VERSION};
 """
@@ -101,11 +104,11 @@ class TournamentStore:
         with translated(self.path), closing(sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True)) as db:
             if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
                 raise RunError(f"{str(self.path)!r} is not a tournament's database. Give another --dir.")
-            if (found := db.execute("PRAGMA user_version").fetchone()[0]) != VERSION:
+            if not OLDEST <= (found := db.execute("PRAGMA user_version").fetchone()[0]) <= VERSION:
                 what = (
                     "Upgrade ludus" if found > VERSION else "Go on with the Ludus that wrote it, or give another --dir"
                 )
-                raise RunError(f"{where} has database version {found}; this Ludus reads {VERSION}. {what}.")
+                raise RunError(f"{where} has database version {found}; this Ludus reads {OLDEST} to {VERSION}. {what}.")
             check_integrity(db, self.path)
             facts = dict(db.execute("SELECT key, value FROM tournament"))
             known = dict(db.execute("SELECT name, sha256 FROM entrants"))
@@ -136,6 +139,8 @@ class TournamentStore:
             db.executescript(_TABLES)
             db.executemany("INSERT INTO tournament VALUES (?,?)", [("game", game), ("seed", str(seed))])
             db.execute("COMMIT")
+        for version in range(db.execute("PRAGMA user_version").fetchone()[0], VERSION):
+            db.executescript(f"BEGIN IMMEDIATE; {MIGRATIONS[version]} PRAGMA user_version = {version + 1}; COMMIT;")
 
     def stored(self) -> dict[str, list[tuple[int, int]]]:
         """Meeting -> (first, n) of its pieces."""
@@ -189,13 +194,16 @@ class TournamentStore:
             (piece.meeting, piece.first, piece.n, blob(piece.mean), blob(piece.m2), now),
         )
         self._connection.executemany(INSERT["matches"], [(*match_row(match, 0, now), 0) for match in piece.matches])
+        counted = [(*row, 0) for match in piece.matches for row in statistics_rows(match)]
+        self._connection.executemany(INSERT["statistics"], counted)
 
     def played(self) -> list[Played]:
         """All pieces, by meeting and deal."""
         with translated(self.path):
             orders: dict[tuple[str, int], list[Match]] = {}
+            counted = statistics_by_match(self._connection.execute(STATISTICS_ROWS))
             for row in self._connection.execute("SELECT * FROM matches ORDER BY rowid"):
-                match = match_of(row).match
+                match = match_of(row, counted).match
                 entrants, first, _ = json.loads(match.id)
                 orders.setdefault((json.dumps(entrants), first), []).append(match)
             rows = self._connection.execute("SELECT meeting, first, n, mean, m2 FROM pieces ORDER BY meeting, first")
