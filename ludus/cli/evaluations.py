@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ludus.cli.output import facts, rating_cell, rating_column, table, write
+from ludus.cli.output import facts, mean_cells, rating_cell, rating_column, table, write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,11 +124,12 @@ def show_ratings(found: RunRatings) -> None:
     by = f"{found.matches:,} matches" if found.matches else "computed payoffs"
     write(f"{found.env} after generation {found.generation}, rated by {by}; ordered by {tables[0][0]}")
     start = 0
-    for population, names in enumerate(found.names):
+    for population, (names, counted) in enumerate(zip(found.names, found.statistics, strict=True)):
         cells = [[rating_cell(t.unit, *row) for row in _rows_of(t, start, len(names))] for _, t in tables]
         best = [k - start for k in tables[0][1].ranking().tolist() if start <= k < start + len(names)]
-        rows = [[names[k], *(column[k] for column in cells)] for k in best]
-        table(columns, rows, title=f"population {population}" if len(found.names) > 1 else "")
+        rows = [[names[k], *(column[k] for column in cells), *mean_cells(counted, k)] for k in best]
+        counts = () if counted is None else counted.names
+        table([*columns, *counts], rows, title=f"population {population}" if len(found.names) > 1 else "")
         start += len(names)
     for name, t in tables:
         for note in t.notes:
@@ -154,6 +155,7 @@ def show_matches(report: EvaluationReport) -> None:
     title = f"{report.env} after generation {report.generation}, {report.matches[0].episodes:,} episodes per match"
     rows = [_row(match, exact=exact)[: len(columns)] for match in report.matches]
     table(columns, rows, title=title, left=range(players), spare=[len(columns) - 1] if players > 1 else [])
+    _show_statistics(report)
     found = report.exploitability
     if found is None:
         return
@@ -165,6 +167,19 @@ def show_matches(report: EvaluationReport) -> None:
         pairs.append(("exploitability", f"{number(found.nash_conv / 2)}{bound}"))
     pairs += [(f"gain of player {p}", number(gain)) for p, gain in enumerate(found.gain)]
     facts(_whose(report.of), pairs)
+
+
+def _show_statistics(report: EvaluationReport) -> None:
+    counted = next((match.statistics for match in report.matches if match.statistics is not None), None)
+    if counted is None:
+        return
+    rows = [
+        [str(p), match.policies[p], " ".join(other for q, other in enumerate(match.policies) if q != p), *cells]
+        for match in report.matches
+        for p in range(len(match.policies))
+        if (cells := mean_cells(match.statistics, p))
+    ]
+    table(["player", "policy", "beside", *counted.names], rows, title="Statistics, means per episode", left=(0, 1, 2))
 
 
 def _whose(of: str) -> str:

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ludus.core.types import NamedStatistics
+
 _GAP = 3  # between columns, as Rich draws them
 _PIPE_WIDTH = 240  # nobody's screen: lines are not to be cut there
 
@@ -81,6 +83,15 @@ def rating_cell(unit: str, rating: float, low: float, high: float) -> str:
     digits = _DIGITS.get(unit, 4)
     told = f"{rating:.{digits}f}"
     return told if math.isnan(low) else f"{told} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def mean_cells(found: NamedStatistics | None, row: int) -> list[str]:
+    """The means of one row of statistics; nothing where there are none."""
+    from ludus.view.curves import short
+
+    if found is None:
+        return []
+    return ["-" if math.isnan(mean) else short(mean) for mean in found.mean[row].tolist()]
 
 
 class _Console(Console):

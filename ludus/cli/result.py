@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import stdtrit
 
-from ludus.cli.output import facts, table
+from ludus.cli.output import facts, mean_cells, table
 from ludus.core.timings import PARTS
 from ludus.driver.control import StopRequest, stop_on_signals
 from ludus.driver.driver import COMPLETE
@@ -32,6 +32,8 @@ FAILED = 3
 """Exit code of a run that is over, and of which no response was trained to its end."""
 _EXPLOIT = 100_000
 """Episodes that an exploiter is trained for, where one is proposed."""
+_NEWEST = 3
+"""Policies of each population whose statistics are shown."""
 
 
 def execute(go: Callable[[PlainProgress | RichProgress, StopRequest], Result], *, profile: bool) -> int:
@@ -75,6 +77,26 @@ def show_result(result: Result) -> None:
     if result.report is not None:
         pairs.append(("report", str(result.report)))
     facts("Results", pairs)
+    _show_statistics(result)
+
+
+def _show_statistics(result: Result) -> None:
+    """A table of the newest policies, where the environment counts something."""
+    shown = [(k, found) for k, found in enumerate(result.statistics) if found is not None]
+    if not shown:
+        return
+    rows = [
+        [str(which), member.ref.policy, *mean_cells(found, member.index)]
+        for which, found in shown
+        for member in result.populations[which][-_NEWEST:]
+        if found.n[member.index].any()
+    ]
+    table(
+        ["population", "policy", *shown[0][1].names],
+        rows,
+        title="Statistics of the newest policies, means per episode",
+        left=(0, 1),
+    )
 
 
 def show_next(result: Result) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import dataclasses
 import json
 import math
 import re
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -22,13 +24,14 @@ from ludus.cli.command import (
     seconds,
     whole_number,
 )
-from ludus.cli.output import rating_cell, rating_column, table, write
+from ludus.cli.output import mean_cells, rating_cell, rating_column, table, write
 from ludus.cli.progress import EpisodesProgress
 from ludus.core.device import parse_device
 from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import find_run
 
 if TYPE_CHECKING:
+    from ludus.core.types import NamedStatistics
     from ludus.evaluation.tournament.orders import Orders
     from ludus.evaluation.tournament.report import EntrantStanding, TournamentReport
 
@@ -101,6 +104,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--cross", action="store_true", help=f"the cross-table for more than {_CROSS} entrants too")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.add_argument("--csv", action="store_true", help="print a row for each entrant as CSV")
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -137,6 +141,8 @@ def _execute(options: argparse.Namespace) -> int:
             report = run_tournament(field, where, settings, progress, raters=raters)
     if options.json:
         write(json.dumps(as_json(report), indent=2, ensure_ascii=False))
+    elif options.csv:
+        csv.writer(sys.stdout, lineterminator="\n").writerows(as_rows(report))
     else:
         _show(report, cross=options.cross)
     return 0
@@ -165,6 +171,9 @@ def _show(report: TournamentReport, *, cross: bool) -> None:
     title = f"{report.env}, {len(report.standings)} entrants, {how}; ordered by {report.order}"
     rows = [_row(report, k, standing) for k, standing in enumerate(report.standings)]
     table(columns, rows, title=title, left=(1,), spare=(len(columns) - 1,) if played else ())
+    if (counted := report.statistics) is not None:
+        rows = [[str(k + 1), s.name, *mean_cells(counted, k)] for k, s in enumerate(report.standings)]
+        table(["", "entrant", *counted.names], rows, title="statistics, means per episode", left=(1,))
     if report.players > 1 and len(report.standings) > 2 and (cross or len(report.standings) <= _CROSS):
         _show_cross(report)
     if report.orders is not None:
@@ -220,6 +229,20 @@ def _show_orders(orders: Orders, episodes: int) -> None:
         write(f"undecided: and {more:,} more, which --json lists")
 
 
+def as_rows(report: TournamentReport) -> list[list[object]]:
+    """The standings as rows of CSV, with a heading; what is unknown is empty."""
+    counted, fixed = (
+        report.statistics,
+        ("entrant", "mean", "half_width", "rating", "low", "high", "won", "drawn", "lost"),
+    )
+    rows: list[list[object]] = [["place", *fixed, *(() if counted is None else counted.names)]]
+    for k, s in enumerate(report.standings):
+        numbers = _numbers([s.mean, s.half_width, s.rating, s.low, s.high])
+        means = [] if counted is None else _numbers(counted.mean[k].tolist())
+        rows.append([k + 1, s.name, *numbers, s.won, s.drawn, s.lost, *means])
+    return rows
+
+
 def as_json(report: TournamentReport) -> dict[str, object]:
     """The results as JSON values; what is unknown is null."""
     return {
@@ -244,6 +267,7 @@ def as_json(report: TournamentReport) -> dict[str, object]:
                 "won": s.won,
                 "drawn": s.drawn,
                 "lost": s.lost,
+                "statistics": _counted(report.statistics, k),
             }
             for k, s in enumerate(report.standings)
         ],
@@ -258,6 +282,7 @@ def as_json(report: TournamentReport) -> dict[str, object]:
                         "seats": [ref.policy for ref in match.seats],
                         "mean": _numbers(match.mean.tolist()),
                         "wins": [list(w) for w in match.wins],
+                        "statistics": [_counted(match.statistics, p) for p in range(len(match.seats))],
                     }
                     for match in result.matches
                 ],
@@ -265,6 +290,10 @@ def as_json(report: TournamentReport) -> dict[str, object]:
             for result in report.results
         ],
     }
+
+
+def _counted(found: NamedStatistics | None, row: int) -> dict[str, float | None]:
+    return {} if found is None else dict(zip(found.names, _numbers(found.mean[row].tolist()), strict=True))
 
 
 def _numbers(values: Sequence[float]) -> list[float | None]:

@@ -7,6 +7,7 @@ merged, n, mean and M2 of their returns are, as in Chan, Golub and LeVeque (1979
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ METRICS = 100
 COUNTERS = ("iterations", "env_steps", "decisions", "episodes", "samples", "updates")
 RETURNS = ("n", "mean", "m2", "low", "high", "length")
 FIXED = (*COUNTERS, *RETURNS, "learned")
+STATISTICS = "statistics/"
+"""What the names of columns begin with that are means over episodes, of what an environment counts."""
 
 _COUNTS = len(COUNTERS)
 _N, _MEAN, _M2, _LOW, _HIGH, _LENGTH, _LEARNED = range(_COUNTS, len(FIXED))
@@ -29,7 +32,7 @@ _BLOCK = 32  # iterations that are made points of together, which costs little m
 
 EMPTY = Curve(FIXED, np.empty((0, len(FIXED))), np.empty(0))
 
-Iteration = tuple[Mapping[str, int], float, NDArray[np.float64], NDArray[np.int32], Metrics, Sequence[float]]
+Iteration = tuple[Mapping[str, int], float, NDArray[np.float64], NDArray[np.int32], Metrics, Metrics, Sequence[float]]
 
 
 class CurveRecorder:
@@ -47,13 +50,15 @@ class CurveRecorder:
         returns: NDArray[np.float64],
         lengths: NDArray[np.int32],
         metrics: Metrics,
+        statistics: Metrics = MappingProxyType({}),
         sums: Sequence[float] = (),
     ) -> None:
         """One iteration. counts: `COUNTERS` since the task began. returns, lengths: [n] of the learner's episodes that have ended. metrics:
-        of its last update; empty without one. Of a learner that names ever new ones the first `METRICS` are kept. sums: `RETURNS` of the
-        episodes, where they are not given one by one."""
+        of its last update; empty without one. Of a learner that names ever new ones the first `METRICS` are kept. statistics: means over
+        the episodes. sums: `RETURNS` of the episodes, where they are not given one by one."""
         lengths = lengths.copy()  # which may be part of a whole rollout that the runtime would keep
-        self._new.append((counts, seconds, returns, lengths, dict(metrics), sums))
+        counted = {f"{STATISTICS}{name}": value for name, value in statistics.items()}
+        self._new.append((counts, seconds, returns, lengths, dict(metrics), counted, sums))
         if counts["iterations"] % _BLOCK == 0:
             self.settle()
 
@@ -69,7 +74,7 @@ class CurveRecorder:
 
 def points(iterations: Sequence[Iteration]) -> Curve:
     """A point for each; see `CurveRecorder.add`."""
-    metrics = tuple(dict.fromkeys(name for *_, some, _ in iterations for name in some))
+    metrics = tuple(dict.fromkeys(name for *_, some, counted, _ in iterations for name in (*some, *counted)))
     values = np.array(
         [
             [
@@ -77,9 +82,9 @@ def points(iterations: Sequence[Iteration]) -> Curve:
                 len(returns),
                 *_NOTHING,
                 bool(some),
-                *(some.get(name, np.nan) for name in metrics),
+                *(some.get(name, counted.get(name, np.nan)) for name in metrics),
             ]
-            for counts, _, returns, _, some, _ in iterations
+            for counts, _, returns, _, some, counted, _ in iterations
         ],
         np.float64,
     )
@@ -211,11 +216,9 @@ def _grouped(curve: Curve, group: NDArray[np.generic]) -> Curve:
     values, counted = curve.values, np.cumsum(begins) - 1
     out = values[end]  # counts are those of the end
     with np.errstate(all="ignore"):
-        for columns, weight in (
-            (slice(_MEAN, _MEAN + 1), _N),
-            (slice(_LENGTH, _LENGTH + 1), _N),
-            (slice(len(FIXED), None), _LEARNED),
-        ):
+        of_episodes = [k for k, name in enumerate(curve.columns) if name.startswith(STATISTICS)]
+        of_updates = [k for k in range(len(FIXED), len(curve.columns)) if k not in of_episodes]
+        for columns, weight in (([_MEAN, _LENGTH, *of_episodes], _N), (of_updates, _LEARNED)):
             known = values[:, columns]
             weights = np.where(np.isnan(known), 0.0, values[:, weight, None])
             total = np.add.reduceat(weights, first)

@@ -413,7 +413,8 @@ class Curve:
     columns: names of the columns of values float64[k, len(columns)]. First what was counted since the task began, at the point's end:
     iterations, env_steps, decisions, episodes, samples, updates. Then of the learner's episodes that ended in it: n, and mean, m2 (sum of
     squared deviations), low and high of their returns; length, their mean number of steps. learned: iterations with updates. Then the
-    learner's metrics: means over these. NaN where there is nothing. seconds: float64[k] of training, apart because it is a clock.
+    learner's metrics: means over these; and statistics/NAME, means over the episodes. NaN where there is nothing. seconds: float64[k] of
+    training, apart because it is a clock.
     """
 
     columns: tuple[str, ...]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.types import NamedStatistics
 from ludus.driver.scenario import Scenario
 from ludus.evaluation.policies import Drawn
 from ludus.evaluation.trained import TrainedPolicy
@@ -21,7 +22,8 @@ from ludus.storage.reader import Reader
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Result:
-    """What a run came to. nash_conv: per generation, where it is known. meta_strategies: [P] of the last solved generation."""
+    """What a run came to. nash_conv: per generation, where it is known. meta_strategies: [P] of the last solved generation. statistics: of
+    each population, by the places of its policies [n, S], over their matches; None where the environment counts nothing."""
 
     run_dir: Path
     scenario: Scenario
@@ -35,6 +37,7 @@ class Result:
     stopped_by: str
     report: Path | None
     summary: RunSummary
+    statistics: tuple[NamedStatistics | None, ...] = ()
 
     def __repr__(self) -> str:
         """Short: the last value of a notebook's cell is printed."""
@@ -54,6 +57,7 @@ def read_result(run_dir: Path, scenario: Scenario, summary: RunSummary, *, stopp
     """The result of a session that `summary` describes: what is durable, which an interrupted session goes on from."""
     with Reader(run_dir) as reader:
         generations, payoffs, policies = reader.generations(), reader.payoffs(), reader.policies()
+        statistics = reader.statistics()
     return Result(
         run_dir=run_dir,
         scenario=scenario,
@@ -70,4 +74,5 @@ def read_result(run_dir: Path, scenario: Scenario, summary: RunSummary, *, stopp
         stopped_by=stopped_by or summary.stopped_by,
         report=summary.report,
         summary=summary,
+        statistics=statistics,
     )

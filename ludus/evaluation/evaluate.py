@@ -11,16 +11,18 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from ludus.core.errors import ConfigError
-from ludus.core.types import Exploitability
+from ludus.core.types import Exploitability, NamedStatistics
 from ludus.evaluation.evaluated_run import FRESH, EvaluatedRun, RunResult, facts_of
 from ludus.evaluation.exact import ExactEvaluator, refuse_device, tree_on
 from ludus.evaluation.matches import outcomes
 from ludus.evaluation.policies import META
+from ludus.population.matches import statistics_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadToHead:
-    """One profile's result: mean return float64[P] per seat, with the half width of its 95% interval (Student's t over episodes)."""
+    """One profile's result: mean return float64[P] per seat, with the half width of its 95% interval (Student's t over episodes).
+    statistics: of each seat; None where the environment counts nothing."""
 
     policies: tuple[str, ...]
     episodes: int
@@ -28,6 +30,7 @@ class HeadToHead:
     half_width: NDArray[np.float64]
     wins: tuple[tuple[int, int, int], ...]
     exact: NDArray[np.float64] | None
+    statistics: NamedStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +83,8 @@ def _exact(run: EvaluatedRun, device: str) -> ExactEvaluator | None:
 
 def _match(run: EvaluatedRun, exact: ExactEvaluator | None, profile: tuple[str, ...], episodes: int) -> HeadToHead:
     players = run.named.mixture(profile)
-    returns = run.player.returns(players, episodes, block=FRESH)
+    played = run.player.episodes(players, episodes, block=FRESH)
+    returns = played.returns
     spread = returns.std(axis=0, ddof=1) / np.sqrt(episodes)
     return HeadToHead(
         policies=profile,
@@ -89,6 +93,7 @@ def _match(run: EvaluatedRun, exact: ExactEvaluator | None, profile: tuple[str, 
         half_width=spread * float(student.ppf(0.975, episodes - 1)),
         wins=outcomes(returns),
         exact=None if exact is None or not run.named.is_own(players) else _known(exact.values(players)),
+        statistics=statistics_of(run.player.statistics, played.statistics),
     )
 
 

@@ -39,9 +39,17 @@ class MatchPlayer:
         self._rollouts, self._policy, self._seed = rollouts, policy, seed
 
     def returns(self, players: Mixture, episodes: int, *, block: int | str = 0) -> NDArray[np.float64]:
-        """float64[episodes, P]: returns where every seat is drawn from `players`. Another `block` gives independent episodes; no match has
-        one with a name."""
-        return self._rollouts.finish(self._start(players, episodes, block)).episodes.returns
+        """float64[episodes, P]: of `episodes`."""
+        return self.episodes(players, episodes, block=block).returns
+
+    def episodes(self, players: Mixture, episodes: int, *, block: int | str = 0) -> EpisodeResults:
+        """So many where every seat is drawn from `players`. Another `block` gives independent ones; no match has one with a name."""
+        return self._rollouts.finish(self._start(players, episodes, block)).episodes
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """What the environment counts, by name."""
+        return self._rollouts.spec.statistics
 
     def planned(self, episodes: PlannedEpisodes) -> EpisodeResults:
         """What came of these episodes, in their order."""
@@ -86,7 +94,7 @@ class MatchPlayer:
             found.mean,
             found.m2,
             wins=outcomes(returns),
-            statistics=statistics_of(self._rollouts.spec.statistics, episodes.statistics),
+            statistics=statistics_of(self.statistics, episodes.statistics),
         )
 
 

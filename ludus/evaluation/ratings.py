@@ -15,7 +15,7 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError, ScenarioError
 from ludus.core.own_code import brief, own_name
 from ludus.core.parts import build_part, load
-from ludus.core.types import Match, Solution
+from ludus.core.types import Match, NamedStatistics, Solution
 from ludus.evaluation.evaluated_run import RunResult, facts_of
 from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.base import Rater, RatingTable, population_sizes, require_results, table
@@ -238,12 +238,14 @@ def _variance(payoffs: Payoffs, player: int) -> NDArray[np.float64]:
 @dataclass(frozen=True, slots=True, eq=False)
 class RunRatings(RunResult):
     """names: of each population's policies, in the order of the tables. tables: by rating, as it was given. matches: that the run has
-    stored. unplayed: newest policies that have no payoff yet, and are left out."""
+    stored. unplayed: newest policies that have no payoff yet, and are left out. statistics: of each population, [n, S] over what its
+    policies have played; None where nothing was counted."""
 
     names: tuple[tuple[str, ...], ...]
     tables: Mapping[str, RatingTable]
     matches: int
     unplayed: int
+    statistics: tuple[NamedStatistics | None, ...]
 
 
 def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
@@ -259,6 +261,7 @@ def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
     with Reader(stored.folder) as reader:
         payoffs = reader.payoffs()
         log = [found.match for found in reader.matches() if not found.match.exact]
+        statistics = reader.statistics()
     sizes = _met(payoffs)
     if not all(sizes):
         raise DataError(f"run {str(run_dir)!r} has stored no payoffs, so there is nothing to rate its policies by.")
@@ -269,6 +272,7 @@ def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
         tables=rate_all(raters, _first(payoffs, sizes), log),
         matches=len(log),
         unplayed=sum(every) - sum(sizes),
+        statistics=statistics,
     )
 
 

@@ -92,8 +92,9 @@ def statistics_by_policy(
     for seats, found in counted:
         if found is not None:
             for player, policy in enumerate(seats):
-                mine = (column[player : player + 1] for column in (found.n, found.mean, found.m2))
-                parts.setdefault(policy, []).append(NamedStatistics(found.names, *mine))
+                at = slice(player, player + 1)
+                mine = NamedStatistics(found.names, found.n[at], found.mean[at], found.m2[at])
+                parts.setdefault(policy, []).append(mine)
     if not parts:
         return None
     names = next(iter(parts.values()))[0].names

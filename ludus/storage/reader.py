@@ -20,6 +20,7 @@ from ludus.core.curves import FIXED
 from ludus.core.errors import RunError
 from ludus.core.types import Curve, Match, NamedStatistics, PolicyRef, PolicySpec
 from ludus.population.base import Lineage, PolicyRecord
+from ludus.population.matches import statistics_by_policy
 from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import FILE, VERSION, migrate, version_of
@@ -310,6 +311,23 @@ class Reader:
             counted = statistics_by_match(self._rows(STATISTICS_ROWS))
             return tuple(match_of(row, counted) for row in self._rows("SELECT * FROM matches ORDER BY rowid"))
 
+    def counted(self) -> tuple[Match, ...]:
+        """The matches that have statistics, in the order in which they were recorded."""
+        with translated(self.path):
+            if not self._rows("SELECT 1 FROM statistics LIMIT 1"):
+                return ()
+        return tuple(stored.match for stored in self.matches() if stored.match.statistics is not None)
+
+    def statistics(self) -> tuple[NamedStatistics | None, ...]:
+        """Of each population, by the places of its policies [n, S], over all of their matches and seats; None where nothing was counted."""
+        counted, policies = self.counted(), self.policies()
+        names: dict[int, list[tuple[int, str]]] = {population: [] for population in sorted(set(self.info().population))}
+        for stored in policies:
+            names[stored.record.ref.population].append(player_of(stored.record.ref))
+        with translated(self.path):
+            played = [([player_of(ref) for ref in match.seats], match.statistics) for match in counted]
+            return tuple(statistics_by_policy(played, members) for members in names.values())
+
     def wins(self, profiles: Sequence[tuple[int, ...]]) -> Mapping[tuple[int, ...], tuple[tuple[int, int, int], ...]]:
         """Of those of these profiles that were played with winners: per player the episodes that it won, drew and lost."""
         asked = {json.dumps(list(profile)): profile for profile in profiles}
@@ -452,6 +470,11 @@ def _task(row: tuple[Any, ...]) -> StoredTask:
     identifier, kind, generation, population, policy, state, metrics, counters, failure = row
     numbers = (json.loads(metrics), json.loads(counters))
     return StoredTask(identifier, kind, generation, population, policy, state, *numbers, failure)
+
+
+def player_of(ref: PolicyRef) -> tuple[int, str]:
+    """Who it is, whatever its version and mode."""
+    return ref.population, ref.policy
 
 
 STATISTICS_ROWS = "SELECT match, player, name, n, mean, m2 FROM statistics ORDER BY match, player, place"

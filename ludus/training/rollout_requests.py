@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -14,8 +14,8 @@ from ludus.core.errors import ScenarioError
 from ludus.core.types import Array, Mixture, PolicyRef, State, TrainingTask
 from ludus.learners.base import Collect
 from ludus.policies.base import Policy
-from ludus.population.matches import won
-from ludus.rollout.base import Rollout, RolloutRequest
+from ludus.population.matches import statistics_of, won
+from ludus.rollout.base import EpisodeResults, Rollout, RolloutRequest
 from ludus.rollout.manager import RemotePolicy, RolloutManager
 from ludus.rollout.opponent_sampling import learner_refs, mixture_refs
 from ludus.rollout.opponents import MovingOpponents, live_refs, start_of
@@ -61,6 +61,15 @@ class TrainingCounts:
             self.returns.append(sums.mean)
             self.wins.append((sums.won, sums.count))
         return mine
+
+    @staticmethod
+    def statistics(names: Sequence[str], episodes: EpisodeResults) -> Mapping[str, float]:
+        """By name, the means over the learner's episodes in which they are known; empty where the environment counts nothing."""
+        if episodes.statistics is None or not len(episodes.seat):
+            return {}
+        mine = episodes.statistics[np.arange(len(episodes.seat)), episodes.seat]
+        found = statistics_of(names, mine[:, None])
+        return {} if found is None else dict(zip(found.names, found.mean[0].tolist(), strict=True))
 
     @property
     def totals(self) -> Mapping[str, int]:

@@ -9,11 +9,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.curves import FIXED, last, per_second, spread
+from ludus.core.curves import FIXED, STATISTICS, last, per_second, spread
 from ludus.core.types import Curve, TrainingTask
 
 _EPISODES = 100  # that the newest return is a mean of, if a training has so many
 _OVER = 2.0  # seconds that its speed is a mean over
+_TOLD = 4  # statistics that a line has room for
 _DOTS = np.array([[0x40, 0x04, 0x02, 0x01], [0x80, 0x20, 0x10, 0x08]])  # of a Braille letter, by column, from below
 
 
@@ -31,8 +32,8 @@ def learner_name(population: int, policy: str, generation: int) -> str:
 
 
 def newest(curve: Curve) -> dict[str, float]:
-    """What a training came to last: the return over the newest episodes, its spread, their length, the learner's metrics of the newest
-    point that has them, environment steps per second. What is not known is left out."""
+    """What a training came to last: the return over the newest episodes, its spread, their length and statistics, the learner's metrics of
+    the newest point that has them, environment steps per second. What is not known is left out."""
     recent = last(curve, episodes=_EPISODES)
     found = {
         "return": recent["mean"][0],
@@ -45,6 +46,7 @@ def newest(curve: Curve) -> dict[str, float]:
     learned = np.flatnonzero(curve["learned"])
     if len(learned):
         found |= dict(zip(curve.columns[len(FIXED) :], curve.values[learned[-1], len(FIXED) :], strict=True))
+    found |= {name: recent[name][0] for name in curve.columns if name.startswith(STATISTICS)}
     return {name: float(value) for name, value in found.items() if math.isfinite(value)}
 
 
@@ -66,6 +68,8 @@ def told(numbers: dict[str, float]) -> list[str]:
         parts.append(f"return {short(numbers['return'])}" + ("" if apart is None else f" ± {short(apart)}"))
     if "episode_length" in numbers:
         parts.append(f"length {short(numbers['episode_length'])}")
+    counted = [name for name in numbers if name.startswith(STATISTICS)]
+    parts += [f"{name.removeprefix(STATISTICS).replace('_', ' ')} {short(numbers[name])}" for name in counted[:_TOLD]]
     if "steps_per_second" in numbers:
         parts.append(f"{compact(numbers['steps_per_second'])} steps/s")
     return parts + [f"{name.replace('_', ' ')} {short(value)}" for name, value in numbers.items() if is_told(name)]

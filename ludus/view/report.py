@@ -20,11 +20,12 @@ from plotly.offline import get_plotlyjs
 
 from ludus.core import curves
 from ludus.core.errors import RunError
-from ludus.core.types import Curve
+from ludus.core.types import Curve, Match, NamedStatistics
 from ludus.population.base import Lineage
+from ludus.population.matches import statistics_by_policy
 from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
-from ludus.storage.reader import Event, Rating, Reader, StoredCurve, StoredPolicy, run_state
+from ludus.storage.reader import Event, Rating, Reader, StoredCurve, StoredPolicy, player_of, run_state
 from ludus.storage.run_dirs import find_run
 from ludus.view.curves import is_told, learner_name
 
@@ -37,6 +38,7 @@ MAX_LAYERS = 48  # bands of a stacked area
 MAX_LEARNERS = 12  # that have a curve
 MAX_LEARNED = 300  # points of a curve
 MAX_CELLS = 400  # along an axis of a heat map
+MAX_MET = 20  # opponents beside whom a policy's statistics are told
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,26 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
+class CountedRow:
+    """means: per episode, by the names of the table. against: whom a policy met, and the means there."""
+
+    policy: str
+    episodes: int
+    means: list[Number]
+    against: list[tuple[str, list[Number]]]
+
+
+@dataclass(frozen=True, slots=True)
+class CountedTable:
+    """What the matches of a population's policies counted, by name."""
+
+    population: int
+    players: list[int]
+    names: list[str]
+    rows: list[CountedRow]
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     time: str
     level: str
@@ -130,6 +152,7 @@ class ReportData:
     heat_maps: list[HeatMap]
     strategies: list[Strategy]
     rankings: list[Ranking]
+    statistics: list[CountedTable]
     notes: list[Note]
 
 
@@ -152,6 +175,7 @@ def collect(reader: Reader) -> ReportData:
         heat_maps=_heat_maps(info, payoffs, marginals, names),
         strategies=_strategies(records, names),
         rankings=_rankings(info, policies, payoffs, marginals, reader.ratings()),
+        statistics=_statistics(info, policies, reader.counted()),
         notes=[_note(event) for event in reader.events() if event.level != "info"],
     )
 
@@ -210,6 +234,7 @@ def _learning(learner: str, curve: Curve) -> Learning:
         speed = np.where(seconds > 0, steps / seconds, np.nan)
     names = curve.columns[len(curves.FIXED) :]
     series = {name: curve[name] for name in names if is_told(name)}
+    series |= {name: curve[name] for name in names if name.startswith(curves.STATISTICS)}
     series |= {"episode_length": curve["length"], "steps_per_second": speed, **{name: curve[name] for name in names}}
     return Learning(
         learner=learner,
@@ -330,6 +355,37 @@ def _ranking(
     # By the digits that are shown: near an equilibrium all that matter earn the same, and then the likelier comes first.
     rows.sort(key=lambda row: (-np.inf if row.mean is None else round(row.mean, 4), row.probability), reverse=True)
     return Ranking(population, players, rows)
+
+
+def _statistics(info: RunInfo, policies: Sequence[StoredPolicy], counted: Sequence[Match]) -> list[CountedTable]:
+    played = [([player_of(ref) for ref in match.seats], match.statistics) for match in counted]
+    met: dict[tuple[int, str], dict[str, list[tuple[list[str], NamedStatistics | None]]]] = {}
+    for seats, found in played:
+        for player, who in enumerate(seats):
+            others = ", ".join(policy for q, (_, policy) in enumerate(seats) if q != player)
+            mine = ["" if q != player else "me" for q in range(len(seats))]
+            met.setdefault(who, {}).setdefault(others, []).append((mine, found))
+    tables = []
+    for population in sorted(set(info.population)):
+        members = [stored.record.ref for stored in policies if stored.record.ref.population == population]
+        total = statistics_by_policy(played, [player_of(ref) for ref in members])
+        if total is None:
+            continue
+        rows = [
+            CountedRow(
+                ref.policy, int(total.n[k].max()), _all_finite(total.mean[k]), _against(met.get(player_of(ref), {}))
+            )
+            for k, ref in enumerate(members)
+        ]
+        players = [player for player, own in enumerate(info.population) if own == population]
+        tables.append(CountedTable(population, players, list(total.names), [row for row in rows if row.episodes]))
+    return tables
+
+
+def _against(met: Mapping[str, Sequence[tuple[list[str], NamedStatistics | None]]]) -> list[tuple[str, list[Number]]]:
+    """The newest that a policy met."""
+    found = [(others, statistics_by_policy(parts, ["me"])) for others, parts in list(met.items())[-MAX_MET:] if others]
+    return [(others, _all_finite(mine.mean[0])) for others, mine in found if mine is not None]
 
 
 def _start(lineage: Lineage) -> str:

@@ -3,7 +3,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
-const state = { logarithmic: true, over: 0, metric: 0, map: 0, ranking: 0, sort: null, all: false };
+const state = { logarithmic: true, over: 0, metric: 0, map: 0, ranking: 0, statistics: 0, sort: null, all: false };
 const FEW = 25;
 
 function make(tag, text, className) {
@@ -215,6 +215,30 @@ function line(row, rank, columns, most) {
   return element;
 }
 
+function statistics() {
+  const tables = data.statistics.filter((t) => t.rows.length);
+  byId("statistics").hidden = !tables.length;
+  if (!tables.length) return;  // the environment counts nothing, or nothing has been played
+  const { names, rows } = tables[state.statistics];
+  picker(byId("statistics-picker"), tables.map((t) => (t.players.length > 1 ? `players ${t.players.join(", ")}` : `player ${t.players[0]}`)), state.statistics, (k) => { state.statistics = k; statistics(); });
+  const head = make("tr");
+  head.append(make("th", "policy", "text"), make("th", "episodes"), ...names.map((name) => make("th", name.replaceAll("_", " "))));
+  const body = make("tbody");
+  body.append(...rows.map((row) => {
+    const element = make("tr");
+    element.append(make("td", row.policy, "text"), make("td", whole(row.episodes)));
+    row.means.forEach((mean, k) => {
+      const cell = make("td", show(mean));
+      cell.title = row.against.map(([others, means]) => `against ${others}: ${show(means[k])}`).join("\n");
+      element.append(cell);
+    });
+    return element;
+  }));
+  const top = make("thead");
+  top.append(head);
+  byId("statistics-table").replaceChildren(top, body);
+}
+
 function facts() {
   const { info, summary } = data;
   const entries = [
@@ -243,6 +267,7 @@ header();
 tiles();
 facts();
 ranking();
+statistics();
 drawAll();
 byId("ranking-more").addEventListener("click", () => { state.all = true; ranking(); });
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
