@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,12 +25,20 @@ _NEEDS = {"box2d": "Box2D", "mujoco": "mujoco", "phys2d": "jax", "tabular": "jax
 
 
 def make(
-    name: str, *, num_envs: int, restarts: int = 0, vector: str = "auto", render: bool = False, **options: Any
+    name: str,
+    *,
+    num_envs: int,
+    restarts: int = 0,
+    vector: str = "auto",
+    render: bool = False,
+    statistics: Sequence[str] = (),
+    **options: Any,
 ) -> VectorEnv:
     """`name` is a registered id, or `module:id`, where importing the module registers it.
 
     vector: "native" takes the vector that the environment brings, "python" single environments, "auto" the native one if there is one
-    and `restarts` is 0. render: make it able to show itself. options: passed to `gymnasium.make`.
+    and `restarts` is 0. render: make it able to show itself. statistics: as `single_env` takes them; not with native vectors. options:
+    passed to `gymnasium.make`.
     Raises UnknownName, ConfigError for options that it does not take, EnvError for an environment that cannot be made or played.
     """
     id = f"gymnasium/{name}"
@@ -44,13 +52,16 @@ def make(
             f"restarts={restarts} was given with vector=native; {id} is then stepped together and cannot be restarted one by one. "
             "Use vector=python."
         )
+    if vector == "native" and statistics:
+        raise ConfigError(f"statistics={statistics!r} was given with vector=native; give vector=python for them.")
     limit = options.get("max_episode_steps", entry.max_episode_steps)
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise ConfigError(f"max_episode_steps={limit!r} was given for {id}; expected a whole number of at least 1.")
-    if vector == "python" or entry.vector_entry_point is None or restarts:
+    if vector == "python" or entry.vector_entry_point is None or restarts or statistics:
         build = partial(gymnasium.make, entry, disable_env_checker=True)
         build = partial(build, **_rendering(id, entry, build, options) if render else {}, **options)
-        return single_env(partial(_built, id, entry, build, options), num_envs, id=id, restarts=restarts)
+        made = partial(_built, id, entry, build, options)
+        return single_env(made, num_envs, id=id, restarts=restarts, statistics=statistics)
     shown = {"render_mode": "rgb_array"} if render else {}
     given: dict[str, Any] = {"vectorization_mode": "vector_entry_point", **shown, **options}
     native = partial(gymnasium.make_vec, entry, num_envs, **given)
@@ -94,7 +105,7 @@ def _built(id: str, entry: Registered, build: Callable[[], Any], options: Mappin
     except Exception as error:
         wrong = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if wrong is not None and wrong.group(1) in options:
-            known = {"render", "vector", *_parameters(entry)} - {"render_mode"}
+            known = {"render", "vector", "statistics", *_parameters(entry)} - {"render_mode"}
             raise ConfigError(f"unknown option {wrong.group(1)!r} for {id}{nearest(wrong.group(1), known)}") from error
         raise EnvError(
             f"{id} cannot be made with the options {dict(options)}: {type(error).__name__}: {error}."

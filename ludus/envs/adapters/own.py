@@ -53,9 +53,12 @@ def make(name: str, source: Any = None, *, num_envs: int, restarts: int = 0, **o
     first = build()
     kind = _interface(name, first)
     several = kind == "Gymnasium" and isinstance(first.action_space, spaces.Tuple)
-    if ours and not several and not kind.startswith("PettingZoo"):
+    alone = kind == "Gymnasium" and not several
+    if (others := [key for key in ours if key != "statistics" or not alone]) and not (
+        several or kind.startswith("PettingZoo")
+    ):
         raise ConfigError(
-            f"{name} does not take {', '.join(ours)}; Ludus takes them itself for environments of several agents only."
+            f"{name} does not take {', '.join(others)}; Ludus takes them itself for environments of several agents only."
         )
     if kind in _VECTORS:
         return _vector(name, kind, first, num_envs=num_envs, restarts=restarts)
@@ -68,10 +71,10 @@ def make(name: str, source: Any = None, *, num_envs: int, restarts: int = 0, **o
     def again() -> Any:
         return kept.pop() if kept else build()
 
-    if kind == "Gymnasium" and not several:
+    if alone:
         from ludus.envs.adapters.single import single_env
 
-        return single_env(again, num_envs, id=name, restarts=restarts)
+        return single_env(again, num_envs, id=name, restarts=restarts, statistics=ours.get("statistics") or ())
     sides, _ = split_options(ours)
     if several:
         from ludus.envs.adapters.tuple_env import tuple_vector

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import EnvError
 from ludus.core.types import AgentSpec, Determinism, EnvSpec
 from ludus.envs.adapters.answers import RESET, STEP, TRUTHS, check_answer, check_flags, check_mapping, drawn
+from ludus.envs.adapters.teams import EpisodeStatistics, statistics_named
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Flaw, Happened, PythonVectorEnv, SingleAgentVectorEnv
@@ -32,6 +33,7 @@ def one_agent(
     *,
     determinism: Determinism = "environment",
     max_decisions: int | None = None,
+    statistics: Sequence[str] = (),
 ) -> EnvSpec:
     """One player with one agent; spaces are those that policies see (see `ludus.envs.spaces`). Raises EnvError for spaces that they
     cannot play."""
@@ -44,6 +46,7 @@ def one_agent(
         symmetry=((0,),),
         max_decisions=max_decisions,
         determinism=determinism,
+        statistics=statistics_named(statistics),
     )
 
 
@@ -53,22 +56,24 @@ def single_env(
     *,
     id: str,
     restarts: int = 0,
+    statistics: Sequence[str] = (),
 ) -> VectorEnv:
     """A vector of `num_envs` environments that `make` makes. id: what to call it in messages. restarts: see `PythonVectorEnv`.
 
     Legal actions in info["action_mask"] (see `Choices`; not of a Box) become masks if the first reset gives one. Each
-    episode is seeded anew. Raises EnvError for spaces that policies cannot play, or if the first environment cannot be reset.
+    episode is seeded anew. statistics: names of what info["statistics"] tells at the end of an episode. Raises EnvError for spaces that
+    policies cannot play, or if the first environment cannot be reset; ConfigError for names that are none.
     """
     first = make()
     limit = first.spec.max_episode_steps if first.spec is not None else None
-    spec = one_agent(id, first.observation_space, first.action_space, max_decisions=limit)
+    spec = one_agent(id, first.observation_space, first.action_space, max_decisions=limit, statistics=statistics)
     masked = not isinstance(first.action_space, Box) and _gives_masks(first, id)
     kept = [first]  # made already: the vector's first
 
     def made() -> Single:
-        return Single(kept.pop() if kept else make(), id, masked=masked)
+        return Single(kept.pop() if kept else make(), id, masked=masked, statistics=spec.statistics)
 
-    if not masked and not restarts:
+    if not masked and not restarts and not spec.statistics:
         return SingleAgentVectorEnv(made, num_envs, spec=spec, masked=(False,))
     return PythonVectorEnv(made, num_envs, spec=spec, masked=(masked,), restarts_allowed=restarts)
 
@@ -89,8 +94,10 @@ def _gives_masks(env: gymnasium.Env[Any, Any], id: str) -> bool:
 class Single:
     """A Gymnasium environment as a `PythonEnv`. masked: its first reset gave a mask."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], id: str, *, masked: bool) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], id: str, *, masked: bool, statistics: Sequence[str] = ()) -> None:
         self._env = env
+        self._counted = EpisodeStatistics(statistics, [0])
+        self._last: Any = None  # what was told at the end of an episode
         self._id = id
         _, self._encode = observation_space(env.observation_space, what=id)
         self._start = action_start(env.action_space)
@@ -113,7 +120,16 @@ class Single:
         if how:
             mask = mask if how == TRUNCATED else None  # what was cut off is bootstrapped
             final_mask = [(0, mask)] if mask is not None and not self._says_nothing(mask) else []
-            return Happened(reward=[(0, reward)], gone=[(0, seen, how)], final_mask=final_mask, over=how)
+            self._counted.begin()
+            if self._counted.names:
+                self._counted.add(0, self._last)
+            return Happened(
+                reward=[(0, reward)],
+                gone=[(0, seen, how)],
+                final_mask=final_mask,
+                over=how,
+                statistics=self._counted.totals(),
+            )
         return Happened(due=[(0, seen, mask)], reward=[(0, reward)])
 
     def advance(self, action: Any) -> tuple[Any, Any, int, Any]:
@@ -131,6 +147,8 @@ class Single:
         if terminated.__class__ not in TRUTHS or truncated.__class__ not in TRUTHS:
             check_flags(terminated, truncated)
         how = TERMINATED if terminated else TRUNCATED if truncated else GOES_ON
+        if how:
+            self._last = info
         return seen if self._encode is None else self._encode(seen), reward, how, mask
 
     def _says_nothing(self, mask: Any) -> bool:

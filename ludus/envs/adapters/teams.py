@@ -136,7 +136,7 @@ class Sides:
     teams: None: each agent is a player; "prefix": agents whose names agree before the trailing number are one player; "one": all are;
     {player: [agents]}: as listed. zero_sum: the players' returns sum to a constant. utility_range: (least, largest) return of every
     player, or one such pair for each. symmetry: groups of interchangeable players. state: whether timesteps carry `env.state()`.
-    determinism: what the environment promises under a seed.
+    determinism: what the environment promises under a seed. statistics: names of what it counts (`EpisodeStatistics`).
     """
 
     teams: Teams = None
@@ -145,6 +145,54 @@ class Sides:
     symmetry: Sequence[Sequence[int]] | None = None
     state: bool = False
     determinism: Determinism = "environment"
+    statistics: Sequence[str] = ()
+
+
+class EpisodeStatistics:
+    """What agents are told, at their ends, that they have done: info["statistics"], name -> number. A player's are the sums of its agents';
+    what nobody is told of is not known."""
+
+    def __init__(self, names: Sequence[str], players: Sequence[int]) -> None:
+        """players: of each agent of the spec."""
+        self.names, self._players = tuple(names), players
+        self._totals = np.empty((max(players) + 1, len(self.names)))
+        self.begin()
+
+    def begin(self) -> None:
+        """An episode."""
+        self._totals.fill(np.nan)
+
+    def add(self, agent: int, info: Any) -> None:
+        """What an agent is told at its end. Raises Flaw for what is no mapping of the names to numbers."""
+        told = info.get(_STATISTICS) if info else None
+        if told is None:
+            return
+        if not isinstance(told, Mapping) or not set(told) <= set(self.names):
+            raise Flaw(f"told the statistics {told!r}; expected a mapping with some of {', '.join(self.names)}")
+        totals = self._totals[self._players[agent]]
+        for name, value in told.items():
+            k = self.names.index(name)
+            try:
+                totals[k] = float(value) + (0.0 if np.isnan(totals[k]) else totals[k])
+            except (TypeError, ValueError):
+                raise Flaw(f"told the statistics {told!r}; expected numbers") from None
+
+    def totals(self) -> NDArray[np.float64] | None:
+        """float64[P, S], so far; None without names."""
+        return self._totals.copy() if self.names else None
+
+
+_STATISTICS = "statistics"  # in `info`
+
+
+def statistics_named(given: Any) -> tuple[str, ...]:
+    """The option `statistics`. Raises ConfigError for what is no list of different names."""
+    names = tuple(given) if isinstance(given, list | tuple) else ()
+    if len(names) != len({name for name in names if isinstance(name, str) and name}) or (given and not names):
+        raise ConfigError(
+            f"statistics={given!r} was given; expected a list of different names, such as [goals, shots]."
+        )
+    return names
 
 
 def split_options(
@@ -159,6 +207,7 @@ def split_options(
             raise ConfigError(f"{name}={getattr(sides, name)!r} was given; expected true or false.")
     if sides.determinism not in get_args(Determinism):
         raise ConfigError(f"determinism={sides.determinism!r} was given; allowed: {', '.join(get_args(Determinism))}.")
+    statistics_named(sides.statistics)
     return sides, {key: value for key, value in options.items() if key not in ours}
 
 
@@ -215,12 +264,16 @@ def seat_agents(
     masked: bool,
     clip: bool,
     state: Space[Any] | None,
+    counts: bool = False,
 ) -> tuple[EnvSpec, dict[AgentName, AgentSeat], list[bool]]:
     """(what is played, the seat of each agent, whether each player has masks).
 
-    spaces_of: (observation, action) space of each agent. masked: infos bring masks. clip: actions are clipped into Box spaces.
-    Raises EnvError for spaces that Ludus does not play, or that do not go together within a player.
+    spaces_of: (observation, action) space of each agent. masked: infos bring masks. clip: actions are clipped into Box spaces. counts:
+    whether agents may be told statistics. Raises EnvError for spaces that Ludus does not play, or that do not go together within a player;
+    ConfigError for names of statistics where there are none.
     """
+    if sides.statistics and not counts:
+        raise ConfigError(f"{id} counts nothing by name; leave out statistics.")
     groups = players_of(agents, sides.teams)
     seats: dict[AgentName, AgentSeat] = {}
     specs: list[AgentSpec] = []
@@ -242,6 +295,7 @@ def seat_agents(
         zero_sum=sides.zero_sum,
         state=state,
         determinism=sides.determinism,
+        statistics=statistics_named(sides.statistics),
     )
     return spec, seats, has_masks
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError, nearest
 from ludus.envs.adapters.answers import RESET_ALL, STEP_ALL, check_ends, check_mappings, check_rewards
-from ludus.envs.adapters.teams import AgentSeat, AgentSeats, Sides, seat_agents
+from ludus.envs.adapters.teams import AgentSeat, AgentSeats, EpisodeStatistics, Sides, seat_agents
 from ludus.envs.packages import missing_package
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Flaw, Happened, PythonEnv, PythonVectorEnv
@@ -32,7 +32,7 @@ class AecEnv:
     """One AEC environment; whoever is `agent_selection` is due.
 
     with_state: whether to read `env.state()`. prepare: called with the environment before each reset and step, forget:
-    before each reset, where it keeps something that it should not.
+    before each reset, where it keeps something that it should not. counted: takes the agents' statistics.
     """
 
     def __init__(
@@ -43,10 +43,12 @@ class AecEnv:
         with_state: bool = False,
         prepare: Callable[[Any], None] | None = None,
         forget: Callable[[Any], None] | None = None,
+        counted: EpisodeStatistics | None = None,
     ) -> None:
         self._env = env
         self._seats = seats
         self._with_state = with_state
+        self._counted = counted
         self._prepare = prepare
         self._forget = forget
         self._there: list[Any] = []  # the agents after the last step
@@ -59,6 +61,8 @@ class AecEnv:
             self._prepare(env)
         if self._forget is not None:
             self._forget(env)
+        if self._counted is not None:
+            self._counted.begin()
         env.reset(seed=seed)
         self._there = list(env.agents)
         self._left.clear()
@@ -82,6 +86,8 @@ class AecEnv:
             self._note_who_is_there()
         if not env.agents:
             happened.over = TRUNCATED if any(how == TRUNCATED for _, _, how in happened.gone) else TERMINATED
+            if self._counted is not None:
+                happened.statistics = self._counted.totals()
         else:
             self._list_due(happened)
         if self._with_state and happened.state is None:
@@ -138,6 +144,8 @@ class AecEnv:
                     env.infos.get(agent),
                     TERMINATED if terminations[agent] else TRUNCATED,
                 )
+                if self._counted is not None:
+                    self._counted.add(self._seats[agent].index, env.infos.get(agent))
                 self._left.add(agent)
         if self._with_state:
             happened.state = env.state()  # before the dead are removed
@@ -213,11 +221,14 @@ def rendered(env: Any) -> NDArray[np.uint8] | str:
 class ParallelEnv:
     """One parallel environment. An agent that dies without a final observation is closed with the last one it was shown.
 
-    with_state: whether to read `env.state()`.
+    with_state: whether to read `env.state()`. counted: takes the agents' statistics.
     """
 
-    def __init__(self, env: Any, seats: AgentSeats, *, with_state: bool = False) -> None:
+    def __init__(
+        self, env: Any, seats: AgentSeats, *, with_state: bool = False, counted: EpisodeStatistics | None = None
+    ) -> None:
         self._env = env
+        self._counted = counted
         self._seats = seats
         self._with_state = with_state
         self._there: list[Any] = []  # whoever is due
@@ -228,6 +239,8 @@ class ParallelEnv:
         answer = self._env.reset(seed=seed)
         check_mappings("reset", answer, RESET_ALL)
         shown, infos = answer
+        if self._counted is not None:
+            self._counted.begin()
         happened = Happened()
         self._list_due(happened, list(self._env.agents), shown, infos)
         return happened
@@ -270,6 +283,8 @@ class ParallelEnv:
             alive = self._bury(happened, alive, shown, terminations, truncations, infos)
         if not alive:
             happened.over = TRUNCATED if any(how == TRUNCATED for _, _, how in happened.gone) else TERMINATED
+            if self._counted is not None:
+                happened.statistics = self._counted.totals()
             if self._with_state:
                 happened.state = self._env.state()
         else:
@@ -291,6 +306,8 @@ class ParallelEnv:
             if terminated or truncations.get(agent, False):
                 last = shown[agent] if agent in shown else self._shown[agent]
                 close(happened, self._seats[agent], last, infos.get(agent), TERMINATED if terminated else TRUNCATED)
+                if self._counted is not None:
+                    self._counted.add(self._seats[agent].index, infos.get(agent))
             elif agent not in alive:
                 raise Flaw(f"removed the agent {agent!r}, which was neither terminated nor truncated")
         return [a for a in alive if not (terminations.get(a, False) or truncations.get(a, False))]
@@ -340,15 +357,18 @@ def zoo_vector(
         masked=any("action_mask" in info for info in infos.values() if info),
         clip=clip,
         state=_state_space(bare, id) if sides.state else None,
+        counts=True,
     )
+    players = [agent.player for agent in spec.agents]
     kept = [bare]  # made already: the vector's first
 
     def made() -> PythonEnv:
         env = kept.pop() if kept else _bare(make())[0]
+        counted = EpisodeStatistics(spec.statistics, players) if spec.statistics else None
         if not hasattr(env, "agent_selection") and not hasattr(env, "observe"):
-            return ParallelEnv(env, AgentSeats(seats), with_state=sides.state)
+            return ParallelEnv(env, AgentSeats(seats), with_state=sides.state, counted=counted)
         kind = CycleEnv if cycle else AecEnv
-        return kind(env, AgentSeats(seats), with_state=sides.state, prepare=prepare, forget=forget)
+        return kind(env, AgentSeats(seats), with_state=sides.state, prepare=prepare, forget=forget, counted=counted)
 
     return PythonVectorEnv(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
 
