@@ -267,7 +267,7 @@ def as_json(report: TournamentReport) -> dict[str, object]:
                 "won": s.won,
                 "drawn": s.drawn,
                 "lost": s.lost,
-                "statistics": _counted(report.statistics, k),
+                **({} if report.statistics is None else {"statistics": _counted(report.statistics, k)}),
             }
             for k, s in enumerate(report.standings)
         ],
@@ -282,7 +282,7 @@ def as_json(report: TournamentReport) -> dict[str, object]:
                         "seats": [ref.policy for ref in match.seats],
                         "mean": _numbers(match.mean.tolist()),
                         "wins": [list(w) for w in match.wins],
-                        "statistics": [_counted(match.statistics, p) for p in range(len(match.seats))],
+                        **({} if match.statistics is None else {"statistics": _by_seat(match.statistics)}),
                     }
                     for match in result.matches
                 ],
@@ -292,8 +292,13 @@ def as_json(report: TournamentReport) -> dict[str, object]:
     }
 
 
-def _counted(found: NamedStatistics | None, row: int) -> dict[str, float | None]:
-    return {} if found is None else dict(zip(found.names, _numbers(found.mean[row].tolist()), strict=True))
+def _counted(found: NamedStatistics, row: int) -> dict[str, float | None]:
+    """The means of a row by name."""
+    return dict(zip(found.names, _numbers(found.mean[row].tolist()), strict=True))
+
+
+def _by_seat(found: NamedStatistics) -> list[dict[str, float | None]]:
+    return [_counted(found, player) for player in range(len(found.mean))]
 
 
 def _numbers(values: Sequence[float]) -> list[float | None]:
