@@ -12,6 +12,7 @@ import time
 from contextlib import redirect_stdout, suppress
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command
 from ludus.cli.output import facts, table
@@ -20,8 +21,12 @@ from ludus.storage import live
 from ludus.storage.live import Status
 from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, is_running, run_name
 
+if TYPE_CHECKING:
+    from ludus.storage.reader import Reader
+
 _FRESH = 3.0  # seconds for which a status counts as new
 _EVERY = 1.0  # seconds between two looks
+_MATCHES = 1000  # newest ones, whose statistics are shown
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 _WITHOUT_TIMES = re.compile(r"  (since|last sign) .*\n|, for [^\n]*")  # which change by themselves
 
@@ -128,6 +133,7 @@ def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
 
     with Reader(folder, check=False) as reader:
         info, last, summary = reader.info(), reader.last_generation(), reader.summary()
+        counted = _counted(reader)
     limit = "" if info.generations is None else f" of {info.generations}"
     status = live.read_status(folder) if summary is None else None
     goes_on = summary is None and (is_running(folder) or (status is not None and status.host != socket.gethostname()))
@@ -142,10 +148,29 @@ def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
     if last is not None:
         nash_conv = "" if last.nash_conv is None else f", NashConv {number(last.nash_conv)}"
         pairs.append(("complete", f"generation {last.number}{limit} after {duration(last.seconds)}{nash_conv}"))
+    pairs += counted
     if pairs[0][1] == "interrupted":
         again = f"ludus resume {shlex.quote(run_name(folder))}"
         pairs.append(("go on", f"it was cut off, its process is gone: {again}"))
     return pairs, goes_on
+
+
+def _counted(reader: Reader) -> list[tuple[str, str]]:
+    """What the newest policy of each population that has played counted in the newest matches, on average."""
+    from ludus.view.curves import short
+
+    pairs = []
+    names: dict[int, list[str]] = {}
+    found = reader.statistics(last=_MATCHES)
+    if any(one is not None for one in found):
+        for stored in reader.policies():
+            names.setdefault(stored.record.ref.population, []).append(stored.record.ref.policy)
+    for population, one in enumerate(found):
+        if one is not None:
+            k = max(place for place, n in enumerate(one.n.tolist()) if any(n))
+            means = (f"{name} {short(mean)}" for name, mean in zip(one.names, one.mean[k].tolist(), strict=True))
+            pairs.append(("counted", f"{names[population][k]}: {', '.join(means)}"))
+    return pairs
 
 
 def _of_driver(folder: Path, status: Status) -> list[tuple[str, str]]:

@@ -311,16 +311,25 @@ class Reader:
             counted = statistics_by_match(self._rows(STATISTICS_ROWS))
             return tuple(match_of(row, counted) for row in self._rows("SELECT * FROM matches ORDER BY rowid"))
 
-    def counted(self) -> tuple[Match, ...]:
-        """The matches that have statistics, in the order in which they were recorded."""
+    def counted(self, *, last: int | None = None) -> tuple[Match, ...]:
+        """The matches that have statistics, in the order in which they were recorded. last: of so many newest matches only."""
+        newest = "rowid > (SELECT MAX(rowid) FROM matches) - ?"
         with translated(self.path):
             if not self._rows("SELECT 1 FROM statistics LIMIT 1"):
                 return ()
-        return tuple(stored.match for stored in self.matches() if stored.match.statistics is not None)
+            if last is None:
+                matches = self.matches()
+            else:
+                some = f"{STATISTICS_OF} WHERE match IN (SELECT id FROM matches WHERE {newest}) {STATISTICS_ORDER}"
+                counted = statistics_by_match(self._rows(some, last))
+                rows = self._rows(f"SELECT * FROM matches WHERE {newest} ORDER BY rowid", last)
+                matches = tuple(match_of(row, counted) for row in rows)
+        return tuple(stored.match for stored in matches if stored.match.statistics is not None)
 
-    def statistics(self) -> tuple[NamedStatistics | None, ...]:
-        """Of each population, by the places of its policies [n, S], over all of their matches and seats; None where nothing was counted."""
-        counted, policies = self.counted(), self.policies()
+    def statistics(self, *, last: int | None = None) -> tuple[NamedStatistics | None, ...]:
+        """Of each population, by the places of its policies [n, S], over all of their matches and seats; None where nothing was counted.
+        last: as `counted` takes it."""
+        counted, policies = self.counted(last=last), self.policies()
         names: dict[int, list[tuple[int, str]]] = {population: [] for population in sorted(set(self.info().population))}
         for stored in policies:
             names[stored.record.ref.population].append(player_of(stored.record.ref))
@@ -477,7 +486,9 @@ def player_of(ref: PolicyRef) -> tuple[int, str]:
     return ref.population, ref.policy
 
 
-STATISTICS_ROWS = "SELECT match, player, name, n, mean, m2 FROM statistics ORDER BY match, player, place"
+STATISTICS_OF = "SELECT match, player, name, n, mean, m2 FROM statistics"
+STATISTICS_ORDER = "ORDER BY match, player, place"
+STATISTICS_ROWS = f"{STATISTICS_OF} {STATISTICS_ORDER}"
 
 
 def statistics_by_match(rows: Iterable[tuple[Any, ...]]) -> dict[str, NamedStatistics]:

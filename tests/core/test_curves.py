@@ -54,6 +54,22 @@ def test_neighbours_are_merged_by_count() -> None:
     assert curves.spread(merged).tolist() == [2.0]
 
 
+def test_statistics_are_means_over_episodes_whoever_learned() -> None:
+    recorder = CurveRecorder()
+    for k, (returns, goals, metrics) in enumerate(
+        [([1.0], 4.0, {}), ([2.0] * 3, 0.0, {"loss": 1.0}), ([], None, {})], 1
+    ):
+        counts = dict.fromkeys(curves.COUNTERS, 0) | {"iterations": k}
+        statistics = {} if goals is None else {"goals": goals}
+        lengths = np.ones(len(returns), np.int32)
+        recorder.add(
+            counts, seconds=0.0, returns=np.array(returns), lengths=lengths, metrics=metrics, statistics=statistics
+        )
+    np.testing.assert_array_equal(recorder.curve()["statistics/goals"], [4.0, 0.0, np.nan])
+    merged = row(curves.thinned(recorder.curve(), 1))
+    assert (merged["statistics/goals"], merged["loss"], merged["learned"]) == (1.0, 1.0, 1.0)
+
+
 def test_no_episode_and_no_update_is_lost_and_looking_changes_nothing() -> None:
     rng = np.random.default_rng(0)
     recorder, looked = CurveRecorder(), CurveRecorder()

@@ -164,3 +164,16 @@ def test_the_end_of_a_run_shows_the_newest(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "coins.yaml").write_text(PSRO.replace("generations: 2", "generations: 1"))
     assert main(["train", str(tmp_path / "coins.yaml"), "--run-dir", str(tmp_path / "run")]) == 0
     assert "Statistics of the newest policies, means per episode" in capsys.readouterr().out
+
+
+def test_status_says_those_of_the_newest_policies(whole: Result, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", str(whole.run_dir)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if "counted" in line]
+    newest = [members[-1].ref.policy for members in whole.populations]
+    assert [line[1] for line in lines] == [f"{name}:" for name in newest]
+    found = whole.statistics[0]
+    assert found is not None
+    assert float(lines[0][3].rstrip(",")) == pytest.approx(found.mean[-1, 0], abs=5e-3)
+    with Reader(whole.run_dir) as reader:
+        assert len(reader.counted(last=3)) == 3
+        assert same_log(list(reader.counted(last=3)), log(whole.run_dir)[-3:])

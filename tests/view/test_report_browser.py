@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import synthetic_run as synthetic
 
+from ludus.core.types import NamedStatistics
+from ludus.storage.store import Store
 from ludus.view.compared_runs import read_group
 from ludus.view.comparison import Baseline, compare, write_comparison
 from ludus.view.report import write_report
@@ -111,3 +115,20 @@ def test_a_comparison_draws_its_charts(tmp_path: Path) -> None:
     assert console == []
     assert 'data-ready="yes"' in document
     assert len(re.findall(r'<div class="chart[^"]*js-plotly-plot"', _body(document))) == 4
+
+
+@pytest.mark.slow
+def test_statistics_are_a_table_with_each_opponents_on_hover(tmp_path: Path) -> None:
+    run_dir = tmp_path / "counts"
+    statistics = NamedStatistics(("goals",), np.array([[4], [4]]), np.array([[1.5], [0.25]]), np.array([[1.0], [1.0]]))
+    with Store.create(run_dir, synthetic.info(run_dir)) as store:
+        for player in range(2):
+            store.policy_added(synthetic.policy(player, 0))
+        store.matches_recorded([replace(synthetic.match("m", (0, 0), 4, [0.5, -0.5], [1, 1]), statistics=statistics)])
+        store.commit("c")
+    document, console = _open(write_report(run_dir), tmp_path / "profile")
+    assert console == []
+    table = re.search(r'<section id="statistics".*?</section>', document, re.DOTALL)
+    assert table is not None
+    assert "<th>goals</th>" in table[0]
+    assert '<td title="against p0: 1.5000">1.5000</td>' in table[0]
