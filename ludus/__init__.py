@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ludus.evaluation.population import evaluate_population
     from ludus.evaluation.ratings import rate_run
     from ludus.evaluation.trained import TrainedPolicy, load_policy
+    from ludus.evaluation.zoo import ZooEntry, pull, push
     from ludus.learners.ddpg.options import DDPG, TD3
     from ludus.learners.dqn.options import DQN, IQN, QRDQN, MunchausenDQN, Rainbow
     from ludus.learners.exact.oracle import ExactBestResponse
@@ -129,6 +130,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "VDN",
     "WarmStart",
     "WinRate",
+    "ZooEntry",
     "__version__",
     "evaluate_against",
     "evaluate_population",
@@ -138,6 +140,8 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "list_presets",
     "load_policy",
     "load_scenario",
+    "pull",
+    "push",
     "rate_run",
     "resume",
     "run",
@@ -203,6 +207,7 @@ _HOMES = {
     "VDN": "ludus.learners.qmix.options",
     "WarmStart": "ludus.schedulers.psro",
     "WinRate": "ludus.training.stopping",
+    "ZooEntry": "ludus.evaluation.zoo",
     "evaluate_against": "ludus.evaluation.against",
     "evaluate_population": "ludus.evaluation.population",
     "evaluate_run": "ludus.evaluation.evaluate",
@@ -211,6 +216,8 @@ _HOMES = {
     "list_presets": "ludus.driver.scenario_files",
     "load_policy": "ludus.evaluation.trained",
     "load_scenario": "ludus.driver.scenario_files",
+    "pull": "ludus.evaluation.zoo",
+    "push": "ludus.evaluation.zoo",
     "rate_run": "ludus.evaluation.ratings",
     "resume": "ludus.driver.runner",
     "run": "ludus.driver.runner",

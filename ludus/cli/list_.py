@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command
@@ -135,6 +136,14 @@ def _policies(text: str | None) -> None:
     )
 
 
+def _zoo(text: str | None) -> None:
+    if text is None:
+        raise ConfigError("of which zoo? `ludus list zoo DIRECTORY`; `ludus push RUN DIRECTORY` makes one.")
+    from ludus.cli.zoo import show_zoo
+
+    show_zoo(Path(text))
+
+
 KINDS: dict[str, Callable[..., None]] = {
     "envs": _envs,
     "policies": _policies,
@@ -144,7 +153,10 @@ KINDS: dict[str, Callable[..., None]] = {
     "scenarios": _scenarios,
     "ratings": _ratings,
     "bots": _bots,
+    "zoo": _zoo,
 }
+_OF = {"policies": _policies, "zoo": _zoo}
+"""The lists of something that is named."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -152,7 +164,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "kind", metavar="|".join(KINDS), nargs="?", help="what to list (default: all that needs no more)"
     )
     parser.add_argument(
-        "family", metavar="FAMILY|RUN", nargs="?", help="after envs: list its environments; after policies: a run"
+        "family",
+        metavar="FAMILY|RUN|ZOO",
+        nargs="?",
+        help="after envs: list its environments; after policies: a run; after zoo: a folder",
     )
     parser.add_argument(
         "word", metavar="WORD", nargs="?", default="", help="after FAMILY: those with it in their names"
@@ -162,7 +177,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(options: argparse.Namespace) -> int:
     if options.kind is None:
         for kind, show in KINDS.items():
-            if kind not in ("envs", "policies"):
+            if kind != "envs" and kind not in _OF:
                 show()
                 write("")
         write("`ludus list envs` lists the families of environments, `ludus list policies RUN` what a run has.")
@@ -173,11 +188,11 @@ def _execute(options: argparse.Namespace) -> int:
     if options.kind == "envs":
         _envs(options.family, options.word)
         return 0
-    unused = options.word if options.kind == "policies" else options.family
+    unused = options.word if options.kind in _OF else options.family
     if unused:
         raise ConfigError(f"ludus list {options.kind} has no use for {unused!r}. See `ludus list --help`.")
-    if options.kind == "policies":
-        _policies(options.family)
+    if options.kind in _OF:
+        _OF[options.kind](options.family)
         return 0
     KINDS[options.kind]()
     return 0
@@ -185,7 +200,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="list",
-    summary="List environments, presets, algorithms, meta-solvers, scenarios, ratings, bots or a run's policies.",
+    summary="List environments, presets, algorithms, meta-solvers, scenarios, ratings, bots, a run's policies or a zoo's entries.",
     examples=(
         ("ludus list presets", "what `ludus train` can start"),
         ("ludus list policies try1", "what the run has, as every command takes it"),

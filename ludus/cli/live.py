@@ -91,7 +91,7 @@ def _order(options: argparse.Namespace, change: Change, reached: Callable[[Statu
 def _driver(run: str, experiment: Path | None = None) -> tuple[Path, Status]:
     """(folder, what its driver does). experiment: the folder, if it is one that may take the order. Raises RunError if there is no driver
     that could."""
-    folder = experiment or find_run(run)
+    folder = experiment or find_run(run, zoo=False)
     status, running = live.read_status(folder), is_running(folder)
     if status is None and running:
         raise RunError(

@@ -27,6 +27,7 @@ from ludus.cli import (
     sweep,
     tournament,
     train,
+    zoo,
 )
 from ludus.cli.command import Command
 from ludus.core.errors import LudusError, UnknownName
@@ -49,6 +50,8 @@ COMMANDS: dict[str, Command] = {
         tournament.COMMAND,
         record.COMMAND,
         clone.COMMAND,
+        zoo.PUSH,
+        zoo.PULL,
         report.COMMAND,
         compare.COMMAND,
         runs.COMMAND,

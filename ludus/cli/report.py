@@ -38,7 +38,7 @@ def _write(options: argparse.Namespace) -> Path:
     if options.metric is not None or options.baseline:
         given = "--baseline" if options.metric is None else "--metric"
         raise ConfigError(f"{given} is for comparisons, and {names[0]!r} is one run.")
-    run_dir = find_run(names[0])
+    run_dir = find_run(names[0], zoo=False)
     from ludus.view.report import write_report
 
     return write_report(run_dir)

@@ -26,7 +26,7 @@ def _execute(options: argparse.Namespace) -> int:
         return _experiment(folder, overrides, options)
     if options.parallel is not None:
         raise ConfigError(f"--parallel is for experiments, and {options.run!r} is none.")
-    run_dir = find_run(options.run)
+    run_dir = find_run(options.run, zoo=False)
     from ludus.cli.result import execute
     from ludus.driver.runner import resume
 

@@ -95,7 +95,7 @@ def _remove(options: argparse.Namespace) -> None:
 
 def _found(name: str) -> Path:
     """The folder of a run or an experiment, by a path that ends with its name. Raises RunError."""
-    folder = find_experiment(name) or find_run(name)
+    folder = find_experiment(name) or find_run(name, zoo=False)
     return folder.resolve() if folder.name in ("", "..") else folder
 
 

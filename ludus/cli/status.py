@@ -39,7 +39,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
-    folder = find_experiment(options.run) or find_run(options.run)
+    folder = find_experiment(options.run) or find_run(options.run, zoo=False)
     if not options.watch:
         _show(folder)
         return 0

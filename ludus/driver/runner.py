@@ -118,7 +118,7 @@ def resume(
     """Go on with a run, by its directory or its name below ./runs, from the last barrier; `overrides` extend the run
     (generations=40). A finished run that is not extended is left as it is. env: the environment again, where a Python
     object was given. Raises LudusError, before anything is changed, if it cannot be resumed."""
-    stored = read_run(find_run(run_dir), overrides)
+    stored = read_run(find_run(run_dir, zoo=False), overrides)
     if env is not None:
         again = stored.scenario.env.given_again(env)
         stored = replace(stored, scenario=stored.scenario.model_copy(update={"env": again}))

@@ -61,12 +61,14 @@ def evaluate_run(
     with EvaluatedRun(run_dir) as run:
         named = run.named
         asked = [*policies] or ([of] if of != f"@{META}" else [])
-        profiles, solution = named.profiles(asked), named.solution(of)
+        profiles = named.profiles(asked)
+        matches_only = policies and run.stored.lacking and of == f"@{META}"  # of an entry of a zoo for some players
+        solution = None if matches_only else named.solution(of)
         if episodes < 2:
             raise ConfigError(f"episodes is {episodes}; an interval needs at least 2.")
         exact = _exact(run, device)
         matches = tuple(_match(run, exact, profile, episodes) for profile in profiles)
-        exploitability = None if exact is None else exact.exploitability(solution)
+        exploitability = None if exact is None or solution is None else exact.exploitability(solution)
     return EvaluationReport(*facts_of(run.stored), matches, exploitability, of)
 
 

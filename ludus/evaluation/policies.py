@@ -6,6 +6,7 @@ RUN@best, RUN@newest      of each population the policy that earns most against 
 RUN@PLAYER/POLICY         one policy, as `ludus list policies RUN` prints it
 @…                        the same of the run that is at hand, where there is one
 FILE.safetensors          a policy's file
+ZOO/NAME, ZOO/NAME@…      the same of an entry of a zoo, which reads as a run: what was pushed is all that it has
 random, bot:random        uniform over the legal actions
 bot:NAME, module:Class    a bot, or a Policy of the user's own, in every seat
 """
@@ -37,8 +38,7 @@ from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.population.base import PolicyRecord
 from ludus.rollout.bot_process import read_bots
-from ludus.storage.database import FILE
-from ludus.storage.run_dirs import find_run
+from ludus.storage.run_dirs import find_run, holds_policies
 from ludus.storage.stored_run import StoredRun, open_run
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def take_apart(
     if text.endswith(_FILE):
         file = Path(text)
         owner = file.resolve().parent.parent.parent
-        known = (owner / FILE).is_file() and file.resolve().parent.parent.name == "policies"
+        known = holds_policies(owner) and file.resolve().parent.parent.name == "policies"
         return Wanted(text, run=open_run(owner) if known else None, file=file)
     if text.startswith("@"):
         if run is None:
@@ -262,10 +262,10 @@ def shares_of(wanted: Wanted, run: StoredRun) -> list[Shares]:
                 f"{wanted.text!r} is no policy of run {run.folder.name!r}; `ludus list policies` shows them."
             )
         return [[(record.ref, 1.0)] if which == record.ref.population else [] for which in run.population]
-    newest = {which: members[-1].ref for which, members in run.members.items()}
+    newest = {which: members[-1].ref for which, members in run.members.items() if members}
     if wanted.what in (BEST, NEWEST):
         chosen = run.best if wanted.what == BEST else newest
-        return [[(chosen[which], 1.0)] for which in run.population]
+        return [[(chosen[which], 1.0)] if which in chosen else [] for which in run.population]
     solution = wanted.solution
     if solution is None:
         ref = _one(wanted, run)
@@ -273,6 +273,9 @@ def shares_of(wanted: Wanted, run: StoredRun) -> list[Shares]:
     shares: list[Shares] = []
     for player, which in enumerate(run.population):
         probs = solution.strategies[player] if player < len(solution.strategies) else np.zeros(0)
+        if which not in newest:  # an entry of a zoo, to which nobody of it was pushed
+            shares.append([])
+            continue
         if not (probs > 0).any() and wanted.what:
             raise ConfigError(
                 f"{wanted.text!r}: that generation has no meta-strategy of player {player}; name {NEWEST} or a policy after the @."
@@ -318,8 +321,8 @@ class NamedPlayers:
         """Every combination of one name per player, of those that can play it; of none, the last meta-strategies and the newest policy."""
         choices = []
         for player, which in enumerate(self._run.population):
-            newest = f"@{self._run.name(self._run.members[which][-1].ref)}"
-            choices.append([name for name in names if self.seats(name)[player]] or [f"@{META}", newest])
+            known = [f"@{META}", *(f"@{self._run.name(record.ref)}" for record in self._run.members[which][-1:])]
+            choices.append([name for name in names if self.seats(name)[player]] or known)
         return list(product(*choices))
 
     def mixture(self, profile: Sequence[str]) -> Mixture:
@@ -336,6 +339,11 @@ class NamedPlayers:
             wanted, seats = self._read(name)
             if not seats[player]:
                 own = self._run.members[self._run.population[player]]
+                if not own:
+                    raise ConfigError(
+                        f"policy {name!r} cannot play as player {player}, for whom {self._run.folder.name!r} has nobody. Name somebody who "
+                        "can, such as random."
+                    )
                 can = f"@{self._run.name(own[0].ref)}" + (f" to @{self._run.name(own[-1].ref)}" if len(own) > 1 else "")
                 raise ConfigError(f"policy {name!r} cannot play as player {player}; {can} can.")
             if wanted.run is not None and (solution := wanted.solution) is not None and solution.joint is not None:
@@ -359,6 +367,7 @@ class NamedPlayers:
             raise ConfigError(
                 f"{name!r} is not of run {self._run.folder.name!r}; name what it has, such as @{META} or @{BEST}."
             )
+        self._run.require_everybody()
         if (solution := wanted.solution) is not None and (solution.joint is not None or wanted.what):
             return solution
         marginals = []
@@ -420,8 +429,8 @@ def _recorded(run: StoredRun | None, file: Path) -> PolicyRecord | None:
     """What a run knows of a file in its folder."""
     if run is None:
         return None
-    place = (file.parent.name, file.stem)
-    return next((record for ref, record in run.records.items() if (str(ref.population), ref.policy) == place), None)
+    place = file.resolve()
+    return next((record for ref, record in run.records.items() if run.file(ref).resolve() == place), None)
 
 
 _OFF = 1e-6  # that probabilities may sum to beside 1

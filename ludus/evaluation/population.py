@@ -111,6 +111,7 @@ def evaluate_population(run_dir: Path | str, *, device: str = "auto") -> Populat
     memory.
     """
     stored = open_run(run_dir)
+    stored.require_everybody()
     tree = tree_of(stored)
     if tree is None:
         raise ScenarioError(

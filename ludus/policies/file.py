@@ -85,6 +85,14 @@ def load_policy(path: str | os.PathLike[str], sha256: str | None = None) -> Poli
         raise PolicyError(f"policy file {str(path)!r} is not a policy that can be loaded: {error}") from error
 
 
+def kind_in(data: bytes) -> str:
+    """The kind of policy that a file's content says it is, of which nothing is made. Raises PolicyError for what is no policy's file."""
+    try:
+        return _spec(data)[1].kind
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise PolicyError(f"it is not a policy that can be loaded: {error}") from error
+
+
 def _spec(data: bytes) -> tuple[int, PolicySpec]:
     """(the file's format, what it says)."""
     length = int.from_bytes(data[:8], "little")  # safetensors: 8 bytes of length, then a JSON header

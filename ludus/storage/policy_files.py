@@ -20,10 +20,11 @@ class PolicyFiles:
     """Implements `WeightsStore`. Files are written aside and renamed at once, and made durable together by `sync`, which a barrier
     calls before the database names them; until then a kill may lose them, and the resumed run makes them again."""
 
-    def __init__(self, run_dir: Path, digests: Mapping[PolicyRef, str] | None = None) -> None:
-        """digests: SHA-256 per policy, as the database recorded them."""
+    def __init__(self, run_dir: Path, known: Mapping[PolicyRef, tuple[str, str]] | None = None) -> None:
+        """known: (file, SHA-256) per policy, as they were recorded."""
         self.run_dir = run_dir
-        self._digests = {self.file(ref): sha256 for ref, sha256 in (digests or {}).items()}
+        self._files = {ref: file for ref, (file, _) in (known or {}).items()}
+        self._digests = dict((known or {}).values())
         self._unsynced: list[Path] = []
 
     def put(self, ref: PolicyRef, spec: PolicySpec, weights: Weights) -> None:
@@ -50,10 +51,9 @@ class PolicyFiles:
                     f"policy file {str(self.run_dir / file)!r} {what}. The run cannot go on without it; restore it from a copy."
                 )
 
-    @staticmethod
-    def file(ref: PolicyRef) -> str:
+    def file(self, ref: PolicyRef) -> str:
         """Relative to the run directory."""
-        return os.path.join("policies", str(ref.population), f"{ref.policy}.safetensors")
+        return self._files.get(ref) or os.path.join("policies", str(ref.population), f"{ref.policy}.safetensors")
 
     def locate(self, ref: PolicyRef) -> tuple[str, str]:
         """(file relative to the run directory, SHA-256) for the database."""

@@ -24,7 +24,8 @@ from ludus.population.matches import statistics_by_policy
 from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import FILE, VERSION, migrate, version_of
-from ludus.storage.run_dirs import is_running
+from ludus.storage.manifest import open_database
+from ludus.storage.run_dirs import MANIFEST, is_running
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a run's database gives back, typed.
@@ -215,13 +216,18 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
 class Reader:
     """Typed records of a run. Each call reads what is committed at that moment.
 
-    Raises RunError if the directory holds no run, or its database is damaged, foreign or newer than this Ludus. `check=False`
+    Of an entry of a zoo, the same by its manifest. Raises RunError if the directory holds no run, or its database is damaged, foreign or
+    newer than this Ludus. `check=False`
     skips the pass over all pages (for listings of many runs).
     """
 
     def __init__(self, run_dir: Path, *, check: bool = True) -> None:
         self.run_dir = run_dir
         self.path = run_dir / FILE
+        if not self.path.is_file() and (run_dir / MANIFEST).is_file():
+            self.path = run_dir / MANIFEST
+            self._connection = open_database(run_dir)
+            return
         if not self.path.is_file():
             raise RunError(f"{str(run_dir)!r} is not a run: it has no {FILE}. `ludus runs` shows the runs.")
         with translated(self.path):

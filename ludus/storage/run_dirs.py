@@ -19,33 +19,64 @@ EXPERIMENT = "experiment.yaml"
 """The file that lists the runs of an experiment, in the folder that they lie in."""
 SWEEP, STUDY = "sweep.yaml", "study.db"
 """Beside it where its runs are the trials of a sweep: what is swept, and Optuna's study."""
+MANIFEST = "manifest.json"
+"""What an entry of a zoo has in place of a database."""
 
 
-def find_run(given: str | os.PathLike[str]) -> Path:
-    """The directory that a user means by a path or by a name below ./runs. Raises RunError with the nearest names."""
+def find_run(given: str | os.PathLike[str], *, zoo: bool = True) -> Path:
+    """The directory that a user means by a path or by a name below ./runs: a run's, or that of an entry of a zoo, whose policies are named
+    as a run's are. zoo=False: a run's. Raises RunError with the nearest names."""
     if not isinstance(given, str | os.PathLike):
         raise RunError(f"{given!r} was given, a run's name or directory was expected. `ludus runs` shows the runs.")
     text = os.fspath(given)
     if not text:
         raise RunError("'' was given, a run's name or directory was expected. `ludus runs` shows the runs.")
     for candidate in (Path(text), RUNS / text):
-        if (candidate / FILE).is_file():
-            return candidate
+        if not holds_policies(candidate):
+            continue
+        if not zoo and not (candidate / FILE).is_file():
+            raise RunError(
+                f"{text!r} is an entry of a zoo: its policies can be played, evaluated and trained against, and it is no run. `ludus train "
+                f"… opponents={text}` begins one that meets them."
+            )
+        return candidate
+    raise _no_run(text)
+
+
+def _no_run(text: str) -> RunError:
     if (folder := find_experiment(text)) is not None:
         inside = [f"{text.rstrip('/')}/{path.parent.name}" for path in sorted(folder.glob(f"*/{FILE}"))]
         named = f" Name one of them: {', '.join(inside)}." if inside else ""
-        raise RunError(f"{text!r} is an experiment, and one run was expected.{named}")
+        return RunError(f"{text!r} is an experiment, and one run was expected.{named}")
+    if entries := zoo_entries(Path(text)):
+        named = ", ".join(str(path) for path in entries[:3])
+        return RunError(
+            f"{text!r} is a zoo, and one of its entries was expected: {named}{', …' if len(entries) > 3 else ''}. `ludus pull {text}` "
+            "lists them."
+        )
     if Path(text).is_dir():
-        raise RunError(f"{text!r} is not a run: it has no {FILE}. `ludus runs` shows the runs.")
+        return RunError(f"{text!r} is not a run: it has no {FILE}. `ludus runs` shows the runs.")
     for head, mark, _ in (text.rpartition("@"), text.partition(":")):
-        if mark and any((folder / FILE).is_file() for folder in (Path(head), RUNS / head)):
+        if mark and any(holds_policies(folder) for folder in (Path(head), RUNS / head)):
             wanted = f"a whole run is wanted here. Give {head!r}" if mark == "@" else "that is named with @"
-            raise RunError(
+            return RunError(
                 f"{text!r} names what run {head!r} has, and {wanted}; `ludus list policies {head}` shows it."
             )
-    known = [run_name(path) for path in run_dirs()]
+    known = [run_name(path) for path in [*run_dirs(), *zoo_entries(RUNS)]]
+    if Path(text).parent != Path() and (there := zoo_entries(Path(text).parent)):
+        known = [str(path) for path in there]
     hint = nearest(text, known) if known else f"; there are no runs in ./{RUNS}"
-    raise RunError(f"there is no run {text!r}{hint}")
+    return RunError(f"there is no run {text!r}{hint}")
+
+
+def holds_policies(folder: Path) -> bool:
+    """Whether it is a run's, or that of an entry of a zoo."""
+    return (folder / FILE).is_file() or (folder / MANIFEST).is_file()
+
+
+def zoo_entries(folder: Path) -> list[Path]:
+    """The entries of a zoo, by name."""
+    return sorted(path.parent for path in folder.glob(f"*/{MANIFEST}") if not (path.parent / FILE).is_file())
 
 
 def find_experiment(text: str) -> Path | None:

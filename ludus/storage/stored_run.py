@@ -29,7 +29,8 @@ _EQUAL = 1e-3
 
 
 class StoredRun:
-    """What a run directory says of itself, read once; the run may be going on. Raises RunError for one that is unreadable.
+    """What a run directory says of itself, read once; the run may be going on. An entry of a zoo says the same of itself, and may have no
+    members for a player. Raises RunError for one that is unreadable.
 
     info, checkpoints, policies, summary: as `Reader` gives them. members: of each population, in order. records: by ref.
     """
@@ -43,10 +44,23 @@ class StoredRun:
             self._joint = None if self._last is None else reader.joint(self._last.number)
         self.population = self.info.population
         self.records = {p.record.ref: p.record for p in self.policies}
-        self.members: dict[int, list[PolicyRecord]] = {}
+        self.members: dict[int, list[PolicyRecord]] = {which: [] for which in sorted(set(self.population))}
         for ref, record in self.records.items():
             self.members.setdefault(ref.population, []).append(record)
         self._loaded: dict[PolicyRef, Policy] = {}
+
+    @property
+    def lacking(self) -> list[int]:
+        """The players for whom nobody is there, which an entry of a zoo may have."""
+        return [player for player, which in enumerate(self.population) if not self.members[which]]
+
+    def require_everybody(self) -> None:
+        """Raises RunError if there is somebody for some players only."""
+        if lacking := self.lacking:
+            raise RunError(
+                f"{str(self.folder)!r} has nobody for player{'s' if len(lacking) > 1 else ''} {', '.join(map(str, lacking))}, and what is "
+                "asked for needs policies of each. Push the whole run, or name others for them with --policies."
+            )
 
     # ---------------------------------------------------------------------------------------------- of the scenario
 
@@ -110,6 +124,8 @@ class StoredRun:
         equal = _EQUAL * float(np.ptp(mean[np.isfinite(mean)])) if np.isfinite(mean).any() else 0.0
         out = {}
         for which, members in self.members.items():
+            if not members:
+                continue
             seats = [p for p, population in enumerate(self.population) if population == which]
             value = np.mean([worth[p] for p in seats], axis=0)
             share = np.mean([_padded(self.solution.strategies[p], len(members)) for p in seats], axis=0)
@@ -142,7 +158,8 @@ class StoredRun:
 
     def files(self, refs: Collection[PolicyRef]) -> PolicyFiles:
         """The weights of these policies."""
-        return PolicyFiles(self.folder, {p.record.ref: p.sha256 for p in self.policies if p.record.ref in refs})
+        wanted = [p for p in self.policies if p.record.ref in refs]
+        return PolicyFiles(self.folder, {p.record.ref: (p.file, p.sha256) for p in wanted})
 
     @cached_property
     def _files(self) -> PolicyFiles:

@@ -181,7 +181,7 @@ def read_group(text: str) -> Group:
         inside = sorted(path.parent for path in folder.glob(f"*/{FILE}")) if text and folder != RUNS else []
         if inside and not (folder / FILE).is_file():
             return Group(run_name(folder), tuple(_read_run(path, path.name) for path in inside), {})
-    folder = find_run(text)
+    folder = find_run(text, zoo=False)
     return Group(run_name(folder), (_read_run(folder, run_name(folder)),), {})
 
 

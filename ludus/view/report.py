@@ -417,7 +417,7 @@ def write_report(run_dir: Path | str) -> Path:
 
     Raises RunError if the directory holds no readable run or cannot be written.
     """
-    folder = find_run(run_dir)
+    folder = find_run(run_dir, zoo=False)
     with Reader(folder) as reader:
         page = render(collect(reader))
     return put_page(folder / FILE, page)

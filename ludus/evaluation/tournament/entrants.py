@@ -33,6 +33,7 @@ from ludus.policies.bots import DEADLINE, BotPolicy, BotSpec, parse_bot
 from ludus.policies.file import digest_of
 from ludus.rollout.bot_process import NamedBot, read_bots
 from ludus.storage.database import FILE
+from ludus.storage.run_dirs import holds_policies
 from ludus.storage.stored_run import StoredRun, open_run
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -93,8 +94,8 @@ def sha256(data: bytes) -> str:
 
 
 def run_at(path: str) -> Path:
-    """The directory of a run, by its path. Raises RunError if it is none."""
-    if not (Path(path) / FILE).is_file():
+    """The directory of a run, or of an entry of a zoo, by its path. Raises RunError if it is none."""
+    if not holds_policies(Path(path)):
         raise RunError(f"{path!r} is not a run: it has no {FILE}.")
     return Path(path)
 

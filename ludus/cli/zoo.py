@@ -1,0 +1,177 @@
+"""ludus push, ludus pull"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ludus.cli.command import Command, folder
+from ludus.cli.output import facts, rating_cell, table, write
+from ludus.core.errors import ConfigError, LudusError, RunError
+from ludus.storage.run_dirs import MANIFEST, run_name
+
+if TYPE_CHECKING:
+    from ludus.evaluation.zoo import ZooEntry
+    from ludus.storage.manifest import Manifest
+
+
+def _add_push(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "policies",
+        metavar="RUN[@WHAT]|FILE.safetensors",
+        help="what to push, as every command names policies: RUN (its meta-strategies), RUN@best, RUN@12, RUN@PLAYER/POLICY, a file",
+    )
+    parser.add_argument(
+        "zoo", metavar="ZOO", type=folder, help="the folder that entries lie in; made where it is missing"
+    )
+    parser.add_argument("--name", help="of the entry (default: after what is pushed)")
+    parser.add_argument("--note", default="", metavar="TEXT", help="in your words: a licence, what it is good for")
+    parser.add_argument(
+        "--members",
+        action="store_true",
+        help="every policy of the populations, not only those that the meta-strategies play",
+    )
+    parser.add_argument("--env", metavar="ENV", help="the game of a file that is of no run")
+    parser.add_argument("--replace", action="store_true", help="take the place of the entry that has the name")
+
+
+def _push(options: argparse.Namespace) -> int:
+    from ludus.evaluation.zoo import push
+
+    entry = push(
+        options.policies,
+        options.zoo,
+        name=options.name,
+        note=options.note,
+        members=options.members,
+        env=options.env,
+        replace=options.replace,
+    )
+    _show(f"pushed {entry.folder}", entry)
+    write(
+        f"`ludus pull {entry.folder}` fetches it; `ludus list policies {entry.folder}` says how its policies are named where it lies."
+    )
+    return 0
+
+
+def _add_pull(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("entry", metavar="ZOO[/NAME]", help="an entry; of a zoo, its entries are listed")
+    parser.add_argument("target", metavar="TARGET", type=folder, nargs="?", help="where to (default: ./runs/NAME)")
+    parser.add_argument(
+        "--no-check-env", action="store_true", help="do not make the environment to see whether the policies fit it"
+    )
+    parser.add_argument("--replace", action="store_true", help="take the place of an entry that was pulled before")
+
+
+def _pull(options: argparse.Namespace) -> int:
+    from ludus.evaluation.zoo import pull
+
+    if not (Path(options.entry) / MANIFEST).is_file() and _is_zoo(options):
+        show_zoo(Path(options.entry))
+        return 0
+    entry = pull(options.entry, options.target, check_env=not options.no_check_env, replace=options.replace)
+    _show(f"pulled {entry.folder}", entry)
+    for warning in entry.warnings:
+        write(f"warning: {warning}")
+    name = run_name(entry.folder)
+    write(f"`ludus list policies {name}` shows it; `ludus evaluate {name}` plays it.")
+    return 0
+
+
+def _is_zoo(options: argparse.Namespace) -> bool:
+    """Whether entries are to be listed. Raises ConfigError for options that belong to one entry."""
+    if not Path(options.entry).is_dir():
+        return False
+    if options.target is not None or options.replace or options.no_check_env:
+        raise ConfigError(
+            f"{options.entry!r} is a folder of entries, and one was expected: {options.entry.rstrip('/')}/NAME."
+        )
+    return True
+
+
+def show_zoo(zoo: Path) -> None:
+    """The entries of a zoo, by name. Raises RunError where there are none."""
+    from ludus.storage.zoo import list_entries
+
+    rows, broken = list[tuple[str, ...]](), list[str]()
+    for place, found in list_entries(zoo):
+        if isinstance(found, LudusError):
+            broken.append(f"{place.name}: {found}")
+            continue
+        day = time.strftime("%Y-%m-%d", time.localtime(found.created))
+        row = (place.name, found.game.id, found.source.algorithm or "-", str(len(found.policies)), _result(found))
+        rows.append((*row, day, found.note))
+    if rows:
+        table(
+            ("entry", "game", "algorithm", "policies", "result", "pushed", "note"),
+            rows,
+            left=(0, 1, 2, 4, 5, 6),
+            spare=(6, 2),
+        )
+    for line in broken:
+        write(f"cannot be used: {line}")
+    if not rows:
+        raise RunError(f"no entry of {str(zoo)!r} can be used.")
+
+
+def _result(manifest: Manifest) -> str:
+    """What is known of an entry, in a few words: how exploitable its mixture is, or the rating of a policy that is alone."""
+    results = manifest.results
+    if results.nash_conv is not None:
+        return f"NashConv {'' if results.exact else '≥ '}{results.nash_conv:.4g}"
+    if len(manifest.policies) == 1 and results.ratings:
+        rated = results.ratings[0]
+        return f"{rated.name} {rating_cell(rated.unit, rated.rating[0], rated.low[0], rated.high[0])}"
+    if results.values:
+        return "returns " + ", ".join(f"{value:.4g}" for value in results.values)
+    return "-"
+
+
+def _show(title: str, entry: ZooEntry) -> None:
+    manifest = entry.manifest
+    game, source = manifest.game, manifest.source
+    size = sum((entry.folder / member.file).stat().st_size for member in manifest.policies)
+    seats = [p for p, n in enumerate(manifest.sizes) if n]
+    pairs = [
+        ("game", game.id),
+        ("policies", f"{len(manifest.policies)}, {_size(size)}, of player {', '.join(map(str, seats))}"),
+    ]
+    pairs += [("result", _result(manifest))]
+    if source.run:
+        pairs += [
+            ("from", f"run {source.run}, {source.algorithm}, after generation {source.generation}, seed {source.seed}")
+        ]
+    pairs += [("versions", ", ".join(f"{name} {number}" for name, number in game.packages.items()))]
+    pairs += [("note", manifest.note)] if manifest.note else []
+    facts(title, pairs)
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 2**10:.1f} KiB"
+
+
+PUSH = Command(
+    name="push",
+    summary="Copy policies into a zoo: a folder of signed entries, from which others train against them, evaluate and play them.",
+    examples=(
+        ("ludus push leduc-20261120-120000 zoo", "the policies that its meta-strategies play, and how often"),
+        ("ludus push try1@best zoo --name kuhn-best", "of each population the best one"),
+        ("ludus push try1 zoo --members --note 'CC BY 4.0'", "whole populations, with their payoffs"),
+        ("ludus push cloned.safetensors zoo --env openspiel/kuhn_poker", "a file that is of no run"),
+    ),
+    add_arguments=_add_push,
+    execute=_push,
+)
+PULL = Command(
+    name="pull",
+    summary="List the entries of a zoo, or fetch one, after its sums and the game that it plays were checked.",
+    examples=(
+        ("ludus pull zoo", "what is there"),
+        ("ludus pull zoo/kuhn-best", "to ./runs/kuhn-best: then kuhn-best@0/0-3 names a policy"),
+        ("ludus pull /shared/zoo/kuhn-best elsewhere/kuhn", "to another folder"),
+    ),
+    add_arguments=_add_pull,
+    execute=_pull,
+)

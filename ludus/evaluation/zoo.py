@@ -1,0 +1,483 @@
+"""Policies for others: `push` copies what a name of a run stands for into a zoo, a plain folder; `pull` fetches and checks it.
+
+RUN@… ── push ──► ZOO/NAME: manifest and weights, signed ── pull ──► runs/NAME: the same, checked against the game as it is here
+
+An entry is named as a run is, in the zoo or pulled: ZOO/NAME@best, ZOO/NAME@0/0-3. So there is no other way to use one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from ludus.core.config import to_yaml
+from ludus.core.errors import ConfigError, DataError, PolicyError, RunError, ScenarioError, SolverError
+from ludus.core.types import EnvSpec, PolicyRef, PolicySpec, Solution
+from ludus.envs.families import FAMILIES
+from ludus.envs.options import Environment
+from ludus.evaluation.policies import FORMS, META, Shares, misfit, policies_of, shares_of, take_apart
+from ludus.evaluation.ratings import rate_run
+from ludus.policies.base import Policy
+from ludus.policies.file import load_policy
+from ludus.population.base import populations_of
+from ludus.population.payoffs import Payoffs
+from ludus.storage.base import GenerationRecord
+from ludus.storage.manifest import (
+    AgentFacts,
+    GameFacts,
+    Manifest,
+    Member,
+    MetaStrategy,
+    Payoff,
+    Played,
+    PlayerFacts,
+    Rated,
+    Results,
+    Source,
+    read_manifest,
+)
+from ludus.storage.reader import Reader
+from ludus.storage.run_dirs import RUNS, find_run
+from ludus.storage.stored_run import StoredRun, open_run
+from ludus.storage.zoo import check_name, check_zoo, content_of, find_entry, write_entry
+
+_RATINGS = ("elo", "mean_payoff")
+_ALWAYS = ("ludus", "torch", "numpy")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZooEntry:
+    """folder: where it lies. manifest: what it says of itself. warnings: what may make it play otherwise here."""
+
+    folder: Path
+    manifest: Manifest
+    warnings: tuple[str, ...] = ()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Push.
+
+
+def push(
+    policies: str,
+    zoo: Path | str,
+    *,
+    name: str | None = None,
+    note: str = "",
+    members: bool = False,
+    env: str | None = None,
+    replace: bool = False,
+) -> ZooEntry:
+    """Copy policies into the zoo, with all that is known of them.
+
+    policies: a name, as `ludus.evaluation.policies` takes them; of a mixture, what it plays. zoo: a folder, made where it is missing. name:
+    of the entry; default: after the policies. note: in the user's words, such as a licence. members: of a whole run or a generation, every
+    policy of the populations, not only those that the meta-strategies play. env: the game of a file that is of no run. replace: the entry
+    of that name.
+
+    Durable when it returns; whatever goes wrong leaves the zoo as it was. Raises ConfigError for a name of nobody, or of policies without
+    weights; RunError for a run that cannot be read, a zoo that cannot be written, and a name that is taken; ScenarioError for a game that
+    others could not have, PolicyError for policies that need code of the user's own.
+    """
+    wanted = take_apart(policies, find_run, open_run, what="policy", forms=FORMS)
+    if wanted.bot or wanted.random:
+        raise ConfigError(f"{policies!r} has no weights to push; who wants it names it so. Expected {FORMS}.")
+    if members and (wanted.file is not None or wanted.solution is None):
+        raise ConfigError(
+            f"--members was given, and {policies!r} names no whole run or generation. Leave it out, or push the run."
+        )
+    if env is not None and wanted.run is not None:
+        raise ConfigError(f"--env was given, and {policies!r} is of a run, which says what it plays. Leave it out.")
+    entry = _entry_name(name, wanted.run, wanted.what, wanted.file)
+    check_zoo(Path(zoo))
+    if wanted.run is None:
+        assert wanted.file is not None
+        pushed = _of_file(wanted.file, policies, env)
+    else:
+        shares = shares_of(wanted, wanted.run)
+        pushed = _of_run(wanted.run, wanted.what, shares, None if wanted.file is not None else wanted.solution, members)
+    manifest = Manifest(name=entry, note=note, created=time.time(), **pushed.facts)
+    write_entry(Path(zoo) / entry, manifest, lambda member: pushed.content[member.sha256], replace=replace)
+    return ZooEntry(Path(zoo) / entry, manifest)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pushed:
+    """facts: fields of the manifest. content: of files, by their digests."""
+
+    facts: Mapping[str, Any]
+    content: Mapping[str, bytes]
+
+
+def _entry_name(name: str | None, run: StoredRun | None, what: str, file: Path | None) -> str:
+    if name is not None:
+        check_name(name)
+        return name
+    parts = [run.folder.resolve().name] if run is not None else []
+    parts += [file.stem] if file is not None else [what] if what not in ("", META) else []
+    made = re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(parts)).lstrip("._-")[:100]
+    check_name(made)
+    return made
+
+
+def _of_run(run: StoredRun, what: str, shares: Sequence[Shares], solution: Solution | None, everybody: bool) -> _Pushed:
+    """shares: who is named. solution: what they play, where that is a generation's. everybody: of the populations, too."""
+    named = {ref for some in shares for ref, _ in some}
+    chosen = {which: [r.ref for r in members if everybody or r.ref in named] for which, members in run.members.items()}
+    refs = [ref for members in chosen.values() for ref in members]
+    settings = run.env.played
+    content, policies = dict[str, bytes](), list[Member]()
+    with Reader(run.folder) as reader:
+        trained = {(t.population, t.policy): dict(t.counters) for t in reader.tasks() if t.kind == "train"}
+        generation = int(what) if what.isdecimal() else run.generation
+        record = next((r for r in reader.generations() if r.number == generation), None)
+        results = _results(run, reader.payoffs(), chosen, reader, record if solution is not None else None)
+    digests = {stored.record.ref: stored.sha256 for stored in run.policies}
+    for ref in refs:
+        spec, data = run.records[ref].spec, _read(run.file(ref), digests[ref])
+        counts = trained.get((ref.population, ref.policy), {})
+        policies.append(_member(ref, spec, data, run.records[ref].lineage.generation, counts))
+        content[policies[-1].sha256] = data
+    game = _game(settings, run.population)
+    source = Source(
+        run=run.folder.resolve().name,
+        of=what,
+        generation=generation,
+        scenario=run.info.scenario,
+        algorithm=run.info.algorithm,
+        seed=run.info.seed,
+        code=run.info.version,
+    )
+    facts: dict[str, Any] = {"source": source, "game": game, "policies": tuple(policies), "results": results}
+    facts |= {"meta_strategy": _strategy(run, shares, chosen, solution), "scenario": run.info.text}
+    facts |= {"utility_range": run.info.utility_range, "zero_sum": run.info.zero_sum}
+    return _Pushed(facts, content)
+
+
+def _of_file(file: Path, text: str, env: str | None) -> _Pushed:
+    """A policy of no run, for all players whom it fits."""
+    if env is None:
+        raise ConfigError(
+            f"{text!r} is of no run, so its game is not known; say which with --env, such as --env openspiel/leduc_poker."
+        )
+    settings = Environment(id=env)
+    made = _alone(settings).make(num_envs=1)
+    spec = made.spec
+    made.close()
+    wanted = take_apart(text, find_run, open_run)
+    seats = policies_of(wanted, spec)
+    population = populations_of(spec)
+    fits = sorted({which for which, some in zip(population, seats, strict=True) if some})
+    (drawn, *_) = [one for some in seats for one in some]
+    data = file.read_bytes()
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", file.stem)
+    policies = tuple(_member(PolicyRef(which, name), drawn.policy.spec, data, 0, {}) for which in fits)
+    marginals = tuple((1.0,) if which in fits else () for which in population)
+    facts: dict[str, Any] = {"source": Source(run="", of=file.name), "game": _game(settings, population)}
+    facts |= {"policies": policies, "meta_strategy": MetaStrategy(marginals=marginals)}
+    facts |= {"scenario": to_yaml({"env": settings.model_dump(mode="json")})}
+    facts |= {"utility_range": spec.utility_range, "zero_sum": spec.zero_sum}
+    return _Pushed(facts, {policies[0].sha256: data})
+
+
+def _read(path: Path, sha256: str) -> bytes:
+    """A run's file, as its database has it. Raises RunError for one that is missing or was changed."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RunError(f"policy file {str(path)!r} cannot be read: {error.strerror}.") from error
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise RunError(f"policy file {str(path)!r} was changed or damaged since its run wrote it. Nothing was pushed.")
+    return data
+
+
+def _member(ref: PolicyRef, spec: PolicySpec, data: bytes, generation: int, trained: Mapping[str, int]) -> Member:
+    own = str(spec.config.get("bot", "")) if spec.kind == "bot" else spec.kind
+    if ":" in own:
+        raise PolicyError(
+            f"policy {ref.policy!r} is code of your own, {own!r}, and a zoo has weights and no code. Push others, such as "
+            "RUN@PLAYER/POLICY."
+        )
+    sha256 = hashlib.sha256(data).hexdigest()
+    return Member(
+        population=ref.population,
+        policy=ref.policy,
+        version=ref.version or 0,
+        mode=ref.mode,
+        kind=spec.kind,
+        config=dict(spec.config),
+        file=f"policies/{ref.population}/{re.sub(r'[^A-Za-z0-9_.-]+', '-', ref.policy).lstrip('.-')}-{sha256[:12]}.safetensors",
+        sha256=sha256,
+        generation=generation,
+        trained=dict(trained),
+    )
+
+
+def _strategy(
+    run: StoredRun, shares: Sequence[Shares], chosen: Mapping[int, Sequence[PolicyRef]], solution: Solution | None
+) -> MetaStrategy:
+    """Over the policies that are pushed."""
+    marginals = []
+    for which, some in zip(run.population, shares, strict=True):
+        probs = dict(some)
+        marginals.append(tuple(probs.get(ref, 0.0) for ref in chosen[which]))
+    if solution is None or solution.joint is None:
+        return MetaStrategy(marginals=tuple(marginals))
+    place = {ref: k for refs in chosen.values() for k, ref in enumerate(refs)}
+    profiles = np.argwhere(solution.joint > 0)
+    here = [
+        tuple(place[run.members[which][int(k)].ref] for which, k in zip(run.population, profile, strict=True))
+        for profile in profiles
+    ]
+    probs = solution.joint[tuple(profiles.T)].tolist()
+    return MetaStrategy(marginals=tuple(marginals), profiles=tuple(here), probs=tuple(probs))
+
+
+# ---------------------------------------------------------------------------------------------- what is known of them
+
+
+def _results(
+    run: StoredRun,
+    payoffs: Payoffs,
+    chosen: Mapping[int, Sequence[PolicyRef]],
+    reader: Reader,
+    record: GenerationRecord | None,
+) -> Results:
+    """record: of the generation whose meta-strategies are pushed."""
+    places = [[run.records[ref].index for ref in chosen[which]] for which in run.population]
+    part = np.ix_(*places)
+    exact, count = payoffs.exact[part], payoffs.count[part]
+    mean, m2 = np.moveaxis(payoffs.mean, 0, -1)[part], np.moveaxis(payoffs.m2, 0, -1)[part]  # [profile, P]
+    computed = [Payoff(profile=k, mean=tuple(mean[k].tolist())) for k in map(tuple, np.argwhere(exact).tolist())]
+    met = list(map(tuple, np.argwhere((count > 0) & ~exact).tolist()))
+    theirs = {k: tuple(places[p][i] for p, i in enumerate(k)) for k in met}
+    wins = reader.wins(list(theirs.values()))
+    played = [
+        Played(
+            profile=k,
+            n=int(count[k]),
+            mean=tuple(mean[k].tolist()),
+            m2=tuple(m2[k].tolist()),
+            wins=wins.get(theirs[k], ()),
+        )
+        for k in met
+    ]
+    known: dict[str, Any] = {}
+    if record is not None:
+        known = {"nash_conv": record.nash_conv, "gains": record.gains, "values": record.values, "exact": record.exact}
+    elif exact.size == 1 and (exact.any() or count.any()):  # one policy of each
+        known = {"values": tuple(mean.ravel().tolist()), "exact": bool(exact.all())}
+    ratings = tuple(rated for kind in _RATINGS if (rated := _rated(run, kind, chosen)) is not None)
+    return Results(payoffs=tuple(computed), matches=tuple(played), ratings=ratings, **known)
+
+
+def _rated(run: StoredRun, kind: str, chosen: Mapping[int, Sequence[PolicyRef]]) -> Rated | None:
+    """None where what is stored cannot be rated so, as computed payoffs by Elo."""
+    try:
+        found = rate_run(run.folder, [kind])
+    except (DataError, SolverError):
+        return None
+    (table,) = found.tables.values()
+    offsets = np.cumsum([0, *table.sizes])
+    places = [
+        offsets[which] + run.records[ref].index if run.records[ref].index < table.sizes[which] else None
+        for which, refs in chosen.items()
+        for ref in refs
+    ]
+
+    def column(values: Any) -> tuple[float, ...]:
+        return tuple(np.nan if place is None else float(values[place]) for place in places)
+
+    return Rated(
+        name=kind, unit=table.unit, rating=column(table.rating), low=column(table.low), high=column(table.high)
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The game, as it is here.
+
+
+def _alone(settings: Environment) -> Environment:
+    """The game itself, in this process."""
+    return settings.played.model_copy(update={"workers": 0, "deadline": None, "restarts": 0})
+
+
+def _game(settings: Environment, population: Sequence[int]) -> GameFacts:
+    """Raises ScenarioError for a game that only one program has; what making it raises."""
+    if settings.unnamed:
+        raise ScenarioError(
+            f"the policies play {settings.id!r}, an object of the program that trained them, which nobody else can make. Train in one that "
+            "can be imported, `module:Class`."
+        )
+    env = _alone(settings).make(num_envs=1)
+    try:
+        return _described(settings, env.spec, population)
+    finally:
+        env.close()
+
+
+def _described(settings: Environment, spec: EnvSpec, population: Sequence[int]) -> GameFacts:
+    tree, package = spec.enumeration, _package(settings.id)
+    players = tuple(
+        PlayerFacts(
+            population=which,
+            agents=tuple(
+                AgentFacts(name=a.name, role=a.role, observation=_words(a.observation), action=_words(a.action))
+                for a in spec.agents_of(player)
+            ),
+            states=None if tree is None else tree.offset[player + 1] - tree.offset[player],
+        )
+        for player, which in enumerate(population)
+    )
+    return GameFacts(
+        id=settings.id,
+        options=settings.options,
+        wrappers=settings.wrappers,
+        players=players,
+        states="" if tree is None else hashlib.sha256("\n".join(tree.key).encode()).hexdigest(),
+        package=package,
+        packages=_versions(package),
+    )
+
+
+def _words(space: gym.Space[Any]) -> str:
+    """A space in words that are equal where spaces are; bounds that differ from number to number by their digest."""
+    if isinstance(space, gym.spaces.Box):
+        bounds = [f"{b.flat[0]:g}" if b.size and (b == b.flat[0]).all() else _sha(b) for b in (space.low, space.high)]
+        return f"Box({list(space.shape)}, {space.dtype}, {bounds[0]} to {bounds[1]})"
+    if isinstance(space, gym.spaces.MultiDiscrete):
+        return f"MultiDiscrete({space.nvec.tolist()})"
+    return str(space)
+
+
+def _sha(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:12]
+
+
+def _package(id: str) -> str:
+    """The distribution that brings an environment; "" where that is not known."""
+    family, slash, _ = id.partition("/")
+    module = FAMILIES[family].needs if slash and family in FAMILIES else id.partition(":")[0].partition(".")[0]
+    return next(iter(packages_distributions().get(module, ())), "")
+
+
+def _versions(package: str) -> dict[str, str]:
+    found = {}
+    for name in (*_ALWAYS, *([package] if package else [])):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Pull.
+
+
+def pull(
+    entry: Path | str, target: Path | str | None = None, *, check_env: bool = True, replace: bool = False
+) -> ZooEntry:
+    """Copy an entry of a zoo here, after all of it was checked.
+
+    entry: ZOO/NAME. target: a folder; default: ./runs/NAME, so that its policies are named NAME@best. check_env: make the environment, and
+    see whether spaces, information states and policies fit it. replace: an entry that is there. Another version of the environment's
+    package is a warning where all fits.
+
+    Raises RunError for an entry that is missing, unsigned, damaged or of an unknown format, and for a target that is taken; ScenarioError
+    for another game than the environment is here; PolicyError for policies that cannot be loaded or played; what making the environment
+    raises.
+    """
+    folder = find_entry(str(entry))
+    manifest = read_manifest(folder)
+    check_name(manifest.name)
+    there = RUNS / manifest.name if target is None else Path(target)
+    if there.resolve() == folder.resolve():
+        raise RunError(f"{str(there)!r} is the entry itself. Give another target.")
+    warnings = check_entry(folder, manifest, check_env=check_env)
+    write_entry(there, manifest, lambda member: content_of(folder, member), replace=replace)
+    return ZooEntry(there, manifest, warnings)
+
+
+def check_entry(folder: Path, manifest: Manifest, *, check_env: bool = True) -> tuple[str, ...]:
+    """Reads all of an entry; answers with warnings, and raises as `pull` does for what must not be used."""
+    loaded = []
+    for member in manifest.policies:
+        content_of(folder, member)
+        policy = load_policy(folder / member.file, member.sha256)
+        loaded.append((member, policy))
+    if not check_env:
+        return ()
+    run = open_run(folder)
+    settings = _alone(run.env)
+    try:
+        env = settings.make(num_envs=1)
+    except ConfigError as error:
+        raise ScenarioError(
+            f"{str(folder)!r} plays {manifest.game.id}, which cannot be made here: {error} --no-check-env copies it all the same."
+        ) from error
+    try:
+        _require_same(manifest.game, _described(settings, env.spec, run.population))
+        _require_fit(loaded, env.spec, run.population)
+    finally:
+        env.close()
+    return _warnings(manifest.game)
+
+
+def _require_same(theirs: GameFacts, ours: GameFacts) -> None:
+    """Raises ScenarioError, with the first thing that differs."""
+    wrong = _difference(theirs, ours)
+    if wrong:
+        raise ScenarioError(
+            f"the entry's policies were trained on another game than {theirs.id} is here: {wrong} {_other_version(theirs)}"
+        )
+
+
+def _difference(theirs: GameFacts, ours: GameFacts) -> str:
+    if len(theirs.players) != len(ours.players):
+        return f"it has {len(ours.players)} players, and {len(theirs.players)} in the entry."
+    for p, (there, here) in enumerate(zip(theirs.players, ours.players, strict=True)):
+        if len(there.agents) != len(here.agents):
+            return f"player {p} has {len(here.agents)} agents, and {len(there.agents)} in the entry."
+        for old, new in zip(there.agents, here.agents, strict=True):
+            for what, was, now in (
+                ("observation", old.observation, new.observation),
+                ("action", old.action, new.action),
+            ):
+                if was != now:
+                    return f"the {what} space of agent {new.name!r} is {now}, and {was} in the entry."
+    if theirs.states and theirs.states != ours.states:
+        return "its information states are others than in the entry, and policies play by their ids."
+    return ""
+
+
+def _require_fit(loaded: Sequence[tuple[Member, Policy]], spec: EnvSpec, population: Sequence[int]) -> None:
+    for member, policy in loaded:
+        for player in (p for p, which in enumerate(population) if which == member.population):
+            if wrong := misfit(policy, spec, player, member.mode):
+                raise PolicyError(
+                    f"policy {member.policy!r} of the entry cannot play player {player} of {spec.id} here: {wrong}"
+                )
+
+
+def _other_version(game: GameFacts) -> str:
+    """A sentence where the environment's package has another version here."""
+    was, is_ = game.packages.get(game.package, ""), _versions(game.package).get(game.package, "")
+    return f"It was pushed with {game.package} {was}, and {is_} is installed." if was and is_ and was != is_ else ""
+
+
+def _warnings(game: GameFacts) -> tuple[str, ...]:
+    other = _other_version(game)
+    return (
+        (f"{other} All spaces fit; the game may still play otherwise, and its results are of the other version.",)
+        if other
+        else ()
+    )
