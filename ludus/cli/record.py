@@ -12,7 +12,7 @@ from ludus.cli.command import Command, positive_number, whole_number
 from ludus.cli.output import facts
 from ludus.cli.progress import EpisodesProgress, ProgressLine
 from ludus.core.errors import ConfigError
-from ludus.storage.run_dirs import find_run
+from ludus.storage.run_dirs import find_run, is_entry
 
 if TYPE_CHECKING:
     from ludus.evaluation.recording import Recording
@@ -35,7 +35,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "the game, a file, random, bot:NAME or module:Class",
     )
     parser.add_argument(
-        "--out", type=_file, help="a .gif, .mp4 or .txt file (default: episode.gif, or .txt, in the run's directory)"
+        "--out",
+        type=_file,
+        help="a .gif, .mp4 or .txt file (default: episode.gif, or .txt, in the run's directory; of a zoo's entry, here)",
     )
     parser.add_argument(
         "--trajectories",
@@ -87,9 +89,10 @@ def _film(run_dir: Path, options: argparse.Namespace) -> int:
     from ludus.evaluation.recording import check_kind, check_target, record_run, save
 
     fps = options.fps or _FPS
+    into = Path() if is_entry(run_dir) else run_dir  # an entry of a zoo stays as it was signed
 
     def target(text: bool) -> Path:
-        return options.out or run_dir / ("episode.txt" if text else "episode.gif")
+        return options.out or into / ("episode.txt" if text else "episode.gif")
 
     def check(text: bool) -> None:
         check_target(target(text), fps=fps)

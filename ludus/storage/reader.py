@@ -25,7 +25,7 @@ from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import FILE, VERSION, migrate, version_of
 from ludus.storage.manifest import open_database
-from ludus.storage.run_dirs import MANIFEST, is_running
+from ludus.storage.run_dirs import MANIFEST, is_entry, is_running
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a run's database gives back, typed.
@@ -224,7 +224,7 @@ class Reader:
     def __init__(self, run_dir: Path, *, check: bool = True) -> None:
         self.run_dir = run_dir
         self.path = run_dir / FILE
-        if not self.path.is_file() and (run_dir / MANIFEST).is_file():
+        if is_entry(run_dir):
             self.path = run_dir / MANIFEST
             self._connection = open_database(run_dir)
             return

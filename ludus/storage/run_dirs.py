@@ -34,7 +34,7 @@ def find_run(given: str | os.PathLike[str], *, zoo: bool = True) -> Path:
     for candidate in (Path(text), RUNS / text):
         if not holds_policies(candidate):
             continue
-        if not zoo and not (candidate / FILE).is_file():
+        if not zoo and is_entry(candidate):
             raise RunError(
                 f"{text!r} is an entry of a zoo: its policies can be played, evaluated and trained against, and it is no run. `ludus train "
                 f"… opponents={text}` begins one that meets them."
@@ -71,12 +71,17 @@ def _no_run(text: str) -> RunError:
 
 def holds_policies(folder: Path) -> bool:
     """Whether it is a run's, or that of an entry of a zoo."""
-    return (folder / FILE).is_file() or (folder / MANIFEST).is_file()
+    return (folder / FILE).is_file() or is_entry(folder)
+
+
+def is_entry(folder: Path) -> bool:
+    """Whether it is that of an entry of a zoo."""
+    return (folder / MANIFEST).is_file() and not (folder / FILE).is_file()
 
 
 def zoo_entries(folder: Path) -> list[Path]:
     """The entries of a zoo, by name."""
-    return sorted(path.parent for path in folder.glob(f"*/{MANIFEST}") if not (path.parent / FILE).is_file())
+    return sorted(path.parent for path in folder.glob(f"*/{MANIFEST}") if is_entry(path.parent))
 
 
 def find_experiment(text: str) -> Path | None:

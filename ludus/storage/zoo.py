@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import os
 import re
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -171,7 +172,8 @@ def _commit(part: Path, path: Path, replace: bool) -> None:
 
 
 def _part(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
+    """A name that nobody else takes, on another machine neither."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
 
 
 def _is_part(path: Path) -> bool:

@@ -268,7 +268,7 @@ def _child(body: Callable[[], object], run_dir: Path, *, at: int, answer: int) -
             os.kill(os.getpid(), signal.SIGKILL)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        changes = event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir") or (
+        changes = event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link") or (
             event == "open" and _writes(arguments)
         )
         if changes and str(arguments[0]).startswith(root) and "status.json" not in str(arguments[0]):  # a clock's
