@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from ludus.envs.options import Environment
 from ludus.evaluation.policies import FORMS, META, Shares, misfit, policies_of, shares_of, take_apart
 from ludus.evaluation.ratings import rate_run
 from ludus.policies.base import Policy
-from ludus.policies.file import load_policy
+from ludus.policies.file import code_in, load_policy
 from ludus.population.base import populations_of
 from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord
@@ -202,10 +203,9 @@ def _read(path: Path, sha256: str) -> bytes:
 
 
 def _member(ref: PolicyRef, spec: PolicySpec, data: bytes, generation: int, trained: Mapping[str, int]) -> Member:
-    own = str(spec.config.get("bot", "")) if spec.kind == "bot" else spec.kind
-    if ":" in own:
+    if code := code_in(spec):
         raise PolicyError(
-            f"policy {ref.policy!r} is code of your own, {own!r}, and a zoo has weights and no code. Push others, such as "
+            f"policy {ref.policy!r} is code of your own, {code!r}, and a zoo has weights and no code. Push others, such as "
             "RUN@PLAYER/POLICY."
         )
     sha256 = hashlib.sha256(data).hexdigest()
@@ -364,6 +364,7 @@ def _sha(array: np.ndarray) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:12]
 
 
+@cache
 def _package(id: str) -> str:
     """The distribution that brings an environment; "" where that is not known."""
     family, slash, _ = id.partition("/")

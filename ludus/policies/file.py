@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +86,28 @@ def load_policy(path: str | os.PathLike[str], sha256: str | None = None) -> Poli
         raise PolicyError(f"policy file {str(path)!r} is not a policy that can be loaded: {error}") from error
 
 
-def kind_in(data: bytes) -> str:
-    """The kind of policy that a file's content says it is, of which nothing is made. Raises PolicyError for what is no policy's file."""
+def spec_in(data: bytes) -> PolicySpec:
+    """What a file's content says that it is, of which nothing is made. Raises PolicyError for what is no policy's file."""
     try:
-        return _spec(data)[1].kind
+        return _spec(data)[1]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise PolicyError(f"it is not a policy that can be loaded: {error}") from error
+
+
+_CODE = re.compile(r"(?!ludus\.)[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def code_in(spec: PolicySpec) -> str:
+    """The first `module:Class` of somebody's own that a spec names, as a policy, a network or a bot; "" if it names none."""
+
+    def found(value: Any) -> Iterator[str]:
+        if isinstance(value, str) and _CODE.fullmatch(value):
+            yield value
+        elif isinstance(value, Mapping | list | tuple):
+            for item in value.values() if isinstance(value, Mapping) else value:
+                yield from found(item)
+
+    return next(found([spec.kind, spec.config]), "")
 
 
 def _spec(data: bytes) -> tuple[int, PolicySpec]:

@@ -22,6 +22,8 @@ from pydantic import Field, field_validator, model_validator
 
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, RunError
+from ludus.core.types import PolicySpec
+from ludus.policies.file import code_in
 from ludus.storage.base import RunInfo
 from ludus.storage.database import APPLICATION_ID, TABLES, VERSION
 from ludus.storage.run_dirs import MANIFEST
@@ -102,14 +104,13 @@ class Member(Config):
             raise ConfigError(f"{sha256!r} is no SHA-256.")
         return sha256
 
-    @field_validator("kind")
-    @classmethod
-    def _registered(cls, kind: str) -> str:
-        if ":" in kind:
+    @model_validator(mode="after")
+    def _known(self) -> Member:
+        if code := code_in(PolicySpec(self.kind, self.config)):
             raise ConfigError(
-                f"{kind!r} is code of somebody's own, which no zoo carries and which is not run from one."
+                f"{code!r} is code of somebody's own, which no zoo carries and which is not run from one."
             )
-        return kind
+        return self
 
 
 class MetaStrategy(Config):

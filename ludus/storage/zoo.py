@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ludus.core.errors import ConfigError, LudusError, PolicyError, RunError, nearest
 from ludus.core.files import sync, write_file
-from ludus.policies.file import kind_in
+from ludus.policies.file import code_in, spec_in
 from ludus.storage.manifest import Manifest, Member, read_manifest
 from ludus.storage.run_dirs import MANIFEST, holds_policies, zoo_entries
 
@@ -90,11 +90,11 @@ def content_of(folder: Path, member: Member) -> bytes:
             "again."
         )
     try:
-        kind = kind_in(content)
+        code = code_in(spec_in(content))
     except PolicyError as error:
         raise RunError(f"policy file {str(path)!r}: {error}") from error
-    if ":" in kind:
-        raise RunError(f"policy file {str(path)!r} names code, {kind!r}, which is not run from a zoo.")
+    if code:
+        raise RunError(f"policy file {str(path)!r} names code, {code!r}, which is not run from a zoo.")
     return content
 
 
