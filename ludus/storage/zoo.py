@@ -20,8 +20,9 @@ from pathlib import Path
 from ludus.core.errors import ConfigError, LudusError, PolicyError, RunError, nearest
 from ludus.core.files import sync, write_file
 from ludus.policies.file import code_in, spec_in
+from ludus.storage.database import FILE
 from ludus.storage.manifest import Manifest, Member, read_manifest
-from ludus.storage.run_dirs import MANIFEST, holds_policies, zoo_entries
+from ludus.storage.run_dirs import MANIFEST, RUNS, holds_policies, is_entry, zoo_entries
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _POLICIES = "policies"
@@ -50,21 +51,34 @@ def check_zoo(directory: Path) -> None:
 def find_entry(text: str) -> Path:
     """The folder of the entry ZOO/NAME. Raises RunError with the nearest names."""
     folder = Path(text)
-    if (folder / MANIFEST).is_file():
+    if is_entry(folder):
         return folder
+    _refuse_run(text)
     if there := [path.name for path in zoo_entries(folder.parent)]:
         raise RunError(
             f"there is no entry {folder.name!r} in the zoo {str(folder.parent)!r}{nearest(folder.name, there)}"
         )
-    where = folder if folder.is_dir() else folder.parent
-    raise RunError(f"there is no zoo in {str(where)!r}: nothing was pushed there. `ludus push RUN {where}` makes one.")
+    raise RunError(
+        f"there is no entry of a zoo at {text!r}. `ludus pull ZOO` lists those of a folder, `ludus push RUN ZOO` makes one."
+    )
+
+
+def _refuse_run(text: str) -> None:
+    for folder in (Path(text), RUNS / text):
+        if (folder / FILE).is_file():
+            raise RunError(
+                f"{text!r} is a run, and a zoo or an entry of one was expected. `ludus push {text} ZOO` makes one of it."
+            )
 
 
 def list_entries(directory: Path) -> list[tuple[Path, Manifest | LudusError]]:
     """The entries of a zoo, by name, with what is wrong with those that cannot be read. Raises RunError where there are none."""
     entries = zoo_entries(directory)
     if not entries:
-        find_entry(str(directory / "NAME"))  # says why
+        _refuse_run(str(directory))
+        raise RunError(
+            f"there is no zoo in {str(directory)!r}: nothing was pushed there. `ludus push RUN {directory}` makes one."
+        )
     found: list[tuple[Path, Manifest | LudusError]] = []
     for folder in entries:
         try:

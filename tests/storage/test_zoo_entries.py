@@ -317,8 +317,12 @@ def test_a_zoo_is_a_folder_of_entries(tmp_path: Path, monkeypatch: pytest.Monkey
         find_run("zoo/pair", zoo=False)
     with pytest.raises(RunError, match="did you mean 'pair'"):
         zoo.find_entry("zoo/pear")
-    with pytest.raises(RunError, match=r"there is no zoo in 'other': nothing was pushed there"):
+    with pytest.raises(RunError, match=r"there is no entry of a zoo at 'other/pair'"):
         zoo.find_entry("other/pair")
+    with pytest.raises(
+        RunError, match=r"there is no zoo in 'other': nothing was pushed there. `ludus push RUN other` makes one"
+    ):
+        zoo.list_entries(Path("other"))
     with pytest.raises(RunError, match="is a run or an entry, and a zoo was expected"):
         zoo.check_zoo(folder)
     Path("file").touch()
