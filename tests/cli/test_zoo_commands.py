@@ -1,0 +1,70 @@
+"""`ludus push`, `ludus pull` and `ludus list zoo`: what they say, and what is there afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import ludus
+from ludus.cli.main import main
+from ludus.storage.run_dirs import MANIFEST
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with the run "mine"."""
+    folder = tmp_path_factory.mktemp("zoo")
+    kuhn = ludus.PSRO(env="openspiel/kuhn_poker", algorithm="exact", generations=2)
+    ludus.run(kuhn, run_dir=folder / "runs" / "mine", report=False)
+    return folder
+
+
+def test_push_list_pull_and_use(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+
+    def says(*line: str, code: int = 0) -> str:
+        assert main(list(line)) == code
+        out, err = capsys.readouterr()
+        return out if code == 0 else err
+
+    assert "`ludus pull zoo/best` fetches it" in says("push", "mine@best", "zoo", "--name", "best", "--note", "CC0")
+    pushed = says("push", "mine", "zoo", "--name", "all", "--members")
+    assert "run mine, ExactBestResponse, after generation 2, seed 0" in pushed
+    assert "6, " in pushed
+    listed = says("pull", "zoo")
+    assert listed == says("list", "zoo", "zoo")
+    first, second = (line.split() for line in listed.splitlines()[2:4])
+    assert first[:5] == ["all", "openspiel/kuhn_poker", "ExactBestResponse", "6", "NashConv"]
+    assert (second[0], second[3:5], second[-1]) == ("best", ["2", "returns"], "CC0")
+    assert "pulled runs/all" in says("pull", "zoo/all")
+    assert "all@0/0-2" in says("list", "policies", "all")
+    assert "all" not in says("runs")
+    assert "is an entry of a zoo" in says("resume", "all", code=2)
+    assert "is an entry of a zoo" in says("report", "zoo/all", code=2)
+    assert "there is an entry 'runs/all' already" in says("pull", "zoo/all", code=2)
+    assert "pulled runs/all" in says("pull", "zoo/all", "--replace", "--no-check-env")
+    assert "is a folder of entries, and one was expected: zoo/NAME" in says("pull", "zoo", "there", code=2)
+    assert "'zoo' is a zoo, and one of its entries was expected: zoo/all, zoo/best" in says("evaluate", "zoo", code=2)
+    assert "relative population performance" in says("evaluate", "mine", "--against", "zoo/best")
+    path = Path("zoo/best") / MANIFEST
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps({**manifest, "note": "mine"}))
+    listed = says("pull", "zoo")
+    assert "cannot be used: best: 'zoo/best/manifest.json' was changed since it was signed" in listed
+    assert listed.splitlines()[2].startswith("all ") or listed.splitlines()[2].strip().startswith("all")
+    assert "was changed since it was signed" in says("evaluate", "zoo/best", code=2)
+
+
+def test_a_warning_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The package had another version where the entry was pushed."""
+    monkeypatch.chdir(folder)
+    with monkeypatch.context() as older:
+        older.setattr("ludus.evaluation.zoo.version", lambda name: "0.9")
+        assert main(["push", "mine@best", "old"]) == 0
+    assert main(["pull", "old/mine-best", "from-old"]) == 0
+    out = capsys.readouterr().out
+    assert "warning: It was pushed with open-spiel 0.9, and " in out
