@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -117,13 +118,17 @@ def show_zoo(zoo: Path) -> None:
 
 
 def _result(manifest: Manifest) -> str:
-    """What is known of an entry, in a few words: how exploitable its mixture is, or the rating of a policy that is alone."""
+    """What is known of an entry, in a few words: how exploitable its mixture is, the rating of a policy that is alone, returns."""
     results = manifest.results
     if results.nash_conv is not None:
         return f"NashConv {'' if results.exact else '≥ '}{results.nash_conv:.4g}"
     if len(manifest.policies) == 1 and results.ratings:
         rated = results.ratings[0]
         return f"{rated.name} {rating_cell(rated.unit, rated.rating[0], rated.low[0], rated.high[0])}"
+    returns = manifest.policies[-1].returns
+    if not results.values and returns is not None and len(manifest.game.players) == 1:
+        spread = f" ± {math.sqrt(returns.m2 / (returns.n - 1)):.4g}" if returns.n > 1 else ""
+        return f"return {returns.mean:.4g}{spread} in training"
     if results.values:
         return "returns " + ", ".join(f"{value:.4g}" for value in results.values)
     return "-"

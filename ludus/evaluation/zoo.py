@@ -22,8 +22,9 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.core.config import to_yaml
+from ludus.core.curves import last
 from ludus.core.errors import ConfigError, DataError, PolicyError, RunError, ScenarioError, SolverError
-from ludus.core.types import EnvSpec, PolicyRef, PolicySpec, Solution
+from ludus.core.types import Curve, EnvSpec, PolicyRef, PolicySpec, Solution
 from ludus.envs.families import FAMILIES
 from ludus.envs.options import Environment
 from ludus.evaluation.policies import FORMS, META, Shares, misfit, policies_of, shares_of, take_apart
@@ -44,6 +45,7 @@ from ludus.storage.manifest import (
     PlayerFacts,
     Rated,
     Results,
+    Returns,
     Source,
     read_manifest,
 )
@@ -53,6 +55,7 @@ from ludus.storage.stored_run import StoredRun, open_run
 from ludus.storage.zoo import check_name, check_zoo, content_of, find_entry, write_entry
 
 _RATINGS = ("elo", "mean_payoff")
+_NEWEST = 100  # episodes of a training that say what it came to, as in reports
 _ALWAYS = ("ludus", "torch", "numpy")
 
 
@@ -140,6 +143,7 @@ def _of_run(run: StoredRun, what: str, shares: Sequence[Shares], solution: Solut
     content, policies = dict[str, bytes](), list[Member]()
     with Reader(run.folder) as reader:
         trained = {(t.population, t.policy): dict(t.counters) for t in reader.tasks() if t.kind == "train"}
+        learned = {(c.population, c.policy): c.curve for c in reader.curves()}
         generation = int(what) if what.isdecimal() else run.generation
         record = next((r for r in reader.generations() if r.number == generation), None)
         results = _results(run, reader.payoffs(), chosen, reader, record if solution is not None else None)
@@ -147,7 +151,10 @@ def _of_run(run: StoredRun, what: str, shares: Sequence[Shares], solution: Solut
     for ref in refs:
         spec, data = run.records[ref].spec, _read(run.file(ref), digests[ref])
         counts = trained.get((ref.population, ref.policy), {})
-        policies.append(_member(ref, spec, data, run.records[ref].lineage.generation, counts))
+        member = _member(ref, spec, data, run.records[ref].lineage.generation, counts)
+        if (curve := learned.get((ref.population, ref.policy))) is not None:
+            member = member.model_copy(update={"returns": _returns(curve)})
+        policies.append(member)
         content[policies[-1].sha256] = data
     game = _game(settings, run.population)
     source = Source(
@@ -223,6 +230,15 @@ def _member(ref: PolicyRef, spec: PolicySpec, data: bytes, generation: int, trai
     )
 
 
+def _returns(curve: Curve) -> Returns | None:
+    if not len(curve):
+        return None
+    newest = last(curve, episodes=_NEWEST)
+    if not np.isfinite(newest["mean"][0]):
+        return None
+    return Returns(n=int(newest["n"][0]), mean=float(newest["mean"][0]), m2=float(newest["m2"][0]))
+
+
 def _strategy(
     run: StoredRun, shares: Sequence[Shares], chosen: Mapping[int, Sequence[PolicyRef]], solution: Solution | None
 ) -> MetaStrategy:
@@ -274,7 +290,8 @@ def _results(
     ]
     known: dict[str, Any] = {}
     if record is not None:
-        known = {"nash_conv": record.nash_conv, "gains": record.gains, "values": record.values, "exact": record.exact}
+        values = record.values if np.isfinite(record.values).all() else ()  # of learners alone nothing was evaluated
+        known = {"nash_conv": record.nash_conv, "gains": record.gains, "values": values, "exact": record.exact}
     elif exact.size == 1 and (exact.any() or count.any()):  # one policy of each
         known = {"values": tuple(mean.ravel().tolist()), "exact": bool(exact.all())}
     ratings = tuple(rated for kind in _RATINGS if (rated := _rated(run, kind, chosen)) is not None)

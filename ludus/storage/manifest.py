@@ -76,8 +76,17 @@ class Source(Config):
     code: str = ""
 
 
+class Returns(Config):
+    """Of n episodes: the mean, and m2, the sum of squared deviations."""
+
+    n: int
+    mean: float
+    m2: float
+
+
 class Member(Config):
-    """A policy. file: relative to the entry. generation: that it was made in. trained: what its training counted."""
+    """A policy. file: relative to the entry. generation: that it was made in. trained: what its training counted. returns: of the newest
+    episodes of its training, against whom it met there."""
 
     population: int = Field(ge=0)
     policy: str
@@ -89,6 +98,7 @@ class Member(Config):
     sha256: str
     generation: int = 0
     trained: dict[str, int] = Field(default_factory=dict)
+    returns: Returns | None = None
 
     @field_validator("file")
     @classmethod

@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+import synthetic_run as synthetic
 
 import ludus
 from ludus.cli.main import main
+from ludus.core.curves import EMPTY
+from ludus.evaluation.zoo import _returns
 from ludus.storage.run_dirs import MANIFEST
 
 
@@ -68,3 +71,11 @@ def test_a_warning_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert main(["pull", "old/mine-best", "from-old"]) == 0
     out = capsys.readouterr().out
     assert "warning: It was pushed with open-spiel 0.9, and " in out
+
+
+def test_what_a_training_came_to() -> None:
+    """Six episodes, of the returns 1, 3, 2, 4, 3 and 5."""
+    found = _returns(synthetic.curve(3))
+    assert found is not None
+    assert (found.n, found.mean, found.m2) == (6, 3.0, pytest.approx(10.0))
+    assert _returns(EMPTY) is None

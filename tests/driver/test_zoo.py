@@ -181,6 +181,8 @@ def test_what_was_played_comes_with_its_wins_and_training() -> None:
     assert all(np.sum(m.wins, axis=1).tolist() == [m.n, m.n] for m in manifest.results.matches)
     assert {rated.name for rated in manifest.results.ratings} == {"elo", "mean_payoff"}
     assert manifest.policies[1].trained["episodes"] >= 64
+    assert manifest.policies[1].returns is not None
+    assert manifest.policies[0].returns is None  # it plays at random, and nothing trained it
     assert manifest.note == "CC0"
 
 
