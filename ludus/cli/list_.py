@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ludus.cli.command import Command
 from ludus.cli.output import table, write
 from ludus.core.errors import ConfigError, UnknownName
-from ludus.storage.run_dirs import find_run
+from ludus.storage.run_dirs import find_run, is_entry
 
 if TYPE_CHECKING:
     from ludus.envs.families import Family
@@ -130,9 +130,9 @@ def _policies(text: str | None) -> None:
         row = (f"{text}@{run.name(ref)}", " ".join(map(str, seats)), record.spec.kind, ref.mode)
         rows.append((*row, str(record.lineage.generation), f"{share:.4f}", "best" if ref in best else ""))
     table(("policy", "plays", "kind", "mode", "generation", "in @meta", ""), rows, left=(0, 1, 2, 3, 6), spare=(3, 2))
-    last = run.generation
+    first, last = "" if is_entry(run.folder) else f"{text}@0 to ", run.generation
     write(
-        f"Also {text} (what it came to), {text}@meta, {text}@0 to {text}@{last}, {text}@best, {text}@newest: of every player."
+        f"Also {text} (what it came to), {text}@meta, {first}{text}@{last}, {text}@best, {text}@newest: of every player."
     )
 
 

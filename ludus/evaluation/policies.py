@@ -38,7 +38,7 @@ from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.population.base import PolicyRecord
 from ludus.rollout.bot_process import read_bots
-from ludus.storage.run_dirs import find_run, holds_policies
+from ludus.storage.run_dirs import find_run, holds_policies, is_entry
 from ludus.storage.stored_run import StoredRun, open_run
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -104,6 +104,10 @@ class Wanted:
         if not self.what.isdecimal():
             return None
         found = self.run.solution_after(int(self.what))
+        if found is None and is_entry(self.run.folder):
+            raise ConfigError(
+                f"{self.text!r}: what was pushed is of generation {self.run.generation}; there is no {self.what}."
+            )
         if found is None:
             raise ConfigError(
                 f"{self.text!r}: {self.run.folder.name} has the generations 0 to {self.run.generation}; there is no {self.what} yet."

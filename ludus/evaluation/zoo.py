@@ -416,8 +416,9 @@ def pull(
     """
     folder = find_entry(str(entry))
     manifest = read_manifest(folder)
-    check_name(manifest.name)
-    there = RUNS / manifest.name if target is None else Path(target)
+    name = folder.resolve().name
+    check_name(name)
+    there = RUNS / name if target is None else Path(target)
     if there.resolve() == folder.resolve():
         raise RunError(f"{str(there)!r} is the entry itself. Give another target.")
     warnings = check_entry(folder, manifest, check_env=check_env)

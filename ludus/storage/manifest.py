@@ -270,7 +270,7 @@ def open_database(folder: Path) -> sqlite3.Connection:
     manifest = read_manifest(folder)
     connection = sqlite3.connect(":memory:")
     connection.executescript(f"{TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};")
-    _add(connection, "run", {"key": "info", "value": json.dumps({**asdict(_info(manifest)), "run_dir": ""})})
+    _add(connection, "run", {"key": "info", "value": json.dumps({**asdict(_info(manifest, folder)), "run_dir": ""})})
     members: dict[int, list[Member]] = {}
     for member in manifest.policies:
         place = len(members.setdefault(member.population, []))
@@ -293,10 +293,10 @@ def open_database(folder: Path) -> sqlite3.Connection:
     return connection
 
 
-def _info(manifest: Manifest) -> RunInfo:
+def _info(manifest: Manifest, folder: Path) -> RunInfo:
     source = manifest.source
     return RunInfo(
-        name=manifest.name,
+        name=folder.resolve().name,
         run_dir=Path(),
         scenario=source.scenario,
         env=manifest.game.id,

@@ -115,20 +115,20 @@ def content_of(folder: Path, member: Member) -> bytes:
 def write_entry(folder: Path, manifest: Manifest, content: Callable[[Member], bytes], *, replace: bool) -> None:
     """Make an entry, durably: a kill leaves what was there. content: of each policy's file.
 
-    Raises RunError where there is an entry already and it is not to be replaced, where something else is, and while another process writes
-    it; whatever `content` raises.
+    Raises RunError where there is an entry already and it is not to be replaced, where something else is, while another process writes
+    it, and where nothing can be written; whatever `content` raises.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder) as locked:
             _require_place(folder, replace)
             try:
                 _write(folder, manifest, content, replace)
-            except BaseException:
+            finally:
                 _sweep(folder, locked)
-                raise
-            _sweep(folder, locked)
+    except OSError as error:
+        raise RunError(f"{str(folder)!r} cannot be written: {error.strerror}. What was there is as it was.") from error
     finally:
         for path in made:
             with suppress(OSError):  # not empty: it was written
@@ -136,9 +136,13 @@ def write_entry(folder: Path, manifest: Manifest, content: Callable[[Member], by
 
 
 def _require_place(folder: Path, replace: bool) -> None:
-    strange = sorted(
-        path.name for path in folder.iterdir() if path.name not in (MANIFEST, _POLICIES) and not _is_part(path)
-    )
+    for path in (folder, folder / _POLICIES, *(folder / _POLICIES).glob("*")):
+        if path.is_symlink():  # what is behind it belongs to somebody else
+            raise RunError(
+                f"{str(path)!r} is a link, to {os.readlink(path)!r}. Nothing was written. Give another name, or another target."
+            )
+    known = (MANIFEST, _POLICIES)
+    strange = sorted(path.name for path in folder.iterdir() if path.name not in known and not _is_part(path))
     if strange and (not replace or not (folder / MANIFEST).exists()):
         raise RunError(
             f"{str(folder)!r} is not empty: it holds {strange[0]}. Nothing was written. Give another name, or another target."

@@ -138,6 +138,13 @@ def test_a_network_answers_as_before(tmp_path: Path) -> None:
         assert act.logp.tobytes() == acts[0].logp.tobytes()
 
 
+def test_an_entry_that_was_moved_has_its_new_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ludus.push("exact@best", tmp_path / "zoo", name="old").folder.rename(tmp_path / "zoo" / "new")
+    monkeypatch.chdir(tmp_path)
+    assert ludus.pull("zoo/new").folder == Path("runs/new")
+    assert open_run("new").info.name == "new"
+
+
 def test_a_joint_meta_strategy_is_pushed(tmp_path: Path) -> None:
     """Of a generation: the members of `@1` alone, with their joint distribution."""
     scenario = ludus.PSRO(env="openspiel/matrix_sh", algorithm="exact", meta_solver="ce", generations=2)
@@ -286,6 +293,7 @@ def test_an_entry_for_one_player_says_who_is_missing(tmp_path: Path) -> None:
         ("exakt", {}, "there is no run 'exakt'"),
         ("exact@9", {}, "has the generations 0 to 3; there is no 9 yet"),
         ("exact@bets", {}, "did you mean 'best'"),
+        ("zoo/exact@1", {}, "what was pushed is of generation 3; there is no 1"),
         ("random", {}, "'random' has no weights to push"),
         ("bot:mcts-100", {}, "'bot:mcts-100' has no weights to push"),
         ("exact@best", {"members": True}, "names no whole run or generation"),

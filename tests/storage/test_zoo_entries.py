@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -256,6 +257,36 @@ def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
     before = contents(folder)
     with pytest.raises(RunError, match="it is gone"):
         zoo.write_entry(folder, made, second_fails, replace=True)
+    assert contents(folder) == before
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    """In a folder that several people write, one may lead to what is yours."""
+    made, content = manifest(tmp_path)
+    mine = tmp_path / "mine" / "0"
+    mine.mkdir(parents=True)
+    (mine / "thesis.tex").write_text("years of work")
+    for name, link in (("a", "policies"), ("b", "policies/0")):
+        folder = write(tmp_path / name)
+        shutil.rmtree(folder / link)
+        (folder / link).symlink_to(mine.parent if link == "policies" else mine)
+        with pytest.raises(RunError, match="is a link, to"):
+            zoo.write_entry(folder, made, lambda member: content, replace=True)
+    assert contents(mine.parent) == {"0/thesis.tex": b"years of work"}
+
+
+def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, content = manifest(tmp_path)
+    folder = write(tmp_path / "pair")
+    before = contents(folder)
+
+    def full(path: Path, content: bytes, *, durable: bool = True) -> None:
+        path.write_bytes(content[:3])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(zoo, "write_file", full)
+    with pytest.raises(RunError, match=r"cannot be written: No space left on device\. What was there is as it was"):
+        zoo.write_entry(folder, made, lambda member: content, replace=True)
     assert contents(folder) == before
 
 
