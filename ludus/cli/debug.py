@@ -29,7 +29,8 @@ _WIDTH = 80
 _ROWS = 12  # decisions that a step is told in
 _SHOWN = 4  # decisions that `see` shows where nobody is named
 _NUMBERS = 32  # of an observation that are shown without being asked for
-_BAR = 30
+_BAR = 16
+_NAME = 24  # of an action, in the table of probabilities
 _AROUND = 10  # steps before and after, in `list`
 
 
@@ -355,14 +356,14 @@ class Session:
                 write(f"  no probabilities: {why}; it answered {d.action_name}")
                 continue
             names = {a: _named(a, d) for a in d.legal}
-            width = min(max(map(len, names.values())), _WIDTH - _BAR - 14)
+            width = min(max(map(len, names.values())), _NAME)
             for a in d.legal:
                 prob = float(d.probs[a])
                 bar = "" if math.isnan(prob) else "#" * round(prob * _BAR)
-                told = "rare" if math.isnan(prob) else f"{prob:.4f}"
                 mark = "*" if d.action.ndim == 0 and a == int(d.action) else " "
+                drawn = "" if d.explored is None else f"  explore {_share(d.explored[a])}"
                 worth = "" if d.action_values is None else f"  value {d.action_values[a]:>8.4g}"
-                write(f"  {mark} {names[a][:width]:<{width}}  {told:>6}{worth}  {bar}".rstrip())
+                write(f"  {mark} {names[a][:width]:<{width}}  {_share(prob)}{drawn}{worth}  {bar}".rstrip())
 
     def _list(self, first: str = "", last: str = "") -> None:
         debugger = self._debugger
@@ -378,7 +379,7 @@ class Session:
         rows = []
         for step in steps:
             decisions = debugger.decisions(step.number)
-            did = ", ".join(f"{_short_who(d)} {d.action_name}" for d in decisions)
+            did = ", ".join(f"{_short_who(d)}:{d.action_name}" for d in decisions)
             mark = ">" if step.number == at else " "
             rows.append(
                 (f"{mark}{step.number}", _cut(did, _WIDTH - 38), _numbers(step.paid), _numbers(step.returns), step.over)
@@ -472,6 +473,11 @@ def _prob(d: Decision) -> str:
     return "" if math.isnan(d.logp) or d.legal is None else f", prob {math.exp(d.logp):.3g}"
 
 
+def _share(prob: float) -> str:
+    """NaN: too rare to be seen."""
+    return "  rare" if math.isnan(prob) else f"{prob:.4f}"
+
+
 def _number(value: float) -> str:
     return "0" if value == 0 else f"{value:+.4g}"
 
@@ -502,7 +508,7 @@ def _array(array: np.ndarray, *, whole: bool) -> str:
     flat = array.reshape(-1)
     told = f"{array.dtype}{list(array.shape)}"
     if whole or len(flat) <= _NUMBERS:
-        return f"{told}: {' '.join(f'{float(x):.4g}' for x in flat)}"
+        return f"{told}: {' '.join(f'{float(x) + 0.0:.4g}' for x in flat)}"
     wide = flat.astype(np.float64)
     return (
         f"{told}: least {wide.min():.4g}, mean {wide.mean():.4g}, greatest {wide.max():.4g}, {np.count_nonzero(flat)} not 0 "

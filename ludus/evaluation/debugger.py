@@ -99,11 +99,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """What a policy says of n decisions. probs: float64[n, A] of the actions; NaN of those that are too rare to be seen; None where actions
-    are vectors, and of bots. value: float32[n], action_values: float32[n, A], in the units that the learner scaled rewards to; None where
-    the policy has none."""
+    """What a policy says of n decisions. probs: float64[n, A] of the actions, as it plays; NaN of those that are too rare to be seen; None
+    where actions are vectors, and of bots. explored: the same, as it would play in the mode "explore"; None where it does play so. value:
+    float32[n], action_values: float32[n, A], in the units that the learner scaled rewards to; None where the policy has none."""
 
     probs: NDArray[np.float64] | None = None
+    explored: NDArray[np.float64] | None = None
     value: NDArray[np.float32] | None = None
     action_values: NDArray[np.float32] | None = None
 
@@ -126,7 +127,7 @@ class Decision:
     player has more than one. policy, mode: who answered.
 
     observation: array, and its columns' names or (). information: the state's text that the game gives its player; "". legal: numbers of
-    the legal actions; None where actions are vectors. names: of actions, by number, where they are known. probs, value,
+    the legal actions; None where actions are vectors. names: of actions, by number, where they are known. probs, explored, value,
     action_values, logp, reward: as in `Answers` and `Decisions`.
     """
 
@@ -144,6 +145,7 @@ class Decision:
     action: Array
     logp: float
     probs: NDArray[np.float64] | None
+    explored: NDArray[np.float64] | None
     value: float
     action_values: NDArray[np.float32] | None
     reward: float
@@ -351,6 +353,7 @@ class EpisodeDebugger(ABC):
                 action=np.asarray(rows.action[row]),
                 logp=float(rows.logp[row]),
                 probs=None if said.probs is None else said.probs[row],
+                explored=None if said.explored is None else said.explored[row],
                 value=np.nan if values is None else float(values[row]),
                 action_values=None if q is None else q[row],
                 reward=float(rows.reward[row]),
@@ -451,6 +454,7 @@ def _decision_to_json(d: Decision) -> dict[str, Any]:
         "action": _to_json(d.action),
         "logp": _or_null(d.logp),
         "probs": None if d.probs is None else _to_json(d.probs),
+        "explored": None if d.explored is None else _to_json(d.explored),
         "value": _or_null(d.value),
         "action_values": None if d.action_values is None else _to_json(d.action_values),
         "reward": _or_null(d.reward),
@@ -521,7 +525,8 @@ class RecordedEpisode(EpisodeDebugger):
         """See `EpisodeDebugger.answers`."""
         mine = self._lines[number][player]
         value = np.array([np.nan if one["value"] is None else one["value"] for one in mine], np.float32)
-        return Answers(_stacked(mine, "probs"), value, _stacked(mine, "action_values"))
+        probs, explored, q = (_stacked(mine, name) for name in ("probs", "explored", "action_values"))
+        return Answers(probs, explored, value, q)
 
     def columns(self, player: int) -> tuple[str, ...]:
         """See `EpisodeDebugger.columns`."""

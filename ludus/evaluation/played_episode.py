@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from gymnasium.spaces import Discrete
@@ -45,6 +45,7 @@ from ludus.storage.stored_run import open_run
 
 MOST_STEPS = 100_000
 MOST_BYTES = 2**30  # of all steps together
+EXPLORE = "explore"
 _OPENSPIEL = "openspiel/"
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -271,6 +272,7 @@ class _Film:
 # What policies answer.
 
 _ANSWERS = 256  # of a player in a step, that are kept
+_ROUNDING = 1e-5
 _LADDER = 512  # uniforms by which a policy that has no table is asked for its probabilities
 
 
@@ -290,15 +292,30 @@ def answers_of(policy: Policy, step: Step, spec: EnvSpec, player: int, *, mode: 
         value, q = policy.values(observation, mask, decisions.memory, state)
     space = spec.agents_of(player)[0].action
     if not isinstance(space, Discrete):
-        return Answers(None, value, None)
+        return Answers(value=value, action_values=q)
+    rows = observation, mask, decisions.memory
+    also = mode != EXPLORE and EXPLORE in policy.modes
+    return Answers(
+        _probabilities(policy, rows, int(space.n), mode),
+        _probabilities(policy, rows, int(space.n), EXPLORE) if also else None,
+        value,
+        q,
+    )
+
+
+_Rows: TypeAlias = tuple[Array, NDArray[np.bool_] | None, Array | None]
+"""Observations, masks, memory."""
+
+
+def _probabilities(policy: Policy, rows: _Rows, actions: int, mode: str) -> NDArray[np.float64]:
+    """float64[n, A]."""
     if policy.memory_shape is None and isinstance(policy, CategoricalPolicy) and policy.noise_width == 1:
-        legal = full_mask(mask, len(decisions), policy.actions)
-        probs, _ = policy.probabilities(observation, legal, mode=mode)
-        return Answers(np.array(probs, np.float64), value, q)
-    return Answers(_seen_probabilities(policy, (observation, mask, decisions.memory), int(space.n), mode), value, q)
+        legal = full_mask(rows[1], len(rows[0]), policy.actions)
+        return np.array(policy.probabilities(rows[0], legal, mode=mode)[0], np.float64)
+    return _seen_probabilities(policy, rows, actions, mode)
 
 
-def _seen_probabilities(policy: Policy, rows: tuple[Array, Any, Any], actions: int, mode: str) -> NDArray[np.float64]:
+def _seen_probabilities(policy: Policy, rows: _Rows, actions: int, mode: str) -> NDArray[np.float64]:
     observation, mask, memory = rows
     n, width = len(observation), policy.noise_width
     noise = np.random.default_rng(0).random((_LADDER, width), np.float32)
@@ -311,6 +328,8 @@ def _seen_probabilities(policy: Policy, rows: tuple[Array, Any, Any], actions: i
         assert many[0] is not None
         act = policy.act(many[0], many[1], many[2], noise, mode=mode)
         probs[row, act.action] = np.exp(act.logp.astype(np.float64))
+        if np.nansum(probs[row]) > 1 - _ROUNDING:
+            probs[row] = np.nan_to_num(probs[row])
     return probs
 
 
