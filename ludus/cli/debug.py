@@ -496,9 +496,11 @@ def _seen(d: Decision, *, whole: bool) -> str:
     """The observation: as the game writes it, by columns, or as numbers."""
     told = [d.information] if d.information else []
     if d.columns:
-        told.append(
-            ", ".join(f"{c} {x:.4g}" for c, x in zip(d.columns, d.observation.reshape(-1).tolist(), strict=True))
-        )
+        named = [*zip(d.columns, d.observation.reshape(-1).tolist(), strict=True)]
+        shown = named if whole or len(named) <= _NUMBERS else [(name, x) for name, x in named if x != 0]
+        told.append(", ".join(f"{name} {x + 0.0:.4g}" for name, x in shown))
+        if len(shown) < len(named):
+            told.append(f"{len(named) - len(shown)} others are 0")
     elif not told or whole:
         told.append(_array(d.observation, whole=whole))
     return "\n".join(told)
