@@ -9,7 +9,7 @@ import shlex
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +61,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--script",
         metavar="COMMANDS",
-        help='commands, separated by semicolons, such as "break reward[0] > 0; continue; see"; default: from standard input',
+        help='commands, separated by semicolons, such as "break prob < 0.1; continue; see"; default: from standard input',
     )
 
 
@@ -70,12 +70,21 @@ def _execute(options: argparse.Namespace) -> int:
     with _opened(options) as debugger:
         session = Session(debugger, overwrite=options.overwrite)
         if options.script is not None:
-            session.follow(part for line in options.script.splitlines() for part in line.split(";"))
+            script = list(_split(options.script.splitlines()))
+            for text in script:
+                session.parsed(text)  # what is no command is refused before anything is done
+            session.follow(script)
         elif sys.stdin is not None and sys.stdin.isatty():
             session.talk()
         else:
-            session.follow(part for line in sys.stdin or () for part in line.split(";"))
+            session.follow(_split(sys.stdin or ()))
     return 0
+
+
+def _split(lines: Iterable[str]) -> Iterator[str]:
+    """Commands, without comments."""
+    texts = (part.strip() for line in lines for part in line.split(";"))
+    return (text for text in texts if text and not text.startswith("#"))
 
 
 def _opened(options: argparse.Namespace) -> EpisodeDebugger:
@@ -150,19 +159,15 @@ class Session:
         self._words = {word.name: word for word in words}
         self._short = {word.short: word for word in words if word.short}
 
-    def follow(self, lines: Iterator[str]) -> None:
-        """Do what the lines say; each is shown first. Raises ConfigError for the first one that cannot be done."""
+    def follow(self, texts: Iterable[str]) -> None:
+        """Do what the commands say; each is shown first. Raises ConfigError for the first one that cannot be done."""
         self._tell()
-        for line in lines:
-            if not (text := line.strip()) or text.startswith("#"):
-                continue
+        for text in texts:
             write(f"\n> {text}")
             try:
                 self.do(text)
             except _Quit:
                 return
-            except LudusError as error:
-                raise type(error)(*error.args) if type(error) is ConfigError else ConfigError(str(error)) from error
 
     def talk(self) -> None:
         """Ask for commands until somebody leaves."""
@@ -173,9 +178,8 @@ class Session:
         write("`help` shows the commands.")
         while True:
             try:
-                for text in input(f"\n({self._debugger.position}) ").split(";"):
-                    if text.strip():
-                        self.do(text.strip())
+                for text in _split([input(f"\n({self._debugger.position}) ")]):
+                    self.do(text)
             except LudusError as error:
                 write(f"error: {error}")
             except KeyboardInterrupt:
@@ -184,7 +188,12 @@ class Session:
                 return
 
     def do(self, text: str) -> None:
-        """One command. Raises ConfigError for what is no command, or not of one."""
+        """One command. Raises ConfigError as `parsed`, and whatever the command raises."""
+        word, given = self.parsed(text)
+        word.run(*given)
+
+    def parsed(self, text: str) -> tuple[_Word, list[str]]:
+        """A command and its arguments. Raises ConfigError for what is no command, or has too many of them or too few."""
         name, _, rest = text.partition(" ")
         word = self._words.get(name) or self._short.get(name)
         if word is None:
@@ -196,7 +205,7 @@ class Session:
         given = [one for one in given if one]
         if not word.least <= len(given) <= abs(word.most):
             raise ConfigError(f"{text!r} was given; the command is `{' '.join((word.name, word.arguments)).strip()}`.")
-        word.run(*given)
+        return word, given
 
     # ------------------------------------------------------------------------------------------ going
 
@@ -390,7 +399,9 @@ class Session:
         step = self._debugger.step
         if step is None or step.state is None:
             write(
-                "there is no central state here; environments that have one are asked for it (env.options.state=true)"
+                _wrapped(
+                    "there is no central state; environments that have one are asked for it (env.options.state=true)"
+                )
             )
             return
         write(_wrapped(_array(step.state, whole=True)))
@@ -532,8 +543,8 @@ COMMAND = Command(
     examples=(
         ("ludus debug try1", "the meta-strategies, with a prompt"),
         ("ludus debug try1 --policies @best bot:uniform --seed 4", "another episode, somebody else"),
-        ('ludus debug try1 --script "break reward[0] > 0; continue; see"', "without a prompt"),
-        ("ludus debug try1 < commands.txt", "commands of a file"),
+        ('ludus debug try1 --script "break prob < 0.1; continue; see"', "without a prompt"),
+        ("ludus debug episode.jsonl", "an episode that its `save` wrote"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+import ludus
 from ludus.cli.debug import Session, _interruptible
 from ludus.cli.main import main
 from ludus.core.errors import ConfigError
@@ -28,9 +29,8 @@ from ludus.policies.registry import build_policy
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the run `k`: Kuhn poker, exactly solved."""
     folder = tmp_path_factory.mktemp("debug")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert main(["train", "kuhn", "generations=2", "--name", "k"]) == 0
+    kuhn = ludus.Environment(id="openspiel/kuhn_poker", num_envs=16)
+    ludus.run(ludus.PSRO(env=kuhn, algorithm="exact", generations=2), run_dir=folder / "runs" / "k", report=False)
     return folder
 
 
@@ -51,14 +51,14 @@ def debug(capsys: pytest.CaptureFixture[str], script: str, *line: str) -> list[s
 
 
 def test_forwards_and_back(capsys: pytest.CaptureFixture[str]) -> None:
-    assert debug(capsys, "next; back; n 9; go 1; quit; nonsense") == [
+    assert debug(capsys, "next; back; n 9; go 1; quit; next") == [
         "> next",
         "step 1",
         "  player 1  Bet, prob 0.5",
         "",
         "> back",
         "step 0",
-        "  player 0  Pass, prob 0.5",
+        "  player 0  Pass, prob 0.5  paid 0",
         "",
         "> n 9",
         "the end, after 3 steps: terminated, returns -1 +1",
@@ -132,7 +132,7 @@ def test_breakpoints(capsys: pytest.CaptureFixture[str]) -> None:
         "",
         "> restart",
         "step 0",
-        "  player 0  Pass, prob 0.5  paid 0",
+        "  player 0  Pass, prob 0.5",
         "",
         "> c",
         "reward[1] > 0",
@@ -209,7 +209,7 @@ def test_a_prompt_goes_on_after_a_mistake(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setattr("sys.stdin", Terminal())
     assert main(["debug", "k", *RANDOM, "--seed", "26"]) == 0
     out = capsys.readouterr().out
-    assert "error: unknown command 'bakc'; did you mean 'back' or 'break'?" in out
+    assert "error: unknown command 'bakc'; did you mean 'back' or 'break' or 'breaks'?" in out
     assert "\n(1) " in out
     assert "`quit` leaves." in out
     assert "Conditions have numbers" in out
@@ -254,7 +254,7 @@ def test_mistakes_in_a_script_end_it(runs: Path, script: str, words: str, capsys
 
 def session(capsys: pytest.CaptureFixture[str], episode: PlayedEpisode, script: str) -> str:
     with episode:
-        Session(episode).follow(iter(script.split(";")))
+        Session(episode).follow(script.split("; "))
     out = capsys.readouterr().out
     assert all(len(text) <= 80 for text in out.splitlines())
     return out
