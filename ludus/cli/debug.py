@@ -301,6 +301,9 @@ class Session:
         write(
             _wrapped(f"the end, after {len(episode.steps)} steps: {cut or last.over}, returns {_numbers(last.returns)}")
         )
+        for p, row in enumerate(() if last.statistics is None else last.statistics):
+            counted = ", ".join(f"{name} {x:.4g}" for name, x in zip(episode.spec.statistics, row, strict=True))
+            write(textwrap.fill(f"player {p}: {counted}", _WIDTH, initial_indent="  ", subsequent_indent="    "))
 
     def _where(self) -> None:
         debugger, episode = self._debugger, self._debugger.episode

@@ -6,8 +6,9 @@
 
 A condition is parsed once, by Python's own parser, into functions; what is not of this small grammar is refused, and nothing is ever
 evaluated as Python. Names of the whole step: step, reward, return, due (each of the last three by player: `reward[0]`), terminated,
-truncated. Names of one decision: player, agent, action, prob, logp, value, legal, observation. A condition that uses one of these holds in
-a step if it holds for any of its decisions; `reward` without a player is then that of the decision's own player.
+truncated; and, by player too, the statistics that the environment names, which are known with the last step. Names of one decision: player,
+agent, action, prob, logp, value, legal, observation. A condition that uses one of these holds in a step if it holds for any of its
+decisions; `reward` without a player is then that of the decision's own player.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class DecisionScope(Protocol):
 @dataclass(frozen=True, slots=True, eq=False)
 class StepScope:
     """A step, as conditions see it. reward, returns: float64[P], of the step and so far. due: bool[P]. terminated, truncated: whether the
-    episode ended so with it."""
+    episode ended so with it. statistics: float64[P, S] of the episode, NaN before its end."""
 
     step: int
     reward: NDArray[np.float64]
@@ -66,17 +67,19 @@ class StepScope:
     terminated: bool
     truncated: bool
     decisions: Sequence[DecisionScope] = ()
+    statistics: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What can be asked of an episode. columns: names of the numbers of observations, where there are some. observation: how many numbers
-    the largest one has; action: the largest action."""
+    """What can be asked of an episode. observation: how many numbers the largest one has; action: the largest action. columns: names of
+    the numbers of observations, where there are some. statistics: [S] names."""
 
     players: int
     observation: int
     action: int = 1
     columns: tuple[str, ...] = ()
+    statistics: tuple[str, ...] = ()
 
 
 _Function = Callable[[StepScope, "DecisionScope | None"], Any]
@@ -153,6 +156,7 @@ class _Builder:
     def __init__(self, text: str, known: Known) -> None:
         self.of_decisions = False
         self._text, self._known = text, known
+        self._by_player_names = (*_BY_PLAYER, *(name for name in known.statistics if name not in NAMES))
         self._kinds: Mapping[type[ast.expr], Callable[[Any], _Function]] = {
             ast.Constant: self._constant,
             ast.Name: self._name,
@@ -185,7 +189,7 @@ class _Builder:
 
     def _name(self, node: ast.Name) -> _Function:
         name = self._checked(node)
-        if name in _BY_PLAYER:
+        if name in self._by_player_names:
             return self._by_player(name, None)
         if name == "action" and self._known.action > 1:
             raise self._wrong(
@@ -206,22 +210,29 @@ class _Builder:
         if not isinstance(node, ast.Name):
             raise self._wrong("only a name can stand before [ ]")
         name = "return" if node.id == _RETURN else node.id
-        if name not in NAMES:
-            raise UnknownName("name in a condition", name, NAMES)
+        known = (*NAMES, *self._known.statistics)
+        if name not in known:
+            raise UnknownName("name in a condition", name, known)
         return name
 
     def _by_player(self, name: str, player: int | None) -> _Function:
-        field = "returns" if name == "return" else name
-        if player is not None:
-            return lambda step, _: getattr(step, field)[player].item()
-        if self._known.players == 1:
-            return lambda step, _: getattr(step, field)[0].item()
+        values = self._values(name)
+        if player is not None or self._known.players == 1:
+            return lambda step, _: values(step)[player or 0].item()
         self.of_decisions = True
-        return lambda step, decision: getattr(step, field)[decision.player].item() if decision else math.nan
+        return lambda step, decision: values(step)[decision.player].item() if decision else math.nan
+
+    def _values(self, name: str) -> Callable[[StepScope], Array]:
+        """[P] of a name."""
+        if name in _BY_PLAYER:
+            field = "returns" if name == "return" else name
+            return lambda step: np.asarray(getattr(step, field))
+        column, nobody = self._known.statistics.index(name), np.full(self._known.players, np.nan)
+        return lambda step: nobody if step.statistics is None else step.statistics[:, column]
 
     def _entry(self, node: ast.Subscript) -> _Function:
         name = self._checked(node.value)
-        if name in _BY_PLAYER:
+        if name in self._by_player_names:
             return self._by_player(name, self._index(name, node.slice, self._known.players, "players"))
         if name not in _VECTORS:
             raise self._wrong(f"{name} is one number; leave [ ] out")

@@ -86,7 +86,8 @@ class Decisions:
 class Step:
     """One step of an episode. due: [P]. paid: float64[P], what came with it, summed over a player's agents, for this decision or earlier
     ones. returns: float64[P], paid so far. closed: (player, agent, terminated) of each agent whose part ended with it. over: how the
-    episode ended with it, "terminated" or "truncated"; "". state: the central state before it; None without."""
+    episode ended with it, "terminated" or "truncated"; "". state: the central state before it; None without. statistics: float64[P, S] of
+    the whole episode, with its last step; None else, and where the environment names none."""
 
     number: int
     due: tuple[Decisions, ...]
@@ -95,6 +96,7 @@ class Step:
     closed: tuple[tuple[int, int, bool], ...] = ()
     over: str = ""
     state: Array | None = None
+    statistics: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -296,6 +298,7 @@ class EpisodeDebugger(ABC):
             observation=max(int(np.prod(shape)) for shape in shapes),
             action=max(int(np.prod(a.action.shape or ())) for a in spec.agents),
             columns=columns.pop() if len(columns) == 1 else (),
+            statistics=spec.statistics,
         )
 
     def scope(self, number: int) -> StepScope:
@@ -310,7 +313,14 @@ class EpisodeDebugger(ABC):
         ]
         due = np.array([len(rows) > 0 for rows in step.due])
         return StepScope(
-            number, step.paid, step.returns, due, step.over == "terminated", step.over == "truncated", decisions
+            number,
+            step.paid,
+            step.returns,
+            due,
+            step.over == "terminated",
+            step.over == "truncated",
+            decisions,
+            step.statistics,
         )
 
     def legal(self, number: int, player: int) -> NDArray[np.bool_] | None:
@@ -417,6 +427,7 @@ def _lines(debugger: EpisodeDebugger) -> Iterator[dict[str, Any]]:
         "episode": episode.number,
         "players": players,
         "agents": agents,
+        "statistics": spec.statistics,
     }
     texts = _texts(debugger)
     for step in episode.steps:
@@ -427,6 +438,7 @@ def _lines(debugger: EpisodeDebugger) -> Iterator[dict[str, Any]]:
             "closed": step.closed,
             "over": step.over,
             "state": None if step.state is None else _to_json(step.state),
+            "statistics": None if step.statistics is None else _to_json(step.statistics),
             "text": texts[step.number],
             "decisions": [_decision_to_json(one) for one in debugger.decisions(step.number)],
         }
@@ -564,7 +576,11 @@ def _episode(head: Mapping[str, Any]) -> Episode:
     )
     players = head["players"]
     spec = EnvSpec(
-        str(head["environment"]), agents, ((-np.inf, np.inf),) * len(players), tuple((p,) for p in range(len(players)))
+        id=str(head["environment"]),
+        agents=agents,
+        utility_range=((-np.inf, np.inf),) * len(players),
+        symmetry=tuple((p,) for p in range(len(players))),
+        statistics=tuple(map(str, head["statistics"])),
     )
     policies, modes = (tuple(str(player[key]) for player in players) for key in ("policy", "mode"))
     return Episode(spec, int(head["seed"]), int(head["episode"]), policies, modes)
@@ -583,6 +599,7 @@ def _step(line: Mapping[str, Any], mine: Sequence[Sequence[Mapping[str, Any]]]) 
         closed=tuple((int(p), int(agent), bool(how)) for p, agent, how in line["closed"]),
         over=str(line["over"]),
         state=None if line["state"] is None else _of_json(line["state"]),
+        statistics=None if line["statistics"] is None else _of_json(line["statistics"]),
     )
 
 

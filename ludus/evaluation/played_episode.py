@@ -144,7 +144,17 @@ class _Watched(Wrapper):
             closed += [(p, *pair) for pair in zip(ended.slot.tolist(), ended.terminated.tolist(), strict=True)]
         self._returns = timestep.finished.returns[0].copy() if over else self._returns + paid
         how = ("terminated" if timestep.finished.terminated[0] else "truncated") if over else ""
-        return Step(len(self.steps), self._made, paid, self._returns, tuple(closed), how, self.state)
+        counted = timestep.finished.statistics
+        return Step(
+            number=len(self.steps),
+            due=self._made,
+            paid=paid,
+            returns=self._returns,
+            closed=tuple(closed),
+            over=how,
+            state=self.state,
+            statistics=None if counted is None or not over else counted[0].copy(),
+        )
 
 
 class _OpenSpielStates(Wrapper):

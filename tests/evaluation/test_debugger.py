@@ -48,6 +48,8 @@ class Walk:
     """Two agents of one player and one of another, of whom the second moves every other step; three steps. The second agent of player 0
     stops at the second step. Pays the number of the step to agent 0."""
 
+    counts = False
+
     def reset(self, seed: int) -> Happened:
         self.t, self.seed = 0, seed
         return Happened(due=self.due())
@@ -65,7 +67,8 @@ class Walk:
         reward = [(0, float(self.t)), (2, -1.0)]
         if self.t == 3:
             gone = [(k, self.seen(k), TERMINATED) for k in (0, 2)]
-            return Happened(reward=reward, gone=gone, over=TERMINATED)
+            counted = np.array([[3.0, 1.0], [2.0, np.nan]]) if self.counts else None
+            return Happened(reward=reward, gone=gone, over=TERMINATED, statistics=counted)
         gone = [(1, self.seen(1), TERMINATED)] if self.t == 2 else []
         return Happened(due=self.due(), reward=reward, gone=gone)
 
@@ -156,6 +159,25 @@ def test_columns_and_actions_are_named_where_the_environment_names_them() -> Non
         assert episode.position == 2
         assert episode.resume() is None
         assert episode.position == 3
+
+
+def test_statistics_come_with_the_end(tmp_path: Path) -> None:
+    class Counts(Walk):
+        counts = True
+
+    make = partial(walk, Counts, statistics=("moves", "falls"))
+    with PlayedEpisode(make, [random(3), random(3)]) as episode:
+        episode.stop_at("moves[0] > 2 and not falls[1] > 0")
+        assert episode.resume() is not None
+        assert episode.position == 2
+        with pytest.raises(ConfigError, match="unknown name in a condition 'move'; did you mean 'moves'"):
+            episode.stop_at("move > 2")
+        assert [step.statistics is None for step in episode.episode.steps] == [True, True, False]
+        episode.save(tmp_path / "counted.jsonl")
+    read = RecordedEpisode(tmp_path / "counted.jsonl")
+    assert np.asarray(read.episode.steps[2].statistics)[0].tolist() == [3, 1]
+    read.stop_at("moves[1] == 2")
+    assert read.resume() is not None
 
 
 def test_a_wrapper_that_changes_observations_takes_their_names_away() -> None:
