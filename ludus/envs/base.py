@@ -5,6 +5,7 @@ Turn-based and simultaneous games are the same thing: a turn-based game has fewe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -80,4 +81,17 @@ class Renders(Protocol):
 
     def render(self, environment: int) -> NDArray[np.uint8] | str:
         """The present state of one environment: an image uint8[height, width, 3], or text."""
+        ...
+
+
+@runtime_checkable
+class NamesColumns(Protocol):
+    """A `VectorEnv` that names the numbers that it shows and takes."""
+
+    def observation_names(self, player: int) -> Sequence[str]:
+        """Of the numbers of the player's observations, which are flat, in order; () if they have no names."""
+        ...
+
+    def action_names(self, player: int) -> Sequence[str]:
+        """Of the player's actions 0, 1, …; () if they have no names."""
         ...

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError
 from ludus.core.types import Array, Due, EnvSpec, Timestep
-from ludus.envs.base import Unsaved
+from ludus.envs.base import NamesColumns, Unsaved
 from ludus.envs.publisher import GOES_ON, TRUNCATED, Publisher
 from ludus.envs.publisher_kernels import NOT_FINITE, put_row
 from ludus.envs.spaces import Choices
@@ -288,6 +288,16 @@ class PythonVectorEnv(Unsaved):
     def render(self, environment: int) -> NDArray[np.uint8] | str:
         """See `Renders.render`. Raises EnvError if the environment cannot."""
         return self._made(environment).render()
+
+    def observation_names(self, player: int) -> Sequence[str]:
+        """See `NamesColumns.observation_names`; of environments that have it themselves. Raises EnvError before the first reset."""
+        env = self._made(0)
+        return env.observation_names(player) if isinstance(env, NamesColumns) else ()
+
+    def action_names(self, player: int) -> Sequence[str]:
+        """See `NamesColumns.action_names`, and above."""
+        env = self._made(0)
+        return env.action_names(player) if isinstance(env, NamesColumns) else ()
 
     def _made(self, environment: int) -> PythonEnv:
         env = self._envs[environment]

@@ -151,21 +151,30 @@ class Filmed(Wrapper):
         return timestep
 
     def _show(self) -> None:
-        try:
-            shown: object = self.render(0)
-        except LudusError:
-            raise
-        except Exception as error:
-            raise EnvError(f"{self.spec.id} could not be rendered: {type(error).__name__}: {error}") from error
+        shown = picture_of(self)
         if isinstance(shown, str):
             self.texts.append(f"episode {self.episode}, step {self._length}\n{shown.rstrip()}\n")
-            return
-        image = np.asarray(shown)
-        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
-            raise EnvError(
-                f"{self.spec.id} rendered {image.dtype}{list(image.shape)}; an image uint8[height, width, 3] or text is needed."
-            )
-        self.frames.append(image)
+        else:
+            self.frames.append(shown)
+
+
+def picture_of(env: Wrapper) -> NDArray[np.uint8] | str:
+    """What a vector's first environment shows now: an image uint8[height, width, 3], or text. Raises EnvError if it cannot be rendered, or
+    shows something else."""
+    try:
+        shown: object = env.render(0)
+    except LudusError:
+        raise
+    except Exception as error:
+        raise EnvError(f"{env.spec.id} could not be rendered: {type(error).__name__}: {error}") from error
+    if isinstance(shown, str):
+        return shown
+    image = np.asarray(shown)
+    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+        raise EnvError(
+            f"{env.spec.id} rendered {image.dtype}{list(image.shape)}; an image uint8[height, width, 3] or text is needed."
+        )
+    return image
 
 
 def record(
@@ -190,7 +199,7 @@ def record(
     if episodes < 1 or steps < 1:
         raise ScenarioError(f"episodes={episodes}, steps={steps} were given to be recorded; at least 1 is needed.")
     filmed = Filmed(env, steps=steps, tell=tell, shown=shown)
-    mixture, find = _players(players, policy)
+    mixture, find = policies_of_players(players, policy)
     played = wrap(filmed, wrappers)
     bots = bot_players(BotSettings())
     try:
@@ -205,7 +214,7 @@ def record(
                 opponents=mixture,
                 unit="episodes",
                 amount=1,
-                seed=seeding.key(seed, "record", filmed.episode),
+                seed=episode_key(seed, filmed.episode),
             )
             try:
                 found = worker.play(request, policies).episodes
@@ -227,9 +236,15 @@ def record(
     )
 
 
-def _players(
+def episode_key(seed: int, episode: int) -> int:
+    """Key of the luck of a recording's episode, counted from 0."""
+    return seeding.key(seed, "record", episode)
+
+
+def policies_of_players(
     players: Mixture | Sequence[Policy], policy: Callable[[PolicyRef], Policy] | None
 ) -> tuple[Mixture, Callable[[PolicyRef], Policy]]:
+    """A mixture, and what finds its policies, of what `record` takes. Raises ScenarioError for a mixture without `policy`."""
     if isinstance(players, Mixture):
         if policy is None:
             raise ScenarioError("a mixture was given to be recorded without `policy`, which finds its policies.")
@@ -263,6 +278,11 @@ def save(recording: Recording, path: Path, *, fps: int = 15) -> None:
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def save_image(image: NDArray[np.uint8], path: Path) -> None:
+    """Write one image as PNG, in the place of a file of that name. Raises ConfigError without Pillow, OSError if it cannot be written."""
+    _package(*_PACKAGES[".gif"]).fromarray(image).save(path, format="PNG")
 
 
 def check_target(path: Path, *, fps: int = 15) -> None:
@@ -366,8 +386,7 @@ def record_run(
     """
     stored = open_run(run_dir)
     settings = stored.env.played
-    alone = settings.model_copy(update={"wrappers": (), "workers": 0, "deadline": None, "restarts": 0})
-    env = alone.make(num_envs=1, **_rendering(settings))
+    env = one_environment(settings, shown=True)
     named, strategies = strategies_of(stored, policies, env)
     return record(
         env,
@@ -392,6 +411,12 @@ def strategies_of(stored: StoredRun, policies: Sequence[str], env: VectorEnv) ->
     except LudusError:
         env.close()
         raise
+
+
+def one_environment(settings: Environment, *, shown: bool) -> VectorEnv:
+    """A vector of one environment, in this process and without wrappers. shown: able to show itself, where it can."""
+    alone = settings.model_copy(update={"wrappers": (), "workers": 0, "deadline": None, "restarts": 0})
+    return alone.make(num_envs=1, **(_rendering(settings) if shown else {}))
 
 
 def _rendering(settings: Environment) -> dict[str, object]:

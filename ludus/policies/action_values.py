@@ -21,6 +21,7 @@ from ludus.core.seeding import mix, uniform
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.actor_critic import CORES, agents_of, arrays_of, core_step, load_arrays, shapes_of
 from ludus.policies.actor_critic_policy import Recurrent
+from ludus.policies.base import Values
 from ludus.policies.bodies import linear, make_body, orthogonal, own_stream, perceptron_body
 from ludus.policies.categorical import (
     CategoricalPolicy,
@@ -647,6 +648,14 @@ class ActionValuePolicy(CategoricalPolicy):
         of a table, of a policy that remembers, and of a team, since enumerated games have no ids of agents."""
         check_mode(self, mode)
         return super().tabulate(enumeration, player, mode=mode) if tabulates(self.spec, mode=mode) else None
+
+    def values(
+        self, observation: Array, mask: NDArray[np.bool_] | None, memory: Array | None, state: Array | None
+    ) -> Values:
+        """See `HasValues.values`; of a noisy head, without noise. Nothing here looks at a state."""
+        values = np.array(self._networks.values(observation, mask, memory)[0][:, : self.actions], np.float32)
+        legal = values if mask is None else np.where(mask, values, -np.inf)
+        return Values(legal.max(axis=1).astype(np.float32), values)
 
     def weights(self) -> Weights:
         return {name: array.copy() for name, array in self._weights.items()}

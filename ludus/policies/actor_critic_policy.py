@@ -28,6 +28,7 @@ from ludus.policies.actor_critic import (
     load_arrays,
     member_spec,
 )
+from ludus.policies.base import Values
 from ludus.policies.bodies import OwnBody, Scale, own_stream
 from ludus.policies.categorical import CategoricalPolicy, check_mode, masked_softmax, one_hot_best
 from ludus.policies.checks import fitted, one_spec
@@ -424,6 +425,7 @@ class ActorCriticPolicy(CategoricalPolicy):
         ]
         self._team = ActingNetworks(self.networks) if self.agents > 1 else None
         self._evaluate = self.networks[0].evaluate if self._team is None else self._of_agents
+        self._critics: list[ActorCritic] | None = None  # made when somebody asks what they say
         self.head, self.noise_width = said.head, said.head.noise_width
         self.memory_shape = (said.memory,) if said.memory else None
         self.actions = self.head.outputs if isinstance(self.head, Categorical) else 0
@@ -466,6 +468,32 @@ class ActorCriticPolicy(CategoricalPolicy):
             )
         out = self.evaluate(observation).out
         return (one_hot_best if mode == "greedy" else masked_softmax)(out, mask), {}
+
+    def values(
+        self, observation: Array, mask: NDArray[np.bool_] | None, memory: Array | None, state: Array | None
+    ) -> Values:
+        """See `HasValues.values`; by the critic, shared or its own. A central one says nothing without a state."""
+        if self._critics is None:
+            with own_stream():
+                self._critics = [ActorCritic(network.spec).requires_grad_(False).eval() for network in self.networks]
+            for critic, network in zip(self._critics, self.networks, strict=True):
+                load_arrays(critic, network.arrays)
+        first, n = self._critics[0], len(observation)
+        if first.value is None or (first.state and state is None):
+            return Values()
+        place = np.zeros(n, np.int32) if self.agents == 1 else agents_of(observation, self.agents)
+        seen, out = self.networks[0].shaped(observation), np.empty(n, np.float32)
+        for k in np.unique(place).tolist():
+            rows = np.flatnonzero(place == k)
+            x, before, there = (
+                None if part is None else torch.from_numpy(np.array(part[rows], np.float32))
+                for part in (seen, memory if self.memory_shape else None, state if first.state else None)
+            )
+            assert x is not None
+            with torch.no_grad():
+                value = self._critics[k](x, before, None, there)[1]
+            out[rows] = value.numpy()
+        return Values(out)
 
     @property
     def multiplications(self) -> int:

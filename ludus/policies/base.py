@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,4 +42,23 @@ class Policy(Protocol):
 
     def weights(self) -> Weights:
         """Arrays that `build_policy(spec, weights)` makes an equal policy from."""
+        ...
+
+
+class Values(NamedTuple):
+    """What n decisions are worth, in the units that the learner scaled rewards to. state: float32[n], by a critic, or of the best legal
+    action; None: nothing says it. actions: float32[n, A] of all actions; None without."""
+
+    state: NDArray[np.float32] | None = None
+    actions: NDArray[np.float32] | None = None
+
+
+@runtime_checkable
+class HasValues(Protocol):
+    """A `Policy` that can say what decisions are worth. It is asked by people who look at it, not by those who play."""
+
+    def values(
+        self, observation: Array, mask: NDArray[np.bool_] | None, memory: Array | None, state: Array | None
+    ) -> Values:
+        """Rows as `Policy.act` takes them. state: float32[n, S], what a central critic sees; None if there is none."""
         ...

@@ -9,7 +9,8 @@ opponents.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections import deque
+from collections.abc import Hashable, Iterator, Sequence
 from time import perf_counter
 
 import numpy as np
@@ -240,13 +241,24 @@ class RolloutWorker:
 
     def play(self, request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Policy]]) -> Rollout:
         """Load the policies that a request names, then run it. Raises as `PolicyBank.load` and `run` do."""
+        self._load(request, policies)
+        return self.run(request)
+
+    def stepwise(
+        self, request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Policy]]
+    ) -> Iterator[Rollout | None]:
+        """`play`, a step of the environments at a time, for whoever looks at them in between: None before each step, and the rollout in the
+        end. Another request may be played instead at any time; this one is then not asked any more."""
+        self._load(request, policies)
+        yield from self._steps(request)
+
+    def _load(self, request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Policy]]) -> None:
         if not request.carry_on:
             self.bank.release()
             self.bank = self._bank(policies)
         self.bank.load(policies, extras=request.extras)
         if not request.carry_on:
             self._played = self.bank.env if isinstance(self.bank, BotBank) else self.env
-        return self.run(request)
 
     def _bank(self, policies: Sequence[tuple[PolicyRef, Policy]]) -> PolicyBank:
         """The one that knows these."""
@@ -271,6 +283,12 @@ class RolloutWorker:
         The same request on an equal worker gives the same rollout. Raises ScenarioError for a request that does not fit the game,
         PolicyError for a policy that is not loaded, EnvError if the environment breaks its contract.
         """
+        rollout = deque(self._steps(request), maxlen=1).pop()
+        assert rollout is not None
+        return rollout
+
+    def _steps(self, request: RolloutRequest) -> Iterator[Rollout | None]:
+        """None before each step; the rollout last."""
         shard = self._shard
         self._check_state(request)
         run = _Run(request, self.env, decisions=shard.decisions(request.amount))
@@ -294,6 +312,7 @@ class RolloutWorker:
             self._continue(request, sampler)
         run.environment += perf_counter() - begun
         while not self._done(run, timestep):
+            yield None
             actions = self._act(run, sampler, timestep)
             begun = perf_counter()
             timestep = self._played.step(actions)
@@ -305,7 +324,7 @@ class RolloutWorker:
             self._observe(sampler, log, run, timestep)
             run.writing += perf_counter() - now
         self._timestep, self._sampler = timestep, sampler
-        return self._result(run, log, timestep)
+        yield self._result(run, log, timestep)
 
     # ------------------------------------------------------------------------------------------------ beginning and end
 
