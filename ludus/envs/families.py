@@ -70,6 +70,13 @@ FAMILIES: Mapping[str, Family] = {
         extra="envpool",
         threads=True,
     ),
+    "football": Family(
+        "ludus.envs.adapters.football",
+        "Google Research Football: academies, 5-a-side, 11-a-side",
+        "football/academy_3_vs_1_with_keeper",
+        needs="gfootball",
+        python=True,
+    ),
     "gymnasium": Family(
         "ludus.envs.adapters.gymnasium",
         "Gymnasium: classic control, Box2D, MuJoCo, whatever is registered",
