@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 from ludus.core.errors import ConfigError
 from ludus.envs.base import VectorEnv
-from ludus.envs.packages import PIP, missing_package
+from ludus.envs.packages import install_command, missing_package
 
 
 class Adapter(Protocol):
@@ -50,7 +50,7 @@ class Family:
     @property
     def install(self) -> str:
         """The command that brings its package."""
-        return f"pip install 'ludus[{self.extra}]'" if self.extra else f"pip install {PIP.get(self.needs, self.needs)}"
+        return install_command(self.needs, extra=self.extra)
 
 
 FAMILIES: Mapping[str, Family] = {

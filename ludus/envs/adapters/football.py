@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
-from numpy.typing import NDArray
 from pydantic import Field
 
 from ludus.core.config import Config
-from ludus.core.errors import ConfigError
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.football.match import Match, Plan
 from ludus.envs.football.observations import CentralState, encoder, legal
+from ludus.envs.football.rewards import ZERO_SUM, Rewards
 from ludus.envs.football.scenarios import (
     Formation,
+    Rules,
     controls,
     first_sight,
     formation,
@@ -90,10 +90,11 @@ def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> Vect
         ),
         legal=None if chosen.masks is None else partial(legal, rules=chosen.masks),
         central=CentralState(sights[0], duration=found[LEFT].rules.duration) if chosen.state else None,
-        pay=_pay(chosen.rewards),
+        pay=partial(Rewards, chosen.rewards),
     )
     spec = _spec(plan, found, sights, chosen)
     masked = [plan.legal is not None] * len(players)
+    plan.pay()  # which refuses what there is not
     return PythonVectorEnv(partial(Match, plan), num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
 
 
@@ -132,30 +133,16 @@ def _spec(plan: Plan, found: Mapping[int, Formation], sights: list[View], chosen
     return EnvSpec(
         id=plan.id,
         agents=tuple(agents),
-        utility_range=tuple((-np.inf, np.inf) for _ in plan.players),
+        utility_range=(_utility_range(found[LEFT].rules, chosen.rewards),) * len(plan.players),
         symmetry=((0, 1),) if symmetric else tuple((p,) for p in range(len(plan.players))),
-        zero_sum=len(plan.players) == 2 and set(chosen.rewards) == {"score"},
+        zero_sum=len(plan.players) == 2 and set(chosen.rewards) <= ZERO_SUM,
         state=None if plan.central is None else Box(-np.inf, np.inf, plan.central(sights[0]).shape, np.float32),
-        max_decisions=None,
+        max_decisions=found[LEFT].rules.duration * max(plan.controls.agents),
     )
 
 
-def _pay(rewards: Mapping[str, float]) -> Callable[[], Any]:
-    if set(rewards) != {"score"}:
-        raise ConfigError(f"rewards={dict(rewards)} was given; only score is known so far.")
-    return partial(_Score, float(rewards["score"]))
-
-
-class _Score:
-    """Goals for minus against, shared out among the side's agents."""
-
-    def __init__(self, weight: float) -> None:
-        self._weight = weight
-
-    def begin(self, view: View) -> None:
-        pass
-
-    def __call__(self, before: View, after: View) -> NDArray[np.float64]:
-        k = len(after.controlled)
-        gain = (after.score[0] - before.score[0]) - (after.score[1] - before.score[1])
-        return np.full(k, gain * self._weight / k)
+def _utility_range(rules: Rules, rewards: Mapping[str, float]) -> tuple[float, float]:
+    """Of a match that its first goal ends, and of one that is only won or lost; others have no bounds."""
+    bounded = {"win"} | ({"score"} if rules.end_on_score else set())
+    most = sum(map(abs, rewards.values())) if set(rewards) <= bounded else np.inf
+    return -most, most
