@@ -288,10 +288,11 @@ def _to_goals(out: _Rows, start: int, me: _Floats) -> int:
 
 
 def _goal_angle(point: _Floats) -> _Floats:
-    """The angle under which a point (metres) sees the opponents' goal, over pi; 0 behind its line."""
+    """The angle under which a point (metres) sees the opponents' goal, over pi; 0 on its line and behind."""
     ends = _POSTS * METRES - point[..., None, :]
     cross = ends[..., 0, 0] * ends[..., 1, 1] - ends[..., 0, 1] * ends[..., 1, 0]
-    angle: _Floats = np.arctan2(np.maximum(cross, 0.0) + 0.0, (ends[..., 0, :] * ends[..., 1, :]).sum(axis=-1)) / np.pi
+    inner = (ends[..., 0, :] * ends[..., 1, :]).sum(axis=-1)
+    angle: _Floats = np.arctan2(cross, inner) * (cross > 0) / np.pi
     return angle
 
 
