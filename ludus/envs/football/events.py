@@ -128,7 +128,7 @@ class Follower:
             events.on_target = side
         elif not mine and not events.own_goal:  # from nowhere that counts as a shot: it was one all the same
             events.shot, events.on_target = Body(side, self._last.body), side
-        elif self._flight is not None and not self._flight.shot:
+        elif events.own_goal and self._flight is not None and not self._flight.shot:
             events.passed = self._flight.by.side
         self._forget()
 
