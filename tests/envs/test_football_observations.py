@@ -9,8 +9,9 @@ import pytest
 from football_scenes import raw, seen
 
 from ludus.core.errors import ConfigError, UnknownName
+from ludus.envs.football.observation_kernels import write_features, write_mask, write_state
 from ludus.envs.football.observations import ENCODERS, MASKS, CentralState, encoder, legal, off_side_line
-from ludus.envs.football.view import LEFT, RIGHT, Action, Mode, View
+from ludus.envs.football.view import LEFT, RIGHT, Action, Mode, View, opposite
 
 
 def columns(name: str, view: View, previous: View | None = None) -> list[dict[str, float]]:
@@ -322,3 +323,16 @@ def test_tactical_masks_know_restarts(mode: Mode, x: float, kicks: set[int]) -> 
     taker, other = allowed(at_the_ball(x, mode=mode), "tactical")
     assert taker == {Action.IDLE} | kicks
     assert other == ALWAYS
+
+
+def test_views_compile_the_kernels_once() -> None:
+    """Whichever side, and however the engine's table is cut."""
+    table = np.arange(24, dtype=np.float64).reshape(3, 8) / 30
+    cut = {f"{side}_team": table[:, 0:2] for side in ("left", "right")}
+    cut |= {f"{side}_team_tired_factor": table[:, 4] for side in ("left", "right")}
+    for side in (LEFT, RIGHT):
+        for view in (seen(side), seen(side, **cut), opposite(seen(side, **cut))):
+            encoder("features", view).encode(view, None)
+            CentralState(view)(view)
+            legal(view)
+    assert [len(kernel.signatures) for kernel in (write_features, write_state, write_mask)] == [1, 1, 1]

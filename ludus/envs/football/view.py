@@ -232,28 +232,28 @@ def _view(
         steps_left=int(raw["steps_left"]),
         mode=int(raw["game_mode"]),
         controlled=_whole(controlled),
-        sticky=held[:, _TURNED_STICKY] if turn else held,
+        sticky=np.ascontiguousarray(held[:, _TURNED_STICKY]) if turn else held,
         designated=int(designated),
     )
 
 
 def _floats(values: Any) -> NDArray[np.float64]:
-    return np.asarray(values, np.float64)
+    return np.ascontiguousarray(values, np.float64)  # kernels are compiled for one layout
 
 
 def _flags(values: Any) -> NDArray[np.bool_]:
-    return np.asarray(values, np.bool_)
+    return np.ascontiguousarray(values, np.bool_)
 
 
 def _whole(values: Any) -> NDArray[np.int64]:
-    return np.asarray(values, np.int64)
+    return np.ascontiguousarray(values, np.int64)
 
 
 def _turned(values: Any) -> NDArray[np.float64]:
-    turned: NDArray[np.float64] = -np.asarray(values, np.float64)
+    turned: NDArray[np.float64] = -np.ascontiguousarray(values, np.float64)
     return turned
 
 
 def _turned_points(values: Any) -> NDArray[np.float64]:
-    turned: NDArray[np.float64] = np.asarray(values, np.float64) * _TURN
+    turned: NDArray[np.float64] = np.ascontiguousarray(values, np.float64) * _TURN
     return turned
