@@ -11,9 +11,11 @@ from gymnasium.spaces import Box, Discrete
 from pydantic import Field
 
 from ludus.core.config import Config
+from ludus.core.errors import ConfigError
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.base import VectorEnv
-from ludus.envs.football.match import Match, Plan
+from ludus.envs.football.frames import PIXELS, Frames
+from ludus.envs.football.match import Encode, Match, Plan
 from ludus.envs.football.observations import CentralState, encoder, legal
 from ludus.envs.football.rewards import ZERO_SUM, Rewards
 from ludus.envs.football.scenarios import (
@@ -41,6 +43,7 @@ class FootballOptions(Config):
     keeper (`keeper`), those of one position (`position`).
 
     observation, masks, rewards: see `ludus.envs.football`. state: whether timesteps carry the whole pitch, as player 0's side sees it.
+    render: what pictures are: the pitch, drawn from above, or the engine's own.
     The others are rules; None: the scenario's own. difficulty: how well the engine plays, 0 to 1: of sides without agents, or of (left,
     right), which tells of bodies without agents too."""
 
@@ -52,6 +55,7 @@ class FootballOptions(Config):
     masks: Literal["meaningful", "tactical"] | None = "meaningful"
     rewards: dict[str, float] = Field(default_factory=lambda: {"score": 1.0})
     state: bool = True
+    render: Literal["pitch", "engine"] = "pitch"
     difficulty: Level | None = None
     duration: int | None = None
     second_half: int | None = None
@@ -85,12 +89,13 @@ def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> Vect
         controls=control,
         players=players,
         random_sides=chosen.sides == "random",
-        encode=tuple(
-            encoder(chosen.observation, sight, duration=found[LEFT].rules.duration).encode for sight in sights
-        ),
+        encode=_encoders(id, chosen, sights, duration=found[LEFT].rules.duration),
         legal=None if chosen.masks is None else partial(legal, rules=chosen.masks),
         central=CentralState(sights[0], duration=found[LEFT].rules.duration) if chosen.state else None,
         pay=partial(Rewards, chosen.rewards),
+        frames=Frames(id),
+        seen_as="pixels" if chosen.observation == "pixels" else "numbers",
+        drawn_by=chosen.render,
     )
     spec = _spec(plan, found, sights, chosen)
     masked = [plan.legal is not None] * len(players)
@@ -116,15 +121,28 @@ def _difficulty(own: tuple[float, float], chosen: FootballOptions) -> tuple[floa
     return (left if chosen.sides in ("left", "random") else level, right if chosen.sides == "right" else level)
 
 
+def _encoders(id: str, chosen: FootballOptions, sights: list[View], *, duration: int) -> tuple[Encode, ...]:
+    """One for each player; none where agents see pixels."""
+    if chosen.observation == "pixels":
+        if chosen.sides != "left":
+            raise ConfigError(
+                f"{id}: observation=pixels was given with sides={chosen.sides}; the engine draws what the left side sees. Use sides=left."
+            )
+        return ()
+    return tuple(encoder(chosen.observation, sight, duration=duration).encode for sight in sights)
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # What is played.
 
 
 def _spec(plan: Plan, found: Mapping[int, Formation], sights: list[View], chosen: FootballOptions) -> EnvSpec:
     agents = []
-    for p, (side, sight, encode) in enumerate(zip(plan.players, sights, plan.encode, strict=True)):
-        width = encode(sight, None).shape[1]
-        seen = Box(-np.inf, np.inf, (width,), np.float32)
+    for p, (side, sight) in enumerate(zip(plan.players, sights, strict=True)):
+        if plan.seen_as == "pixels":
+            seen: Box[Any] = Box(0, 255, PIXELS, np.uint8)
+        else:
+            seen = Box(-np.inf, np.inf, plan.encode[p](sight, None).shape[1:], np.float32)
         team = {"right": "right", "random": "team"}.get(chosen.sides, ("left", "right")[side])
         roles = role_names(found[LEFT], plan.controls, side, roles=chosen.roles)
         agents += [AgentSpec(f"{team}_{i}", p, seen, Discrete(len(Action)), role) for i, role in enumerate(roles)]

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.errors import EnvError
 from ludus.core.types import Array
+from ludus.envs.football.frames import PIXELS, Frames, small
+from ludus.envs.football.pitch import draw
 from ludus.envs.football.scenarios import Controls, Formation, engine, engine_config
 from ludus.envs.football.view import LEFT, NOBODY, RIGHT, Action, Mode, View, side_view
 from ludus.envs.publisher import GOES_ON, TERMINATED
@@ -50,6 +51,7 @@ class Engine:
         self._agents = (0, 0)
         self._mode = -1  # at the step before
         self._owner = NOBODY  # the last side that had the ball
+        self._roles: tuple[NDArray[np.int64], ...] = ()  # a match changes none
 
     def reset(self, config: Any, agents: tuple[int, int]) -> None:
         """Begin a match. config: a `ScenarioConfig`, which the engine changes."""
@@ -57,6 +59,10 @@ class Engine:
         self._engine.reset(config, False)
         self._config, self._agents = config, agents
         self._mode, self._owner = -1, NOBODY
+        info = self._engine.get_info()
+        self._roles = tuple(
+            np.array([int(body.role) for body in team], np.int64) for team in (info.left_team, info.right_team)
+        )
         self._to_next_moment()
 
     def step(self, actions: Sequence[Sequence[int]]) -> bool:
@@ -69,6 +75,11 @@ class Engine:
         self._engine.step()
         self._to_next_moment()
         return self._over()
+
+    def state(self) -> bytes:
+        """The engine's whole state, for an engine in a match with the same configuration."""
+        saved: bytes = self._engine.get_state("")
+        return saved
 
     def close(self) -> None:
         """Leave the engine to the next match."""
@@ -122,8 +133,8 @@ class Engine:
             "score": [info.left_goals, info.right_goals],
             "steps_left": self._config.game_duration - info.step,
         }
-        _put_team(raw, "left", info.left_team)
-        _put_team(raw, "right", info.right_team)
+        _put_team(raw, "left", info.left_team, self._roles[LEFT])
+        _put_team(raw, "right", info.right_team, self._roles[RIGHT])
         held = self._engine.sticky_action_state
         for side, controllers in ((LEFT, info.left_controllers), (RIGHT, info.right_controllers)):
             name, agents = _NAMES[side], range(self._agents[side])
@@ -147,22 +158,22 @@ def _started(lib: Any) -> Any:
     return made
 
 
-def _put_team(raw: dict[str, Any], name: str, bodies: Sequence[Any]) -> None:
-    rows, designated = [], -1
+def _put_team(raw: dict[str, Any], name: str, bodies: Sequence[Any], roles: NDArray[np.int64]) -> None:
+    rows, active, cards, designated = [], [], [], -1
     for i, body in enumerate(bodies):
         at, moves = body.position, body.direction
-        rows.append(
-            (at[0], at[1], moves[0], moves[1], body.tired_factor, body.is_active, body.has_card, int(body.role))
-        )
+        rows.append((at[0], at[1], moves[0], moves[1], body.tired_factor))
+        active.append(body.is_active)
+        cards.append(body.has_card)
         if body.designated_player:
             designated = i
-    table = np.array(rows, np.float64)
+    table = np.array(rows)
     raw[f"{name}_team"] = table[:, 0:2]
     raw[f"{name}_team_direction"] = table[:, 2:4]
     raw[f"{name}_team_tired_factor"] = table[:, 4]
-    raw[f"{name}_team_active"] = table[:, 5] != 0
-    raw[f"{name}_team_yellow_card"] = table[:, 6] != 0
-    raw[f"{name}_team_roles"] = table[:, 7].astype(np.int64)
+    raw[f"{name}_team_active"] = np.array(active)
+    raw[f"{name}_team_yellow_card"] = np.array(cards)
+    raw[f"{name}_team_roles"] = roles
     raw[f"{name}_team_designated_player"] = designated
 
 
@@ -191,6 +202,7 @@ class Plan:
 
     formation(kick_off): the scenario. random_sides: a fair draw turns it by half a turn, players included. players: the side that each
     plays where it is not turned. encode, legal, central: of observations, masks and the state. pay: makes what pays a player.
+    frames: the engine's pictures. seen_as: whether agents see those. drawn_by: who draws what `render` shows.
     """
 
     id: str
@@ -202,6 +214,9 @@ class Plan:
     legal: Callable[[View], NDArray[np.bool_]] | None
     central: Callable[[View], Array] | None
     pay: Callable[[], Pay]
+    frames: Frames
+    seen_as: Literal["numbers", "pixels"]
+    drawn_by: Literal["pitch", "engine"]
 
 
 class Luck(NamedTuple):
@@ -234,6 +249,7 @@ class Match:
         self._counts = counts
         self.side_of: tuple[int, ...] = plan.players
         self.views: tuple[View, ...] = ()
+        self._played: tuple[Formation, Controls, Luck] | None = None
 
     # ------------------------------------------------------------------------------------------ the contract
 
@@ -248,6 +264,7 @@ class Match:
             self._engine = Engine()
         config = engine_config(made, control, seed=luck.seed, reverse=luck.reverse)
         self._engine.reset(config, control.agents)
+        self._played = made, control, luck
         self.views = self._seen()
         for pay, view in zip(self._pay, self.views, strict=True):
             pay.begin(view)
@@ -273,10 +290,11 @@ class Match:
 
     def render(self) -> NDArray[np.uint8] | str:
         """See `PythonEnv.render`."""
-        raise EnvError(f"{self._plan.id} cannot be drawn yet.")
+        return self._frame() if self._plan.drawn_by == "engine" else draw(self.views)
 
     def close(self) -> None:
         """See `PythonEnv.close`."""
+        self._plan.frames.close()
         if self._engine is not None:
             self._engine.close()
             self._engine = None
@@ -303,11 +321,25 @@ class Match:
         assert self._engine is not None
         return tuple(side_view(self._engine.raw, side=side) for side in self.side_of)
 
+    def _frame(self) -> NDArray[np.uint8]:
+        assert self._engine is not None
+        assert self._played is not None
+        made, control, luck = self._played
+        state = self._engine.state()
+        return self._plan.frames.frame(made, control, seed=luck.seed, reverse=luck.reverse, state=state)
+
+    def _rows(self, p: int, before: View | None) -> Array:
+        """[k, …]: what player p's agents see."""
+        view = self.views[p]
+        if self._plan.seen_as == "pixels":
+            return np.broadcast_to(small(self._frame()), (len(view.controlled), *PIXELS))
+        return self._plan.encode[p](view, before)
+
     def _show(self, happened: Happened, before: tuple[View, ...] | None) -> None:
         """Rows of who must act now, or of all where the match is over; and the state, which player 0 sees."""
         plan = self._plan
         for p, view in enumerate(self.views):
-            rows, first = plan.encode[p](view, None if before is None else before[p]), self._first[p]
+            rows, first = self._rows(p, None if before is None else before[p]), self._first[p]
             if happened.over:
                 happened.gone += [(first + i, row, TERMINATED) for i, row in enumerate(rows)]
                 continue
