@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from football_reference import central, features
 from football_scenes import raw, seen
 
 from ludus.core.errors import ConfigError, UnknownName
@@ -222,6 +223,20 @@ def test_both_sides_see_alike(name: str, rules: str) -> None:
         np.testing.assert_array_equal(made.encode(left, None), made.encode(right, None))
         np.testing.assert_array_equal(legal(left, rules), legal(right, rules))
         np.testing.assert_array_equal(CentralState(left)(left), CentralState(left)(right))
+
+
+@pytest.mark.parametrize("side", [LEFT, RIGHT])
+def test_the_kernels_say_what_the_slow_words_say(side: int) -> None:
+    for seed in range(15):
+        view, previous = seen(side, **drawn(seed)), seen(side, **drawn(seed + 1))
+        made = encoder("features", view, duration=1000)
+        for row, wanted in zip(made.encode(view, previous), features(view, previous, 1000), strict=True):
+            assert wanted.keys() == set(made.names)
+            np.testing.assert_allclose(row, [wanted[name] for name in made.names], atol=2e-6)
+        state = CentralState(view, duration=1000)
+        slow = central(view, 1000)
+        assert slow.keys() == set(state.names)
+        np.testing.assert_allclose(state(view), [slow[name] for name in state.names], atol=2e-6)
 
 
 def test_numbers_stay_small() -> None:
