@@ -200,6 +200,8 @@ FREE = ({"game_mode": Mode.FREE_KICK, "ball": at(0.29)}, flies(0.29))  # body 1 
 
 def test_a_free_kick_after_a_tackle_is_a_foul() -> None:
     assert happened(followed(has(RIGHT, 2), *FREE)[-1]) == {"foul": OWN}
+    assert happened(followed(has(LEFT, 2), *FREE)[-1]) == {"foul": OWN}  # no pass was on its way
+    assert happened(followed(*PASS, has(LEFT, 2, 0.1), *FREE)[-1]) == {"foul": OWN}
 
 
 def test_a_free_kick_after_the_offenders_pass_is_off_side() -> None:

@@ -94,6 +94,7 @@ class Follower:
         self._flight: Kick | None = None  # the kick that nobody has received yet
         self._shot: Kick | None = None  # the last shot
         self._since_shot = 0
+        self._stopped = NOBODY  # whose pass was on its way when the referee stopped the game
 
     def begin(self, view: View) -> None:
         """A match begins."""
@@ -108,7 +109,7 @@ class Follower:
             self._goal(events, before, after)
         elif after.mode != Mode.NORMAL:
             if before.mode != after.mode:
-                self._called(events, before, after)
+                self._called(events, after)
         elif before.mode != Mode.NORMAL:
             self._restarted(events, before, after)
         else:
@@ -132,11 +133,12 @@ class Follower:
             events.passed = self._flight.by.side
         self._forget()
 
-    def _called(self, events: Events, before: View, after: View) -> None:
+    def _called(self, events: Events, after: View) -> None:
         """The referee stops the game."""
         events.restart = after.mode
         if self._flight is not None and not self._flight.shot:
             events.passed = self._flight.by.side
+        self._stopped = events.passed
         if after.mode == Mode.GOAL_KICK:
             events.out = OWN if after.ball[0] > 0 else THEIR
         elif after.mode == Mode.CORNER:
@@ -149,10 +151,11 @@ class Follower:
         """Somebody takes the restart: as a kick, whatever its speed."""
         taker = _owner(before) if before.ball_side != NOBODY else _nearest(before)
         if before.mode in (Mode.FREE_KICK, Mode.PENALTY) and taker.side != NOBODY:
-            if self._last.side == 1 - taker.side and before.mode == Mode.FREE_KICK:
-                events.off_side = self._last.side
+            offender = 1 - taker.side
+            if before.mode == Mode.FREE_KICK and self._stopped == offender:
+                events.off_side = offender
             else:
-                events.foul = 1 - taker.side
+                events.foul = offender
         self._last = taker
         if taker.side != NOBODY and _owner(after) != taker:
             self._kick(events, taker, after)
