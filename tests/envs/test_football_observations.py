@@ -285,18 +285,23 @@ def test_who_has_the_ball_may_kick_and_dribble() -> None:
 
 @pytest.mark.parametrize("owner", [-1, 0])
 def test_a_ball_within_two_metres_may_be_kicked(owner: int) -> None:
-    near = {"ball": np.array([-0.1 + 1.9 / 54.4, 0.1, 0.1]), "ball_owned_team": owner, "ball_owned_player": owner}
-    assert allowed(seen(**near))[0] == ALWAYS | KICKS | {Action.DRIBBLE}
+    near: dict[str, Any] = {"ball": np.array([-0.1 + 1.9 / 54.4, 0.1, 0.1])}
+    near |= {"ball_owned_team": owner, "ball_owned_player": owner}
+    slide = {Action.SLIDING} if owner == -1 else set()
+    assert allowed(seen(**near))[0] == ALWAYS | KICKS | {Action.DRIBBLE} | slide
+    assert Action.SLIDING not in allowed(seen(**near), "tactical")[0]
     far = near | {"ball": np.array([-0.1 + 2.1 / 54.4, 0.1, 0.1])}
     assert allowed(seen(**far))[0] == ALWAYS
 
 
-def test_sliding_is_for_a_ball_that_they_have_nearby() -> None:
-    theirs = {"ball": np.array([-0.1, 0.1 + 1.9 / 83.6, 0.1]), "ball_owned_team": 1, "ball_owned_player": 1}
-    assert allowed(seen(**theirs)) == [ALWAYS | {Action.SLIDING}, ALWAYS]
+@pytest.mark.parametrize("rules", MASKS)
+def test_sliding_is_for_a_ball_nearby_that_they_have(rules: str) -> None:
+    theirs: dict[str, Any] = {"ball": np.array([-0.1, 0.1 + 1.9 / 83.6, 0.1])}
+    theirs |= {"ball_owned_team": 1, "ball_owned_player": 1}
+    assert allowed(seen(**theirs), rules) == [ALWAYS | {Action.SLIDING}, ALWAYS]
     held = np.zeros((2, 10), np.uint8)
     held[0, 9] = 1
-    assert allowed(seen(**theirs, left_agent_sticky_actions=held))[0] == ALWAYS | {Action.RELEASE_DRIBBLE}
+    assert allowed(seen(**theirs, left_agent_sticky_actions=held), rules)[0] == ALWAYS | {Action.RELEASE_DRIBBLE}
 
 
 def test_only_what_is_held_is_released() -> None:

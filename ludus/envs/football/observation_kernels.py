@@ -289,7 +289,7 @@ def write_legal(row, own, body, ball, ball_side, sticky):  # type: ignore[no-unt
     row[13] = 1
     row[14] = sticky[:8].any()
     row[15] = sticky[8]
-    row[16] = ball_side == _THEIR and near and not sticky[9]
+    row[16] = ball_side != _OWN and near and not sticky[9]
     row[17] = kick
     row[18] = sticky[9]
 

@@ -278,9 +278,10 @@ def legal(view: View, rules: str = "meaningful") -> NDArray[np.bool_]:
     """bool[k, 19]: which actions make sense for each agent; idle always does. For a body that was sent off, nothing else does.
 
     meaningful: kicks and dribbling only with the ball (one's own, or nobody's or one's side's within 2 metres); sliding only within 2
-    metres of a ball that the opponents have, and not while dribbling; releases only of what is held. Directions and sprint always.
+    metres of a ball that the own side does not have, and not while dribbling; releases only of what is held. Directions and sprint always.
     tactical (the rules of Light-MALib's feature encoder): besides, no shot from outside x > 0.64, |y| < 0.27, no long or high pass from
-    inside; who takes the own side's goal kick or corner may only pass, who takes its penalty only shoot.
+    inside; no sliding at a ball that nobody has; who takes the own side's goal kick or corner may only pass, who takes its penalty only
+    shoot.
     """
     mask = np.empty((len(view.controlled), len(Action)), np.bool_)
     write_mask(mask, _own(view), view.ball, view.ball_side, view.controlled, view.sticky)
@@ -292,6 +293,8 @@ def legal(view: View, rules: str = "meaningful") -> NDArray[np.bool_]:
 def _restrict(mask: NDArray[np.bool_], view: View) -> None:
     """Light-MALib's rules of where and when."""
     takers = np.flatnonzero(mask[:, Action.SHOT])
+    if view.ball_side != THEIR:
+        mask[:, Action.SLIDING] = False
     x, y = float(view.ball[0]), float(view.ball[1])
     if x < _SHOT_X or abs(y) > _SHOT_Y:
         mask[:, Action.SHOT] = False
