@@ -155,7 +155,7 @@ def _spec(plan: Plan, found: Mapping[int, Formation], sights: list[View], chosen
         symmetry=((0, 1),) if symmetric else tuple((p,) for p in range(len(plan.players))),
         zero_sum=len(plan.players) == 2 and set(chosen.rewards) <= ZERO_SUM,
         state=None if plan.central is None else Box(-np.inf, np.inf, plan.central(sights[0]).shape, np.float32),
-        max_decisions=found[LEFT].rules.duration * max(plan.controls.agents),
+        max_decisions=(found[LEFT].rules.duration + 1) * max(plan.controls.agents),
     )
 
 

@@ -270,7 +270,7 @@ class Match:
             pay.begin(view)
         happened = Happened()
         self._show(happened, None)
-        while not happened.due:  # the engine has not handed out bodies yet
+        while not happened.due and not happened.over:  # the engine has not handed out bodies yet
             self._advance(happened, [Action.IDLE] * sum(self._counts))
         happened.reward = []
         return happened
