@@ -107,6 +107,13 @@ def test_a_ball_that_nobody_had_is_only_won() -> None:
     assert happened(followed(flies(0.0), has(RIGHT, 1))[0]) == {}
 
 
+def test_a_ball_that_is_put_down_is_neither_run_nor_pass() -> None:
+    """More than five metres a step."""
+    assert [happened(e) for e in followed(has(LEFT, 1, 0.3), has(LEFT, 1, 0.0))] == [{}]
+    assert [happened(e) for e in followed(has(LEFT, 1, 0.1), flies(0.2), flies(0.0), has(LEFT, 2))] == [{}] * 3
+    assert followed(has(LEFT, 1, 4.9 / 54.4), has(LEFT, 1, 0.0))[0].metres == pytest.approx(4.9)
+
+
 def test_a_run_is_measured_in_metres() -> None:
     (run,) = followed(has(LEFT, 1, 0.0, 0.0), has(LEFT, 1, 3 / 54.4, 4 / 83.6))
     assert run.carried == A
@@ -191,8 +198,8 @@ def test_who_put_the_ball_out(restart: Step, out: int) -> None:
 def test_a_restart_is_a_pass_of_who_takes_it() -> None:
     """The keeper of the right takes the goal kick: nobody owns the ball before, and he is the nearest."""
     kick = ({"game_mode": Mode.GOAL_KICK, "ball": at(0.95)}, flies(0.9, by=(-2, 0, 0)))
-    assert happened(followed(*kick, has(RIGHT, 1))[-1]) == {"passed": THEIR, "completed": (KEEPER, FOE)}
-    assert happened(followed(*kick, has(LEFT, 1))[-1]) == {"passed": THEIR, "intercepted": A, "lost": KEEPER}
+    assert happened(followed(*kick, has(RIGHT, 1, 0.8))[-1]) == {"passed": THEIR, "completed": (KEEPER, FOE)}
+    assert happened(followed(*kick, has(LEFT, 1, 0.8))[-1]) == {"passed": THEIR, "intercepted": A, "lost": KEEPER}
 
 
 FREE = ({"game_mode": Mode.FREE_KICK, "ball": at(0.29)}, flies(0.29))  # body 1 of the right takes it
@@ -259,7 +266,7 @@ def test_nobody_ever_had_the_ball() -> None:
 
 def test_a_new_match_begins_at_nothing() -> None:
     statistics = MatchStatistics()
-    views: list[View] = [seen(**step) for step in (has(LEFT, 1), flies(0.1), has(LEFT, 2), {"score": [1, 0]})]
+    views: list[View] = [seen(**step) for step in (has(LEFT, 1), flies(0.1), has(LEFT, 2, 0.2), {"score": [1, 0]})]
     for _ in range(2):
         statistics.begin(views[0])
         for before, after in pairwise(views):

@@ -116,15 +116,17 @@ def test_checkpoints_are_those_of_the_package() -> None:
 
 
 def test_ball_progress() -> None:
-    steps = (flies(0.1), flies(0.3), flies(0.2), {"score": [1, 0]}, flies(0.4), {"game_mode": Mode.GOAL_KICK})
-    assert paid("ball_progress", *steps) == [
-        pytest.approx([0.2, 0.2]),
-        pytest.approx([-0.1, -0.1]),
-        [0, 0],  # a goal
-        [0, 0],  # and the score of the scene goes back
-        [0, 0],  # a restart
-    ]
-    assert paid("ball_progress", flies(0.1), flies(0.3), side=RIGHT) == [pytest.approx([-0.2])]
+    steps = (flies(0.1), flies(0.15), flies(0.12), flies(0.13) | {"score": [1, 0]})
+    assert paid("ball_progress", *steps) == [pytest.approx([0.05, 0.05]), pytest.approx([-0.03, -0.03]), [0, 0]]
+    assert paid("ball_progress", flies(0.1), flies(0.15), side=RIGHT) == [pytest.approx([-0.05])]
+
+
+@pytest.mark.parametrize("term", ["ball_progress", "move_to_ball"])
+def test_a_ball_that_is_put_down_has_not_moved(term: str) -> None:
+    """For a restart; and for a kick-off, a step after the score shows the goal."""
+    ran = {"left_team": np.array([[-1.0, 0], [-0.2, 0.1], [-0.3, -0.2]])}
+    assert paid(term, flies(0.1), flies(0.11) | ran | {"game_mode": Mode.GOAL_KICK}) == [[0, 0]]
+    assert paid(term, flies(1.01), flies(0.0) | ran) == [[0, 0]]
 
 
 def test_possession() -> None:

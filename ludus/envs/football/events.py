@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ludus.envs.football.view import GOAL_HALF, METRES, NOBODY, OWN, THEIR, Mode, View
 
-__all__ = ["Body", "Events", "Follower", "Kick"]
+__all__ = ["Body", "Events", "Follower", "Kick", "put_down"]
 
 KICK_SPEED = 1.0
 """Metres a step (0.1 s) from which a ball that its owner lets go of counts as kicked; passes have about 1.6, a ball that is lost 0.4."""
@@ -34,6 +34,8 @@ BAR = 2.44
 """Metres: the height of the goal."""
 DEFLECTED = 20
 """Steps after a shot within which a goal is the shooter's, whoever touched the ball since."""
+PUT_DOWN = 5.0
+"""Metres a step: no ball flies so fast, so one that is in the middle then was put there: for a kick-off, at half-time."""
 _GRAVITY = 0.0981  # metres a step, each step
 _X, _Y = METRES.tolist()
 
@@ -112,6 +114,8 @@ class Follower:
                 self._called(events, after)
         elif before.mode != Mode.NORMAL:
             self._restarted(events, before, after)
+        elif put_down(before, after):
+            self.begin(after)
         else:
             self._played(events, before, after)
         return events
@@ -204,6 +208,16 @@ class Follower:
             events.passed, events.intercepted, events.lost = flight.by.side, has, flight.by
         elif has.body != flight.by.body:
             events.passed, events.completed = has.side, (flight.by, has)
+
+
+_MIDDLE = np.zeros(3)
+
+
+def put_down(before: View, after: View) -> bool:
+    """Whether the ball did not come where it is by itself: after a goal, which the score may show a step earlier, or for a restart."""
+    if after.mode != Mode.NORMAL or after.score != before.score:
+        return True
+    return _distance(_MIDDLE, after.ball) < 1.0 and _distance(before.ball, after.ball) > PUT_DOWN
 
 
 def _owner(view: View) -> Body:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, UnknownName
-from ludus.envs.football.events import Body, Events, Follower
+from ludus.envs.football.events import Body, Events, Follower, put_down
 from ludus.envs.football.observations import off_side_line
-from ludus.envs.football.view import METRES, NOBODY, OWN, THEIR, Mode, View
+from ludus.envs.football.view import METRES, NOBODY, OWN, THEIR, View
 
 __all__ = ["CHECKPOINTS", "TERMS", "ZERO_SUM", "Rewards", "Scene"]
 
@@ -91,12 +91,10 @@ def _reached(scene: Scene) -> NDArray[np.int64]:
 def ball_progress(scene: Scene) -> Earned:
     """How far the ball moved towards the opponents' goal line, 1 for half the pitch, to all.
 
-    Nothing in a step with a goal, or in which the ball is put down for a restart. Potential-based but for these (Ng et al., 1999).
+    Nothing in a step in which the ball is put down, after a goal or for a restart. Potential-based but for these (Ng et al., 1999).
     """
     before, after = scene.before, scene.after
-    if after.score != before.score or after.mode != Mode.NORMAL:
-        return 0.0
-    return float(after.ball[0] - before.ball[0])
+    return 0.0 if put_down(before, after) else float(after.ball[0] - before.ball[0])
 
 
 def possession(scene: Scene) -> Earned:
@@ -150,13 +148,13 @@ _RUN = 0.8  # metres a step: full speed
 def move_to_ball(scene: Scene) -> Earned:
     """Unless the side has the ball: how much nearer its nearest agent came to where the ball is now, to that agent.
 
-    1 for a step at full speed. Nothing in a step with a goal or a change of mode.
+    1 for a step at full speed. Nothing at restarts and goals.
     """
     after, before = scene.after, scene.before
     k = len(after.controlled)
     earned = np.zeros(k)
     steered = (after.controlled >= 0) & after.own_active[after.controlled]
-    if after.ball_side == OWN or not steered.any() or after.score != before.score or after.mode != before.mode:
+    if after.ball_side == OWN or not steered.any() or put_down(before, after):
         return earned
     bodies, ball = after.controlled, after.ball[:2]
     now = _distances(after.own_position[bodies], ball)
