@@ -72,7 +72,7 @@ def drawn(seed: int) -> dict[str, Any]:
 
 
 def test_simple115_is_gfootballs() -> None:
-    wrappers = pytest.importorskip("gfootball.env.wrappers", reason="gfootball is not installed")
+    wrappers = pytest.importorskip("gfootball.env.wrappers", reason="gfootball is not installed: make football")
     for seed in range(20):
         scene = drawn(seed)
         given = [scene | {"active": body} for body in (1, 2)]

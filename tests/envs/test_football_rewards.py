@@ -79,7 +79,7 @@ def test_checkpoints() -> None:
 
 def test_checkpoints_are_those_of_the_package() -> None:
     """Together with the score, beside gfootball's wrapper, over drawn steps of a match, for both agents."""
-    wrappers = pytest.importorskip("gfootball.env.wrappers", reason="gfootball is not installed")
+    wrappers = pytest.importorskip("gfootball.env.wrappers", reason="gfootball is not installed: make football")
 
     shown: list[dict[str, Any]] = []
     package = SimpleNamespace(observation=lambda: shown)

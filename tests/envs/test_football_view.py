@@ -100,7 +100,9 @@ def test_the_dictionaries_of_agents_show_the_same() -> None:
 
 
 def test_the_dictionaries_of_right_hand_agents_are_turned_already() -> None:
-    rotation = pytest.importorskip("gfootball.env.observation_rotation", reason="gfootball is not installed")
+    rotation = pytest.importorskip(
+        "gfootball.env.observation_rotation", reason="gfootball is not installed: make football"
+    )
     scene = raw(**_drawn(np.random.default_rng(2)))
     scene["right_agent_sticky_actions"] = [np.array([1, 0, 0, 1, 0, 0, 0, 0, 1, 0])]
     turned = rotation.flip_observation(scene, {"action_set": "default"})
