@@ -132,6 +132,13 @@ REFUSED: list[Refusal] = [
         UnknownName,
         "unknown football reward 'scores'; did you mean 'score'",
     ),
+    (
+        "football/5_vs_5",
+        {"statistics": ["shot"]},
+        UnknownName,
+        "unknown football statistic 'shot'; did you mean 'shots'",
+    ),
+    ("football/5_vs_5", {"sides": "both", "observation": "pixels"}, ConfigError, "pixels was given with sides=both"),
     ("football/5_vs_5", {"observation": "float"}, UnknownName, "did you mean 'floats'"),
 ]
 

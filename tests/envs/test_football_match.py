@@ -74,6 +74,7 @@ def played(monkeypatch: pytest.MonkeyPatch, scenes: list[dict[str, Any]], *, pla
             legal=legal,
             central=None,
             pay=partial(Rewards, {"score": 1.0}),
+            statistics=("goals_against", "goals", "possession"),
             frames=Frames("football/scripted"),
             seen_as="numbers",
             drawn_by="pitch",
@@ -119,6 +120,17 @@ def test_actions_of_the_right_side_are_turned(monkeypatch: pytest.MonkeyPatch) -
     assert Scripted.given == [[[2, 5], [6]], [[12, 0], [12]]]
     assert sorted(happened.reward) == [(0, -0.5), (1, -0.5), (2, 1.0)]
     assert env.side_of == (LEFT, RIGHT)
+
+
+def test_what_each_player_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the names; the right side has the ball in three steps of four, and scores."""
+    ours, theirs = {"ball_owned_team": 0, "ball_owned_player": 1}, {"ball_owned_team": 1, "ball_owned_player": 2}
+    scenes = [raw(), raw(**ours), raw(**theirs), raw(**theirs), raw(score=[0, 1], **theirs)]
+    env = played(monkeypatch, scenes, players=(LEFT, RIGHT))
+    env.reset(1)
+    found = [env.step([Action.IDLE] * 3).statistics for _ in range(4)]
+    assert found[:3] == [None] * 3
+    np.testing.assert_array_equal(found[3], [[1.0, 0.0, 0.25], [0.0, 1.0, 0.75]])
 
 
 def test_masks_and_rows_are_those_of_the_side(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,11 @@ from gymnasium.spaces import Box, Discrete
 from pydantic import Field
 
 from ludus.core.config import Config
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, UnknownName
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.football.frames import PIXELS, Frames
-from ludus.envs.football.match import Encode, Match, Plan
+from ludus.envs.football.match import COUNTED, Encode, Match, Plan
 from ludus.envs.football.observations import CentralState, encoder, legal
 from ludus.envs.football.rewards import ZERO_SUM, Rewards
 from ludus.envs.football.scenarios import (
@@ -43,7 +43,7 @@ class FootballOptions(Config):
     keeper (`keeper`), those of one position (`position`).
 
     observation, masks, rewards: see `ludus.envs.football`. state: whether timesteps carry the whole pitch, as player 0's side sees it.
-    render: what pictures are: the pitch, drawn from above, or the engine's own.
+    statistics: what is counted, of `COUNTED`; None: all. render: what pictures are: the pitch, drawn from above, or the engine's own.
     The others are rules; None: the scenario's own. difficulty: how well the engine plays, 0 to 1: of sides without agents, or of (left,
     right), which tells of bodies without agents too."""
 
@@ -55,6 +55,7 @@ class FootballOptions(Config):
     masks: Literal["meaningful", "tactical"] | None = "meaningful"
     rewards: dict[str, float] = Field(default_factory=lambda: {"score": 1.0})
     state: bool = True
+    statistics: tuple[str, ...] | None = None
     render: Literal["pitch", "engine"] = "pitch"
     difficulty: Level | None = None
     duration: int | None = None
@@ -93,6 +94,7 @@ def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> Vect
         legal=None if chosen.masks is None else partial(legal, rules=chosen.masks),
         central=CentralState(sights[0], duration=found[LEFT].rules.duration) if chosen.state else None,
         pay=partial(Rewards, chosen.rewards),
+        statistics=_statistics(chosen.statistics),
         frames=Frames(id),
         seen_as="pixels" if chosen.observation == "pixels" else "numbers",
         drawn_by=chosen.render,
@@ -119,6 +121,13 @@ def _difficulty(own: tuple[float, float], chosen: FootballOptions) -> tuple[floa
     level = chosen.difficulty
     left, right = own
     return (left if chosen.sides in ("left", "random") else level, right if chosen.sides == "right" else level)
+
+
+def _statistics(chosen: tuple[str, ...] | None) -> tuple[str, ...]:
+    for name in chosen or ():
+        if name not in COUNTED:
+            raise UnknownName("football statistic", name, COUNTED)
+    return COUNTED if chosen is None else tuple(dict.fromkeys(chosen))
 
 
 def _encoders(id: str, chosen: FootballOptions, sights: list[View], *, duration: int) -> tuple[Encode, ...]:
@@ -155,6 +164,7 @@ def _spec(plan: Plan, found: Mapping[int, Formation], sights: list[View], chosen
         symmetry=((0, 1),) if symmetric else tuple((p,) for p in range(len(plan.players))),
         zero_sum=len(plan.players) == 2 and set(chosen.rewards) <= ZERO_SUM,
         state=None if plan.central is None else Box(-np.inf, np.inf, plan.central(sights[0]).shape, np.float32),
+        statistics=plan.statistics,
         max_decisions=(found[LEFT].rules.duration + 1) * max(plan.controls.agents),
     )
 

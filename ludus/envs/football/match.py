@@ -17,11 +17,12 @@ from ludus.core.types import Array
 from ludus.envs.football.frames import PIXELS, Frames, small
 from ludus.envs.football.pitch import draw
 from ludus.envs.football.scenarios import Controls, Formation, engine, engine_config
+from ludus.envs.football.statistics import NAMES, MatchStatistics
 from ludus.envs.football.view import LEFT, NOBODY, RIGHT, Action, Mode, View, side_view
 from ludus.envs.publisher import GOES_ON, TERMINATED
 from ludus.envs.python_loop import Happened
 
-__all__ = ["TURNED", "Engine", "Match", "Plan"]
+__all__ = ["COUNTED", "TURNED", "Engine", "Match", "Plan"]
 
 TURNED: tuple[int, ...] = (0, 5, 6, 7, 8, 1, 2, 3, 4, *range(9, 19))
 """What an action is called by who sees the pitch turned by half a turn."""
@@ -180,6 +181,9 @@ def _put_team(raw: dict[str, Any], name: str, bodies: Sequence[Any], roles: NDAr
 # --------------------------------------------------------------------------------------------------------------------
 # A match: who plays where, what they see and earn.
 
+COUNTED = (*NAMES, "goals_against")
+"""What can be counted of each player."""
+
 Encode = Callable[[View, View | None], NDArray[np.float32]]
 """(what a side sees, what it saw a step before) -> float32[k, F] of its k agents."""
 
@@ -202,7 +206,8 @@ class Plan:
 
     formation(kick_off): the scenario. random_sides: a fair draw turns it by half a turn, players included. players: the side that each
     plays where it is not turned. encode, legal, central: of observations, masks and the state. pay: makes what pays a player.
-    frames: the engine's pictures. seen_as: whether agents see those. drawn_by: who draws what `render` shows.
+    statistics: names of what is counted. frames: the engine's pictures. seen_as: whether agents see those. drawn_by: who draws what
+    `render` shows.
     """
 
     id: str
@@ -214,6 +219,7 @@ class Plan:
     legal: Callable[[View], NDArray[np.bool_]] | None
     central: Callable[[View], Array] | None
     pay: Callable[[], Pay]
+    statistics: tuple[str, ...]
     frames: Frames
     seen_as: Literal["numbers", "pixels"]
     drawn_by: Literal["pitch", "engine"]
@@ -244,6 +250,8 @@ class Match:
         self._plan = plan
         self._engine: Engine | None = None
         self._pay = [plan.pay() for _ in plan.players]
+        self._counted = MatchStatistics() if plan.statistics else None
+        self._columns = [COUNTED.index(name) for name in plan.statistics]
         counts = [plan.controls.agents[side] for side in plan.players]
         self._first = [sum(counts[:p]) for p in range(len(counts))]
         self._counts = counts
@@ -268,6 +276,8 @@ class Match:
         self.views = self._seen()
         for pay, view in zip(self._pay, self.views, strict=True):
             pay.begin(view)
+        if self._counted is not None:
+            self._counted.begin(self.views[0])
         happened = Happened()
         self._show(happened, None)
         while not happened.due and not happened.over:  # the engine has not handed out bodies yet
@@ -314,8 +324,16 @@ class Match:
         for p, pay in enumerate(self._pay):
             earned = pay(before[p], self.views[p]).tolist()
             happened.reward += [(self._first[p] + i, reward) for i, reward in enumerate(earned) if reward]
+        if self._counted is not None:
+            self._counted.see(before[0], self.views[0])
+            happened.statistics = self._totals(self._counted.totals()) if over else None
         happened.over = TERMINATED if over else GOES_ON
         self._show(happened, before)
+
+    def _totals(self, sides: NDArray[np.float64]) -> NDArray[np.float64]:
+        """float64[P, S] of what each side did, float64[2, len(NAMES)]."""
+        with_against = np.column_stack((sides, sides[::-1, NAMES.index("goals")]))
+        return np.asarray(with_against[np.ix_(self.side_of, self._columns)])
 
     def _seen(self) -> tuple[View, ...]:
         assert self._engine is not None
