@@ -267,7 +267,10 @@ def write_features(out, own, their, moment, controlled, sticky, designated):  # 
         if a == 0:
             write_shared(row, shared, moment, line, defending)
         else:
-            row[shared:] = out[0, shared:]
+            for i in range(
+                shared, len(row)
+            ):  # assigning a slice would compile an error with a shape in it, for seconds
+                row[i] = out[0, i]
 
 
 # --------------------------------------------------------------------------------------------------------------------
