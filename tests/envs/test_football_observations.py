@@ -174,6 +174,18 @@ def test_bodies_are_sorted_by_distance_and_who_was_sent_off_comes_last() -> None
     assert [gone[f"foe_{rank}_active"] for rank in range(3)] == [1, 1, 0]
 
 
+@pytest.mark.parametrize("name", sorted(ENCODERS))
+def test_an_agent_without_a_body_is_nobody(name: str) -> None:
+    """The engine has not given it one yet, or its last one was sent off."""
+    _, row = columns(name, seen(left_agent_controlled_player=[1, -1]))
+    own = [value for column, value in row.items() if column.startswith(("self_is_", "controlled_", "legal_"))]
+    assert sum(own) == (1 if name == "features" else 0)  # idle
+    assert row.get("self_active", 0) == 0
+    central = CentralState(seen())
+    state = dict(zip(central.names, central(seen(left_agent_controlled_player=[1, -1])).tolist(), strict=True))
+    assert [state[f"agent_1_is_{body}"] for body in range(3)] == [0, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("right", "ball", "line"),
     [
