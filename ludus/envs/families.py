@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 from ludus.core.errors import ConfigError
 from ludus.envs.base import VectorEnv
-from ludus.envs.packages import PIP, missing_package
+from ludus.envs.packages import install_command, missing_package
 
 
 class Adapter(Protocol):
@@ -33,7 +33,8 @@ class Adapter(Protocol):
 class Family:
     """module: the adapter's. needs: the package that it imports; extra: what `pip install ludus[extra]` calls it, "" if it comes with
     Ludus. python: its environments are single Python objects, so `restarts` applies to them. threads: it brings threads of its own, so
-    `workers` does not apply. example: an id that works."""
+    `workers` does not apply. example: an id that works. training: options that
+    only training has, and no match that is played afterwards."""
 
     module: str
     summary: str
@@ -42,6 +43,7 @@ class Family:
     extra: str = ""
     python: bool = False
     threads: bool = False
+    training: tuple[str, ...] = ()
 
     @property
     def installed(self) -> bool:
@@ -50,7 +52,7 @@ class Family:
     @property
     def install(self) -> str:
         """The command that brings its package."""
-        return f"pip install 'ludus[{self.extra}]'" if self.extra else f"pip install {PIP.get(self.needs, self.needs)}"
+        return install_command(self.needs, extra=self.extra)
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -69,6 +71,14 @@ FAMILIES: Mapping[str, Family] = {
         needs="envpool",
         extra="envpool",
         threads=True,
+    ),
+    "football": Family(
+        "ludus.envs.adapters.football",
+        "Google Research Football: academies, 5-a-side, 11-a-side",
+        "football/5_vs_5",
+        needs="gfootball",
+        python=True,
+        training=("rewards",),
     ),
     "gymnasium": Family(
         "ludus.envs.adapters.gymnasium",
@@ -104,6 +114,7 @@ FAMILIES: Mapping[str, Family] = {
         "OpenSpiel: board, card and matrix games",
         "openspiel/leduc_poker",
         needs="pyspiel",
+        training=("openings",),
     ),
     "pettingzoo": Family(
         "ludus.envs.adapters.pettingzoo",

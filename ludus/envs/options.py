@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError
 from ludus.envs.base import VectorEnv
-from ludus.envs.families import EXPECTED, UNNAMED, GivenObject, described
+from ludus.envs.families import EXPECTED, FAMILIES, UNNAMED, GivenObject, described
 
 
 def _switch(value: Any) -> Any:
@@ -98,9 +98,13 @@ class Environment(Config):
 
     @property
     def played(self) -> Environment:
-        """The game from its start, as matches after training are played: without the random `openings` of OpenSpiel's."""
-        options = {key: value for key, value in self.options.items() if key != "openings"}
-        return self.model_copy(update={"options": options}) if self.id.startswith("openspiel/") else self
+        """As matches after training are played: from the game's start, without the random `openings` of OpenSpiel's; football for goals
+        alone."""
+        family = FAMILIES.get(self.id.partition("/")[0])
+        if family is None or not family.training:
+            return self
+        options = {key: value for key, value in self.options.items() if key not in family.training}
+        return self.model_copy(update={"options": options})
 
     def make(self, *, num_envs: int | None = None, **options: Any) -> VectorEnv:
         """The vector of environments. Raises what `make_env` raises. num_envs, options: in place of its own."""

@@ -28,7 +28,17 @@ PIP: Mapping[str, str] = {  # module -> what `pip install` calls what brings it,
     "rlcard": "'ludus[classic]'",
     "shimmy": "'ludus[classic]'",
 }
+MAKE: Mapping[str, str] = {  # module -> the command that brings it, where `pip install` alone does not
+    "gfootball": "make football",
+    "gfootball_engine": "make football",
+}
 _PIP_OF_PETTINGZOO = {"Box2D": "'ludus[butterfly]'", "pygame": "'ludus[classic]'"}
+
+
+def install_command(module: str, *, extra: str = "") -> str:
+    """The command that brings a module. extra: of Ludus, that asks for it."""
+    what = f"'ludus[{extra}]'" if extra else PIP.get(module, module)
+    return MAKE.get(module, f"pip install {what}")
 
 
 def missing_package(id: str, error: BaseException) -> ConfigError:
@@ -45,5 +55,5 @@ def missing_package(id: str, error: BaseException) -> ConfigError:
     if importlib.util.find_spec(module) is not None:
         return ConfigError(f"{id} needs {module}, which is installed and cannot be imported: {one_line(said)}.")
     special = _PIP_OF_PETTINGZOO if id.startswith("pettingzoo/") else {}
-    what = special.get(module) or PIP.get(module, module)
-    return ConfigError(f"{id} needs {module}, which cannot be imported; `pip install {what}` brings it.")
+    command = f"pip install {special[module]}" if module in special else install_command(module)
+    return ConfigError(f"{id} needs {module}, which cannot be imported; `{command}` brings it.")

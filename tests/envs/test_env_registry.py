@@ -6,6 +6,7 @@ import pytest
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
+from ludus.envs.options import Environment
 from ludus.envs.registry import list_envs, make_env
 from ludus.envs.tree.vector import TreeVectorEnv
 
@@ -75,3 +76,12 @@ def test_the_list_holds_what_can_be_made():
     assert {"openspiel/leduc_poker", "openspiel/tic_tac_toe", "openspiel/goofspiel"} <= set(ids)
     assert "openspiel/mfg_garnet" not in ids
     assert "openspiel/misere" not in ids  # needs a game as its parameter
+
+
+def test_what_is_played_afterwards_is_without_what_only_training_has() -> None:
+    football = Environment(id="football/5_vs_5", options={"sides": "both", "rewards": {"score": 1, "pass": 0.1}})
+    assert football.played.options == {"sides": "both"}
+    poker = Environment(id="openspiel/kuhn_poker", options={"players": 3, "openings": 2})
+    assert poker.played.options == {"players": 3}
+    other = Environment(id="rware/rware-tiny-2ag-v2", options={"rewards": 1})
+    assert other.played is other

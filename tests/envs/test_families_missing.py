@@ -29,16 +29,17 @@ ENVIRONMENTS = {  # what needs a package besides its family's: id -> the package
     "pettingzoo/pistonball_v6": ("pymunk", "'ludus[butterfly]'"),
     "pettingzoo/pong_v3": ("multi_agent_ale_py", "'ludus[atari]'"),
 }
-INSTALLS = {  # family -> what brings its package
-    "ale": "'ludus[atari]'",
-    "envpool": "'ludus[envpool]'",
-    "lbf": "'ludus[lbf]'",
-    "magent2": "'ludus[magent2]'",
-    "mpe2": "mpe2",
-    "openspiel": "open-spiel",
-    "pettingzoo": "pettingzoo",
-    "rware": "'ludus[rware]'",
-    "vmas": "'ludus[vmas]'",
+INSTALLS = {  # family -> the command that brings its package
+    "ale": "pip install 'ludus[atari]'",
+    "envpool": "pip install 'ludus[envpool]'",
+    "football": "make football",
+    "lbf": "pip install 'ludus[lbf]'",
+    "magent2": "pip install 'ludus[magent2]'",
+    "mpe2": "pip install mpe2",
+    "openspiel": "pip install open-spiel",
+    "pettingzoo": "pip install pettingzoo",
+    "rware": "pip install 'ludus[rware]'",
+    "vmas": "pip install 'ludus[vmas]'",
 }
 
 
@@ -87,16 +88,14 @@ def test_of_an_environment(id: str, said_without: Callable[[str, str], str]) -> 
 @pytest.mark.parametrize("family", INSTALLS)
 def test_of_a_family(family: str, said_without: Callable[[str, str], str]) -> None:
     package = FAMILIES[family].needs
-    sentence = (
-        f"environments {family}/… need {package}, which is not installed; `pip install {INSTALLS[family]}` brings it."
-    )
+    sentence = f"environments {family}/… need {package}, which is not installed; `{INSTALLS[family]}` brings it."
     assert said_without(package, f"make_env({FAMILIES[family].example!r}, num_envs=1)") == f"ConfigError {sentence}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, package, None)
         with pytest.raises(ConfigError) as caught:
             list_envs(family)
     assert str(caught.value) == sentence
-    assert FAMILIES[family].install == f"pip install {INSTALLS[family]}"
+    assert FAMILIES[family].install == INSTALLS[family]
 
 
 def test_that_every_family_is_tried() -> None:
@@ -124,6 +123,11 @@ def test_of_one_that_is_there_and_broken() -> None:
     assert str(missing_package("a/b", error)) == (
         "a/b needs gymnasium, which is installed and cannot be imported: cannot import name 'x' from 'gymnasium'."
     )
+    needed = ImportError("No module named 'gfootball_engine'", name="gfootball_engine")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "gfootball_engine", None)
+        said = str(missing_package("football/5_vs_5", needed))
+    assert said == "football/5_vs_5 needs gfootball_engine, which cannot be imported; `make football` brings it."
     assert str(missing_package("a/b", ImportError("libGL.so.1: no such\nfile"))) == (
         "a/b needs something that cannot be imported: libGL.so.1: no such file."
     )

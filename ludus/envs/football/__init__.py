@@ -1,0 +1,1 @@
+"""Google Research Football: scenarios, the engine, what sides see, earn and did, pictures."""
