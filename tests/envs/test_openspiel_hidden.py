@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyspiel
 import pytest
+from openspiel_twins import positions, twins
 
 from ludus.envs.adapters.openspiel import load_game
 from ludus.envs.openspiel.states import Tensor, observer
-from tests.envs.openspiel_twins import positions, twins
 
 FAST = ["kuhn_poker", "leduc_poker", "liars_dice", "phantom_ttt", "tiny_hanabi", "goofspiel(imp_info=True,num_cards=4)"]
 _SLOW = (
