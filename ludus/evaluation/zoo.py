@@ -24,14 +24,14 @@ import numpy as np
 from ludus.core.config import to_yaml
 from ludus.core.curves import last
 from ludus.core.errors import ConfigError, DataError, PolicyError, RunError, ScenarioError, SolverError
-from ludus.core.types import Curve, EnvSpec, PolicyRef, PolicySpec, Solution
+from ludus.core.types import Curve, EnvSpec, PolicyRef, Solution
 from ludus.envs.families import FAMILIES
 from ludus.envs.options import Environment
 from ludus.evaluation.policies import FORMS, META, Shares, misfit, policies_of, shares_of, take_apart
 from ludus.evaluation.ratings import rate_run
 from ludus.policies.base import Policy
 from ludus.policies.file import code_in, load_policy
-from ludus.population.base import populations_of
+from ludus.population.base import Lineage, PolicyRecord, populations_of
 from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord
 from ludus.storage.manifest import (
@@ -50,7 +50,7 @@ from ludus.storage.manifest import (
     read_manifest,
 )
 from ludus.storage.reader import Reader
-from ludus.storage.run_dirs import RUNS, find_run
+from ludus.storage.run_dirs import RUNS, find_run, is_entry
 from ludus.storage.stored_run import StoredRun, open_run
 from ludus.storage.zoo import check_name, check_zoo, content_of, find_entry, write_entry
 
@@ -109,18 +109,21 @@ def push(
         pushed = _of_file(wanted.file, policies, env)
     else:
         shares = shares_of(wanted, wanted.run)
-        pushed = _of_run(wanted.run, wanted.what, shares, None if wanted.file is not None else wanted.solution, members)
+        what = wanted.what if wanted.file is None else next(wanted.run.name(ref) for some in shares for ref, _ in some)
+        pushed = _of_run(wanted.run, what, shares, None if wanted.file is not None else wanted.solution, members)
     manifest = Manifest(name=entry, note=note, created=time.time(), **pushed.facts)
-    write_entry(Path(zoo) / entry, manifest, lambda member: pushed.content[member.sha256], replace=replace)
+    write_entry(
+        Path(zoo) / entry, manifest, lambda member: _read(pushed.files[member.sha256], member.sha256), replace=replace
+    )
     return ZooEntry(Path(zoo) / entry, manifest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pushed:
-    """facts: fields of the manifest. content: of files, by their digests."""
+    """facts: fields of the manifest. files: of policies, by their digests."""
 
     facts: Mapping[str, Any]
-    content: Mapping[str, bytes]
+    files: Mapping[str, Path]
 
 
 def _entry_name(name: str | None, run: StoredRun | None, what: str, file: Path | None) -> str:
@@ -138,38 +141,52 @@ def _of_run(run: StoredRun, what: str, shares: Sequence[Shares], solution: Solut
     """shares: who is named. solution: what they play, where that is a generation's. everybody: of the populations, too."""
     named = {ref for some in shares for ref, _ in some}
     chosen = {which: [r.ref for r in members if everybody or r.ref in named] for which, members in run.members.items()}
-    refs = [ref for members in chosen.values() for ref in members]
-    settings = run.env.played
-    content, policies = dict[str, bytes](), list[Member]()
+    stored = {policy.record.ref: policy for policy in run.policies}
     with Reader(run.folder) as reader:
-        trained = {(t.population, t.policy): dict(t.counters) for t in reader.tasks() if t.kind == "train"}
-        learned = {(c.population, c.policy): c.curve for c in reader.curves()}
-        generation = int(what) if what.isdecimal() else run.generation
-        record = next((r for r in reader.generations() if r.number == generation), None)
+        source, training = _source(run, what), _training(run, reader)
+        record = next((r for r in reader.generations() if r.number == source.generation), None)
         results = _results(run, reader.payoffs(), chosen, reader, record if solution is not None else None)
-    digests = {stored.record.ref: stored.sha256 for stored in run.policies}
-    for ref in refs:
-        spec, data = run.records[ref].spec, _read(run.file(ref), digests[ref])
-        counts = trained.get((ref.population, ref.policy), {})
-        member = _member(ref, spec, data, run.records[ref].lineage.generation, counts)
-        if (curve := learned.get((ref.population, ref.policy))) is not None:
-            member = member.model_copy(update={"returns": _returns(curve)})
-        policies.append(member)
-        content[policies[-1].sha256] = data
-    game = _game(settings, run.population)
-    source = Source(
+    policies, files = list[Member](), dict[str, Path]()
+    for ref in (ref for members in chosen.values() for ref in members):
+        member = _member(stored[ref].record, stored[ref].sha256)
+        policies.append(member.model_copy(update=training.get((ref.population, ref.policy), {})))
+        files[member.sha256] = run.file(ref)
+    facts: dict[str, Any] = {"source": source, "policies": tuple(policies), "results": results}
+    facts |= {"game": _game(run.env.played, run.population), "scenario": run.info.text}
+    facts |= {"meta_strategy": _strategy(run, shares, chosen, solution)}
+    facts |= {"utility_range": run.info.utility_range, "zero_sum": run.info.zero_sum}
+    return _Pushed(facts, files)
+
+
+def _source(run: StoredRun, what: str) -> Source:
+    """Of what an entry has: where that came from."""
+    if is_entry(run.folder):
+        first = read_manifest(run.folder).source
+        return first.model_copy(update={"of": what} if what not in ("", META) else {})
+    return Source(
         run=run.folder.resolve().name,
         of=what,
-        generation=generation,
+        generation=int(what) if what.isdecimal() else run.generation,
         scenario=run.info.scenario,
         algorithm=run.info.algorithm,
         seed=run.info.seed,
         code=run.info.version,
     )
-    facts: dict[str, Any] = {"source": source, "game": game, "policies": tuple(policies), "results": results}
-    facts |= {"meta_strategy": _strategy(run, shares, chosen, solution), "scenario": run.info.text}
-    facts |= {"utility_range": run.info.utility_range, "zero_sum": run.info.zero_sum}
-    return _Pushed(facts, content)
+
+
+def _training(run: StoredRun, reader: Reader) -> dict[tuple[int, str], dict[str, Any]]:
+    """Fields of `Member` that tell of the training of a policy, by population and name."""
+    if is_entry(run.folder):
+        members = read_manifest(run.folder).policies
+        return {(m.population, m.policy): {"trained": m.trained, "returns": m.returns} for m in members}
+    known: dict[tuple[int, str], dict[str, Any]] = {
+        (task.population, task.policy): {"trained": dict(task.counters)}
+        for task in reader.tasks()
+        if task.population is not None and task.policy is not None
+    }
+    for stored in reader.curves():
+        known.setdefault((stored.population, stored.policy), {})["returns"] = _returns(stored.curve)
+    return known
 
 
 def _of_file(file: Path, text: str, env: str | None) -> _Pushed:
@@ -189,13 +206,14 @@ def _of_file(file: Path, text: str, env: str | None) -> _Pushed:
     (drawn, *_) = [one for some in seats for one in some]
     data = file.read_bytes()
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", file.stem)
-    policies = tuple(_member(PolicyRef(which, name), drawn.policy.spec, data, 0, {}) for which in fits)
+    records = [PolicyRecord(PolicyRef(which, name), 0, drawn.policy.spec, Lineage()) for which in fits]
+    policies = tuple(_member(record, hashlib.sha256(data).hexdigest()) for record in records)
     marginals = tuple((1.0,) if which in fits else () for which in population)
     facts: dict[str, Any] = {"source": Source(run="", of=file.name), "game": _game(settings, population)}
     facts |= {"policies": policies, "meta_strategy": MetaStrategy(marginals=marginals)}
     facts |= {"scenario": to_yaml({"env": settings.model_dump(mode="json")})}
     facts |= {"utility_range": spec.utility_range, "zero_sum": spec.zero_sum}
-    return _Pushed(facts, {policies[0].sha256: data})
+    return _Pushed(facts, {policies[0].sha256: file})
 
 
 def _read(path: Path, sha256: str) -> bytes:
@@ -209,13 +227,15 @@ def _read(path: Path, sha256: str) -> bytes:
     return data
 
 
-def _member(ref: PolicyRef, spec: PolicySpec, data: bytes, generation: int, trained: Mapping[str, int]) -> Member:
+def _member(record: PolicyRecord, sha256: str) -> Member:
+    """sha256: of its file. Raises PolicyError for a policy that is code."""
+    ref, spec = record.ref, record.spec
     if code := code_in(spec):
         raise PolicyError(
             f"policy {ref.policy!r} is code of your own, {code!r}, and a zoo has weights and no code. Push others, such as "
             "RUN@PLAYER/POLICY."
         )
-    sha256 = hashlib.sha256(data).hexdigest()
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", ref.policy).lstrip(".-")
     return Member(
         population=ref.population,
         policy=ref.policy,
@@ -223,10 +243,9 @@ def _member(ref: PolicyRef, spec: PolicySpec, data: bytes, generation: int, trai
         mode=ref.mode,
         kind=spec.kind,
         config=dict(spec.config),
-        file=f"policies/{ref.population}/{re.sub(r'[^A-Za-z0-9_.-]+', '-', ref.policy).lstrip('.-')}-{sha256[:12]}.safetensors",
+        file=f"policies/{ref.population}/{name}-{sha256[:12]}.safetensors",
         sha256=sha256,
-        generation=generation,
-        trained=dict(trained),
+        generation=record.lineage.generation,
     )
 
 

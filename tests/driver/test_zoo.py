@@ -24,6 +24,7 @@ from ludus.evaluation.policies import take_apart
 from ludus.evaluation.tournament.entrants import read_field
 from ludus.policies.base import Policy
 from ludus.policies.file import digest_of
+from ludus.population.base import Lineage, PolicyRecord
 from ludus.storage.manifest import Manifest, read_manifest
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import MANIFEST, find_run, zoo_entries
@@ -41,14 +42,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     ludus.run(ludus.PSRO(env=KUHN, algorithm="exact", generations=3), run_dir=folder / "exact", report=False)
     shared = ludus.PSRO(
-        env={"id": BLOTTO, "num_envs": 16, "tree": "off"},
+        env={"id": BLOTTO, "num_envs": 16},
         algorithm=TINY,
         response={"episodes": 64},
-        evaluation={"episodes": 40},
+        evaluation={"payoffs": "simulate", "episodes": 40},
         mode="explore",
         generations=2,
     )
     ludus.run(shared, run_dir=folder / "played", report=False)
+    assert open_run(folder / "played").population == (0, 0)
     ludus.push(str(folder / "exact"), folder / "zoo", members=True)
     ludus.push(str(folder / "played"), folder / "zoo", members=True, note="CC0")
     return folder
@@ -193,6 +195,17 @@ def test_what_was_played_comes_with_its_wins_and_training() -> None:
     assert manifest.note == "CC0"
 
 
+def test_what_is_pushed_on_keeps_where_it_came_from(tmp_path: Path) -> None:
+    first = read_manifest(Path("zoo/played"))
+    second = ludus.push("zoo/played@0/0-2", tmp_path / "zoo").manifest
+    (file,) = Path("zoo/played/policies/0").glob("0-2-*")
+    third = ludus.push(str(file), tmp_path / "zoo", name="third").manifest
+    for manifest in (second, third):
+        assert manifest.source == first.source.model_copy(update={"of": "0/0-2"})
+        assert manifest.policies == first.policies[2:]
+    assert (second.name, third.name) == ("played-0-0-2", "third")
+
+
 def test_a_file_is_pushed_with_its_game(tmp_path: Path) -> None:
     """In every seat that it fits, as it is named everywhere."""
     tools.always(1, tmp_path / "bet.safetensors")
@@ -329,9 +342,9 @@ def test_a_changed_file_is_not_pushed(tmp_path: Path) -> None:
 def test_code_of_ones_own_is_not_pushed(kind: str, config: dict[str, Any], code: str) -> None:
     """What their modules say is in no file. Ludus's own are everywhere."""
     with pytest.raises(PolicyError, match=f"is code of your own, '{code}', and a zoo has weights and no code"):
-        zoo._member(PolicyRef(0, "one"), PolicySpec(kind, config), b"", 0, {})
+        zoo._member(PolicyRecord(PolicyRef(0, "one"), 0, PolicySpec(kind, config), Lineage()), "0" * 64)
     ours = PolicySpec("torch", {"modules": {"policy": "ludus.policies.connect_four:ConnectFour"}})
-    assert zoo._member(PolicyRef(0, "one"), ours, b"", 0, {}).kind == "torch"
+    assert zoo._member(PolicyRecord(PolicyRef(0, "one"), 0, ours, Lineage()), "0" * 64).kind == "torch"
 
 
 def test_an_environment_that_only_a_program_has_is_not_pushed() -> None:
