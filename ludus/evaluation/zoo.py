@@ -20,11 +20,12 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from numpy.typing import NDArray
 
 from ludus.core.config import to_yaml
 from ludus.core.curves import last
 from ludus.core.errors import ConfigError, DataError, PolicyError, RunError, ScenarioError, SolverError
-from ludus.core.types import Curve, EnvSpec, PolicyRef, Solution
+from ludus.core.types import Curve, EnvSpec, Match, NamedStatistics, PolicyRef, Solution
 from ludus.envs.families import FAMILIES
 from ludus.envs.options import Environment
 from ludus.evaluation.policies import FORMS, META, Shares, misfit, policies_of, shares_of, take_apart
@@ -32,10 +33,12 @@ from ludus.evaluation.ratings import rate_run
 from ludus.policies.base import Policy
 from ludus.policies.file import code_in, load_policy
 from ludus.population.base import Lineage, PolicyRecord, populations_of
+from ludus.population.matches import merge_statistics
 from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord
 from ludus.storage.manifest import (
     AgentFacts,
+    Counted,
     GameFacts,
     Manifest,
     Member,
@@ -296,7 +299,7 @@ def _results(
     computed = [Payoff(profile=k, mean=tuple(mean[k].tolist())) for k in map(tuple, np.argwhere(exact).tolist())]
     met = list(map(tuple, np.argwhere((count > 0) & ~exact).tolist()))
     theirs = {k: tuple(places[p][i] for p, i in enumerate(k)) for k in met}
-    wins = reader.wins(list(theirs.values()))
+    wins, counted = reader.wins(list(theirs.values())), _counted(reader.counted())
     played = [
         Played(
             profile=k,
@@ -304,6 +307,7 @@ def _results(
             mean=tuple(mean[k].tolist()),
             m2=tuple(m2[k].tolist()),
             wins=wins.get(theirs[k], ()),
+            statistics=counted.get(theirs[k]),
         )
         for k in met
     ]
@@ -315,6 +319,23 @@ def _results(
         known = {"values": tuple(mean.ravel().tolist()), "exact": bool(exact.all())}
     ratings = tuple(rated for kind in _RATINGS if (rated := _rated(run, kind, chosen)) is not None)
     return Results(payoffs=tuple(computed), matches=tuple(played), ratings=ratings, **known)
+
+
+def _counted(matches: Sequence[Match]) -> dict[tuple[int, ...], Counted]:
+    """Of each profile, the statistics of all its matches together."""
+    parts: dict[tuple[int, ...], list[NamedStatistics | None]] = {}
+    for match in matches:
+        parts.setdefault(match.profile, []).append(match.statistics)
+    merged = {profile: merge_statistics(some) for profile, some in parts.items()}
+    return {
+        profile: Counted(names=s.names, n=_rows(s.n), mean=_rows(s.mean), m2=_rows(s.m2))
+        for profile, s in merged.items()
+        if s is not None
+    }
+
+
+def _rows(array: NDArray[Any]) -> tuple[tuple[Any, ...], ...]:
+    return tuple(map(tuple, array.tolist()))
 
 
 def _rated(run: StoredRun, kind: str, chosen: Mapping[int, Sequence[PolicyRef]]) -> Rated | None:

@@ -139,6 +139,15 @@ class Payoff(Config):
     mean: tuple[float, ...]
 
 
+class Counted(Config):
+    """Statistics of episodes beside their returns, [P][S] by `names`, as `NamedStatistics` has them."""
+
+    names: tuple[str, ...]
+    n: tuple[tuple[int, ...], ...]
+    mean: tuple[tuple[float, ...], ...]
+    m2: tuple[tuple[float, ...], ...]
+
+
 class Played(Config):
     """All episodes of one profile, as `Match` has them."""
 
@@ -147,6 +156,7 @@ class Played(Config):
     mean: tuple[float, ...]
     m2: tuple[float, ...]
     wins: tuple[tuple[int, int, int], ...] = ()
+    statistics: Counted | None = None
 
 
 class Rated(Config):
@@ -285,6 +295,8 @@ def open_database(folder: Path) -> sqlite3.Connection:
         row = {"id": f"zoo/{k}", "generation": 0, "profile": json.dumps(match.profile), "seats": seats, "n": match.n}
         row |= {"mean": _blob(match.mean), "m2": _blob(match.m2), "wins": json.dumps(match.wins), "exact": 0}
         _add(connection, "matches", {**row, "created": manifest.created})
+        if match.statistics is not None:
+            _add_statistics(connection, f"zoo/{k}", match.statistics)
     if known := manifest.results.payoffs:
         profiles = np.array([payoff.profile for payoff in known], "<i4").tobytes()
         row = {"generation": 0, "players": len(manifest.game.players), "profiles": profiles}
@@ -321,6 +333,13 @@ def _add_generation(connection: sqlite3.Connection, manifest: Manifest) -> None:
         profiles = np.array(strategy.profiles, "<i4").tobytes()
         row = {"generation": number, "players": len(manifest.game.players), "profiles": profiles}
         _add(connection, "joints", {**row, "probs": _blob(strategy.probs)})
+
+
+def _add_statistics(connection: sqlite3.Connection, match: str, counted: Counted) -> None:
+    for player, (n, mean, m2) in enumerate(zip(counted.n, counted.mean, counted.m2, strict=True)):
+        for place, name in enumerate(counted.names):
+            row = {"match": match, "player": player, "place": place, "name": name, "n": n[place]}
+            _add(connection, "statistics", {**row, "mean": mean[place] if n[place] else None, "m2": m2[place]})
 
 
 def _add(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> None:

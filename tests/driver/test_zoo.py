@@ -16,7 +16,7 @@ import run_tools as tools
 import ludus
 from ludus.cli.main import main
 from ludus.core.errors import ConfigError, LudusError, PolicyError, RunError, ScenarioError
-from ludus.core.types import PolicyRef, PolicySpec
+from ludus.core.types import Match, NamedStatistics, PolicyRef, PolicySpec
 from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation import zoo
 from ludus.evaluation.evaluate import evaluate_run
@@ -25,7 +25,7 @@ from ludus.evaluation.tournament.entrants import read_field
 from ludus.policies.base import Policy
 from ludus.policies.file import digest_of
 from ludus.population.base import Lineage, PolicyRecord
-from ludus.storage.manifest import Manifest, read_manifest
+from ludus.storage.manifest import Counted, Manifest, read_manifest
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import MANIFEST, find_run, zoo_entries
 from ludus.storage.stored_run import StoredRun, open_run
@@ -193,6 +193,18 @@ def test_what_was_played_comes_with_its_wins_and_training() -> None:
     assert manifest.policies[1].returns is not None
     assert manifest.policies[0].returns is None  # it plays at random, and nothing trained it
     assert manifest.note == "CC0"
+
+
+def test_statistics_of_a_profile_are_those_of_all_its_matches() -> None:
+    """Two matches of three goals each by the first player, and of 0 and 1 by the second; in a third, other policies."""
+
+    def match(profile: tuple[int, int], first: float, second: float) -> Match:
+        counted = NamedStatistics(("goals",), np.array([[2], [2]]), np.array([[first], [second]]), np.zeros((2, 1)))
+        return Match("m", profile, (), 2, np.zeros(2), np.zeros(2), statistics=counted)
+
+    found = zoo._counted([match((0, 1), 3.0, 0.0), match((0, 1), 3.0, 1.0), match((1, 1), 9.0, 9.0)])
+    assert found[0, 1] == Counted(names=("goals",), n=((4,), (4,)), mean=((3.0,), (0.5,)), m2=((0.0,), (1.0,)))
+    assert found[1, 1].mean == ((9.0,), (9.0,))
 
 
 def test_what_is_pushed_on_keeps_where_it_came_from(tmp_path: Path) -> None:

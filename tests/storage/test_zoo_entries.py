@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ludus.core.errors import ConfigError, RunError
@@ -69,7 +70,19 @@ def manifest(tmp_path: Path, **changes: Any) -> tuple[Manifest, bytes]:
             "exact": False,
             "payoffs": [{"profile": (1, 0), "mean": (2.0, 3.0)}],
             "matches": [
-                {"profile": (0, 1), "n": 4, "mean": (0.5, -0.5), "m2": (1.0, 2.0), "wins": [(3, 0, 1), (1, 0, 3)]}
+                {
+                    "profile": (0, 1),
+                    "n": 4,
+                    "mean": (0.5, -0.5),
+                    "m2": (1.0, 2.0),
+                    "wins": [(3, 0, 1), (1, 0, 3)],
+                    "statistics": {
+                        "names": ("goals", "passes"),
+                        "n": [(4, 0), (4, 3)],
+                        "mean": [(1.5, float("nan")), (0.25, 2.0)],
+                        "m2": [(5.0, 0.0), (0.75, 6.0)],
+                    },
+                }
             ],
         },
         "scenario": f"seed: 3\nenv: {{id: {GAME}, options: {{low: -.inf}}}}\n",
@@ -105,6 +118,11 @@ def test_an_entry_reads_as_a_run_that_has_these_policies(tmp_path: Path) -> None
     assert payoffs.count.tolist() == [[0, 4], [0, 0]]
     assert payoffs.m2[:, 0, 1].tolist() == [1.0, 2.0]
     assert match.match.seats == (PolicyRef(0, "0-1"), PolicyRef(0, "0-2", mode="greedy"))
+    counted = match.match.statistics
+    assert counted is not None
+    assert (counted.names, counted.n.tolist()) == (("goals", "passes"), [[4, 0], [4, 3]])
+    np.testing.assert_array_equal(counted.mean, [[1.5, np.nan], [0.25, 2.0]])
+    assert counted.m2.tolist() == [[5.0, 0.0], [0.75, 6.0]]
     run = StoredRun(folder)
     assert [m.tolist() for m in run.solution.strategies] == [[0.25, 0.75], [1.0, 0.0]]
     assert run.env.options == {"low": float("-inf")}
@@ -126,9 +144,9 @@ def test_the_signature_is_of_what_is_said_and_not_of_how(tmp_path: Path) -> None
     data = json.loads(path.read_text())
     signed = data.pop("sha256")
     assert signed == hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-    before = read_manifest(path.parent)
+    before = read_manifest(path.parent).signed()
     path.write_text(json.dumps({"sha256": signed, **data}, indent=7).replace("\n", "\r\n"))
-    assert read_manifest(path.parent) == before
+    assert read_manifest(path.parent).signed() == before
 
 
 def resigned(change: Callable[[dict[str, Any]], object]) -> Callable[[str], str]:
