@@ -181,8 +181,10 @@ def _put_team(raw: dict[str, Any], name: str, bodies: Sequence[Any], roles: NDAr
 # --------------------------------------------------------------------------------------------------------------------
 # A match: who plays where, what they see and earn.
 
-COUNTED = (*NAMES, "goals_against")
-"""What can be counted of each player."""
+_COLUMNS = (*NAMES, "goals_against")
+_FIRST = ("goals", "goals_against", "possession", "shots")
+COUNTED = (*_FIRST, *(name for name in NAMES if name not in _FIRST))
+"""What can be counted of each player; the first are what short lines show."""
 
 Encode = Callable[[View, View | None], NDArray[np.float32]]
 """(what a side sees, what it saw a step before) -> float32[k, F] of its k agents."""
@@ -251,7 +253,7 @@ class Match:
         self._engine: Engine | None = None
         self._pay = [plan.pay() for _ in plan.players]
         self._counted = MatchStatistics() if plan.statistics else None
-        self._columns = [COUNTED.index(name) for name in plan.statistics]
+        self._columns = [_COLUMNS.index(name) for name in plan.statistics]
         counts = [plan.controls.agents[side] for side in plan.players]
         self._first = [sum(counts[:p]) for p in range(len(counts))]
         self._counts = counts
