@@ -22,9 +22,11 @@ from ludus.envs.football.view import LEFT, NOBODY, RIGHT, Action, Mode, View, si
 from ludus.envs.publisher import GOES_ON, TERMINATED
 from ludus.envs.python_loop import Happened
 
-__all__ = ["COUNTED", "TURNED", "Engine", "Match", "Plan"]
+__all__ = ["COUNTED", "LEAVE", "TURNED", "Engine", "Match", "Plan"]
 
-TURNED: tuple[int, ...] = (0, 5, 6, 7, 8, 1, 2, 3, 4, *range(9, 19))
+LEAVE = len(Action)
+"""The action that leaves a body to the engine for a step."""
+TURNED: tuple[int, ...] = (0, 5, 6, 7, 8, 1, 2, 3, 4, *range(9, LEAVE + 1))
 """What an action is called by who sees the pitch turned by half a turn."""
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -43,7 +45,8 @@ class Engine:
     def __init__(self) -> None:
         lib = engine()
         self._states = lib.GameState
-        self._actions = [int(getattr(lib.e_BackendAction, action.name.lower())) for action in Action]
+        actions = (*(action.name.lower() for action in Action), "builtin_ai")
+        self._actions = [int(getattr(lib.e_BackendAction, name)) for name in actions]
         self._sticky = [int(getattr(lib.e_BackendAction, name)) for name in _STICKY]
         self._engine = _idle.pop() if _idle else _started(lib)
         self._config: Any = None
