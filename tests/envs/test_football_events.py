@@ -183,6 +183,19 @@ def test_a_saved_shot_and_a_blocked_one() -> None:
     assert happened(followed(*SHOT, has(RIGHT, 1, 0.9))[-1]) == {}
 
 
+def test_a_parried_shot_is_saved_once() -> None:
+    """The keeper is 2.7 metres away when the ball loses 2 metres a step; then he picks it up."""
+    parry = (flies(0.95, by=(2.5, 0, 0)), flies(0.93, by=(-0.5, 0, 0)))
+    saved, caught = followed(*SHOT, *parry, has(RIGHT, 0, 0.93))[2:]
+    assert happened(saved) == {"saved": THEIR}
+    assert happened(caught) == {}
+    assert happened(followed(*SHOT, *parry, has(LEFT, 2, 0.93))[-1]) == {}
+    slower = (flies(0.95, by=(2.5, 0, 0)), flies(0.97, by=(2.1, 0, 0)))
+    assert happened(followed(*SHOT, *slower)[-1]) == {}  # 0.4 of drag
+    far = (flies(0.92, by=(2.5, 0, 0)), flies(0.9, by=(-0.5, 0, 0)))  # the keeper is 4.4 metres away
+    assert happened(followed(*SHOT, *far)[-1]) == {}
+
+
 def test_a_goal() -> None:
     shot, goal = followed(*SHOT, {"score": [1, 0]})
     assert (shot.shot, shot.on_target) == (A, OWN)

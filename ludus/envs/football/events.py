@@ -29,6 +29,9 @@ TOUCH_GAIN = 0.3
 TOUCH_REACH = 2.0
 """A ball that nobody has and that gets faster by so many metres a step, to the speed of a kick, was kicked first time by the nearest body,
 if one is as near (metres): the engine gives such balls no owner. Bounces and blocks slow a ball down."""
+PARRY_LOSS = 0.5
+PARRY_REACH = 4.0
+"""A shot that loses so much speed in a step (metres a step) with the keeper as near (metres; a shot flies three a step) is parried."""
 SHOT_SPEED = 1.8
 SHOT_RANGE = 40.0
 SHOT_WIDTH = 8.0
@@ -55,11 +58,13 @@ NO_BODY = Body(NOBODY, -1)
 
 
 class Kick(NamedTuple):
-    """The ball leaves somebody's feet. on_target: a shot whose line without drag ends between the posts and under the bar."""
+    """The ball leaves somebody's feet. on_target: a shot whose line without drag ends between the posts and under the bar. stopped: a shot
+    that a keeper has parried."""
 
     by: Body
     shot: bool
     on_target: bool
+    stopped: bool = False
 
 
 @dataclass(slots=True)
@@ -177,6 +182,8 @@ class Follower:
             elif (toucher := _toucher(before, after)) != NO_BODY:
                 self._arrive(events, toucher, after)
                 self._kick(events, toucher, after)
+            elif self._flight is not None and self._flight.shot:
+                self._parried(events, self._flight, before, after)
             return
         self._last = had
         if had == has:
@@ -197,6 +204,15 @@ class Follower:
             events.on_target = by.side if kick.on_target else NOBODY
             self._shot, self._since_shot = kick, 0
 
+    def _parried(self, events: Events, shot: Kick, before: View, after: View) -> None:
+        """A shot that loses speed at a keeper whom the engine does not let have the ball is saved too."""
+        if shot.stopped or _speed(after) > _speed(before) - PARRY_LOSS:
+            return
+        near = _nearest(before, reach=PARRY_REACH)
+        if near.side == 1 - shot.by.side and _is_keeper(after, near):
+            events.saved = near.side
+            self._flight = shot._replace(stopped=True)
+
     def _arrive(self, events: Events, has: Body, after: View) -> None:
         """Whoever has the ball now, or touches it, gets what was on its way."""
         flight, last = self._flight, self._last
@@ -207,8 +223,7 @@ class Follower:
             if last.side == 1 - has.side:
                 events.tackled, events.lost = has, last
         elif flight.shot:
-            role = (after.own_role if has.side == OWN else after.their_role)[has.body]
-            if has.side != flight.by.side and role == 0:
+            if has.side != flight.by.side and _is_keeper(after, has) and not flight.stopped:
                 events.saved = has.side
         elif has.side != flight.by.side:
             events.passed, events.intercepted, events.lost = flight.by.side, has, flight.by
@@ -233,6 +248,10 @@ def _owner(view: View) -> Body:
 def _distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     dx, dy, _ = (other - one).tolist()
     return hypot(dx * _X, dy * _Y)
+
+
+def _is_keeper(view: View, who: Body) -> bool:
+    return bool((view.own_role if who.side == OWN else view.their_role)[who.body] == 0)
 
 
 def _speed(view: View) -> float:
