@@ -107,7 +107,8 @@ class Environment(Config):
         return self.model_copy(update={"options": options})
 
     def make(self, *, num_envs: int | None = None, **options: Any) -> VectorEnv:
-        """The vector of environments. Raises what `make_env` raises. num_envs, options: in place of its own."""
+        """The vector of environments. Raises what `make_env` raises. num_envs, options: in place of its own; of fewer environments than
+        `workers`, each has one."""
         from ludus.envs.registry import make_env  # a scenario can be read without loading what it runs on
 
         return make_env(
@@ -115,7 +116,7 @@ class Environment(Config):
             num_envs=num_envs or self.num_envs,
             tree=self.tree,
             node_limit=self.node_limit,
-            workers=self.workers,
+            workers=self.workers if num_envs is None else min(self.workers, num_envs),
             deadline=self.deadline,
             restarts=self.restarts,
             wrappers=self.wrappers,

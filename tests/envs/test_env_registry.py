@@ -85,3 +85,9 @@ def test_what_is_played_afterwards_is_without_what_only_training_has() -> None:
     assert poker.played.options == {"players": 3}
     other = Environment(id="rware/rware-tiny-2ag-v2", options={"rewards": 1})
     assert other.played is other
+
+
+def test_fewer_environments_than_subprocesses_have_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ludus.envs.registry.make_env", lambda id, **options: (options["num_envs"], options["workers"]))
+    chosen = Environment(id="gymnasium/CartPole-v1", num_envs=8, workers=4)
+    assert [chosen.make(), chosen.make(num_envs=6), chosen.make(num_envs=2)] == [(8, 4), (6, 4), (2, 2)]

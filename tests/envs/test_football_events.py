@@ -77,6 +77,37 @@ def test_an_intercepted_pass() -> None:
     assert happened(arrival) == {"passed": OWN, "intercepted": FOE, "lost": A}
 
 
+TOUCHED = flies(0.3, by=(2.9, 0, 0)) | {"left_team": np.array([[-1.0, 0], [0, 0], [0.08, 0]])}
+
+
+def test_a_ball_kicked_on_first_time_is_received_and_kicked() -> None:
+    """Body 2 of the left stands 1.6 metres from where the ball was; nobody ever has it."""
+    near = flies(0.05) | {"left_team": TOUCHED["left_team"]}
+    shot = followed(has(LEFT, 1), flies(0.02), near, TOUCHED)[-1]
+    assert happened(shot) == {"passed": OWN, "completed": (A, B), "shot": B, "on_target": OWN}
+    foe = near | {
+        "left_team": np.array([[-1.0, 0], [0, 0], [-0.5, 0]]),
+        "right_team": np.array([[1.0, 0], [0.06, 0], [0.5, 0]]),
+    }
+    away = flies(0.03, by=(-2, 0, 0))
+    assert happened(followed(has(LEFT, 1), flies(0.02), foe, away)[-1]) == {
+        "passed": OWN,
+        "intercepted": FOE,
+        "lost": A,
+    }
+
+
+@pytest.mark.parametrize(
+    ("speed", "away", "touched"),
+    [(1.91, 0.03, True), (1.89, 0.03, False), (1.91, 0.04, False)],  # 1.6 and 0.3 more; 1.63 and 2.18 metres
+)
+def test_what_is_a_first_touch(speed: float, away: float, touched: bool) -> None:
+    team = {"left_team": np.array([[-1.0, 0], [-0.5, 0], [0.05 + away, 0]])}
+    found = followed(has(LEFT, 1, 0.02), flies(0.05) | team, flies(0.07, by=(speed, 0, 0)) | team)[-1]
+    assert (happened(found) == {"passed": OWN, "completed": (A, B)}) == touched
+    assert (happened(found) == {}) != touched
+
+
 def test_a_pass_to_oneself_is_none() -> None:
     assert [happened(e) for e in followed(*PASS, has(LEFT, 1, 0.1))] == [{}, {}, {}]
 
@@ -150,6 +181,19 @@ def test_a_shot_of_the_right() -> None:
 def test_a_saved_shot_and_a_blocked_one() -> None:
     assert happened(followed(*SHOT, has(RIGHT, 0, 0.99))[-1]) == {"saved": THEIR}
     assert happened(followed(*SHOT, has(RIGHT, 1, 0.9))[-1]) == {}
+
+
+def test_a_parried_shot_is_saved_once() -> None:
+    """The keeper is 2.7 metres away when the ball loses 2 metres a step; then he picks it up."""
+    parry = (flies(0.95, by=(2.5, 0, 0)), flies(0.93, by=(-0.5, 0, 0)))
+    saved, caught = followed(*SHOT, *parry, has(RIGHT, 0, 0.93))[2:]
+    assert happened(saved) == {"saved": THEIR}
+    assert happened(caught) == {}
+    assert happened(followed(*SHOT, *parry, has(LEFT, 2, 0.93))[-1]) == {}
+    slower = (flies(0.95, by=(2.5, 0, 0)), flies(0.97, by=(2.1, 0, 0)))
+    assert happened(followed(*SHOT, *slower)[-1]) == {}  # 0.4 of drag
+    far = (flies(0.92, by=(2.5, 0, 0)), flies(0.9, by=(-0.5, 0, 0)))  # the keeper is 4.4 metres away
+    assert happened(followed(*SHOT, *far)[-1]) == {}
 
 
 def test_a_goal() -> None:

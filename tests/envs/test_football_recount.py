@@ -20,11 +20,12 @@ Raw = dict[str, Any]
 
 
 class Spell(NamedTuple):
-    """Somebody has the ball, from a step to another."""
+    """Somebody has the ball, from a step to another; or kicks it first time after that step."""
 
     who: tuple[int, int]
     first: int
     last: int
+    touch: bool = False
 
 
 def chase(view: View, rng: np.random.Generator) -> list[int]:
@@ -78,7 +79,20 @@ def spells(raws: list[Raw], first: int, end: int) -> list[Spell]:
                 found[-1] = found[-1]._replace(last=t)
             else:
                 found.append(Spell(who, t, t))
+        elif t + 1 < end and raws[t + 1]["ball_owned_team"] < 0 and speed(raws[t + 1]) >= max(1, speed(raws[t]) + 0.3):
+            away, body = min((dist(raws[t], side, body), (side, body)) for side in (LEFT, RIGHT) for body in range(5))
+            if away <= 2:
+                found.append(Spell(body, t, t, touch=True))
     return found
+
+
+def speed(raw: Raw) -> float:
+    return float(np.hypot(*(raw["ball_direction"][:2] * METRES)))
+
+
+def dist(raw: Raw, side: int, body: int) -> float:
+    at = raw[f"{('left', 'right')[side]}_team"][body]
+    return float(np.hypot(*((at - raw["ball"][:2]) * METRES)))
 
 
 def phases(raws: list[Raw]) -> list[tuple[int, int]]:
@@ -108,16 +122,16 @@ def recounted(raws: list[Raw]) -> dict[str, list[float]]:
             (side, body), loose = spell.who, spell.last + 1
             if loose >= end:
                 continue
-            speed = np.hypot(*(raws[loose]["ball_direction"][:2] * METRES))
-            straight = then is not None and then.first == loose
-            if not straight and speed >= 1 and is_shot(raws[loose], side):
+            kick = speed(raws[loose]) >= 1
+            straight = then is not None and then.first == loose and not then.touch
+            if not straight and kick and is_shot(raws[loose], side):
                 counts["shots"][side] += 1
             elif then is None or then.who == (side, body):
                 continue
             elif then.who[0] == side:
-                counts["completed"][side] += straight or speed >= 1
+                counts["completed"][side] += straight or kick
             else:
-                counts["interceptions" if speed >= 1 and not straight else "tackles"][then.who[0]] += 1
+                counts["interceptions" if kick and not straight else "tackles"][then.who[0]] += 1
     return counts
 
 

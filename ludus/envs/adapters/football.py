@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ludus.core.config import Config
@@ -42,6 +43,7 @@ class FootballOptions(Config):
     None: one for each body. keepers: whether goalkeepers are steered too. roles: which agents share a network: all (`one`), all but the
     keeper (`keeper`), those of one position (`position`).
 
+    engine_action: whether there is a 20th action, which leaves an agent's footballer to the engine for a step.
     observation, masks, rewards: see `ludus.envs.football`. state: whether timesteps carry the whole pitch, as player 0's side sees it.
     statistics: what is counted, of `COUNTED`; None: all. render: what pictures are: the pitch, drawn from above, or the engine's own.
     The others are rules; None: the scenario's own. difficulty: how well the engine plays, 0 to 1: of sides without agents, or of (left,
@@ -53,6 +55,7 @@ class FootballOptions(Config):
     roles: Literal["one", "keeper", "position"] = "one"
     observation: str = "features"
     masks: Literal["meaningful", "tactical"] | None = "meaningful"
+    engine_action: bool = False
     rewards: dict[str, float] = Field(default_factory=lambda: {"score": 1.0})
     state: bool = True
     statistics: tuple[str, ...] | None = None
@@ -91,7 +94,7 @@ def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> Vect
         players=players,
         random_sides=chosen.sides == "random",
         encode=_encoders(id, chosen, sights, duration=found[LEFT].rules.duration),
-        legal=None if chosen.masks is None else partial(legal, rules=chosen.masks),
+        legal=_legal(chosen),
         central=CentralState(sights[0], duration=found[LEFT].rules.duration) if chosen.state else None,
         pay=partial(Rewards, chosen.rewards),
         statistics=_statistics(chosen.statistics),
@@ -121,6 +124,13 @@ def _difficulty(own: tuple[float, float], chosen: FootballOptions) -> tuple[floa
     level = chosen.difficulty
     left, right = own
     return (left if chosen.sides in ("left", "random") else level, right if chosen.sides == "right" else level)
+
+
+def _legal(chosen: FootballOptions) -> Callable[[View], NDArray[np.bool_]] | None:
+    if chosen.masks is None:
+        return None
+    rules = partial(legal, rules=chosen.masks)
+    return (lambda view: np.pad(rules(view), ((0, 0), (0, 1)), constant_values=True)) if chosen.engine_action else rules
 
 
 def _statistics(chosen: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -154,7 +164,10 @@ def _spec(plan: Plan, found: Mapping[int, Formation], sights: list[View], chosen
             seen = Box(-np.inf, np.inf, plan.encode[p](sight, None).shape[1:], np.float32)
         team = {"right": "right", "random": "team"}.get(chosen.sides, ("left", "right")[side])
         roles = role_names(found[LEFT], plan.controls, side, roles=chosen.roles)
-        agents += [AgentSpec(f"{team}_{i}", p, seen, Discrete(len(Action)), role) for i, role in enumerate(roles)]
+        agents += [
+            AgentSpec(f"{team}_{i}", p, seen, Discrete(len(Action) + chosen.engine_action), role)
+            for i, role in enumerate(roles)
+        ]
     alike = found[LEFT].turned == found[RIGHT] and plan.controls == plan.controls.turned
     symmetric = len(plan.players) == 2 and alike
     return EnvSpec(

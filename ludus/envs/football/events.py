@@ -3,7 +3,7 @@
 Events are named from the side whose views are followed: OWN and THEIR. Followed from the other side, the same match gives the same events
 with the sides swapped.
 
-    has the ball --kick--> flight --a mate receives--> pass, completed
+    has the ball --kick--> flight --a mate receives, or kicks it on--> pass, completed
          |                   |----an opponent receives--> pass, intercepted; a shot is saved by a keeper
          |                   `----out of play, or a free kick--> pass that failed
          |--a slow loss, an opponent receives--> tackle
@@ -25,6 +25,13 @@ __all__ = ["Body", "Events", "Follower", "Kick", "put_down"]
 
 KICK_SPEED = 1.0
 """Metres a step (0.1 s) from which a ball that its owner lets go of counts as kicked; passes have about 1.6, a ball that is lost 0.4."""
+TOUCH_GAIN = 0.3
+TOUCH_REACH = 2.0
+"""A ball that nobody has and that gets faster by so many metres a step, to the speed of a kick, was kicked first time by the nearest body,
+if one is as near (metres): the engine gives such balls no owner. Bounces and blocks slow a ball down."""
+PARRY_LOSS = 0.5
+PARRY_REACH = 4.0
+"""A shot that loses so much speed in a step (metres a step) with the keeper as near (metres; a shot flies three a step) is parried."""
 SHOT_SPEED = 1.8
 SHOT_RANGE = 40.0
 SHOT_WIDTH = 8.0
@@ -51,11 +58,13 @@ NO_BODY = Body(NOBODY, -1)
 
 
 class Kick(NamedTuple):
-    """The ball leaves somebody's feet. on_target: a shot whose line without drag ends between the posts and under the bar."""
+    """The ball leaves somebody's feet. on_target: a shot whose line without drag ends between the posts and under the bar. stopped: a shot
+    that a keeper has parried."""
 
     by: Body
     shot: bool
     on_target: bool
+    stopped: bool = False
 
 
 @dataclass(slots=True)
@@ -163,25 +172,29 @@ class Follower:
         self._last = taker
         if taker.side != NOBODY and _owner(after) != taker:
             self._kick(events, taker, after)
-            self._arrive(events, after)
+            self._arrive(events, _owner(after), after)
 
     def _played(self, events: Events, before: View, after: View) -> None:
         had, has = _owner(before), _owner(after)
         if had.side == NOBODY:
             if has.side != NOBODY:
-                self._arrive(events, after)
+                self._arrive(events, has, after)
+            elif (toucher := _toucher(before, after)) != NO_BODY:
+                self._arrive(events, toucher, after)
+                self._kick(events, toucher, after)
+            elif self._flight is not None and self._flight.shot:
+                self._parried(events, self._flight, before, after)
             return
         self._last = had
         if had == has:
             events.carried, events.metres = had, _distance(before.ball, after.ball)
         elif has.side == NOBODY:
             self._flight = None
-            vx, vy, _ = after.ball_velocity.tolist()
-            if hypot(vx * _X, vy * _Y) >= KICK_SPEED:
+            if _speed(after) >= KICK_SPEED:
                 self._kick(events, had, after)
         else:  # straight from one to another
             self._flight = Kick(had, shot=False, on_target=False) if had.side == has.side else None
-            self._arrive(events, after)
+            self._arrive(events, has, after)
 
     def _kick(self, events: Events, by: Body, after: View) -> None:
         kick = _kick(by, after)
@@ -191,9 +204,18 @@ class Follower:
             events.on_target = by.side if kick.on_target else NOBODY
             self._shot, self._since_shot = kick, 0
 
-    def _arrive(self, events: Events, after: View) -> None:
-        """Whoever has the ball now gets what was on its way."""
-        has, flight, last = _owner(after), self._flight, self._last
+    def _parried(self, events: Events, shot: Kick, before: View, after: View) -> None:
+        """A shot that loses speed at a keeper whom the engine does not let have the ball is saved too."""
+        if shot.stopped or _speed(after) > _speed(before) - PARRY_LOSS:
+            return
+        near = _nearest(before, reach=PARRY_REACH)
+        if near.side == 1 - shot.by.side and _is_keeper(after, near):
+            events.saved = near.side
+            self._flight = shot._replace(stopped=True)
+
+    def _arrive(self, events: Events, has: Body, after: View) -> None:
+        """Whoever has the ball now, or touches it, gets what was on its way."""
+        flight, last = self._flight, self._last
         if has.side == NOBODY:
             return
         self._flight, self._last = None, has
@@ -201,8 +223,7 @@ class Follower:
             if last.side == 1 - has.side:
                 events.tackled, events.lost = has, last
         elif flight.shot:
-            role = (after.own_role if has.side == OWN else after.their_role)[has.body]
-            if has.side != flight.by.side and role == 0:
+            if has.side != flight.by.side and _is_keeper(after, has) and not flight.stopped:
                 events.saved = has.side
         elif has.side != flight.by.side:
             events.passed, events.intercepted, events.lost = flight.by.side, has, flight.by
@@ -229,8 +250,26 @@ def _distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     return hypot(dx * _X, dy * _Y)
 
 
-def _nearest(view: View) -> Body:
-    """The body on the pitch that is nearest to the ball."""
+def _is_keeper(view: View, who: Body) -> bool:
+    return bool((view.own_role if who.side == OWN else view.their_role)[who.body] == 0)
+
+
+def _speed(view: View) -> float:
+    """Metres a step over the ground."""
+    vx, vy, _ = view.ball_velocity.tolist()
+    return hypot(vx * _X, vy * _Y)
+
+
+def _toucher(before: View, after: View) -> Body:
+    """Who kicked the ball first time between two steps in which nobody had it."""
+    speed = _speed(after)
+    if speed < KICK_SPEED or speed < _speed(before) + TOUCH_GAIN:
+        return NO_BODY
+    return _nearest(before, reach=TOUCH_REACH)
+
+
+def _nearest(view: View, *, reach: float = np.inf) -> Body:
+    """The body on the pitch that is nearest to the ball, if it is within reach (metres)."""
     found = []
     for side, at, active in (
         (OWN, view.own_position, view.own_active),
@@ -241,7 +280,7 @@ def _nearest(view: View) -> Body:
         body = int(squares.argmin())
         found.append((float(squares[body]), Body(side, body)))
     (own, one), (their, other) = found
-    if own == their:
+    if own == their or min(own, their) > reach**2:
         return NO_BODY
     return one if own < their else other
 

@@ -22,9 +22,11 @@ from ludus.envs.football.view import LEFT, NOBODY, RIGHT, Action, Mode, View, si
 from ludus.envs.publisher import GOES_ON, TERMINATED
 from ludus.envs.python_loop import Happened
 
-__all__ = ["COUNTED", "TURNED", "Engine", "Match", "Plan"]
+__all__ = ["COUNTED", "LEAVE", "TURNED", "Engine", "Match", "Plan"]
 
-TURNED: tuple[int, ...] = (0, 5, 6, 7, 8, 1, 2, 3, 4, *range(9, 19))
+LEAVE = len(Action)
+"""The action that leaves a body to the engine for a step."""
+TURNED: tuple[int, ...] = (0, 5, 6, 7, 8, 1, 2, 3, 4, *range(9, LEAVE + 1))
 """What an action is called by who sees the pitch turned by half a turn."""
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -43,7 +45,8 @@ class Engine:
     def __init__(self) -> None:
         lib = engine()
         self._states = lib.GameState
-        self._actions = [int(getattr(lib.e_BackendAction, action.name.lower())) for action in Action]
+        actions = (*(action.name.lower() for action in Action), "builtin_ai")
+        self._actions = [int(getattr(lib.e_BackendAction, name)) for name in actions]
         self._sticky = [int(getattr(lib.e_BackendAction, name)) for name in _STICKY]
         self._engine = _idle.pop() if _idle else _started(lib)
         self._config: Any = None
@@ -181,8 +184,10 @@ def _put_team(raw: dict[str, Any], name: str, bodies: Sequence[Any], roles: NDAr
 # --------------------------------------------------------------------------------------------------------------------
 # A match: who plays where, what they see and earn.
 
-COUNTED = (*NAMES, "goals_against")
-"""What can be counted of each player."""
+_COLUMNS = (*NAMES, "goals_against")
+_FIRST = ("goals", "goals_against", "possession", "shots")
+COUNTED = (*_FIRST, *(name for name in NAMES if name not in _FIRST))
+"""What can be counted of each player; the first are what short lines show."""
 
 Encode = Callable[[View, View | None], NDArray[np.float32]]
 """(what a side sees, what it saw a step before) -> float32[k, F] of its k agents."""
@@ -251,7 +256,7 @@ class Match:
         self._engine: Engine | None = None
         self._pay = [plan.pay() for _ in plan.players]
         self._counted = MatchStatistics() if plan.statistics else None
-        self._columns = [COUNTED.index(name) for name in plan.statistics]
+        self._columns = [_COLUMNS.index(name) for name in plan.statistics]
         counts = [plan.controls.agents[side] for side in plan.players]
         self._first = [sum(counts[:p]) for p in range(len(counts))]
         self._counts = counts
