@@ -512,7 +512,7 @@ def _seen(d: Decision, *, whole: bool) -> str:
     if d.columns:
         named = [*zip(d.columns, d.observation.reshape(-1).tolist(), strict=True)]
         shown = named if whole or len(named) <= _NUMBERS else [(name, x) for name, x in named if x != 0]
-        told.append(", ".join(f"{name} {x + 0.0:.4g}" for name, x in shown))
+        told.append(", ".join(f"{name}={x + 0.0:.4g}" for name, x in shown))
         if len(shown) < len(named):
             told.append(f"{len(named) - len(shown)} others are 0")
     elif not told or whole:

@@ -240,8 +240,8 @@ class EpisodeDebugger(ABC):
         """What the game writes for the player who decides: its information state, say; ""."""
 
     @abstractmethod
-    def action_names(self, number: int, player: int, legal: Sequence[int]) -> Mapping[int, str]:
-        """Names of the legal actions of a step, those that have some."""
+    def action_names(self, number: int, player: int, row: int, legal: Sequence[int]) -> Mapping[int, str]:
+        """Names of a decision's legal actions, those that have some."""
 
     @abstractmethod
     def picture(self, number: int) -> NDArray[np.uint8] | str:
@@ -359,7 +359,7 @@ class EpisodeDebugger(ABC):
                 columns=self.columns(player),
                 information=self.information(step.number, player, row),
                 legal=allowed,
-                names=self.action_names(step.number, player, allowed or ()),
+                names=self.action_names(step.number, player, row, allowed or ()),
                 action=np.asarray(rows.action[row]),
                 logp=float(rows.logp[row]),
                 probs=None if said.probs is None else said.probs[row],
@@ -548,11 +548,9 @@ class RecordedEpisode(EpisodeDebugger):
         """See `EpisodeDebugger.information`."""
         return str(self._lines[number][player][row]["information"])
 
-    def action_names(self, number: int, player: int, legal: Sequence[int]) -> Mapping[int, str]:
+    def action_names(self, number: int, player: int, row: int, legal: Sequence[int]) -> Mapping[int, str]:
         """See `EpisodeDebugger.action_names`."""
-        names: dict[int, str] = {}
-        for one in self._lines[number][player]:
-            names |= {int(action): name for action, name in one["names"].items()}
+        names = {int(action): str(name) for action, name in self._lines[number][player][row]["names"].items()}
         return {action: names[action] for action in legal if action in names}
 
     def picture(self, number: int) -> str:

@@ -492,25 +492,33 @@ class PlayedEpisode(EpisodeDebugger):
         """See `EpisodeDebugger.information`."""
         if self._states is None:
             return ""
-        state = self._states.states[number]
+        state, player = self._states.states[number], self._inner_player(number, player, row)
         kind = state.get_game().get_type()
         if kind.provides_information_state_string:
             return str(state.information_state_string(player))
         return str(state.observation_string(player)) if kind.provides_observation_string else ""
 
-    def action_names(self, number: int, player: int, legal: Sequence[int]) -> Mapping[int, str]:
+    def action_names(self, number: int, player: int, row: int, legal: Sequence[int]) -> Mapping[int, str]:
         """See `EpisodeDebugger.action_names`."""
+        player = self._inner_player(number, player, row)
         if self._states is not None:
             state = self._states.states[number]
             return {action: str(state.action_to_string(player, action)) for action in legal}
         names = self._inner.action_names(player) if isinstance(self._inner, NamesColumns) else ()
         return {action: names[action] for action in legal if action < len(names)}
 
+    def _inner_player(self, number: int, player: int, row: int) -> int:
+        """The environment's own player, where wrappers have put several of them under one."""
+        spec, inner = self.episode.spec, self._inner.spec
+        agent = spec.agents_of(player)[int(self.episode.steps[number].due[player].agent[row])]
+        return next((own.player for own in inner.agents if own.name == agent.name), player)
+
     def columns(self, player: int) -> tuple[str, ...]:
         """See `EpisodeDebugger.columns`."""
-        shape = self.episode.spec.agents_of(player)[0].observation.shape
-        names = tuple(self._inner.observation_names(player)) if isinstance(self._inner, NamesColumns) else ()
-        return names if shape == (len(names),) else ()
+        agent = self.episode.spec.agents_of(player)[0]
+        own = next((one.player for one in self._inner.spec.agents if one.name == agent.name), player)
+        names = tuple(self._inner.observation_names(own)) if isinstance(self._inner, NamesColumns) else ()
+        return names if agent.observation.shape == (len(names),) else ()
 
     def picture(self, number: int) -> NDArray[np.uint8] | str:
         """See `EpisodeDebugger.picture`. Raises EnvError, too, where the environment cannot be rendered, or does not repeat its

@@ -313,8 +313,8 @@ def test_much_is_told_in_few_lines(
     assert "  and 8 more: `see PLAYER AGENT`\n" in out
     assert "and 16 more: `see PLAYER AGENT`\n" in out
     if named:
-        assert "  saw       x0 7, x1 7\n            98 others are 0\n" in out
-        assert "x98 0, x99 0\n" in out
+        assert "  saw       x0=7, x1=7\n            98 others are 0\n" in out
+        assert "x98=0, x99=0\n" in out
     else:
         assert "  saw       float32[100]: least 0, mean 0.14, greatest 7, 2 not 0 (`see PLAYER\n" in out
         assert "  saw       float32[100]: 7 7 0 0 0" in out

@@ -161,6 +161,19 @@ def test_columns_and_actions_are_named_where_the_environment_names_them() -> Non
         assert episode.position == 3
 
 
+def test_players_under_one_are_told_as_the_game_knows_them() -> None:
+    together: list[dict[str, object]] = [{"kind": "group_players", "mapping": {"player_0": 0, "player_1": 0}}]
+    make = partial(
+        make_env, "openspiel/goofspiel(num_cards=3,imp_info=True,points_order=descending)", num_envs=1, tree="off"
+    )
+    with PlayedEpisode(make, [random(3)], wrappers=together) as episode:
+        first, second = episode.decisions(0)
+        assert (first.player, second.player) == (0, 0)
+        assert "P0 hand: 1 2 3" in first.information
+        assert "P1 hand: 1 2 3" in second.information
+        assert second.names[0] == "[P1]Bid: 1"
+
+
 def test_statistics_come_with_the_end(tmp_path: Path) -> None:
     class Counts(Walk):
         counts = True
@@ -185,6 +198,7 @@ def test_a_wrapper_that_changes_observations_takes_their_names_away() -> None:
     with PlayedEpisode(walk, [random(3), random(3)], wrappers=stacked) as episode:
         assert episode.decisions(0)[0].observation.shape == (2, 2)
         assert episode.decisions(0)[0].columns == ()
+        assert int(np.asarray(episode.picture(0))[0, 0, 0]) == 0
 
 
 def test_a_team_that_moves_at_once() -> None:
