@@ -41,8 +41,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def battles(env: VectorEnv, policy: ludus.TrainedPolicy, *, episodes: int) -> dict[str, float]:
-    """Of so many episodes in each environment, played greedily: the share that was won, and the mean return of a unit. Whoever wins has taken
-    all of the enemies' health, 1, and gets the bonus of 1."""
+    """Of so many episodes in each environment, played greedily: the share that was won, and the mean return of a unit. Whoever wins has
+    taken all of the enemies' health, 1, and gets the bonus of 1."""
     units, returns = len(env.spec.agents), []
     timestep = env.reset(keys(7, "smax battles", count=env.num_envs), episodes=episodes)
     while len(timestep.due[0].slot):
