@@ -50,6 +50,22 @@ def ours(id: str, num_envs: int, **options: Any) -> tuple[Step, list[Any]]:
     return step, batches
 
 
+def our_team(id: str, num_envs: int, action: int | None, **options: Any) -> tuple[Step, list[Any]]:
+    """A step of one team, and the action batches that it repeats: random ones, or always the same."""
+    env = make_env(id, num_envs=num_envs, **options)
+    last = [env.reset(keys(0, "adapters", count=num_envs))]
+    space, rows = env.spec.agents[0].action, num_envs * len(env.spec.agents)
+    space.seed(0)
+    batches = [np.array([space.sample() if action is None else action for _ in range(rows)]) for _ in range(16)]
+    count = [0]
+
+    def step() -> None:
+        count[0] += 1
+        last[0] = env.step((batches[count[0] % 16][last[0].due[0].slot],))
+
+    return step, batches
+
+
 def bare(vector: Any, batches: list[Any]) -> Step:
     """A step of the vector itself."""
     vector.reset()
@@ -138,6 +154,30 @@ def main() -> None:
         board = bare_board(envpool.make(name, num_envs=64, **pool))
         id = f"envpool/{name}"
         show(id, 64, least(board, 300), least(our_board(id, 64, threads=1), 300))
+    functional()
+
+
+def functional() -> None:
+    """The rows of environments that JAX compiles; they are left out where it is not installed."""
+    try:
+        from benchmarks.jax_bare import bare_gymnax, bare_jaxmarl, bare_pgx
+    except ImportError as error:
+        print(f"functional environments are left out: {error}")
+        return
+    for num_envs in (64, 256):
+        id = "pgx/connect_four"
+        show(id, num_envs, least(bare_pgx("connect_four", num_envs), 300), least(our_board(id, num_envs), 300))
+    step, batches = ours("gymnax/CartPole-v1", 256)
+    show("gymnax/CartPole-v1", 256, least(bare_gymnax("CartPole-v1", 256, batches), 300), least(step, 300))
+    for name, num_envs, calls, action, options in (
+        ("MPE_simple_spread_v3", 64, 200, None, {}),
+        ("overcooked", 64, 200, None, {"layout": "cramped_room"}),
+        ("SMAX", 64, 50, 4, {"scenario": "3m"}),
+        ("HeuristicEnemySMAX", 64, 10, 4, {"scenario": "3m"}),
+    ):
+        step, batches = our_team(f"jaxmarl/{name}", num_envs, action, teams="one", **options)
+        plain = bare_jaxmarl(name, num_envs, batches, options)
+        show(f"jaxmarl/{name}", num_envs, least(plain, calls), least(step, calls))
 
 
 def show(label: str, num_envs: int, theirs: float, mine: float) -> None:

@@ -32,22 +32,23 @@ class Adapter(Protocol):
 @dataclass(frozen=True, slots=True)
 class Family:
     """module: the adapter's. needs: the package that it imports; extra: what `pip install ludus[extra]` calls it, "" if it comes with
-    Ludus. python: its environments are single Python objects, so `restarts` applies to them. threads: it brings threads of its own, so
-    `workers` does not apply. example: an id that works. training: options that
-    only training has, and no match that is played afterwards."""
+    Ludus. also: what it imports and no extra brings. python: its environments are single Python objects, so `restarts` applies to them.
+    threads: it brings threads of its own, so `workers` does not apply. example: an id that works. training: options that only training
+    has, and no match that is played afterwards."""
 
     module: str
     summary: str
     example: str
     needs: str
     extra: str = ""
+    also: tuple[str, ...] = ()
     python: bool = False
     threads: bool = False
     training: tuple[str, ...] = ()
 
     @property
     def installed(self) -> bool:
-        return importlib.util.find_spec(self.needs) is not None
+        return all(importlib.util.find_spec(module) is not None for module in (self.needs, *self.also))
 
     @property
     def install(self) -> str:
@@ -87,6 +88,30 @@ FAMILIES: Mapping[str, Family] = {
         needs="gymnasium",
         python=True,
     ),
+    "gymnax": Family(
+        "ludus.envs.adapters.gymnax",
+        "gymnax: classic control, bsuite, MinAtar, compiled by JAX",
+        "gymnax/CartPole-v1",
+        needs="gymnax",
+        extra="jax",
+        threads=True,
+    ),
+    "jaxmarl": Family(
+        "ludus.envs.adapters.jaxmarl",
+        "JaxMARL: SMAX, Overcooked, Hanabi, particles, compiled by JAX",
+        "jaxmarl/MPE_simple_spread_v3",
+        needs="jaxmarl",
+        extra="jax",
+        threads=True,
+    ),
+    "jumanji": Family(
+        "ludus.envs.adapters.jumanji",
+        "Jumanji: robot warehouse, foraging, connector, puzzles, compiled by JAX",
+        "jumanji/RobotWarehouse-v0",
+        needs="jumanji",
+        also=("huggingface_hub", "pkg_resources"),
+        threads=True,
+    ),
     "lbf": Family(
         "ludus.envs.adapters.lbf",
         "level-based foraging, cooperative and mixed",
@@ -122,6 +147,14 @@ FAMILIES: Mapping[str, Family] = {
         "pettingzoo/connect_four_v3",
         needs="pettingzoo",
         python=True,
+    ),
+    "pgx": Family(
+        "ludus.envs.adapters.pgx",
+        "Pgx: board and card games, compiled by JAX",
+        "pgx/connect_four",
+        needs="pgx",
+        extra="jax",
+        threads=True,
     ),
     "rware": Family(
         "ludus.envs.adapters.rware",

@@ -10,18 +10,24 @@ from ludus.core.errors import ConfigError, one_line
 PIP: Mapping[str, str] = {  # module -> what `pip install` calls what brings it, where that is not the module's name
     "ale_py": "'ludus[atari]'",
     "envpool": "'ludus[envpool]'",
+    "gymnax": "'ludus[jax]'",
+    "jax": "'ludus[jax]'",
+    "jaxmarl": "'ludus[jax]'",
     "lbforaging": "'ludus[lbf]'",
     "magent2": "'ludus[magent2]'",
+    "pgx": "'ludus[jax]'",
     "rware": "'ludus[rware]'",
     "vmas": "'ludus[vmas]'",
     "Box2D": "'ludus[box2d]'",
     "chess": "'ludus[classic]'",
     "cv2": "'ludus[atari]'",
+    "huggingface_hub": "huggingface-hub",
     "imageio": "'ludus[mujoco]'",
     "mujoco": "'ludus[mujoco]'",
     "multi_agent_ale_py": "'ludus[atari]'",
     "open_spiel": "open-spiel",
     "pygame": "pygame-ce",
+    "pkg_resources": "'setuptools<81'",
     "pyglet": "'pyglet<2'",
     "pymunk": "'ludus[butterfly]'",
     "pyspiel": "open-spiel",
@@ -31,6 +37,7 @@ PIP: Mapping[str, str] = {  # module -> what `pip install` calls what brings it,
 MAKE: Mapping[str, str] = {  # module -> the command that brings it, where `pip install` alone does not
     "gfootball": "make football",
     "gfootball_engine": "make football",
+    "jumanji": "pip install --no-deps jumanji==1.1.0 && pip install 'ludus[jax]' huggingface-hub 'setuptools<81'",
 }
 _PIP_OF_PETTINGZOO = {"Box2D": "'ludus[butterfly]'", "pygame": "'ludus[classic]'"}
 

@@ -83,7 +83,7 @@ def _parse(id: str) -> tuple[str, str]:
         return family, name
     if ":" in id and not slash:
         return "", id
-    core = [other for other, entry in FAMILIES.items() if entry.installed and not entry.extra]
+    core = [other for other, entry in FAMILIES.items() if entry.installed and not (entry.extra or entry.also)]
     known = [f"{other}/{name}" for other in FAMILIES] if slash else [i for other in core for i in list_envs(other)]
     raise UnknownName("environment", id, known, hint="An environment of your own is named module:Class")
 

@@ -15,6 +15,13 @@ from ludus.driver.scenario_files import list_presets, load_scenario
 OFF_POLICY = ("response.decisions=300", "evaluation.episodes=2", "algorithm.hidden=[16]", "algorithm.batch=32")
 MUJOCO = (*OFF_POLICY, "algorithm.start_decisions=100", "env.options.max_episode_steps=50")
 SPREAD = ("response.episodes=16", "evaluation.episodes=8", "algorithm.min_size=100", "algorithm.batch=32")
+SMAX = (
+    "response.decisions=600",
+    "evaluation.episodes=4",
+    "env.num_envs=4",
+    "env.options.max_steps=20",
+    "algorithm.hidden=[16]",
+)
 SHORT = {
     "acrobot": ("response.decisions=4096", "evaluation.episodes=2"),
     "acrobot-dqn": OFF_POLICY,
@@ -53,6 +60,17 @@ SHORT = {
         "algorithm.batch=64",
         "env.options.max_num_frames_per_episode=400",
     ),
+    "overcooked": (
+        "response.decisions=600",
+        "evaluation.episodes=4",
+        "env.num_envs=4",
+        "env.options.max_steps=20",
+        "algorithm.batch=300",
+    ),
+    "smax-3m": (*SMAX, "algorithm.batch=300"),
+    "smax-3m-qmix": (*SMAX, "algorithm.min_size=100", "algorithm.batch=32"),
+    "smax-2s3z": (*SMAX, "algorithm.batch=300"),
+    "smax-2s3z-qmix": (*SMAX, "algorithm.min_size=100", "algorithm.batch=32"),
     "simple-spread": SPREAD,
     "simple-spread-iql": SPREAD,
     "simple-spread-vdn": SPREAD,
@@ -60,7 +78,14 @@ SHORT = {
     "speaker-listener": ("response.decisions=3200", "evaluation.episodes=4"),
     "tic-tac-toe": (),
 }
-NEEDS = {"lunar-lander": "Box2D", "half-cheetah": "mujoco", "hopper": "mujoco", "pong": "ale_py"}
+NEEDS = {
+    "lunar-lander": "Box2D",
+    "half-cheetah": "mujoco",
+    "hopper": "mujoco",
+    "pong": "ale_py",
+    "smax": "jaxmarl",
+    "overcooked": "jaxmarl",
+}
 LEARNED = {name for name in SHORT if name.startswith("leduc") and name != "leduc-exact"}
 LEAGUES = {"leduc-league", "leduc-scripts", "leduc-sequential-league"}
 SELF_PLAY = {
@@ -76,7 +101,7 @@ ALONE = {
     name
     for name in SHORT
     if name.partition("-")[0]
-    in ["acrobot", "cartpole", "half", "hopper", "lunar", "memory", "pendulum", "pong", "speaker"]
+    in ["acrobot", "cartpole", "half", "hopper", "lunar", "memory", "overcooked", "pendulum", "pong", "smax", "speaker"]
     or name.startswith("simple-spread")
 }
 PLAYED = {"connect-four", "connect-four-self-play", "goofspiel-13", "simple-tag", *ALONE}

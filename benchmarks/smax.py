@@ -1,0 +1,115 @@
+"""Battles in SMAX, which stands in for StarCraft's micromanagement: the share won after a budget of decisions.
+
+    python -m benchmarks.smax [--presets smax-3m …] [--seeds 0 1 2] [--decisions N] [--core 0] [--report] [--quick]
+
+One run per cell (preset, seed, decisions), on one core: `smax-3m` and `smax-2s3z` train MAPPO, `smax-3m-qmix` and `smax-2s3z-qmix` QMIX,
+against JaxMARL's scripted enemies, for as many decisions as the preset says. Then 128 battles are played greedily that training never
+saw. A cell's result is a file of its own, benchmarks/results/smax/PRESET-SEED-DECISIONS.json, and is not measured again; a run is kept in
+runs/benchmarks until its result is there, so that the command can be stopped and goes on. `--report` prints what is there. `--quick` trains
+for a hundredth of the budget and writes nothing.
+
+The bars compare with JaxMARL's own training of the same map for as many steps (benchmarks/peers/README.md says how that is run), whose win
+rates are given as files likewise, `jaxmarl-PRESET-SEED-DECISIONS.json`. What was not played is `unjudged`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.contestants import Contestant, Repetition, measure
+from benchmarks.harness import Bar, Medians
+from benchmarks.machine import ROOT, commit, this_machine, today
+from ludus.driver.scenario_files import load_scenario
+
+RESULTS = ROOT / "benchmarks" / "results" / "smax"
+PRESETS = ("smax-3m", "smax-2s3z", "smax-3m-qmix", "smax-2s3z-qmix")
+_SHOWN = ("win rate", "return", "decisions", "seconds")
+
+
+def peer_of(preset: str) -> str:
+    """The name of JaxMARL's runs of the same."""
+    return f"jaxmarl-{preset}"
+
+
+def bar(preset: str) -> Bar:
+    """At most five points in a hundred below JaxMARL's own code."""
+
+    def behind(medians: Medians) -> float:
+        return medians(preset, "win rate") - medians(peer_of(preset), "win rate")
+
+    return Bar(f"{preset}, win rate above JaxMARL's for as many steps", ">= -0.05", behind, quick=False)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(argv)
+    found: dict[str, list[Repetition]] = {}
+    failed = False
+    for seed in args.seeds:
+        for preset in args.presets:
+            budget = _budget(preset, args)
+            for name in (preset, peer_of(preset)):
+                path = args.results / f"{name}-{seed}-{budget}.json"
+                repetition = _stored(path)
+                if repetition is None and name == preset and not args.report:
+                    repetition = _measured(preset, seed, budget, path, args)
+                if repetition is not None and repetition.error:
+                    failed = True
+                elif repetition is not None:
+                    found.setdefault(name, []).append(repetition)
+    medians = Medians(found)
+    table = Table("cell", "seeds", *_SHOWN, title="battles won in SMAX: medians over seeds")
+    for name, many in found.items():
+        figures = [f"{medians(name, figure):,.4g}" if figure in many[0].figures else "" for figure in _SHOWN]
+        table.add_row(name, str(len(many)), *figures)
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    for preset in args.presets:
+        print(bar(preset).judge(medians, quick=args.quick).line())
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--presets", nargs="+", choices=PRESETS, default=list(PRESETS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=(0, 1, 2))
+    parser.add_argument("--decisions", type=int, help="of training, by all units together; default: the preset's")
+    parser.add_argument("--core", type=int, default=0)
+    parser.add_argument("--report", action="store_true", help="print what is measured, and run none")
+    parser.add_argument("--quick", action="store_true", help="a small version that writes nothing")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    return parser
+
+
+def _budget(preset: str, args: argparse.Namespace) -> int:
+    limit = load_scenario(preset).model_dump()["response"]  # {decisions: so many}, as its file says
+    whole: int = args.decisions or int(limit["decisions"])
+    return whole // 100 if args.quick else whole
+
+
+def _stored(path: Path) -> Repetition | None:
+    return Repetition(**json.loads(path.read_text(encoding="utf-8"))["repetition"]) if path.exists() else None
+
+
+def _measured(preset: str, seed: int, budget: int, path: Path, args: argparse.Namespace) -> Repetition:
+    folder = ROOT / "runs" / "benchmarks" / path.stem
+    arguments = ("--preset", preset, "--decisions", str(budget), "--folder", str(folder))
+    worker = Contestant(preset, "benchmarks.smax_run", arguments=arguments, timeout_s=24 * 3600)
+    repetition = measure(worker, python=Path(sys.executable), core=args.core, seed=seed, quick=args.quick)
+    if not args.quick and not repetition.error:
+        facts = {"date": today(), "commit": commit(), "machine": this_machine().as_json()}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_suffix(".part")
+        aside.write_text(json.dumps({**facts, "repetition": asdict(repetition)}, indent=1) + "\n", encoding="utf-8")
+        aside.replace(path)
+    return repetition
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,234 @@
+"""`jaxmarl/<id>`: JaxMARL's SMAX, Overcooked, Hanabi, particle environments and others, compiled by JAX."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import io
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from gymnasium import Space
+
+from ludus.core.errors import ConfigError, UnknownName, nearest
+from ludus.envs.base import VectorEnv
+from ludus.envs.functional.game import KEY, Earned, Seen, Value, flat, own_space, shown_space
+from ludus.envs.functional.making import functional_vector
+
+__all__ = ["make", "names"]
+
+_STATE, _SHAPED = "world_state", "shaped_reward"
+_REFUSED: Mapping[str, str] = {
+    "LearnedPolicyEnemySMAX": "it wants the network of an enemy; play jaxmarl/SMAX, where the enemy is a player",
+    "storm": "agents of it are shown no observations of their own",
+    "storm_2p": "its step ends in no observation by agent",
+    "storm_np": "agents of it are shown no observations of their own",
+}
+_BRAX = ("ant_4x2", "halfcheetah_6x1", "hopper_3x1", "humanoid_9|8", "walker2d_2x3")
+
+
+class JaxmarlEnv:
+    """`FunctionalEnv` over one of JaxMARL's. An end at its limit of steps is truncation, unless the battle is over then, or the riddle
+    told. Units that are dead, and agents that have arrived, are not due; what their team still earns is theirs, too."""
+
+    def __init__(self, id: str, env: Any, *, shaped: float = 0.0) -> None:
+        """shaped: what the environment's own rewards for steps on the way (Overcooked's) count."""
+        self.id, self._env, self._shaped = id, env, shaped
+        self._agents = [str(agent) for agent in env.agents]
+        shown, state = jax.eval_shape(env.reset, KEY)
+        self._legal = _legal_moves(env, state)
+        self.masked = self._legal is not None
+        world = shown.get(_STATE)
+        self.state: Space[Any] | None = None if world is None else shown_space(jax.eval_shape(flat, world))
+        self.spaces = {}
+        for agent in self._agents:
+            action = own_space(env.action_space(agent), what=f"agent {agent!r} of {id}")
+            self.spaces[agent] = (shown_space(jax.eval_shape(flat, shown[agent])), action)
+        self._limit = getattr(env, "max_steps", None) or getattr(env, "num_outer_steps", None)
+
+    def init(self, key: Value) -> tuple[Value, Seen]:
+        """See `FunctionalEnv.init`."""
+        shown, state = self._env.reset(key)
+        return state, self._seen(shown, state, jnp.zeros(len(self._agents), bool))
+
+    def step(self, state: Value, actions: tuple[Value, ...], key: Value) -> tuple[Value, Seen, Earned]:
+        """See `FunctionalEnv.step`."""
+        given = dict(zip(self._agents, actions, strict=True))
+        shown, state, rewards, dones, info = self._env.step_env(key, state, given)
+        done = jnp.asarray(dones["__all__"]).astype(bool).reshape(())
+        gone = jnp.stack([jnp.asarray(dones.get(agent, False)).astype(bool).reshape(()) for agent in self._agents])
+        reward = jnp.stack([jnp.asarray(rewards[agent], jnp.float32).reshape(()) for agent in self._agents])
+        if self._shaped:
+            on_the_way = [jnp.asarray(info[_SHAPED][agent], jnp.float32).reshape(()) for agent in self._agents]
+            reward += self._shaped * jnp.stack(on_the_way)
+        truncated = done & self._late(state) & ~self._decided(state, reward)
+        gone &= ~gone.all()  # where all are, it is the end of the episode that they are told
+        return state, self._seen(shown, state, gone), Earned(reward, done & ~truncated, truncated)
+
+    def final(self, state: Value, seen: Seen) -> tuple[Value, ...]:
+        """See `FunctionalEnv.final`."""
+        return seen.observation
+
+    def _seen(self, shown: Mapping[str, Value], state: Value, gone: Value) -> Seen:
+        mask = None
+        if self._legal is not None:
+            legal = self._legal(state)
+            mask = tuple(jnp.asarray(legal[agent]).astype(bool) for agent in self._agents)
+        due = ~gone
+        if hasattr(state, "cur_player_idx"):  # Hanabi's agents take turns
+            due &= jnp.arange(len(self._agents)) == state.seat_order[jnp.argmax(state.cur_player_idx)]
+        world = flat(shown[_STATE]) if self.state is not None else None
+        return Seen(tuple(flat(shown[agent]) for agent in self._agents), mask, due, gone, world)
+
+    def _late(self, state: Value) -> Value:
+        """Whether the episode has taken the time that it may."""
+        inner: Any = getattr(state, "state", state)
+        if self._limit is None or not hasattr(inner, "step"):
+            return jnp.bool_(False)
+        return (inner.outer_t if hasattr(inner, "outer_t") else inner.step) >= self._limit
+
+    def _decided(self, state: Value, reward: Value) -> Value:
+        """Whether an episode that is over would be so at any time."""
+        inner: Any = getattr(state, "state", state)
+        if hasattr(inner, "unit_alive"):
+            allies = self._env.num_allies
+            return ~inner.unit_alive[:allies].any() | ~inner.unit_alive[allies:].any()
+        if hasattr(inner, "bulb_state"):
+            return (reward != 0).any()
+        return jnp.bool_(False)
+
+
+def _legal_moves(env: Any, state: Any) -> Callable[[Value], Any] | None:
+    """What tells legal moves of a state; None: all are."""
+    for name in ("get_legal_moves", "get_avail_actions"):
+        tell: Callable[[Value], Any] | None = getattr(env, name, None)
+        if tell is None:
+            continue
+        try:
+            legal = jax.eval_shape(tell, state)
+        except NotImplementedError:
+            continue
+        known = isinstance(legal, dict) and all(agent in legal for agent in env.agents)
+        if known and all(hasattr(env.action_space(agent), "n") for agent in env.agents):
+            return tell
+    return None
+
+
+def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
+    """`name` is what JaxMARL registers, such as `SMAX` or `overcooked`. options: those of its class, among them scenario (SMAX: a map such
+    as 3m) and layout (Overcooked: a kitchen such as cramped_room) by name; shaped_rewards (Overcooked: what the package's rewards for steps
+    on the way count, default 0); those of `ludus.envs.adapters.teams.Sides`, teams by default prefix for SMAX (allies, enemies).
+    Raises UnknownName, ConfigError for options that are not taken and for what Ludus does not play."""
+    jaxmarl = _package()
+    if name in _REFUSED:
+        raise ConfigError(f"jaxmarl/{name} is not played: {_REFUSED[name]}.")
+    if name not in jaxmarl.registered_envs:
+        raise UnknownName("environment of JaxMARL", name, names())
+    if name in _BRAX and not jaxmarl.registration.MABRAX_AVAILABLE:
+        raise ConfigError(
+            f"jaxmarl/{name} needs brax, which cannot be imported; `pip install 'jaxmarl[mabrax]'` brings it."
+        )
+    if name.startswith("JaxRobotarium"):
+        raise ConfigError(
+            f"jaxmarl/{name} needs jaxrobotarium, which is installed from its repository only; Ludus has not tried it."
+        )
+
+    def made(given: Mapping[str, Any]) -> JaxmarlEnv:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Overcooked says that there is a newer one
+            options = dict(given)
+            shaped = _share(name, options.pop("shaped_rewards", 0.0))
+            return JaxmarlEnv(f"jaxmarl/{name}", jaxmarl.make(name, **_by_name(name, options)), shaped=shaped)
+
+    return functional_vector(f"jaxmarl/{name}", made, num_envs=num_envs, options=options, defaults=_sides)
+
+
+def names() -> list[str]:
+    """The ids that JaxMARL registers and that can be made without options, sorted."""
+    jaxmarl = _package()
+    brax = () if jaxmarl.registration.MABRAX_AVAILABLE else _BRAX
+    return sorted(
+        name for name in jaxmarl.registered_envs
+        if name not in _REFUSED and name not in brax and not name.startswith("JaxRobotarium")
+    )  # fmt: skip
+
+
+def _package() -> Any:
+    """JaxMARL. Its first import says what it does not find, and leaves the interpreter's first streams in the place of those in use."""
+    if "jaxmarl" not in sys.modules:
+        streams = sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__
+        unread: Any = io.StringIO()
+        sys.stdout = sys.__stdout__ = unread  # type: ignore[misc]
+        try:
+            importlib.import_module("jaxmarl")
+        finally:
+            sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__ = streams  # type: ignore[misc]
+    return importlib.import_module("jaxmarl")
+
+
+def _share(name: str, given: Any) -> float:
+    """What shaped rewards count."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise ConfigError(f"shaped_rewards={given!r} was given; expected a number, 0 for none.")
+    if given and not name.startswith("overcooked"):
+        raise ConfigError(f"shaped_rewards={given!r} was given; jaxmarl/{name} has none. Leave it out.")
+    return float(given)
+
+
+def _by_name(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, with what names a map or a kitchen as what JaxMARL takes for it."""
+    out = dict(given)
+    if isinstance(chosen := out.get("scenario"), str):
+        from jaxmarl.environments.smax.smax_env import MAP_NAME_TO_SCENARIO
+
+        out["scenario"] = _one_of("map", chosen, MAP_NAME_TO_SCENARIO)
+    if name == "overcooked" and isinstance(chosen := out.get("layout"), str):
+        from jaxmarl.environments.overcooked import overcooked_layouts
+
+        out["layout"] = _one_of("kitchen", chosen, overcooked_layouts)
+    _check_options(name, out)
+    return out
+
+
+def _one_of(what: str, name: str, known: Mapping[str, Any]) -> Any:
+    if name not in known:
+        raise UnknownName(what, name, list(known))
+    return known[name]
+
+
+def _check_options(name: str, given: Mapping[str, Any]) -> None:
+    """Raises ConfigError for what no class of the environment's takes; some swallow whatever they are given."""
+    from jaxmarl import registration
+
+    kinds = {"SMAX": ("SMAX",), "HeuristicEnemySMAX": ("HeuristicEnemySMAX", "SMAX")}.get(name)
+    if kinds is None:
+        return
+    known = {key for kind in kinds for key in inspect.signature(getattr(registration, kind)).parameters} - {
+        "env_kwargs"
+    }
+    if unknown := sorted(set(given) - known):
+        raise ConfigError(f"unknown option {unknown[0]!r} for jaxmarl/{name}{nearest(unknown[0], sorted(known))}")
+
+
+def _sides(env: Any) -> dict[str, Any]:
+    """Physics in floats is the same to the last bit only in a vector of the same size: XLA computes few numbers in other ways than many."""
+    name = env.id.partition("/")[2]
+    physics = name.startswith("MPE_") or "SMAX" in name or name == "jaxnav" or name in _BRAX
+    found: dict[str, Any] = {"determinism": "vector" if physics else "environment"}
+    return found | (_of_battle(env) if "SMAX" in name else {})
+
+
+def _of_battle(env: JaxmarlEnv) -> dict[str, Any]:
+    """A team's return is that of each unit, times its units: at most 1 for the health that it takes, and the bonus."""
+    inner = env._env
+    bonus, counts = float(inner.won_battle_bonus), [inner.num_allies, inner.num_enemies]
+    if inner.use_self_play_reward:
+        ranges = [(-bonus * count, bonus * count) for count in counts]
+    else:
+        ranges = [(0.0, (1.0 + bonus) * count) for count in counts]
+    teams = sum(any(agent.startswith(side) for agent in env.spaces) for side in ("ally", "enemy"))
+    return {"teams": "prefix", "utility_range": ranges[:teams] if teams > 1 else ranges[0]}

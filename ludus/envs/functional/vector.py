@@ -1,0 +1,223 @@
+"""The vectors of functional environments: on the host, with NumPy's views of what JAX computed, and on a device, with torch's.
+
+actions -> one compiled call steps all environments and begins the next episodes -> rows -> publish
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
+
+from ludus.core import seeding
+from ludus.core.errors import EnvError
+from ludus.core.types import Array, Timestep
+from ludus.envs.base import Unsaved
+from ludus.envs.functional.game import Program, Shown, split_seeds
+from ludus.envs.publisher import GOES_ON, TERMINATED, Publisher
+from ludus.envs.python_loop import check_actions
+from ludus.envs.resident import DeviceSlots, DeviceTimestep, DeviceVectorEnv
+
+_FIRST = "step was called before reset; reset the environment first."
+
+# --------------------------------------------------------------------------------------------------------------------
+# On the host. What JAX computes on the CPU lies in memory that NumPy reads where it is; nobody writes to it, and it stays as long as
+# somebody has it.
+
+
+class JaxVectorEnv(Unsaved):
+    """`VectorEnv` over a program, on the CPU. All of episode k in environment e comes from (seeds[e], k)."""
+
+    def __init__(self, program: Program, num_envs: int) -> None:
+        self.spec, self.num_envs = program.spec, num_envs
+        self._program = program
+        self._pub = Publisher(self.spec, num_envs, masked=program.masked)
+        self._actions = [
+            no_actions(self.spec.agents_of(p)[0].action, num_envs, agents) for p, agents in enumerate(program.agents)
+        ]
+        self._cpu = jax.local_devices(backend="cpu")[0]
+        self._carry: Any = None
+        self._last: Timestep | None = None
+
+    def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
+        """See `VectorEnv.reset`."""
+        self._pub.reset(seeds, episodes)
+        with jax.default_device(self._cpu):
+            self._carry, shown = self._program.begin(split_seeds(seeds))
+        self._show(shown)
+        return self._publish(shown)
+
+    def step(self, actions: tuple[Array, ...]) -> Timestep:
+        """See `VectorEnv.step`. Raises EnvError for wrong actions, and for what the environment gives that is no number."""
+        last, pub = self._last, self._pub
+        if last is None:
+            raise EnvError(_FIRST)
+        for p, due in enumerate(last.due):
+            given = np.asarray(actions[p])
+            if len(given) != len(due.slot):
+                raise EnvError(
+                    f"player {p} was given {len(given)} actions for {len(due.slot)} due decisions; one each."
+                )
+            check_actions(self.spec.agents_of(p)[0].action, given, mask=due.mask, what=f"player {p} of {self.spec.id}")
+            dense = self._actions[p]
+            dense.fill(0)
+            dense.reshape(-1, *dense.shape[2:])[due.slot] = given
+        with jax.default_device(self._cpu):
+            self._carry, shown = self._program.step(self._carry, tuple(self._actions))
+        pub.over[:] = shown.over
+        pub.over[pub.idle] = GOES_ON
+        going = ~pub.idle
+        for p, agents in enumerate(pub.agents):
+            pub.reward[p].reshape(-1, agents)[:] = np.asarray(shown.reward[p]).reshape(-1, agents) * going[:, None]
+            pub.gone[p].reshape(-1, agents)[:] = np.asarray(shown.gone[p]).reshape(-1, agents) * going[:, None]
+        if pub.over.any():
+            pub.begin_next()
+        self._show(shown)
+        return self._publish(shown)
+
+    def on_device(self, device: torch.device, *, num_envs: int) -> DeviceVectorEnv:
+        """See `OffersDevice`. Raises EnvError where JAX does not see the device."""
+        return JaxDeviceEnv(self._program, num_envs, device)
+
+    def close(self) -> None:
+        """Let go of the environments."""
+        self._last = self._carry = None
+
+    def _show(self, shown: Shown) -> None:
+        """Put what JAX computed in the place of the rows, and who is due."""
+        pub, going = self._pub, ~self._pub.idle
+        for p, agents in enumerate(pub.agents):
+            pub.observation[p], pub.final[p] = np.asarray(shown.observation[p]), np.asarray(shown.final[p])
+            if pub.mask[p] is not None:
+                pub.mask[p], pub.final_mask[p] = np.asarray(shown.mask[p]), np.asarray(shown.final_mask[p])
+            due = np.asarray(shown.due[p]).reshape(-1, agents)
+            np.logical_and(due, going[:, None], out=pub.due[p].reshape(-1, agents))
+
+    def _publish(self, shown: Shown) -> Timestep:
+        pub = self._pub
+        if pub.state is not None and pub.final_state is not None:
+            pub.state[:] = shown.state
+            if pub.over.any():
+                pub.final_state[:] = shown.final_state
+        self._last = pub.publish()
+        return self._last
+
+
+def no_actions(space: Any, num_envs: int, agents: int) -> Array:
+    """[E, n, *shape] zeros, as JAX takes a player's actions."""
+    return np.zeros((num_envs, agents, *(space.shape or ())), np.float32 if isinstance(space, spaces.Box) else np.int32)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# On a device. Arrays go from JAX to torch and back as they lie there (DLPack).
+
+
+class JaxDeviceEnv:
+    """`DeviceVectorEnv` over a program. Each environment's episodes come from a seed of its own, made of the one that is given."""
+
+    def __init__(self, program: Program, num_envs: int, device: torch.device) -> None:
+        self.spec, self.num_envs, self.device = program.spec, num_envs, torch.device(device)
+        self._program = program
+        self._place = _jax_device(self.device)
+        self._whole = [not isinstance(self.spec.agents_of(p)[0].action, spaces.Box) for p in range(len(program.agents))]
+        self._carry: Any = None
+        self._quota: int | None = None
+        self._played = self._length = self._returns = torch.empty(0)
+        self._pending: list[Tensor] = []
+
+    def reset(self, seed: int, *, episodes: int | None = None) -> DeviceTimestep:
+        """See `DeviceVectorEnv.reset`."""
+        if episodes is not None and episodes < 1:
+            raise EnvError(f"episodes is {episodes}; expected at least 1, or None: for ever.")
+        seeds = np.array([seeding.key(seed, e) for e in range(self.num_envs)], np.uint64)
+        with jax.default_device(self._place):
+            self._carry, shown = self._program.begin(split_seeds(seeds))
+        self._quota = episodes
+        self._played = self._length = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
+        self._returns = torch.zeros(self.num_envs, self.spec.num_players, dtype=torch.float64, device=self.device)
+        self._pending = [torch.zeros(self.num_envs, n, device=self.device) for n in self._program.agents]
+        never = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+        return self._timestep(shown, never, never, ~never)
+
+    def step(self, actions: tuple[Tensor, ...]) -> DeviceTimestep:
+        """See `DeviceVectorEnv.step`."""
+        if self._carry is None:
+            raise EnvError(_FIRST)
+        given = tuple(
+            jax.dlpack.from_dlpack(action.to(torch.int32 if whole else torch.float32).contiguous())
+            for action, whole in zip(actions, self._whole, strict=True)
+        )
+        with jax.default_device(self._place):
+            self._carry, shown = self._program.step(self._carry, given)
+        playing = torch.ones_like(self._played, dtype=torch.bool) if self._quota is None else self._played < self._quota
+        how = _torch(shown.over)
+        over = (how != GOES_ON) & playing
+        self._played, self._length = self._played + over, self._length + playing
+        goes_on = playing if self._quota is None else self._played < self._quota
+        earned = [_torch(reward).reshape(self.num_envs, -1) for reward in shown.reward]
+        self._pending = [before + now for before, now in zip(self._pending, earned, strict=True)]
+        self._returns = self._returns + torch.stack([reward.double().sum(1) for reward in earned], dim=1)
+        timestep = self._timestep(shown, over, over & (how == TERMINATED), goes_on)
+        self._length, self._returns = torch.where(over, 0, self._length), torch.where(over[:, None], 0.0, self._returns)
+        closed = [slots.due | slots.ended for slots in timestep.slots]
+        self._pending = [torch.where(c, 0.0, before) for c, before in zip(closed, self._pending, strict=True)]
+        return timestep
+
+    def close(self) -> None:
+        """See `DeviceVectorEnv.close`."""
+        self._carry = None
+
+    def _timestep(self, shown: Shown, over: Tensor, terminated: Tensor, goes_on: Tensor) -> DeviceTimestep:
+        slots = []
+        for p, agents in enumerate(self._program.agents):
+            mask, gone = shown.mask[p], _torch(shown.gone[p]).reshape(-1, agents)
+            slots.append(
+                DeviceSlots(
+                    observation=self._dense(shown.observation[p], agents),
+                    mask=None if mask is None else self._dense(mask, agents),
+                    due=_torch(shown.due[p]).reshape(-1, agents) & goes_on[:, None],
+                    reward=self._pending[p],
+                    ended=over[:, None].expand(-1, agents),
+                    terminated=terminated[:, None] | (gone == TERMINATED),
+                    final=self._dense(shown.final[p], agents),
+                )
+            )
+        state, final = shown.state, shown.final_state
+        return DeviceTimestep(
+            tuple(slots),
+            over,
+            self._returns,
+            terminated,
+            self._length,
+            None if state is None else _torch(state),
+            None if final is None else _torch(final),
+        )
+
+    def _dense(self, rows: Any, agents: int) -> Tensor:
+        tensor = _torch(rows)
+        return tensor.reshape(self.num_envs, agents, *tensor.shape[1:])
+
+
+def _torch(array: Any) -> Tensor:
+    """The same memory."""
+    tensor: Tensor = from_dlpack(array)
+    return tensor
+
+
+def _jax_device(device: torch.device) -> Any:
+    kind = "cpu" if device.type == "cpu" else "cuda"
+    try:
+        found: Sequence[Any] = jax.local_devices(backend=kind)
+        return found[device.index or 0]
+    except (RuntimeError, IndexError) as error:
+        raise EnvError(
+            f"JAX {jax.__version__} sees no device {device}, where torch computes; `pip install 'jax[cuda12]'` brings one that sees cards "
+            "(its CUDA must fit the driver). Or collect on the CPU."
+        ) from error

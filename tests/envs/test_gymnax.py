@@ -1,0 +1,75 @@
+"""`gymnax/…`: the contract, agreement with gymnax itself, ends told apart, and what is refused."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+pytest.importorskip("gymnax")
+
+import gymnax
+import jax
+from refusals import Refusal, check_refusals
+
+from ludus.core.errors import ConfigError, UnknownName
+from ludus.core.seeding import keys
+from ludus.envs.functional.game import split_seeds
+from ludus.envs.registry import list_envs, make_env
+from ludus.testing.env import check_env
+
+ID = "gymnax/CartPole-v1"
+
+
+def test_as_gymnax_plays_it() -> None:
+    """Keys: of episode k fold_in(seed, k), of its beginning that folded with 0, of step t with t from 1. The pole falls, which is
+    termination, or the eighth step is over, which is truncation."""
+    seeds = keys(2, "gymnax", count=2)
+    env = make_env(ID, num_envs=2, max_steps_in_episode=12)
+    bare, params = gymnax.make("CartPole-v1")
+    params = params.replace(max_steps_in_episode=12)
+    step, reset = jax.jit(bare.step_env), jax.jit(bare.reset_env)
+    timestep, fold, ends = env.reset(seeds), jax.random.fold_in, []
+    key = [fold(row, 0) for row in split_seeds(seeds)]
+    begun = [reset(fold(k, 0), params) for k in key]
+    seen, states = [list(column) for column in zip(*begun, strict=True)]
+    length, number = [0, 0], [0, 0]
+    for _ in range(30):
+        np.testing.assert_allclose(timestep.due[0].observation, np.stack(seen), rtol=1e-5, atol=1e-6)
+        actions = np.array([1, length[1] % 2])  # one falls, one balances for a while
+        timestep, over = env.step((actions,)), []
+        for e in range(2):
+            length[e] += 1
+            seen[e], states[e], _, done, _ = step(fold(key[e], length[e]), states[e], actions[e], params)
+            if done:
+                over.append(e)
+                ends.append((length[e], bool(abs(states[e].theta) > params.theta_threshold_radians)))
+                assert timestep.finished.terminated.tolist()[len(over) - 1] == ends[-1][1]
+                assert timestep.finished.returns[len(over) - 1].tolist() == [length[e]]
+                number[e], length[e] = number[e] + 1, 0
+                key[e] = fold(split_seeds(seeds)[e], number[e])
+                seen[e], states[e] = reset(fold(key[e], 0), params)
+        assert timestep.finished.environment.tolist() == over
+    assert {how for _, how in ends} == {True, False}
+    assert (12, False) in ends
+
+
+REFUSED: list[Refusal] = [
+    ("gymnax/CartPole-v2", {}, UnknownName, "did you mean 'CartPole-v1'"),
+    (ID, {"max_steps_in_episodes": 3}, ConfigError, "did you mean 'max_steps_in_episode'"),
+    (ID, {"state": True}, ConfigError, "no common state"),
+]
+
+
+def test_refusals() -> None:
+    check_refusals(partial(make_env, num_envs=1), REFUSED)
+    assert len(list_envs("gymnax")) >= 20
+    assert make_env(ID, num_envs=1).spec.determinism == "vector"
+    assert make_env("gymnax/Catch-bsuite", num_envs=1).spec.determinism == "environment"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", sorted(set(list_envs("gymnax")) - {"gymnax/MNISTBandit-bsuite"}))  # which loads pictures
+def test_every_environment_plays(id: str) -> None:
+    check_env(lambda n: make_env(id, num_envs=n), num_envs=2, steps=40)

@@ -1,0 +1,186 @@
+"""`jaxmarl/…`: the contract, battles with dead units, teams, shared kitchens, turns, and what is refused."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jaxmarl")
+
+from jax_games import check_on_a_device
+from refusals import Refusal, check_refusals
+
+from ludus.core.errors import ConfigError, UnknownName
+from ludus.core.seeding import keys
+from ludus.envs.functional.vector import JaxVectorEnv
+from ludus.envs.registry import list_envs, make_env
+from ludus.testing.env import check_env
+
+SPREAD, BATTLE = "jaxmarl/MPE_simple_spread_v3", "jaxmarl/HeuristicEnemySMAX"
+SEEDS = keys(1, "jaxmarl", count=2)
+
+
+def made(id: str, num_envs: int = 2, **options: Any) -> JaxVectorEnv:
+    env = make_env(id, num_envs=num_envs, **options)
+    assert isinstance(env, JaxVectorEnv)
+    return env
+
+
+def test_spread_is_shaped_as_mpe2s() -> None:
+    env, other = made(SPREAD, teams="one", max_steps=2), make_env("mpe2/simple_spread_v3", num_envs=2, teams="one")
+    ours, theirs = env.spec.agents[0], other.spec.agents[0]
+    assert len(env.spec.agents) == len(other.spec.agents) == 3
+    assert ours.observation.shape == theirs.observation.shape == (18,)
+    assert ours.action == theirs.action
+    assert env.spec.determinism == "vector"
+    timestep = env.reset(SEEDS)
+    for _ in range(3):  # JaxMARL looks at the number of steps before it counts one
+        assert timestep.due[0].slot.tolist() == list(range(6))
+        timestep = env.step((np.zeros(6, int),))
+    assert timestep.finished.terminated.tolist() == [False, False]  # it only ran out of time
+    assert timestep.finished.length.tolist() == [3, 3]
+
+
+def test_kitchens_and_maps_are_named() -> None:
+    env = made("jaxmarl/overcooked", layout="cramped_room", teams="one")
+    assert [agent.action.n for agent in env.spec.agents] == [6, 6]
+    assert env.spec.agents[0].observation.shape == (4, 5, 26)
+    team = made(BATTLE, scenario="3m")
+    assert [agent.name for agent in team.spec.agents] == ["ally_0", "ally_1", "ally_2"]
+    assert team.spec.utility_range == ((0.0, 6.0),)
+    both = made("jaxmarl/SMAX", scenario="2s3z", use_self_play_reward=True, state=True, zero_sum=True)
+    assert [len(both.spec.agents_of(p)) for p in range(2)] == [5, 5]
+    assert both.spec.utility_range == ((-5.0, 5.0), (-5.0, 5.0))
+    assert made("jaxmarl/SMAX", scenario="2s3z", teams="one").spec.utility_range == ((-np.inf, np.inf),)
+    assert both.spec.state is not None
+    assert both.spec.state.shape == (120,)
+
+
+REFUSED: list[Refusal] = [
+    ("jaxmarl/SMAXX", {}, UnknownName, "did you mean 'SMAX'"),
+    (BATTLE, {"scenario": "3n"}, UnknownName, "did you mean '3m'"),
+    (BATTLE, {"max_stepps": 3}, ConfigError, "unknown option 'max_stepps'.*did you mean 'max_steps'"),
+    ("jaxmarl/overcooked", {"layout": "crampd_room"}, UnknownName, "did you mean 'cramped_room'"),
+    ("jaxmarl/overcooked", {"layouts": 3}, ConfigError, "cannot be made with.*layouts"),
+    ("jaxmarl/overcooked", {"shaped_rewards": "all"}, ConfigError, "expected a number"),
+    (SPREAD, {"shaped_rewards": 1}, ConfigError, "has none"),
+    ("jaxmarl/storm", {}, ConfigError, "no observations of their own"),
+    ("jaxmarl/JaxRobotarium_rware", {}, ConfigError, "needs jaxrobotarium"),
+    (SPREAD, {"state": True}, ConfigError, "no common state.*joint_state"),
+]
+
+
+def test_refusals() -> None:
+    check_refusals(partial(make_env, num_envs=1), REFUSED)
+    assert {SPREAD, BATTLE, "jaxmarl/hanabi"} <= set(list_envs("jaxmarl"))
+    if "jaxmarl/ant_4x2" not in list_envs("jaxmarl"):
+        check_refusals(partial(make_env, num_envs=1), [("jaxmarl/ant_4x2", {}, ConfigError, "needs brax.*mabrax")])
+
+
+# ---------------------------------------------------------------------------------------------- compiled for many seconds
+
+
+@pytest.mark.slow
+def test_a_battle() -> None:
+    """Dead units are not due. What their team earns later is theirs: each unit is paid the whole return of a unit."""
+    env = made(BATTLE, num_envs=4, scenario="3m", state=True)
+    timestep, died, won, lost = env.reset(keys(1, "battle", count=4)), 0, 0, 0
+    rng = np.random.default_rng(0)
+    paid = np.zeros((4, 3))
+    for _ in range(300):
+        due = timestep.due[0]
+        assert due.mask is not None
+        assert due.mask.shape == (len(due.slot), 8)  # four directions, stop, three to shoot at
+        died += 12 - len(due.slot)
+        shoots = due.mask[:, 5:].any(axis=1)  # allies stand still and shoot what comes
+        target = 5 + (due.mask[:, 5:] * rng.random((len(due.slot), 1))).argmax(axis=1)
+        timestep = env.step((np.where(shoots, target, 4),))
+        ended, due = timestep.ended[0], timestep.due[0]
+        going = ~due.first
+        paid.reshape(-1)[due.slot[going]] += due.reward[going]
+        paid.reshape(-1)[ended.slot] += ended.reward
+        for e, returns, terminated in zip(
+            timestep.finished.environment, timestep.finished.returns[:, 0], timestep.finished.terminated, strict=True
+        ):
+            np.testing.assert_allclose(paid[e], returns / 3, atol=1e-5)
+            paid[e] = 0
+            won, lost = won + (returns > 5.99), lost + (returns <= 3)
+            assert terminated or returns < 5
+        assert ended.terminated.all() or not timestep.finished.terminated.all()
+    assert died > 0
+    assert won + lost > 5
+    assert won > 0
+
+
+@pytest.mark.slow
+def test_time_is_up() -> None:
+    env = made(BATTLE, num_envs=2, scenario="3m", max_steps=3)
+    timestep = env.reset(SEEDS)
+    for _ in range(3):
+        timestep = env.step((np.full(6, 4),))
+    assert timestep.finished.terminated.tolist() == [False, False]
+    assert timestep.ended[0].slot.tolist() == list(range(6))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("id", "options"),
+    [
+        (SPREAD, {"teams": "one"}),
+        ("jaxmarl/MPE_simple_speaker_listener_v4", {"teams": "one"}),  # spaces that differ
+        ("jaxmarl/MPE_simple_tag_v3", {"teams": "prefix"}),
+        (BATTLE, {"scenario": "3m", "state": True, "max_steps": 15}),
+        ("jaxmarl/SMAX", {"scenario": "5m_vs_6m", "max_steps": 20}),  # sides that differ
+        ("jaxmarl/overcooked", {"layout": "cramped_room", "max_steps": 10}),
+        ("jaxmarl/hanabi", {"teams": "one"}),
+        ("jaxmarl/switch_riddle", {"teams": "one"}),
+        ("jaxmarl/coin_game", {}),
+        ("jaxmarl/jaxnav", {}),
+    ],
+)
+def test_contract(id: str, options: dict[str, Any]) -> None:
+    early = "hanabi" in id  # all are paid for what the first one does
+    check_env(lambda n: made(id, n, **options), num_envs=2, steps=30, team="split", early_rewards=early)
+
+
+@pytest.mark.slow
+def test_on_a_device_it_is_the_same() -> None:
+    assert check_on_a_device(made(BATTLE, scenario="3m", state=True, max_steps=12), "cpu", steps=30) >= 4
+
+
+@pytest.mark.slow
+def test_steps_on_the_way_may_be_paid() -> None:
+    """A cook who takes an onion and puts it into the pot is paid 3 for that."""
+    total = []
+    for share in (0, 0.5):
+        env = made(
+            "jaxmarl/overcooked", num_envs=16, layout="cramped_room", max_steps=100, shaped_rewards=share, teams="one"
+        )
+        timestep, rng = env.reset(keys(1, "kitchen", count=16), episodes=1), np.random.default_rng(0)
+        while len(timestep.due[0].slot):
+            timestep = env.step((rng.integers(0, 6, len(timestep.due[0].slot)),))
+        total.append(float(timestep.finished.returns.sum()))
+    assert total[0] % 20 == 0  # a soup pays 20 to each
+    assert total[1] > total[0]
+    assert (total[1] - total[0]) % 0.5 == 0
+
+
+@pytest.mark.slow
+def test_hanabis_agents_take_turns() -> None:
+    env = made("jaxmarl/hanabi")
+    timestep = env.reset(SEEDS)
+    for t in range(6):
+        assert sum(len(due.slot) for due in timestep.due) == 2
+        timestep = env.step(tuple(due.mask.argmax(axis=1) for due in timestep.due if due.mask is not None))
+        assert t < 5 or not len(timestep.finished.environment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", list_envs("jaxmarl"))
+def test_every_environment_plays(id: str) -> None:
+    env = made(id, 2)
+    timestep = env.reset(SEEDS)
+    assert sum(len(due.slot) for due in timestep.due) >= 2

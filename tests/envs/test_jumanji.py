@@ -1,0 +1,80 @@
+"""`jumanji/…`: the contract, agents, what they see, ends, and what is refused."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip(
+    "jumanji", reason="Jumanji is installed with --no-deps, as docs/envs/jumanji.md says", exc_type=ImportError
+)
+
+from gymnasium import spaces
+from refusals import Refusal, check_refusals
+
+from ludus.core.errors import ConfigError, UnknownName
+from ludus.core.seeding import keys
+from ludus.envs.registry import list_envs, make_env
+from ludus.testing.env import check_env
+
+WAREHOUSE = "jumanji/RobotWarehouse-v0"
+
+
+def test_agents_and_what_they_see() -> None:
+    env = make_env("jumanji/Connector-v2", num_envs=1, generator={"grid_size": 5, "num_agents": 2}, teams="one")
+    seen = env.reset(keys(1, "jumanji", count=1)).due[0].observation
+    assert seen.shape == (2, 6, 5, 5)
+    assert (
+        seen[:, [1, 2, 4, 5]].sum(axis=(2, 3)).tolist() == [[1, 1, 1, 1]] * 2
+    )  # heads and goals: own, then the other's
+    np.testing.assert_array_equal(seen[0, :3], seen[1, 3:])
+    assert env.spec.agents[0].action == spaces.Discrete(5)
+
+
+def test_puzzles_and_options() -> None:
+    env = make_env("jumanji/Minesweeper-v0", num_envs=2)
+    assert env.spec.agents[0].action == spaces.Discrete(100)  # a row and a column
+    timestep = env.reset(keys(1, "jumanji", count=2))
+    timestep = env.step((np.array([37, 37]),))
+    mask = timestep.due[0].mask
+    assert mask is not None
+    assert [row[37] for row, first in zip(mask, timestep.due[0].first, strict=True) if not first] == [False] * int(
+        (~timestep.due[0].first).sum()
+    )
+
+
+REFUSED: list[Refusal] = [
+    ("jumanji/RobotWarehouse-v9", {}, UnknownName, "did you mean 'RobotWarehouse-v0'"),
+    (WAREHOUSE, {"time_limits": 3}, ConfigError, "did you mean 'time_limit'"),
+    (WAREHOUSE, {"generator": {"num_agent": 3}}, ConfigError, "did you mean 'num_agents'"),
+    (WAREHOUSE, {"generator": 3}, ConfigError, "expected a mapping"),
+]
+
+
+def test_refusals() -> None:
+    check_refusals(partial(make_env, num_envs=1), REFUSED)
+    assert "jumanji/Sokoban-v0" not in list_envs("jumanji")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("id", "options"),
+    [
+        (WAREHOUSE, {"teams": "one", "time_limit": 10, "generator": {"num_agents": 2}}),
+        ("jumanji/LevelBasedForaging-v0", {"time_limit": 9}),
+        ("jumanji/Connector-v2", {"generator": {"grid_size": 6, "num_agents": 3}}),
+        ("jumanji/Cleaner-v0", {"time_limit": 10}),
+        ("jumanji/MMST-v0", {}),
+    ],
+)
+def test_contract(id: str, options: dict[str, Any]) -> None:
+    check_env(lambda n: make_env(id, num_envs=n, **options), num_envs=2, steps=30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", list_envs("jumanji"))
+def test_every_environment_plays(id: str) -> None:
+    check_env(lambda n: make_env(id, num_envs=n), num_envs=2, steps=15)
