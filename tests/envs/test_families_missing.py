@@ -31,10 +31,12 @@ ENVIRONMENTS = {  # what needs a package besides its family's: id -> the package
 }
 INSTALLS = {  # family -> the command that brings its package
     "ale": "pip install 'ludus[atari]'",
+    "dmc": "pip install 'ludus[dmc]'",
     "envpool": "pip install 'ludus[envpool]'",
     "football": "make football",
     "lbf": "pip install 'ludus[lbf]'",
     "magent2": "pip install 'ludus[magent2]'",
+    "mamujoco": "pip install 'ludus[mamujoco]'",
     "mpe2": "pip install mpe2",
     "openspiel": "pip install open-spiel",
     "pettingzoo": "pip install pettingzoo",
