@@ -41,6 +41,8 @@ INSTALLS = {  # family -> the command that brings its package
     "openspiel": "pip install open-spiel",
     "pettingzoo": "pip install pettingzoo",
     "rware": "pip install 'ludus[rware]'",
+    "smac": "pip install git+https://github.com/oxwhirl/smac",
+    "smacv2": "pip install git+https://github.com/oxwhirl/smacv2",
     "vmas": "pip install 'ludus[vmas]'",
 }
 
