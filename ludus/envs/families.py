@@ -65,6 +65,14 @@ FAMILIES: Mapping[str, Family] = {
         extra="atari",
         threads=True,
     ),
+    "dmc": Family(
+        "ludus.envs.adapters.dmc",
+        "DeepMind's Control Suite",
+        "dmc/cheetah-run",
+        needs="dm_control",
+        extra="dmc",
+        python=True,
+    ),
     "envpool": Family(
         "ludus.envs.adapters.envpool",
         "EnvPool: Atari, MuJoCo, Box2D and more, in C++ threads",
@@ -127,6 +135,21 @@ FAMILIES: Mapping[str, Family] = {
         needs="magent2",
         extra="magent2",
     ),
+    "mamujoco": Family(
+        "ludus.envs.adapters.mamujoco",
+        "Multi-agent MuJoCo: bodies whose joints are shared out",
+        "mamujoco/HalfCheetah-2x3",
+        needs="gymnasium_robotics",
+        extra="mamujoco",
+        python=True,
+    ),
+    "mlagents": Family(
+        "ludus.envs.adapters.mlagents",
+        "games built with Unity's ML-Agents",
+        "mlagents/builds/Pong",
+        needs="mlagents_envs",
+        python=True,
+    ),
     "mpe2": Family(
         "ludus.envs.adapters.mpe2",
         "MPE2: the multi-agent particle environments",
@@ -162,6 +185,20 @@ FAMILIES: Mapping[str, Family] = {
         "rware/rware-tiny-2ag-v2",
         needs="rware",
         extra="rware",
+        python=True,
+    ),
+    "smac": Family(
+        "ludus.envs.adapters.smac",
+        "the StarCraft Multi-Agent Challenge",
+        "smac/3m",
+        needs="smac",
+        python=True,
+    ),
+    "smacv2": Family(
+        "ludus.envs.adapters.smacv2",
+        "SMACv2: battles whose units are drawn",
+        "smacv2/terran_5_vs_5",
+        needs="smacv2",
         python=True,
     ),
     "vmas": Family(
@@ -229,13 +266,13 @@ def described(source: Any, num_envs: int | None) -> dict[str, Any]:
         return {"id": UNNAMED + _plain(name), "source": given, "num_envs": given.num_envs}
     if not callable(source):
         raise ConfigError(f"{source!r} was given; expected {EXPECTED}.")
-    if (found := _importable(source)) is not None:
+    if (found := importable(source)) is not None:
         return {"id": found, "source": None}
     name = getattr(source, "__qualname__", type(source).__name__).rpartition(".")[2]
     return {"id": UNNAMED + _plain(name), "source": source, "num_envs": num_envs or _FEW}
 
 
-def _importable(source: Any) -> str | None:
+def importable(source: Any) -> str | None:
     """`module:name`, where every process finds the class or function; None: only this one has it."""
     module, name = getattr(source, "__module__", None), getattr(source, "__qualname__", "")
     if not module or module == "__main__" or getattr(sys.modules.get(module), name, None) is not source:

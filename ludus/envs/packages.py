@@ -9,10 +9,12 @@ from ludus.core.errors import ConfigError, one_line
 
 PIP: Mapping[str, str] = {  # module -> what `pip install` calls what brings it, where that is not the module's name
     "ale_py": "'ludus[atari]'",
+    "dm_control": "'ludus[dmc]'",
     "envpool": "'ludus[envpool]'",
     "gymnax": "'ludus[jax]'",
     "jax": "'ludus[jax]'",
     "jaxmarl": "'ludus[jax]'",
+    "gymnasium_robotics": "'ludus[mamujoco]'",
     "lbforaging": "'ludus[lbf]'",
     "magent2": "'ludus[magent2]'",
     "pgx": "'ludus[jax]'",
@@ -22,7 +24,9 @@ PIP: Mapping[str, str] = {  # module -> what `pip install` calls what brings it,
     "chess": "'ludus[classic]'",
     "cv2": "'ludus[atari]'",
     "huggingface_hub": "huggingface-hub",
+    "gym_super_mario_bros": "--ignore-requires-python 'gym-super-mario-bros>=9'",  # it runs on 3.11, too
     "imageio": "'ludus[mujoco]'",
+    "mlagents_envs": "--no-deps --ignore-requires-python mlagents-envs",  # docs/envs/mlagents.md says with what
     "mujoco": "'ludus[mujoco]'",
     "multi_agent_ale_py": "'ludus[atari]'",
     "open_spiel": "open-spiel",
@@ -33,6 +37,8 @@ PIP: Mapping[str, str] = {  # module -> what `pip install` calls what brings it,
     "pyspiel": "open-spiel",
     "rlcard": "'ludus[classic]'",
     "shimmy": "'ludus[classic]'",
+    "smac": "git+https://github.com/oxwhirl/smac",  # PyPI's smac is another
+    "smacv2": "git+https://github.com/oxwhirl/smacv2",
 }
 MAKE: Mapping[str, str] = {  # module -> the command that brings it, where `pip install` alone does not
     "gfootball": "make football",

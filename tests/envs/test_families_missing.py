@@ -19,6 +19,10 @@ ENVIRONMENTS = {  # what needs a package besides its family's: id -> the package
     "gymnasium/CarRacing-v3": ("pygame", "pygame-ce"),
     "gymnasium/LunarLander-v3": ("Box2D", "'ludus[box2d]'"),
     "gymnasium/ale_py:ALE/Pong-v5": ("ale_py", "'ludus[atari]'"),
+    "gymnasium/gym_super_mario_bros:SuperMarioBros-v0": (
+        "gym_super_mario_bros",
+        "--ignore-requires-python 'gym-super-mario-bros>=9'",
+    ),
     "mpe2/simple_tag_v3": ("pygame", "pygame-ce"),
     "openspiel/python_pig": ("open_spiel", "open-spiel"),
     "pettingzoo/chess_v6": ("chess", "'ludus[classic]'"),
@@ -31,6 +35,7 @@ ENVIRONMENTS = {  # what needs a package besides its family's: id -> the package
 }
 INSTALLS = {  # family -> the command that brings its package
     "ale": "pip install 'ludus[atari]'",
+    "dmc": "pip install 'ludus[dmc]'",
     "envpool": "pip install 'ludus[envpool]'",
     "football": "make football",
     "gymnax": "pip install 'ludus[jax]'",
@@ -38,11 +43,15 @@ INSTALLS = {  # family -> the command that brings its package
     "jumanji": "pip install --no-deps jumanji==1.1.0 && pip install 'ludus[jax]' huggingface-hub 'setuptools<81'",
     "lbf": "pip install 'ludus[lbf]'",
     "magent2": "pip install 'ludus[magent2]'",
+    "mamujoco": "pip install 'ludus[mamujoco]'",
+    "mlagents": "pip install --no-deps --ignore-requires-python mlagents-envs",
     "mpe2": "pip install mpe2",
     "openspiel": "pip install open-spiel",
     "pettingzoo": "pip install pettingzoo",
     "pgx": "pip install 'ludus[jax]'",
     "rware": "pip install 'ludus[rware]'",
+    "smac": "pip install git+https://github.com/oxwhirl/smac",
+    "smacv2": "pip install git+https://github.com/oxwhirl/smacv2",
     "vmas": "pip install 'ludus[vmas]'",
 }
 

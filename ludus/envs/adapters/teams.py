@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
-from ludus.core.errors import ConfigError, EnvError, nearest
+from ludus.core.errors import ConfigError, EnvError, nearest, one_line
+from ludus.core.parts import load
 from ludus.core.types import AgentSpec, Array, Determinism, EnvSpec
 from ludus.envs.python_loop import Flaw
 from ludus.envs.spaces import Choices, Encode, action_space, action_start, from_zero, observation_space
@@ -28,7 +29,8 @@ class AgentSeat:
     keyed: what it is shown is a mapping with "action_mask"; key: the one other entry, None if there are several. masked: masks are
     expected. start: added to actions, if they do not count from 0. bounds: (low, high) that actions are clipped to. pad_to: length of its
     player's observations, 0 if they are its own. legal: bool[n] over its player's actions, False where it has none such; None: has all.
-    index: among the spec's agents. choices: of its actions, None of a Box.
+    index: among the spec's agents. choices: of its actions, None of a Box. cut: how many numbers its actions have, where its player's
+    have more; 0 if they are its own.
     """
 
     name: str
@@ -44,6 +46,7 @@ class AgentSeat:
     legal: NDArray[np.bool_] | None = None
     index: int = -1
     choices: Choices | None = None
+    cut: int = 0
 
     def see(self, shown: Any, info: Any) -> tuple[Any, Any]:
         """(observation, mask or None) of what the environment shows and tells it. Raises Flaw for a mask that nobody announced."""
@@ -76,6 +79,8 @@ class AgentSeat:
 
     def act(self, action: Any) -> Any:
         """The action as the environment takes it."""
+        if self.cut:
+            action = action[: self.cut]
         if self.bounds is not None:
             return np.clip(action, *self.bounds).astype(self.action.dtype, copy=False)
         if isinstance(action, np.ndarray) and action.dtype != self.action.dtype:
@@ -124,7 +129,9 @@ class AgentSeats(dict[Any, AgentSeat]):
 
 
 AgentName: TypeAlias = Hashable
-Teams: TypeAlias = Mapping[Any, Sequence[AgentName]] | Literal["prefix", "one"] | None
+PlayerOf: TypeAlias = Callable[[str], Any]
+"""An agent's name -> its player: a number, counted from 0, or a name."""
+Teams: TypeAlias = Mapping[Any, Sequence[AgentName]] | PlayerOf | str | None
 
 _MASK = "action_mask"
 
@@ -134,9 +141,10 @@ class Sides:
     """What Ludus, not the environment, is told about the game's sides.
 
     teams: None: each agent is a player; "prefix": agents whose names agree before the trailing number are one player; "one": all are;
-    {player: [agents]}: as listed. zero_sum: the players' returns sum to a constant. utility_range: (least, largest) return of every
-    player, or one such pair for each. symmetry: groups of interchangeable players. state: whether timesteps carry `env.state()`.
-    determinism: what the environment promises under a seed. statistics: names of what it counts (`EpisodeStatistics`).
+    {player: [agents]}: as listed; a function, or `module:function`: as it says, asked for each agent by name. zero_sum: the players'
+    returns sum to a constant. utility_range: (least, largest) return of every player, or one such pair for each. symmetry: groups of
+    interchangeable players. state: whether timesteps carry `env.state()`. determinism: what the environment promises under a seed.
+    statistics: names of what it counts (`EpisodeStatistics`).
     """
 
     teams: Teams = None
@@ -217,7 +225,8 @@ def role_of(name: AgentName) -> str:
 
 
 def players_of(agents: Sequence[AgentName], teams: Teams) -> list[list[AgentName]]:
-    """The agents of each player, in the players' order. Raises ConfigError for teams that are not a partition of the agents."""
+    """The agents of each player, in the players' order: as listed, by their numbers where a function gives numbers, otherwise in the order
+    of their first agents. Raises ConfigError for teams that are not a partition of the agents."""
     if teams is None:
         return [[agent] for agent in agents]
     if teams == "one":
@@ -227,11 +236,41 @@ def players_of(agents: Sequence[AgentName], teams: Teams) -> list[list[AgentName
         for agent in agents:
             groups.setdefault(role_of(agent), []).append(agent)
         return list(groups.values())
-    if not isinstance(teams, Mapping):
+    if isinstance(teams, Mapping):
+        return _listed(agents, teams)
+    function = load("function of teams", teams, {}) if isinstance(teams, str) and ":" in teams else teams
+    if not callable(function):
         raise ConfigError(
-            f'teams={teams!r} was given; expected "prefix", "one", or a mapping of players to lists of agents.'
+            f'teams={teams!r} was given; expected "prefix", "one", a mapping of players to lists of agents, or a function of an '
+            "agent's name (module:function in a file)."
         )
-    return _listed(agents, teams)
+    return _asked(agents, function, teams if isinstance(teams, str) else getattr(function, "__qualname__", "function"))
+
+
+def _asked(agents: Sequence[AgentName], function: PlayerOf, name: str) -> list[list[AgentName]]:
+    """As a function of an agent's name says."""
+    groups: dict[Any, list[AgentName]] = {}
+    for agent in agents:
+        try:
+            player = function(str(agent))
+        except Exception as error:
+            raise ConfigError(f"teams={name} raised {one_line(error)}, asked for the agent {str(agent)!r}.") from error
+        if isinstance(player, np.integer):
+            player = int(player)
+        if isinstance(player, bool) or not isinstance(player, str | int):
+            raise ConfigError(
+                f"teams={name} answered {player!r} for the agent {str(agent)!r}; expected its player, a number or a name."
+            )
+        groups.setdefault(player, []).append(agent)
+    kinds = {type(player) for player in groups}
+    if kinds == {str}:
+        return list(groups.values())
+    if kinds != {int} or sorted(groups) != list(range(len(groups))):
+        raise ConfigError(
+            f"teams={name} answered the players {', '.join(map(repr, groups))}; expected names, or the numbers 0 to {len(groups) - 1}, "
+            "each at least once."
+        )
+    return [groups[player] for player in range(len(groups))]
 
 
 def _listed(agents: Sequence[AgentName], teams: Mapping[Any, Sequence[AgentName]]) -> list[list[AgentName]]:
@@ -264,11 +303,13 @@ def seat_agents(
     masked: bool,
     clip: bool,
     state: Space[Any] | None,
+    pad_actions: bool = False,
     counts: bool = False,
 ) -> tuple[EnvSpec, dict[AgentName, AgentSeat], list[bool]]:
     """(what is played, the seat of each agent, whether each player has masks).
 
-    spaces_of: (observation, action) space of each agent. masked: infos bring masks. clip: actions are clipped into Box spaces. counts:
+    spaces_of: (observation, action) space of each agent. masked: infos bring masks. clip: actions are clipped into Box spaces. pad_actions:
+    Boxes of unlike lengths within a player become the longest; who has fewer numbers leaves the rest (`AgentSeat.act`). counts:
     whether agents may be told statistics. Raises EnvError for spaces that Ludus does not play, or that do not go together within a player;
     ConfigError for names of statistics where there are none.
     """
@@ -281,7 +322,7 @@ def seat_agents(
     for player, members in enumerate(groups):
         team = [_seat(id, agent, *spaces_of[agent], masked=masked, clip=clip) for agent in members]
         observation = _one_observation(id, members, team)
-        action = _one_action(id, members, team)
+        action = _one_action(id, members, team, pad=pad_actions)
         for agent, seat in zip(members, team, strict=True):
             seat.index = len(specs)
             seats[agent] = seat
@@ -352,11 +393,17 @@ def _padded(bound: Any, size: tuple[int, ...]) -> Any:
     return bound if bound.shape == size else np.pad(bound, (0, size[0] - bound.shape[0]))
 
 
-def _one_action(id: str, members: Sequence[AgentName], team: Sequence[AgentSeat]) -> Space[Any]:
-    """The space of a player's actions: its agents' own, or the largest of Discrete ones, with masks."""
+def _one_action(id: str, members: Sequence[AgentName], team: Sequence[AgentSeat], *, pad: bool) -> Space[Any]:
+    """The space of a player's actions: its agents' own; or the largest of Discrete ones, with masks; or, to pad, the longest of Boxes."""
     actions = [seat.action for seat in team]
     if all(action == actions[0] for action in actions[1:]):
         return actions[0]
+    boxes = [action for action in actions if isinstance(action, spaces.Box)]
+    if pad and len(boxes) == len(actions) and (longest := _longest(boxes)) is not None:
+        for seat in team:
+            length = seat.action.shape[0]  # type: ignore[index]
+            seat.cut = length if length < longest.shape[0] else 0
+        return longest
     counts = [int(action.n) for action in actions if isinstance(action, spaces.Discrete)]
     if len(counts) < len(actions):
         raise EnvError(
@@ -368,6 +415,18 @@ def _one_action(id: str, members: Sequence[AgentName], team: Sequence[AgentSeat]
         if count < most:
             seat.legal = np.arange(most) < count
     return spaces.Discrete(most)
+
+
+def _longest(boxes: Sequence[spaces.Box]) -> spaces.Box | None:
+    """The longest of vectors that agree in their bounds as far as they go; None if they do not."""
+    if any(len(box.shape) != 1 for box in boxes):
+        return None
+    longest = max(boxes, key=lambda box: box.shape[0])
+    agree = all(
+        box == spaces.Box(longest.low[: len(box.low)], longest.high[: len(box.low)], dtype=box.dtype.type)
+        for box in boxes
+    )
+    return longest if agree and len({box.dtype for box in boxes}) == 1 else None
 
 
 def _names(members: Sequence[AgentName]) -> str:
