@@ -17,6 +17,7 @@ import pytest
 from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
+from ludus.envs.base import NamesColumns
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 from ludus.testing.ledger import Actor, play
@@ -387,3 +388,17 @@ def test_the_engine_draws_where_it_can() -> None:
         np.testing.assert_array_equal(small(picture), row)
     assert (pictures[0] != pictures[1]).any()
     env.close()
+
+
+def test_columns_and_actions_are_named() -> None:
+    env = make_env("football/academy_empty_goal_close", num_envs=1)
+    try:
+        env.reset(np.zeros(1, np.uint64))
+        assert isinstance(env, NamesColumns)
+        columns = env.observation_names(0)
+        assert env.spec.agents[0].observation.shape == (len(columns),)
+        assert len(set(columns)) == len(columns)
+        assert list(env.action_names(0)[:2]) == ["idle", "left"]
+        assert len(env.action_names(0)) == env.spec.agents[0].action.n
+    finally:
+        env.close()

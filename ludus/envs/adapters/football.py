@@ -16,8 +16,8 @@ from ludus.core.errors import ConfigError, UnknownName
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.football.frames import PIXELS, Frames
-from ludus.envs.football.match import COUNTED, Encode, Match, Plan
-from ludus.envs.football.observations import CentralState, encoder, legal
+from ludus.envs.football.match import COUNTED, Match, Plan
+from ludus.envs.football.observations import CentralState, Encoder, encoder, legal
 from ludus.envs.football.rewards import ZERO_SUM, Rewards
 from ludus.envs.football.scenarios import (
     Formation,
@@ -87,13 +87,15 @@ def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> Vect
     control = controls(id, found[LEFT], sides=chosen.sides, agents=chosen.agents, keepers=chosen.keepers)
     players = {"right": (RIGHT,), "both": (LEFT, RIGHT)}.get(chosen.sides, (LEFT,))
     sights = [first_sight(found[LEFT], control, side=side) for side in players]
+    encoders = _encoders(id, chosen, sights, duration=found[LEFT].rules.duration)
     plan = Plan(
         id=id,
         formation=found.__getitem__,
         controls=control,
         players=players,
         random_sides=chosen.sides == "random",
-        encode=_encoders(id, chosen, sights, duration=found[LEFT].rules.duration),
+        encode=tuple(made.encode for made in encoders),
+        columns=tuple(made.names for made in encoders),
         legal=_legal(chosen),
         central=CentralState(sights[0], duration=found[LEFT].rules.duration) if chosen.state else None,
         pay=partial(Rewards, chosen.rewards),
@@ -140,7 +142,7 @@ def _statistics(chosen: tuple[str, ...] | None) -> tuple[str, ...]:
     return COUNTED if chosen is None else tuple(dict.fromkeys(chosen))
 
 
-def _encoders(id: str, chosen: FootballOptions, sights: list[View], *, duration: int) -> tuple[Encode, ...]:
+def _encoders(id: str, chosen: FootballOptions, sights: list[View], *, duration: int) -> tuple[Encoder, ...]:
     """One for each player; none where agents see pixels."""
     if chosen.observation == "pixels":
         if chosen.sides != "left":
@@ -148,7 +150,7 @@ def _encoders(id: str, chosen: FootballOptions, sights: list[View], *, duration:
                 f"{id}: observation=pixels was given with sides={chosen.sides}; the engine draws what the left side sees. Use sides=left."
             )
         return ()
-    return tuple(encoder(chosen.observation, sight, duration=duration).encode for sight in sights)
+    return tuple(encoder(chosen.observation, sight, duration=duration) for sight in sights)
 
 
 # --------------------------------------------------------------------------------------------------------------------

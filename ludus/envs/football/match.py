@@ -212,7 +212,7 @@ class Plan:
     formation(kick_off): the scenario. random_sides: a fair draw turns it by half a turn, players included. players: the side that each
     plays where it is not turned. encode, legal, central: of observations, masks and the state. pay: makes what pays a player.
     statistics: names of what is counted. frames: the engine's pictures. seen_as: whether agents see those. drawn_by: who draws what
-    `render` shows.
+    `render` shows. columns: names of each player's observations.
     """
 
     id: str
@@ -228,6 +228,7 @@ class Plan:
     frames: Frames
     seen_as: Literal["numbers", "pixels"]
     drawn_by: Literal["pitch", "engine"]
+    columns: tuple[tuple[str, ...], ...] = ()
 
 
 class Luck(NamedTuple):
@@ -297,6 +298,15 @@ class Match:
         while not happened.due and not happened.over:  # nobody has a body to steer
             self._advance(happened, [Action.IDLE] * sum(self._counts))
         return happened
+
+    def observation_names(self, player: int) -> Sequence[str]:
+        """See `NamesColumns.observation_names`."""
+        return self._plan.columns[player] if self._plan.columns else ()
+
+    def action_names(self, player: int) -> Sequence[str]:
+        """See `NamesColumns.action_names`."""
+        del player  # all have the same
+        return [action.name.lower() for action in Action]
 
     @property
     def game(self) -> Match:
