@@ -36,6 +36,7 @@ $(CORE): pyproject.toml constraints.txt
 
 $(STAMP): $(CORE)
 	$(PIP) --no-build-isolation -e ".[dev]"
+	$(PIP) --no-deps jumanji  # it pins an old matplotlib, for its pictures
 	@touch $(STAMP)
 
 # Its own requirement pygame would overwrite pygame-ce, and gym 0.26 breaks its reset: hence --no-deps, and what it needs by name.
