@@ -33,9 +33,10 @@ slow = pytest.mark.slow
 
 # ------------------------------------------------------------------------------------------ the contract
 
-SHORT = {"duration": 6}
+SHORT = {"duration": 3}
 CASES = [
-    ("5_vs_5", {"sides": "both"}),
+    ("academy_3_vs_1_with_keeper", {"sides": "both"}),
+    pytest.param("5_vs_5", {"sides": "both", "duration": 20}, marks=slow),
     pytest.param("academy_3_vs_1_with_keeper", {"sides": "random", "roles": "position"}, marks=slow),
     pytest.param("academy_corner", {"agents": 2, "observation": "floats", "masks": None, "state": False}, marks=slow),
     pytest.param("5_vs_5", {"sides": "right", "keepers": True, "roles": "keeper"}, marks=slow),
@@ -46,8 +47,9 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_contract(name: str, options: dict[str, Any]) -> None:
-    make = partial(make_env, f"football/{name}", **SHORT, **options)
-    check_env(lambda n: make(num_envs=n), num_envs=2, steps=8, team="split")
+    chosen = {**SHORT, **options}
+    steps = chosen["duration"] + 2  # until the next match has begun
+    check_env(lambda n: make_env(f"football/{name}", num_envs=n, **chosen), num_envs=2, steps=steps, team="split")
 
 
 @slow
@@ -173,7 +175,7 @@ def package() -> Any:
 @pytest.mark.parametrize(
     ("name", "agents", "keepers", "steps"),
     [
-        ("5_vs_5", (4, 4), False, 30),
+        ("5_vs_5", (4, 4), False, 15),
         pytest.param("5_vs_5", (4, 0), False, 200, marks=slow),
         pytest.param("11_vs_11_kaggle", (1, 1), True, 150, marks=slow),
         pytest.param("11_vs_11_stochastic", (11, 0), True, 100, marks=slow),

@@ -40,12 +40,13 @@ Level = float | tuple[float, float]
 class FootballOptions(Config):
     """sides: whose agents there are: of the `left` side, of the `right`, of `both` (two players), or of the scenario's left side, which
     plays from left to right or from right to left by a fair draw for each match (`random`). agents: how many a side has, or (left, right);
-    None: one for each body. keepers: whether goalkeepers are steered too. roles: which agents share a network: all (`one`), all but the
-    keeper (`keeper`), those of one position (`position`).
+    None: one for each body. keepers: whether goalkeepers are steered too. roles: what agents' roles are: all the same (`one`), `keeper`
+    or `field` (`keeper`), their positions (`position`).
 
-    engine_action: whether there is a 20th action, which leaves an agent's footballer to the engine for a step.
-    observation, masks, rewards: see `ludus.envs.football`. state: whether timesteps carry the whole pitch, as player 0's side sees it.
-    statistics: what is counted, of `COUNTED`; None: all. render: what pictures are: the pitch, drawn from above, or the engine's own.
+    engine_action: whether there is a 20th action, which leaves an agent's footballer to the engine for a step. observation, masks, rewards:
+    see `ludus.envs.football`. state: whether timesteps carry the whole pitch, as player 0's side sees it. statistics: what is counted, of
+    `COUNTED`; None: all. render: what pictures are: the pitch, drawn from above, or the engine's own.
+
     The others are rules; None: the scenario's own. difficulty: how well the engine plays, 0 to 1: of sides without agents, or of (left,
     right), which tells of bodies without agents too."""
 
