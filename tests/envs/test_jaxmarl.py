@@ -61,7 +61,7 @@ def test_kitchens_and_maps_are_named() -> None:
 
 REFUSED: list[Refusal] = [
     ("jaxmarl/SMAXX", {}, UnknownName, "did you mean 'SMAX'"),
-    (BATTLE, {"scenario": "3n"}, UnknownName, "did you mean '3m'"),
+    (BATTLE, {"scenario": "3n"}, UnknownName, "unknown map '3n'.*3m"),
     (BATTLE, {"max_stepps": 3}, ConfigError, "unknown option 'max_stepps'.*did you mean 'max_steps'"),
     ("jaxmarl/overcooked", {"layout": "crampd_room"}, UnknownName, "did you mean 'cramped_room'"),
     ("jaxmarl/overcooked", {"layouts": 3}, ConfigError, "cannot be made with.*layouts"),
@@ -119,7 +119,8 @@ def test_a_battle() -> None:
 def test_time_is_up() -> None:
     env = made(BATTLE, num_envs=2, scenario="3m", max_steps=3)
     timestep = env.reset(SEEDS)
-    for _ in range(3):
+    for _ in range(4):  # the number of steps is looked at before it is counted
+        assert not len(timestep.finished.environment)
         timestep = env.step((np.full(6, 4),))
     assert timestep.finished.terminated.tolist() == [False, False]
     assert timestep.ended[0].slot.tolist() == list(range(6))
