@@ -229,13 +229,13 @@ def described(source: Any, num_envs: int | None) -> dict[str, Any]:
         return {"id": UNNAMED + _plain(name), "source": given, "num_envs": given.num_envs}
     if not callable(source):
         raise ConfigError(f"{source!r} was given; expected {EXPECTED}.")
-    if (found := _importable(source)) is not None:
+    if (found := importable(source)) is not None:
         return {"id": found, "source": None}
     name = getattr(source, "__qualname__", type(source).__name__).rpartition(".")[2]
     return {"id": UNNAMED + _plain(name), "source": source, "num_envs": num_envs or _FEW}
 
 
-def _importable(source: Any) -> str | None:
+def importable(source: Any) -> str | None:
     """`module:name`, where every process finds the class or function; None: only this one has it."""
     module, name = getattr(source, "__module__", None), getattr(source, "__qualname__", "")
     if not module or module == "__main__" or getattr(sys.modules.get(module), name, None) is not source:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError
 from ludus.envs.base import VectorEnv
-from ludus.envs.families import EXPECTED, FAMILIES, UNNAMED, GivenObject, described
+from ludus.envs.families import EXPECTED, FAMILIES, UNNAMED, GivenObject, described, importable
 
 
 def _switch(value: Any) -> Any:
@@ -36,6 +36,21 @@ def _known_wrappers(value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], 
     return value
 
 
+def _named_teams(value: dict[str, Any]) -> dict[str, Any]:
+    """A function as `teams` by its name, under which every process and file finds it."""
+    teams = value.get("teams")
+    if not callable(teams):
+        return value
+    found = importable(teams)
+    if found is None:
+        name = getattr(teams, "__qualname__", repr(teams))
+        raise ConfigError(
+            f"options.teams={name} was given, a function that no file can name. Put it into a module; a scenario then names it "
+            "module:function."
+        )
+    return {**value, "teams": found}
+
+
 class Environment(Config):
     """id: `family/name` or `module:Class`. num_envs: environments stepped together; `runtime.shards` cuts them into shards, so
     results depend on it. tree: compile the game into arrays where it can be enumerated within `node_limit` nodes. workers: subprocesses
@@ -54,7 +69,7 @@ class Environment(Config):
     deadline: float | None = Field(None, gt=0)
     restarts: int = Field(0, ge=0)
     wrappers: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_wrappers), AfterValidator(_known_wrappers)] = ()
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: Annotated[dict[str, Any], AfterValidator(_named_teams)] = Field(default_factory=dict)
     source: Any = Field(None, exclude=True, repr=False)
 
     @model_validator(mode="before")

@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from ludus.core.errors import ConfigError, EnvError
 from ludus.envs.adapters.teams import Sides, players_of, role_of, seat_agents, split_options
+from ludus.envs.options import Environment
 from ludus.envs.registry import make_env
 
 WOLVES = ["wolf_0", "wolf_1", "sheep_0"]
@@ -28,6 +29,10 @@ def test_roles() -> None:
         ("one", [WOLVES]),
         ({"prey": ["sheep_0"], "pack": ["wolf_1", "wolf_0"]}, [["sheep_0"], ["wolf_1", "wolf_0"]]),
         ({0: ["wolf_0", "sheep_0"], 1: ["wolf_1"]}, [["wolf_0", "sheep_0"], ["wolf_1"]]),
+        (lambda agent: 0 if agent == "sheep_0" else 1, [["sheep_0"], ["wolf_0", "wolf_1"]]),
+        (lambda agent: np.int64(agent[-1]), [["wolf_0", "sheep_0"], ["wolf_1"]]),
+        (role_of, [["wolf_0", "wolf_1"], ["sheep_0"]]),
+        ("ludus.envs.adapters.teams:role_of", [["wolf_0", "wolf_1"], ["sheep_0"]]),
     ],
 )
 def test_players(teams: Any, players: list[list[str]]) -> None:
@@ -37,7 +42,18 @@ def test_players(teams: Any, players: list[list[str]]) -> None:
 @pytest.mark.parametrize(
     ("teams", "message"),
     [
-        ("all", 'expected "prefix", "one", or a mapping'),
+        ("all", 'expected "prefix", "one", a mapping of players to lists of agents, or a function'),
+        ("zoo_games:nobody", "module 'zoo_games' has no 'nobody'"),
+        ("no_such_module:f", "'no_such_module:f' could not be imported"),
+        (lambda agent: None, "answered None for the agent 'wolf_0'; expected its player, a number or a name"),
+        (lambda agent: True, "answered True"),
+        (lambda agent: 1 / 0, "raised division by zero, asked for the agent 'wolf_0'"),
+        (lambda agent: 1, "answered the players 1; expected names, or the numbers 0 to 0"),
+        (lambda agent: agent == "wolf_0" or "other", "answered True"),
+        (
+            {"wolf_0": 0, "wolf_1": 0, "sheep_0": "prey"}.get,
+            "answered the players 0, 'prey'; expected names, or the numbers 0 to 1",
+        ),
         ({"pack": ["wolf_0", "wolf_1"]}, "nobody plays sheep_0"),
         ({"pack": WOLVES, "prey": ["sheep_0"]}, "'sheep_0' is listed twice"),
         ({"pack": ["wolf_9"]}, "unknown agent 'wolf_9'; did you mean 'wolf_"),
@@ -122,3 +138,13 @@ def test_a_team_with_a_leader_who_may_say_more() -> None:
     mask = env.reset(np.array([1], np.uint64)).due[0].mask
     assert mask is not None
     assert mask.sum(axis=1).tolist() == [20, 5, 5, 5]
+
+
+def test_a_function_in_a_scenario_is_kept_by_its_name() -> None:
+    env = Environment(id="mpe2/simple_tag_v3", num_envs=1, options={"teams": role_of, "max_cycles": 5})
+    assert env.options == {"teams": "ludus.envs.adapters.teams:role_of", "max_cycles": 5}
+    assert [agent.player for agent in env.make().spec.agents] == [0, 0, 0, 1]
+    with pytest.raises(ConfigError, match="a function that no file can name"):
+        Environment(id="mpe2/simple_tag_v3", options={"teams": lambda agent: agent})
+    made = make_env("mpe2/simple_tag_v3", num_envs=1, teams=lambda agent: int(agent == "agent_0"))
+    assert [agent.player for agent in made.spec.agents] == [0, 0, 0, 1]

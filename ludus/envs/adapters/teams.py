@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
-from ludus.core.errors import ConfigError, EnvError, nearest
+from ludus.core.errors import ConfigError, EnvError, nearest, one_line
+from ludus.core.parts import load
 from ludus.core.types import AgentSpec, Array, Determinism, EnvSpec
 from ludus.envs.python_loop import Flaw
 from ludus.envs.spaces import Choices, Encode, action_space, action_start, from_zero, observation_space
@@ -124,7 +125,9 @@ class AgentSeats(dict[Any, AgentSeat]):
 
 
 AgentName: TypeAlias = Hashable
-Teams: TypeAlias = Mapping[Any, Sequence[AgentName]] | Literal["prefix", "one"] | None
+PlayerOf: TypeAlias = Callable[[str], Any]
+"""An agent's name -> its player: a number, counted from 0, or a name."""
+Teams: TypeAlias = Mapping[Any, Sequence[AgentName]] | PlayerOf | str | None
 
 _MASK = "action_mask"
 
@@ -134,9 +137,10 @@ class Sides:
     """What Ludus, not the environment, is told about the game's sides.
 
     teams: None: each agent is a player; "prefix": agents whose names agree before the trailing number are one player; "one": all are;
-    {player: [agents]}: as listed. zero_sum: the players' returns sum to a constant. utility_range: (least, largest) return of every
-    player, or one such pair for each. symmetry: groups of interchangeable players. state: whether timesteps carry `env.state()`.
-    determinism: what the environment promises under a seed. statistics: names of what it counts (`EpisodeStatistics`).
+    {player: [agents]}: as listed; a function, or `module:function`: as it says, asked for each agent by name. zero_sum: the players'
+    returns sum to a constant. utility_range: (least, largest) return of every player, or one such pair for each. symmetry: groups of
+    interchangeable players. state: whether timesteps carry `env.state()`. determinism: what the environment promises under a seed.
+    statistics: names of what it counts (`EpisodeStatistics`).
     """
 
     teams: Teams = None
@@ -217,7 +221,8 @@ def role_of(name: AgentName) -> str:
 
 
 def players_of(agents: Sequence[AgentName], teams: Teams) -> list[list[AgentName]]:
-    """The agents of each player, in the players' order. Raises ConfigError for teams that are not a partition of the agents."""
+    """The agents of each player, in the players' order: as listed, by their numbers where a function gives numbers, otherwise in the order
+    of their first agents. Raises ConfigError for teams that are not a partition of the agents."""
     if teams is None:
         return [[agent] for agent in agents]
     if teams == "one":
@@ -227,11 +232,41 @@ def players_of(agents: Sequence[AgentName], teams: Teams) -> list[list[AgentName
         for agent in agents:
             groups.setdefault(role_of(agent), []).append(agent)
         return list(groups.values())
-    if not isinstance(teams, Mapping):
+    if isinstance(teams, Mapping):
+        return _listed(agents, teams)
+    function = load("function of teams", teams, {}) if isinstance(teams, str) and ":" in teams else teams
+    if not callable(function):
         raise ConfigError(
-            f'teams={teams!r} was given; expected "prefix", "one", or a mapping of players to lists of agents.'
+            f'teams={teams!r} was given; expected "prefix", "one", a mapping of players to lists of agents, or a function of an '
+            "agent's name (module:function in a file)."
         )
-    return _listed(agents, teams)
+    return _asked(agents, function, teams if isinstance(teams, str) else getattr(function, "__qualname__", "function"))
+
+
+def _asked(agents: Sequence[AgentName], function: PlayerOf, name: str) -> list[list[AgentName]]:
+    """As a function of an agent's name says."""
+    groups: dict[Any, list[AgentName]] = {}
+    for agent in agents:
+        try:
+            player = function(str(agent))
+        except Exception as error:
+            raise ConfigError(f"teams={name} raised {one_line(error)}, asked for the agent {str(agent)!r}.") from error
+        if isinstance(player, np.integer):
+            player = int(player)
+        if isinstance(player, bool) or not isinstance(player, str | int):
+            raise ConfigError(
+                f"teams={name} answered {player!r} for the agent {str(agent)!r}; expected its player, a number or a name."
+            )
+        groups.setdefault(player, []).append(agent)
+    kinds = {type(player) for player in groups}
+    if kinds == {str}:
+        return list(groups.values())
+    if kinds != {int} or sorted(groups) != list(range(len(groups))):
+        raise ConfigError(
+            f"teams={name} answered the players {', '.join(map(repr, groups))}; expected names, or the numbers 0 to {len(groups) - 1}, "
+            "each at least once."
+        )
+    return [groups[player] for player in range(len(groups))]
 
 
 def _listed(agents: Sequence[AgentName], teams: Mapping[Any, Sequence[AgentName]]) -> list[list[AgentName]]:
