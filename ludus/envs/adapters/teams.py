@@ -140,6 +140,9 @@ class Sides:
     {player: [agents]}: as listed; a function, or `module:function`: as it says, asked for each agent by name. zero_sum: the players'
     returns sum to a constant. utility_range: (least, largest) return of every player, or one such pair for each. symmetry: groups of
     interchangeable players. state: whether timesteps carry `env.state()`. determinism: what the environment promises under a seed.
+    {player: [agents]}: as listed; a function, or `module:function`: as it says, asked for each agent by name. zero_sum: the players'
+    returns sum to a constant. utility_range: (least, largest) return of every player, or one such pair for each. symmetry: groups of
+    interchangeable players. state: whether timesteps carry `env.state()`. determinism: what the environment promises under a seed.
     statistics: names of what it counts (`EpisodeStatistics`).
     """
 
