@@ -65,6 +65,14 @@ FAMILIES: Mapping[str, Family] = {
         extra="atari",
         threads=True,
     ),
+    "dmc": Family(
+        "ludus.envs.adapters.dmc",
+        "DeepMind's Control Suite",
+        "dmc/cheetah-run",
+        needs="dm_control",
+        extra="dmc",
+        python=True,
+    ),
     "envpool": Family(
         "ludus.envs.adapters.envpool",
         "EnvPool: Atari, MuJoCo, Box2D and more, in C++ threads",
@@ -126,6 +134,14 @@ FAMILIES: Mapping[str, Family] = {
         "magent2/battle_v4",
         needs="magent2",
         extra="magent2",
+    ),
+    "mamujoco": Family(
+        "ludus.envs.adapters.mamujoco",
+        "Multi-agent MuJoCo: bodies whose joints are shared out",
+        "mamujoco/HalfCheetah-2x3",
+        needs="gymnasium_robotics",
+        extra="mamujoco",
+        python=True,
     ),
     "mpe2": Family(
         "ludus.envs.adapters.mpe2",

@@ -9,7 +9,9 @@ from ludus.core.errors import ConfigError, one_line
 
 PIP: Mapping[str, str] = {  # module -> what `pip install` calls what brings it, where that is not the module's name
     "ale_py": "'ludus[atari]'",
+    "dm_control": "'ludus[dmc]'",
     "envpool": "'ludus[envpool]'",
+    "gymnasium_robotics": "'ludus[mamujoco]'",
     "gymnax": "'ludus[jax]'",
     "jax": "'ludus[jax]'",
     "jaxmarl": "'ludus[jax]'",

@@ -31,6 +31,7 @@ ENVIRONMENTS = {  # what needs a package besides its family's: id -> the package
 }
 INSTALLS = {  # family -> the command that brings its package
     "ale": "pip install 'ludus[atari]'",
+    "dmc": "pip install 'ludus[dmc]'",
     "envpool": "pip install 'ludus[envpool]'",
     "football": "make football",
     "gymnax": "pip install 'ludus[jax]'",
@@ -38,6 +39,7 @@ INSTALLS = {  # family -> the command that brings its package
     "jumanji": "pip install --no-deps jumanji==1.1.0 && pip install 'ludus[jax]' huggingface-hub 'setuptools<81'",
     "lbf": "pip install 'ludus[lbf]'",
     "magent2": "pip install 'ludus[magent2]'",
+    "mamujoco": "pip install 'ludus[mamujoco]'",
     "mpe2": "pip install mpe2",
     "openspiel": "pip install open-spiel",
     "pettingzoo": "pip install pettingzoo",

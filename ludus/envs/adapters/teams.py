@@ -29,7 +29,8 @@ class AgentSeat:
     keyed: what it is shown is a mapping with "action_mask"; key: the one other entry, None if there are several. masked: masks are
     expected. start: added to actions, if they do not count from 0. bounds: (low, high) that actions are clipped to. pad_to: length of its
     player's observations, 0 if they are its own. legal: bool[n] over its player's actions, False where it has none such; None: has all.
-    index: among the spec's agents. choices: of its actions, None of a Box.
+    index: among the spec's agents. choices: of its actions, None of a Box. cut: how many numbers its actions have, where its player's
+    have more; 0 if they are its own.
     """
 
     name: str
@@ -45,6 +46,7 @@ class AgentSeat:
     legal: NDArray[np.bool_] | None = None
     index: int = -1
     choices: Choices | None = None
+    cut: int = 0
 
     def see(self, shown: Any, info: Any) -> tuple[Any, Any]:
         """(observation, mask or None) of what the environment shows and tells it. Raises Flaw for a mask that nobody announced."""
@@ -77,6 +79,8 @@ class AgentSeat:
 
     def act(self, action: Any) -> Any:
         """The action as the environment takes it."""
+        if self.cut:
+            action = action[: self.cut]
         if self.bounds is not None:
             return np.clip(action, *self.bounds).astype(self.action.dtype, copy=False)
         if isinstance(action, np.ndarray) and action.dtype != self.action.dtype:
@@ -137,9 +141,6 @@ class Sides:
     """What Ludus, not the environment, is told about the game's sides.
 
     teams: None: each agent is a player; "prefix": agents whose names agree before the trailing number are one player; "one": all are;
-    {player: [agents]}: as listed; a function, or `module:function`: as it says, asked for each agent by name. zero_sum: the players'
-    returns sum to a constant. utility_range: (least, largest) return of every player, or one such pair for each. symmetry: groups of
-    interchangeable players. state: whether timesteps carry `env.state()`. determinism: what the environment promises under a seed.
     {player: [agents]}: as listed; a function, or `module:function`: as it says, asked for each agent by name. zero_sum: the players'
     returns sum to a constant. utility_range: (least, largest) return of every player, or one such pair for each. symmetry: groups of
     interchangeable players. state: whether timesteps carry `env.state()`. determinism: what the environment promises under a seed.
@@ -302,11 +303,13 @@ def seat_agents(
     masked: bool,
     clip: bool,
     state: Space[Any] | None,
+    pad_actions: bool = False,
     counts: bool = False,
 ) -> tuple[EnvSpec, dict[AgentName, AgentSeat], list[bool]]:
     """(what is played, the seat of each agent, whether each player has masks).
 
-    spaces_of: (observation, action) space of each agent. masked: infos bring masks. clip: actions are clipped into Box spaces. counts:
+    spaces_of: (observation, action) space of each agent. masked: infos bring masks. clip: actions are clipped into Box spaces. pad_actions:
+    Boxes of unlike lengths within a player become the longest; who has fewer numbers leaves the rest (`AgentSeat.act`). counts:
     whether agents may be told statistics. Raises EnvError for spaces that Ludus does not play, or that do not go together within a player;
     ConfigError for names of statistics where there are none.
     """
@@ -319,7 +322,7 @@ def seat_agents(
     for player, members in enumerate(groups):
         team = [_seat(id, agent, *spaces_of[agent], masked=masked, clip=clip) for agent in members]
         observation = _one_observation(id, members, team)
-        action = _one_action(id, members, team)
+        action = _one_action(id, members, team, pad=pad_actions)
         for agent, seat in zip(members, team, strict=True):
             seat.index = len(specs)
             seats[agent] = seat
@@ -390,11 +393,17 @@ def _padded(bound: Any, size: tuple[int, ...]) -> Any:
     return bound if bound.shape == size else np.pad(bound, (0, size[0] - bound.shape[0]))
 
 
-def _one_action(id: str, members: Sequence[AgentName], team: Sequence[AgentSeat]) -> Space[Any]:
-    """The space of a player's actions: its agents' own, or the largest of Discrete ones, with masks."""
+def _one_action(id: str, members: Sequence[AgentName], team: Sequence[AgentSeat], *, pad: bool) -> Space[Any]:
+    """The space of a player's actions: its agents' own; or the largest of Discrete ones, with masks; or, to pad, the longest of Boxes."""
     actions = [seat.action for seat in team]
     if all(action == actions[0] for action in actions[1:]):
         return actions[0]
+    boxes = [action for action in actions if isinstance(action, spaces.Box)]
+    if pad and len(boxes) == len(actions) and (longest := _longest(boxes)) is not None:
+        for seat in team:
+            length = seat.action.shape[0]  # type: ignore[index]
+            seat.cut = length if length < longest.shape[0] else 0
+        return longest
     counts = [int(action.n) for action in actions if isinstance(action, spaces.Discrete)]
     if len(counts) < len(actions):
         raise EnvError(
@@ -406,6 +415,18 @@ def _one_action(id: str, members: Sequence[AgentName], team: Sequence[AgentSeat]
         if count < most:
             seat.legal = np.arange(most) < count
     return spaces.Discrete(most)
+
+
+def _longest(boxes: Sequence[spaces.Box]) -> spaces.Box | None:
+    """The longest of vectors that agree in their bounds as far as they go; None if they do not."""
+    if any(len(box.shape) != 1 for box in boxes):
+        return None
+    longest = max(boxes, key=lambda box: box.shape[0])
+    agree = all(
+        box == spaces.Box(longest.low[: len(box.low)], longest.high[: len(box.low)], dtype=box.dtype.type)
+        for box in boxes
+    )
+    return longest if agree and len({box.dtype for box in boxes}) == 1 else None
 
 
 def _names(members: Sequence[AgentName]) -> str:

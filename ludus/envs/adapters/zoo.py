@@ -357,6 +357,7 @@ def zoo_vector(
         masked=any("action_mask" in info for info in infos.values() if info),
         clip=clip,
         state=_state_space(bare, id) if sides.state else None,
+        pad_actions=True,
         counts=True,
     )
     players = [agent.player for agent in spec.agents]

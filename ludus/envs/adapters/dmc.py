@@ -1,0 +1,179 @@
+"""`dmc/<domain>-<task>`: the tasks of DeepMind's Control Suite (Tassa et al. 2018)."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_line
+from ludus.core.types import Array
+from ludus.envs.adapters.answers import drawn
+from ludus.envs.adapters.single import one_agent
+from ludus.envs.base import VectorEnv
+from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
+from ludus.envs.python_loop import Flaw, Happened, PythonVectorEnv, SingleAgentVectorEnv
+
+__all__ = ["make", "names"]
+
+_OF_ENVIRONMENT = ("control_timestep", "legacy_step", "n_sub_steps")  # options of `dm_control.rl.control.Environment`
+_UNBOUNDED = 1e10  # what MuJoCo says of a motor without limits
+
+
+def make(name: str, *, num_envs: int, restarts: int = 0, render: bool = False, **options: Any) -> VectorEnv:
+    """`name` is `cheetah-run` or such.
+
+    restarts: see `PythonVectorEnv`. render: let it show itself. options: of the task (`time_limit` in seconds, …), and control_timestep
+    (seconds between two decisions), n_sub_steps, legacy_step of its `Environment`.
+    Raises UnknownName with the nearest names, ConfigError for options, EnvError for one that cannot be made.
+    """
+    id = f"dmc/{name}"
+    suite = _suite()
+    known = {f"{domain}-{task}": (domain, task) for domain, task in suite.ALL_TASKS}
+    if name not in known:
+        raise UnknownName("task of the Control Suite", name, known)
+    domain, task = known[name]
+    taken = set(inspect.signature(suite._DOMAINS[domain].SUITE[task]).parameters) - {"environment_kwargs", "random"}
+    for option in options:
+        if option not in taken and option not in _OF_ENVIRONMENT:
+            raise ConfigError(f"{id} has no option {option!r}{nearest(option, {*taken, *_OF_ENVIRONMENT, 'render'})}")
+    build = partial(_build, id, domain, task, options)
+    first = build()
+    kept = [first]  # made already: the vector's first
+
+    def made() -> ControlTask:
+        return ControlTask(kept.pop() if kept else build(), id, render=render)
+
+    limit = getattr(first, "_step_limit", math.inf)  # as the environment counts
+    spec = one_agent(id, *_spaces(first), max_decisions=None if math.isinf(limit) else math.ceil(limit))
+    if restarts:
+        return PythonVectorEnv(made, num_envs, spec=spec, masked=(False,), restarts_allowed=restarts)
+    return SingleAgentVectorEnv(made, num_envs, spec=spec, masked=(False,))
+
+
+def names() -> list[str]:
+    """All tasks, sorted. quadruped-escape is made with OpenGL only."""
+    return sorted(f"{domain}-{task}" for domain, task in _suite().ALL_TASKS)
+
+
+class ControlTask:
+    """A `dm_env.Environment` with rewards, as a `SingleAgentEnv`. Observations are put side by side, in the order in which the task lists
+    them. An episode's last step is terminated if it has discount 0, and truncated otherwise."""
+
+    def __init__(self, env: Any, id: str, *, render: bool = False) -> None:
+        self._env = env
+        self._id = id
+        self._render = render
+
+    def reset(self, seed: int) -> Happened:
+        """See `PythonEnv.reset`. All of a task's randomness is its `random`. Raises EnvError where it needs OpenGL, and there is none."""
+        self._env.task.random.seed(seed & 0x7FFFFFFF)
+        try:
+            first = self._env.reset()
+        except Exception as error:
+            if "OpenGL" in str(error):
+                raise EnvError(
+                    f"{self._id} draws its ground with OpenGL, which cannot be used: {one_line(error)}. Give MUJOCO_GL=egl, or osmesa, in "
+                    "the environment of the command."
+                ) from error
+            raise
+        return Happened(due=[(0, _flat(first.observation), None)])
+
+    def step(self, actions: Sequence[Any]) -> Happened:
+        """See `PythonEnv.step`."""
+        seen, reward, how, _ = self.advance(actions[0])
+        if how:
+            return Happened(reward=[(0, reward)], gone=[(0, seen, how)], over=how)
+        return Happened(due=[(0, seen, None)], reward=[(0, reward)])
+
+    def advance(self, action: Any) -> tuple[Any, Any, int, Any]:
+        """See `SingleAgentEnv.advance`."""
+        step_type, reward, discount, shown = self._env.step(action)
+        if step_type == _LAST:
+            return _flat(shown), reward, TERMINATED if discount == 0 else TRUNCATED, None
+        if step_type == _FIRST:
+            raise Flaw("began a new episode without being asked to")
+        return _flat(shown), reward, GOES_ON, None
+
+    @property
+    def game(self) -> object:
+        """See `PythonEnv.game`."""
+        return self._env
+
+    def render(self) -> NDArray[np.uint8]:
+        """An image uint8[240, 320, 3]. Raises EnvError where OpenGL cannot draw, or if it was not made to render."""
+        if not self._render:
+            raise EnvError(f"{self._id} has nothing to show; make it with render=True.")
+        image: NDArray[np.uint8] = drawn(self._id, partial(self._env.physics.render, 240, 320, camera_id=0))
+        return image
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+
+_FIRST, _LAST = 0, 2  # of dm_env.StepType
+
+
+def _flat(shown: Mapping[str, Any]) -> Array:
+    """float32[n]"""
+    return np.concatenate([np.ravel(part) for part in shown.values()], dtype=np.float32, casting="same_kind")
+
+
+def _spaces(env: Any) -> tuple[Box, Box]:
+    size = sum(int(np.prod(spec.shape)) for spec in env.observation_spec().values())
+    acts = env.action_spec()
+    low = np.where(acts.minimum <= -_UNBOUNDED, -np.inf, acts.minimum)
+    high = np.where(acts.maximum >= _UNBOUNDED, np.inf, acts.maximum)
+    low, high = (np.broadcast_to(bound, acts.shape).astype(np.float32) for bound in (low, high))
+    return Box(-np.inf, np.inf, (size,), np.float32), Box(low, high, acts.shape, np.float32)
+
+
+def _build(id: str, domain: str, task: str, options: Mapping[str, Any]) -> Any:
+    own = {key: value for key, value in options.items() if key not in _OF_ENVIRONMENT}
+    rest = {key: value for key, value in options.items() if key in _OF_ENVIRONMENT}
+    try:
+        with _without_advice():
+            return _suite().load(domain, task, task_kwargs=own, environment_kwargs=rest)
+    except Exception as error:
+        raise EnvError(
+            f"{id} cannot be made with the options {dict(options)}: {type(error).__name__}: {one_line(error)}."
+        ) from error
+
+
+@contextmanager
+def _without_advice() -> Iterator[None]:
+    """Silences what MuJoCo's compiler says, for each environment anew, about old ways to write models: the suite wrote them."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@cache
+def _suite() -> Any:
+    """`dm_control.suite`. dm-control 1.0.50 lists arrays of MuJoCo's that MuJoCo 4 has no more, and looks for each of them; those are
+    struck off its list."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of GLFW without a screen
+        import mujoco
+        from dm_control import suite
+        from dm_control.mujoco.wrapper.mjbindings import sizes
+    model = mujoco.MjModel.from_xml_string("<mujoco/>")
+    for struct, there in (("mjmodel", model), ("mjdata", mujoco.MjData(model))):
+        listed = sizes.array_sizes[struct]
+        for gone in [name for name in listed if not hasattr(there, name)]:
+            del listed[gone]
+    return suite

@@ -1,0 +1,126 @@
+"""`mamujoco/<body>-<partition>`: Multi-agent MuJoCo (gymnasium-robotics): one body, whose joints are shared out to several agents."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_line
+from ludus.envs.adapters.answers import STEP_ALL, check_mappings
+from ludus.envs.adapters.single import quiet
+from ludus.envs.adapters.teams import AgentName, Teams, players_of, split_options
+from ludus.envs.adapters.zoo import shown_as, zoo_vector
+from ludus.envs.base import VectorEnv
+from ludus.envs.packages import missing_package
+
+__all__ = ["make", "names"]
+
+_PARTITIONS: Mapping[str, tuple[str, ...]] = {  # as in the package's `get_parts_and_edges`, which lists them nowhere
+    "Ant": ("2x4", "2x4d", "4x2"),
+    "CoupledHalfCheetah": ("1p1",),
+    "HalfCheetah": ("2x3", "6x1"),
+    "Hopper": ("3x1",),
+    "Humanoid": ("9|8",),
+    "HumanoidStandup": ("9|8",),
+    "ManySegmentAnt": ("2x3", "3x1"),
+    "ManySegmentSwimmer": ("2x3", "6x1", "10x2"),
+    "Pusher": ("3p",),
+    "Reacher": ("2x1",),
+    "Swimmer": ("2x1",),
+    "Walker2d": ("2x3",),
+}
+_SEGMENTS = ("ManySegmentAnt", "ManySegmentSwimmer")  # as many agents and segments as one likes
+_OURS = ("agent_conf", "scenario")  # which the id says
+_BROKEN = (
+    "CoupledHalfCheetah",
+)  # with MuJoCo 4, whose tendon Jacobians are no matrices as gymnasium-robotics 1.4.2 reads them
+
+
+def make(name: str, *, num_envs: int, restarts: int = 0, render: bool = False, **options: Any) -> VectorEnv:
+    """`name` is `HalfCheetah-2x3` or such: the body, and how its joints are shared out (agents × joints each, usually).
+
+    restarts: see `PythonVectorEnv`. render: make it able to show itself. Options of `Sides` say who plays whom; by default all agents
+    are one player. The others (agent_obsk, local_categories, …) go to `MultiAgentMujocoEnv`, and from there to Gymnasium's environment.
+    The reward is that of the whole body; a player's agents get equal shares of it, so that each player's return is the body's.
+    Raises UnknownName with the nearest names, ConfigError for options, EnvError for one that cannot be made.
+    """
+    id = f"mamujoco/{name}"
+    body, partition = _parted(name)
+    sides, rest = split_options(options, defaults={"teams": "one"})
+    if wrong := sorted({*rest} & {*_OURS}):
+        raise ConfigError(f"{id} was given the option {wrong[0]}, which its id says already. Leave it out.")
+    build = partial(_build, id, body, partition, {**shown_as(render), **rest}, sides.teams)
+    return zoo_vector(build, num_envs, id=id, sides=sides, restarts=restarts)
+
+
+def names() -> list[str]:
+    """What may follow `mamujoco/`, sorted; of ManySegmentAnt-NxM and ManySegmentSwimmer-NxM, of which there is no end, a few.
+    Without what does not run with MuJoCo 4."""
+    return sorted(f"{b}-{partition}" for b, known in _PARTITIONS.items() if b not in _BROKEN for partition in known)
+
+
+def _parted(name: str) -> tuple[str, str]:
+    """(body, partition)"""
+    body, _, partition = name.partition("-")
+    if not (body in _SEGMENTS and re.fullmatch(r"[1-9]\d*x[1-9]\d*", partition)) and partition not in _PARTITIONS.get(
+        body, ()
+    ):
+        raise UnknownName("partition of Multi-agent MuJoCo", name, names(), hint="ManySegmentAnt-NxM takes any N and M")
+    return body, partition
+
+
+def _build(id: str, body: str, partition: str, options: Mapping[str, Any], teams: Teams) -> OneBody:
+    try:
+        with warnings.catch_warnings(), quiet():
+            warnings.simplefilter("ignore")
+            from gymnasium_robotics import mamujoco_v1
+
+            made = mamujoco_v1.parallel_env(scenario=body, agent_conf=partition, **options)
+    except ImportError as error:
+        raise missing_package(id, error) from error
+    except TypeError as error:
+        wrong = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if wrong is None:
+            raise EnvError(f"{id} cannot be made with the options {dict(options)}: {one_line(error)}.") from error
+        known = ("agent_obsk", "local_categories", "global_categories", "render", "teams", "state")
+        raise ConfigError(f"{id} has no option {wrong[1]!r}{nearest(wrong[1], known)}") from error
+    except Exception as error:
+        raise EnvError(f"{id} cannot be made: {type(error).__name__}: {one_line(error)}.") from error
+    return OneBody(made, players_of(made.possible_agents, teams), options.get("render_mode"))
+
+
+class OneBody:
+    """A parallel environment of agents who move one body and are paid for it together: each gets an equal share of what its player is
+    paid. players: the agents of each."""
+
+    def __init__(self, env: Any, players: Sequence[Sequence[AgentName]], render_mode: str | None) -> None:
+        self.unwrapped = env
+        self.render_mode = render_mode
+        self.possible_agents: list[str] = list(env.possible_agents)
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        self.state, self.render, self.close = env.state, env.render, env.close
+        self._share = {agent: 1 / len(members) for members in players for agent in members}
+        self._shared = any(share != 1 for share in self._share.values())
+
+    @property
+    def agents(self) -> list[str]:
+        """Whoever still acts: everybody or nobody."""
+        agents: list[str] = self.unwrapped.agents
+        return agents
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        """See PettingZoo's `ParallelEnv.reset`."""
+        return self.unwrapped.reset(seed=seed, options=options)
+
+    def step(self, actions: Mapping[str, Any]) -> Any:
+        """See PettingZoo's `ParallelEnv.step`."""
+        answer = self.unwrapped.step(actions)
+        check_mappings("step", answer, STEP_ALL)
+        shown, rewards, terminations, truncations, infos = answer
+        if self._shared:
+            share = self._share
+            rewards = {agent: reward * share[agent] for agent, reward in rewards.items()}
+        return shown, rewards, terminations, truncations, infos
