@@ -104,10 +104,79 @@ def test_asynchronous_episodes_are_those_of_their_seeds() -> None:
     assert together == returns(batch_size=2) == returns(batch_size=1)
 
 
-def test_names_leave_out_agents_that_act_at_once() -> None:
+AT_ONCE = "intersection-multi-agent-v1"
+
+
+@pytest.mark.parametrize("teams", [None, "one", {"b": ["agent_1"], "a": ["agent_0"]}])
+def test_contract_of_agents_that_act_at_once(teams: Any) -> None:
+    check_env(lambda n: vector(AT_ONCE, n, threads=2, teams=teams), num_envs=3, steps=30, team="split")
+
+
+def test_agents_that_act_at_once_agree_with_a_plain_loop() -> None:
+    """Two teams, listed the other way round than the pool lists them; the pool lists environments in any order."""
+    env = vector(AT_ONCE, 3, threads=1, teams={"b": ["agent_1"], "a": ["agent_0"]})
+    assert [agent.name for agent in env.spec.agents] == ["agent_1", "agent_0"]
+    timestep = env.reset(SEEDS)
+    bare = envpool.make(AT_ONCE, env_type="gymnasium", num_envs=3, num_threads=1, seed=[int(s % 2**31) for s in SEEDS])
+
+    def stepped(acted: Any) -> Any:
+        seen, reward, terminated, truncated, info = bare.step(acted.ravel().astype(np.int32))
+        order = np.argsort(info["env_id"])
+        return seen.reshape(3, 2, 5, 5)[order], reward.reshape(3, 2)[order], (terminated | truncated)[order]
+
+    seen = bare.reset()[0].reshape(3, 2, 5, 5)
+    rng, resting, ends = np.random.default_rng(0), np.zeros(3, bool), 0
+    earned = np.zeros((3, 2))
+    for _ in range(60):
+        playing = np.flatnonzero(~resting)
+        for p in range(2):
+            assert timestep.due[p].slot.tolist() == playing.tolist()
+            np.testing.assert_array_equal(timestep.due[p].observation, seen[playing, 1 - p])
+        acted = rng.integers(0, 3, (3, 2))
+        timestep = env.step((acted[playing, 1], acted[playing, 0]))
+        seen, reward, over = stepped(acted)
+        earned += reward * ~resting[:, None]
+        over &= ~resting
+        assert timestep.finished.environment.tolist() == np.flatnonzero(over).tolist()
+        np.testing.assert_allclose(timestep.finished.returns, earned[over][:, ::-1], rtol=1e-6)
+        np.testing.assert_array_equal(timestep.ended[0].observation, seen[over, 1])
+        earned[over] = 0
+        ends += over.sum()
+        if over.all():  # nobody would be due
+            seen, *_ = stepped(acted)
+            over[:] = False
+        resting = over
+    assert ends > 5
+
+
+def test_a_pool_may_list_its_environments_in_any_order() -> None:
+    def played(threads: int) -> list[Any]:
+        env = vector(AT_ONCE, 8, threads=threads)
+        timestep, out = env.reset(keys(1, "order", count=8)), []
+        for k in range(30):
+            timestep = env.step(tuple((due.slot + k) % 3 for due in timestep.due))
+            out += [due.observation.sum(axis=(1, 2)).tolist() + due.reward.tolist() for due in timestep.due]
+        return out
+
+    assert played(1) == played(4)
+
+
+def test_procgen_wants_qt() -> None:
+    """Refused with EnvPool's own line where the system has no Qt 5."""
+    try:
+        envpool.make_spec("CoinrunHard-v0")
+    except ImportError:
+        with pytest.raises(EnvError, match=r"CoinrunHard-v0 needs something .* requires the system Qt 5 runtime"):
+            vector("CoinrunHard-v0", 1)
+    else:
+        check_env(lambda n: vector("CoinrunHard-v0", n), num_envs=2, steps=5)
+
+
+def test_names() -> None:
     names = set(list_envs("envpool"))
-    assert {"envpool/CartPole-v1", "envpool/Pong-v5", "envpool/Ant-v5", "envpool/Play2048-v1"} <= names
-    assert not {"envpool/IntersectionMultiAgent-v0", "envpool/intersection-multi-agent-v0"} & names
+    assert {"envpool/CartPole-v1", "envpool/Pong-v5", "envpool/Ant-v5", f"envpool/{AT_ONCE}"} <= names
+    assert {"envpool/CoinrunHard-v0", "envpool/Play2048-v1"} <= names
+    assert "envpool/Cig-v1" not in names
 
 
 @pytest.mark.parametrize(
@@ -157,12 +226,9 @@ WRONG: dict[str, Refusal] = {
     "half a thread": ("CartPole-v1", {"threads": 1.5}, ConfigError, "threads=1.5 .* expected a whole number"),
     "batch": ("CartPole-v1", {"batch_size": 3}, ConfigError, "batch_size=3 .* expected 1 to num_envs=2"),
     "threads": ("CartPole-v1", {"threads": 0}, ConfigError, "threads=0 .* at least 1"),
-    "agents": (
-        "intersection-multi-agent-v0",
-        {},
-        EnvError,
-        "intersection-multi-agent-v0 has 2 agents that act at once",
-    ),
+    "state": (AT_ONCE, {"state": True}, ConfigError, "has no state"),
+    "teams": ("ConnectFour-v1", {"teams": "one"}, ConfigError, "unknown option 'teams'"),
+    "agents": (AT_ONCE, {"batch_size": 1}, ConfigError, "games of several players are stepped together"),
     "workers": ("CartPole-v1", {"workers": 1}, ConfigError, "threads of its own"),
     "restarts": ("CartPole-v1", {"restarts": 2}, ConfigError, r"cannot be restarted one by one. Leave it out\.$"),
 }

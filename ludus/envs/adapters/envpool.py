@@ -28,12 +28,15 @@ from ludus.envs.adapters.native import (
     check_options,
 )
 from ludus.envs.adapters.single import MASK, one_agent, quiet
+from ludus.envs.adapters.teams import Sides, seat_agents, split_options
 from ludus.envs.base import Unsaved, VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED, Publisher
+from ludus.envs.python_loop import check_actions
 from ludus.envs.spaces import observation_space
 
 # --------------------------------------------------------------------------------------------------------------------
-# EnvPool's board and card games (Pgx): two or more players who move in turn, all environments stepped together.
+# EnvPool's environments of several agents, all of them stepped together: those whose players move in turn (its board and
+# card games, Pgx's), and those whose agents act at once.
 
 Start = Callable[[NDArray[np.uint64]], tuple[Any, Any, Mapping[str, Any]]]
 """seeds uint64[E] -> the pool, its first observations and info."""
@@ -51,22 +54,18 @@ def board_spec(id: str, observation: Space[Any], action: Discrete, players: int)
     )
 
 
-class BoardVectorEnv(Unsaved):
-    """`VectorEnv` over a pool of games. Each player sees its own observation; only whoever is to move is due. Ended games rest for a
-    step. `info` of the pool holds env_id int[E], current_player int[E] and legal_action_mask bool[E, A] of that player."""
+class SeveralVectorEnv(Unsaved):
+    """What vectors over a pool whose environments have several agents have in common. Ended environments rest for a step."""
 
-    def __init__(self, spec: EnvSpec, num_envs: int, *, observation: Space[Any], start: Start) -> None:
+    def __init__(self, spec: EnvSpec, num_envs: int, *, observation: Space[Any], start: Start, masked: bool) -> None:
         self.spec = spec
         self.num_envs = num_envs
         self._start = start
         self._pool: Any = None
-        self._pub = Publisher(spec, num_envs, masked=(True,) * spec.num_players)
+        self._pub = Publisher(spec, num_envs, masked=(masked,) * spec.num_players)
         self._write = batch_writer(observation, what=spec.id)
         self._resting = np.zeros(num_envs, np.bool_)
-        self._actions = np.zeros(num_envs, np.int32)
-        count = int(spec.agents[0].action.n)  # type: ignore[attr-defined]
-        self._legal, self._mover = np.zeros((num_envs, count), np.bool_), np.zeros(num_envs, np.int32)
-        self._bounds = np.array([0, count], np.int64)
+        self._actions: Array = np.zeros(0, np.int32)
         self._last: Timestep | None = None
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
@@ -79,15 +78,15 @@ class BoardVectorEnv(Unsaved):
 
     def step(self, actions: tuple[Array, ...]) -> Timestep:
         """See `VectorEnv.step`. Raises EnvError for illegal actions and whatever the pool raises."""
-        self._hand_out(actions)
+        if self._last is None:
+            raise EnvError("step was called before reset; reset the environment first.")
+        self._hand_out(actions, self._last)
         if self._advance():
             more, pub = self._pub.begin_next(), self._pub
             alone = len(more) and not any(due.any() for due in pub.due)
             for p in range(self.spec.num_players):
                 pub.final[p] = pub.observation[p].copy() if alone else pub.observation[p]
-                final_mask = pub.final_mask[p]
-                assert final_mask is not None
-                final_mask[...] = self._legal | (self._mover != p)[:, None]  # of the others, nothing is known
+            self._see_final_masks()
             if alone:  # somebody must have something due
                 self._advance()
         return self._publish()
@@ -105,25 +104,23 @@ class BoardVectorEnv(Unsaved):
         if pool is not None:
             pool.close()
 
-    def _hand_out(self, actions: tuple[Array, ...]) -> None:
-        if self._last is None:
-            raise EnvError("step was called before reset; reset the environment first.")
-        for p, (due, given) in enumerate(zip(self._last.due, map(np.asarray, actions), strict=True)):
-            if given.shape != due.slot.shape or (len(given) and given.dtype.kind not in "iu"):
-                raise EnvError(
-                    f"player {p} of {self.spec.id} was given actions {given.dtype}{list(given.shape)} for {len(due.slot)} due decisions; "
-                    "expected one integer each."
-                )
-            row = native.hand_out_masked(given, due.slot, self._actions, self._bounds, due.mask) if len(given) else -1
-            if row >= 0:
-                assert due.mask is not None
-                legal = np.flatnonzero(due.mask[row]).tolist()
-                raise self._pub.error(
-                    int(due.slot[row]), f"was given player {p}'s illegal action {given[row]}; legal: {legal}"
-                )
+    def _hand_out(self, actions: tuple[Array, ...], last: Timestep) -> None:
+        """Check actions, and put them where the pool takes them. Raises EnvError for illegal ones."""
+        raise NotImplementedError
+
+    def _earn(self, order: Array, reward: Array, playing: Array) -> None:
+        """Add a step's rewards. order: the environments as the pool lists them. playing: bool[E], whose rewards count."""
+        raise NotImplementedError
+
+    def _see(self, seen: Any, info: Mapping[str, Any]) -> None:
+        """What each agent sees, and who is due. The pool lists environments in the order in which its threads finish them."""
+        raise NotImplementedError
+
+    def _see_final_masks(self) -> None:
+        """Masks of those that were due last, where an episode ended."""
 
     def _advance(self) -> bool:
-        """One step of the pool. Whether a game ended."""
+        """One step of the pool. Whether an episode ended."""
         pub = self._pub
         try:
             seen, reward, terminated, truncated, info = self._pool.step(self._actions)
@@ -131,8 +128,7 @@ class BoardVectorEnv(Unsaved):
             raise pub.error(0, f"raised {type(error).__name__}: {error}") from error
         order = info["env_id"]
         playing = ~self._resting & ~pub.idle
-        for p in range(self.spec.num_players):
-            pub.reward[p][order] += reward[p :: self.spec.num_players] * playing[order]
+        self._earn(order, reward, playing)
         how = np.empty(self.num_envs, np.uint8)
         how[order] = np.where(terminated, TERMINATED, np.where(truncated, TRUNCATED, GOES_ON))
         how *= playing
@@ -141,8 +137,51 @@ class BoardVectorEnv(Unsaved):
         self._see(seen, info)
         return bool(self._resting.any())
 
-    def _see(self, seen: Array, info: Mapping[str, Any]) -> None:
-        """What each player sees, and who is to move. The pool lists games in the order in which its threads finish them."""
+    def _publish(self) -> Timestep:
+        self._last = self._pub.publish()
+        return self._last
+
+    def _misshapen(self, player: int, given: Array, due: int) -> EnvError:
+        return EnvError(
+            f"player {player} of {self.spec.id} was given actions {given.dtype}{list(given.shape)} for {due} due decisions; "
+            "expected one integer each."
+        )
+
+
+class BoardVectorEnv(SeveralVectorEnv):
+    """`VectorEnv` over a pool of games. Each player sees its own observation; only whoever is to move is due. `info` of the pool holds
+    env_id int[E], current_player int[E] and legal_action_mask bool[E, A] of that player."""
+
+    def __init__(self, spec: EnvSpec, num_envs: int, *, observation: Space[Any], start: Start) -> None:
+        super().__init__(spec, num_envs, observation=observation, start=start, masked=True)
+        self._actions = np.zeros(num_envs, np.int32)
+        count = int(spec.agents[0].action.n)  # type: ignore[attr-defined]
+        self._legal, self._mover = np.zeros((num_envs, count), np.bool_), np.zeros(num_envs, np.int32)
+        self._bounds = np.array([0, count], np.int64)
+
+    def _hand_out(self, actions: tuple[Array, ...], last: Timestep) -> None:
+        for p, (due, given) in enumerate(zip(last.due, map(np.asarray, actions), strict=True)):
+            if given.shape != due.slot.shape or (len(given) and given.dtype.kind not in "iu"):
+                raise self._misshapen(p, given, len(due.slot))
+            row = native.hand_out_masked(given, due.slot, self._actions, self._bounds, due.mask) if len(given) else -1
+            if row >= 0:
+                assert due.mask is not None
+                legal = np.flatnonzero(due.mask[row]).tolist()
+                raise self._pub.error(
+                    int(due.slot[row]), f"was given player {p}'s illegal action {given[row]}; legal: {legal}"
+                )
+
+    def _earn(self, order: Array, reward: Array, playing: Array) -> None:
+        for p in range(self.spec.num_players):
+            self._pub.reward[p][order] += reward[p :: self.spec.num_players] * playing[order]
+
+    def _see_final_masks(self) -> None:
+        for p in range(self.spec.num_players):
+            final_mask = self._pub.final_mask[p]
+            assert final_mask is not None
+            final_mask[...] = self._legal | (self._mover != p)[:, None]  # of the others, nothing is known
+
+    def _see(self, seen: Any, info: Mapping[str, Any]) -> None:
         pub, players, order = self._pub, self.spec.num_players, info["env_id"]
         ordered = bool((order[1:] > order[:-1]).all())
         self._legal[order] = info["legal_action_mask"]
@@ -157,9 +196,41 @@ class BoardVectorEnv(Unsaved):
             mask[...] = self._legal
         self._actions[:] = self._legal.argmax(axis=1)  # of those that nobody decides for
 
-    def _publish(self) -> Timestep:
-        self._last = self._pub.publish()
-        return self._last
+
+class SimultaneousVectorEnv(SeveralVectorEnv):
+    """`VectorEnv` over a pool whose environments have A agents each, which act at once and to the end, with Box observations and Discrete
+    actions. The pool's rows are E × A; `info` holds env_id int[E]. seats[p]: the positions of player p's agents among the A."""
+
+    def __init__(
+        self, spec: EnvSpec, num_envs: int, *, observation: Box, start: Start, seats: tuple[Array, ...]
+    ) -> None:
+        super().__init__(spec, num_envs, observation=observation, start=start, masked=False)
+        self._agents = len(spec.agents)
+        self._seats = seats
+        self._actions = np.zeros(num_envs * self._agents, np.int32)
+
+    def _hand_out(self, actions: tuple[Array, ...], last: Timestep) -> None:
+        for p, (due, given) in enumerate(zip(last.due, map(np.asarray, actions), strict=True)):
+            if given.shape != due.slot.shape:
+                raise self._misshapen(p, given, len(due.slot))
+            check_actions(self.spec.agents_of(p)[0].action, given, mask=None, what=f"player {p} of {self.spec.id}")
+            seats = self._seats[p]
+            environment, own = np.divmod(due.slot, len(seats))
+            self._actions[environment * self._agents + seats[own]] = given
+
+    def _earn(self, order: Array, reward: Array, playing: Array) -> None:
+        paid = reward.reshape(self.num_envs, self._agents) * playing[order][:, None]
+        for p, seats in enumerate(self._seats):
+            self._pub.reward[p].reshape(self.num_envs, len(seats))[order] += paid[:, seats]
+
+    def _see(self, seen: Any, info: Mapping[str, Any]) -> None:
+        pub, order = self._pub, info["env_id"]
+        acting = ~self._resting & ~pub.idle
+        rows = seen.reshape(self.num_envs, self._agents, *seen.shape[1:])
+        for p, seats in enumerate(self._seats):
+            shape = self.num_envs, len(seats), *seen.shape[1:]
+            pub.observation[p].reshape(shape)[order] = rows[:, seats]
+            pub.due[p].reshape(shape[:2])[:] = acting[:, None]
 
 
 _OURS = ("num_envs", "num_threads", "seed", "env_seed", "base_path", "gym_reset_return_info", "max_num_players")
@@ -187,10 +258,11 @@ def make(
     render: bool = False,
     **options: Any,
 ) -> VectorEnv:
-    """`name` is an id of `envpool.list_all_envs()` with one agent, or a game of players who move in turn.
+    """`name` is an id of `envpool.list_all_envs()`.
 
     threads, batch_size: see `ludus.envs.adapters.native`. render: make it able to show itself. options: of the environment's
-    configuration. Raises UnknownName, ConfigError for options that it does not have, EnvError for one that cannot be made or played.
+    configuration; where several agents act at once, also those of `Sides`, which say who plays whom.
+    Raises UnknownName, ConfigError for options that it does not have, EnvError for one that cannot be made or played.
     """
     id = f"envpool/{name}"
     if name not in _ids():
@@ -200,15 +272,17 @@ def make(
             f"{id} needs several players over a network; EnvPool's crashes without them. Ludus does not play it."
         )
     batch, workers = batch_and_threads(id, num_envs, batch_size=batch_size, threads=threads)
+    sides, rest = split_options(options)
     with quiet():
-        spec = _spec(id, name, options)
+        spec = _spec(id, name, rest)
+        several = spec.config.max_num_players > 1
+        at_once = several and f"info:{_LEGAL}" not in spec._state_keys
+        if at_once:
+            options = rest
+        elif rest != options:
+            spec = _spec(id, name, options)
         seen, action = _bounded(spec.gymnasium_observation_space), _counted(spec.gymnasium_action_space)
-    players = spec.config.max_num_players
-    if players > 1 and f"info:{_LEGAL}" not in spec._state_keys:
-        raise EnvError(
-            f"{id} has {players} agents that act at once; of EnvPool's, Ludus plays those that move in turn."
-        )
-    if players > 1 and batch < num_envs:
+    if several and batch < num_envs:
         raise ConfigError(
             f"batch_size={batch} was given for {id}; games of several players are stepped together. Leave it out."
         )
@@ -218,21 +292,47 @@ def make(
         num_threads=workers, **shown, **options,
     )  # fmt: skip
     start = partial(_start, build, batch < num_envs)
-    if players > 1:
+    if at_once:
+        return _simultaneous(id, seen, action, spec.config.max_num_players, sides, num_envs=num_envs, start=start)
+    if several:
         assert isinstance(action, Discrete)
-        return BoardVectorEnv(board_spec(id, seen, action, players), num_envs, observation=seen, start=start)
+        game = board_spec(id, seen, action, spec.config.max_num_players)
+        return BoardVectorEnv(game, num_envs, observation=seen, start=start)
     native = _native(id, name, spec, seen, action, num_envs=num_envs, batch=batch, start=start)
     return AsyncNativeVectorEnv(native, send=_send) if batch < num_envs else NativeVectorEnv(native)
 
 
 def names() -> list[str]:
-    """Ids of environments that can be played, sorted: all but those with several agents that act at once, told by their names."""
-    return sorted(id for id in _ids() if "multiagent" not in id.lower().replace("-", "") and id not in _CRASHING)
+    """Ids of environments that can be played, sorted. Procgen's need the system's Qt 5."""
+    return sorted(_ids() - {*_CRASHING})
 
 
 @lru_cache(maxsize=1)
 def _ids() -> frozenset[str]:
     return frozenset(envpool.list_all_envs())
+
+
+def _simultaneous(
+    id: str, seen: Space[Any], action: Space[Any], agents: int, sides: Sides, *, num_envs: int, start: Start
+) -> SimultaneousVectorEnv:
+    """Agents agent_0, agent_1, … that act at once."""
+    if not isinstance(seen, Box) or not isinstance(action, Discrete):
+        raise EnvError(
+            f"{id} has {agents} agents that act at once, with observations in {seen} and actions in {action}; Ludus plays those with a Box "
+            "and a Discrete."
+        )
+    if sides.state:
+        raise ConfigError(f"{id} has no state; leave out state=true.")
+    names = [f"agent_{i}" for i in range(agents)]
+    spec, seat, _ = seat_agents(
+        id, names, dict.fromkeys(names, (seen, action)), sides=sides, masked=False, clip=False, state=None
+    )
+    order = sorted(names, key=lambda name: seat[name].index)
+    seats = tuple(
+        np.array([names.index(name) for name in order if spec.agents[seat[name].index].player == p])
+        for p in range(spec.num_players)
+    )
+    return SimultaneousVectorEnv(spec, num_envs, observation=seen, start=start, seats=seats)
 
 
 def _spec(id: str, name: str, options: Mapping[str, Any]) -> Any:
