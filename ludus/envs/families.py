@@ -180,6 +180,20 @@ FAMILIES: Mapping[str, Family] = {
         extra="rware",
         python=True,
     ),
+    "smac": Family(
+        "ludus.envs.adapters.smac",
+        "the StarCraft Multi-Agent Challenge",
+        "smac/3m",
+        needs="smac",
+        python=True,
+    ),
+    "smacv2": Family(
+        "ludus.envs.adapters.smacv2",
+        "SMACv2: battles whose units are drawn",
+        "smacv2/terran_5_vs_5",
+        needs="smacv2",
+        python=True,
+    ),
     "vmas": Family(
         "ludus.envs.adapters.vmas",
         "VMAS: batched physics in torch",

@@ -35,6 +35,8 @@ PIP: Mapping[str, str] = {  # module -> what `pip install` calls what brings it,
     "pyspiel": "open-spiel",
     "rlcard": "'ludus[classic]'",
     "shimmy": "'ludus[classic]'",
+    "smac": "git+https://github.com/oxwhirl/smac",  # PyPI's smac is another
+    "smacv2": "git+https://github.com/oxwhirl/smacv2",
 }
 MAKE: Mapping[str, str] = {  # module -> the command that brings it, where `pip install` alone does not
     "gfootball": "make football",

@@ -45,6 +45,8 @@ INSTALLS = {  # family -> the command that brings its package
     "pettingzoo": "pip install pettingzoo",
     "pgx": "pip install 'ludus[jax]'",
     "rware": "pip install 'ludus[rware]'",
+    "smac": "pip install git+https://github.com/oxwhirl/smac",
+    "smacv2": "pip install git+https://github.com/oxwhirl/smacv2",
     "vmas": "pip install 'ludus[vmas]'",
 }
 
