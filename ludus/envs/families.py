@@ -143,6 +143,13 @@ FAMILIES: Mapping[str, Family] = {
         extra="mamujoco",
         python=True,
     ),
+    "mlagents": Family(
+        "ludus.envs.adapters.mlagents",
+        "games built with Unity's ML-Agents",
+        "mlagents/builds/Pong",
+        needs="mlagents_envs",
+        python=True,
+    ),
     "mpe2": Family(
         "ludus.envs.adapters.mpe2",
         "MPE2: the multi-agent particle environments",
