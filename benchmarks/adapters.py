@@ -3,7 +3,7 @@
     python -m benchmarks.adapters
 
 Both play the same random actions in the same process with one thread; times are process times per step of the vector in microseconds, the
-least of several repetitions.
+least of several repetitions. The last lines are bars: what a step costs through Ludus, as a multiple of the bare one, both taken in turn.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import gymnasium
 import numpy as np
 
 from ludus.core.seeding import keys
+from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.registry import make_env
 
 Step = Callable[[], None]
@@ -116,8 +117,124 @@ def bare_board(pool: Any) -> Step:
     return step
 
 
+def our_teams(id: str, num_envs: int, **options: Any) -> tuple[Step, list[list[Any]]]:
+    """A step of several agents that all act at once, and each player's action batches [E × its agents, …]."""
+    env = make_env(id, num_envs=num_envs, **options)
+    last = [env.reset(keys(0, "adapters", count=num_envs))]
+    batches = []
+    for p in range(env.spec.num_players):
+        agents = env.spec.agents_of(p)
+        space = agents[0].action
+        space.seed(p)
+        batches.append([np.stack([space.sample() for _ in range(num_envs * len(agents))]) for _ in range(16)])
+    count = [0]
+
+    def step() -> None:
+        count[0] += 1
+        k = count[0] % 16
+        last[0] = env.step(
+            tuple(own[k][: len(due.slot)] for own, due in zip(batches, last[0].due, strict=True))  # type: ignore[arg-type]
+        )
+
+    return step, batches
+
+
+def first_seeds(num_envs: int) -> list[int]:
+    """Those of the first episodes of our vectors: what moves a body costs more or less, as it lies or runs."""
+    return [int(episode_seed(key, np.uint64(0))) & 0x7FFFFFFF for key in keys(0, "adapters", count=num_envs)]
+
+
+def bare_tasks(domain: str, task: str, num_envs: int, batches: list[Any]) -> Step:
+    """A loop over tasks of the Control Suite, as anybody would write it; the suite itself puts observations side by side."""
+    from ludus.envs.adapters.dmc import _suite
+
+    flat = {"flat_observation": True}
+    tasks = [
+        _suite().load(domain, task, task_kwargs={"random": seed}, environment_kwargs=flat)
+        for seed in first_seeds(num_envs)
+    ]
+    count = [0]
+    for one in tasks:
+        one.reset()
+
+    def step() -> None:
+        count[0] += 1
+        for one, action in zip(tasks, batches[count[0] % 16], strict=True):
+            if one.step(action).last():
+                one.reset()
+
+    return step
+
+
+def bare_bodies(body: str, partition: str, num_envs: int, batches: list[list[Any]]) -> Step:
+    """PettingZoo's parallel loop over the bodies of Multi-agent MuJoCo."""
+    from gymnasium_robotics import mamujoco_v1
+
+    bodies = [mamujoco_v1.parallel_env(body, partition) for _ in range(num_envs)]
+    count = [0]
+    for seed, one in zip(first_seeds(num_envs), bodies, strict=True):
+        one.reset(seed=seed)
+
+    def step() -> None:
+        count[0] += 1
+        rows = iter(batches[0][count[0] % 16])
+        for one in bodies:
+            one.step({agent: next(rows) for agent in one.agents})
+            if not one.agents:
+                one.reset(seed=count[0])
+
+    return step
+
+
+def bare_pool(pool: Any, batches: list[list[Any]]) -> Step:
+    """EnvPool itself, of agents that act at once."""
+    pool.reset()
+    count = [0]
+
+    def step() -> None:
+        count[0] += 1
+        k = count[0] % 16
+        pool.step(np.stack([own[k] for own in batches], axis=1).astype(np.int32).ravel())
+
+    return step
+
+
+def in_turn(plain: Step, mine: Step, calls: int, *, repetitions: int = 9) -> tuple[float, float]:
+    """Microseconds per call of each."""
+    best = [float("inf")] * 2
+    for _ in range(repetitions):
+        for k, step in enumerate((plain, mine)):
+            best[k] = min(best[k], least(step, calls, repetitions=1))
+    return best[0], best[1]
+
+
+def newer(pool: dict[str, Any]) -> list[str]:
+    """Rows of the Control Suite, Multi-agent MuJoCo and agents that act at once; their bars."""
+    import envpool
+
+    bars = []
+    rows: list[tuple[str, int, int, Step, Step]] = []
+    for domain, task in (("cheetah", "run"), ("humanoid", "walk")):
+        id = f"dmc/{domain}-{task}"
+        step, batches = ours(id, 32)
+        rows.append((id, 32, 25, bare_tasks(domain, task, 32, batches), step))
+    for body, partition in (("HalfCheetah", "2x3"), ("Ant", "2x4")):
+        id = f"mamujoco/{body}-{partition}"
+        step, teams = our_teams(id, 32)
+        rows.append((id, 32, 25, bare_bodies(body, partition, 32, teams), step))
+    id = "envpool/intersection-multi-agent-v1"
+    step, teams = our_teams(id, 64, threads=1)
+    rows.append((id, 64, 50, bare_pool(envpool.make(id.partition("/")[2], num_envs=64, **pool), teams), step))
+    for id, num_envs, calls, plain, step in rows:
+        theirs, mine = in_turn(plain, step, calls)
+        show(id, num_envs, theirs, mine)
+        ratio = mine / theirs
+        bars.append(f"bar {id} cost: {ratio:.3f} (wanted <= 1.10) {'met' if ratio <= 1.1 else 'short'}")
+    return bars
+
+
 def main() -> None:
-    """Print a table."""
+    """Print a table, and the bars."""
     import envpool
     from ale_py.vector_env import AtariVectorEnv
 
@@ -155,6 +272,7 @@ def main() -> None:
         id = f"envpool/{name}"
         show(id, 64, least(board, 300), least(our_board(id, 64, threads=1), 300))
     functional()
+    print(*newer(pool), sep="\n")
 
 
 def functional() -> None:

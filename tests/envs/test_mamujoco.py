@@ -22,7 +22,9 @@ ID = "mamujoco/Swimmer-2x1"
 SHORT = {"max_episode_steps": 5}
 
 
-@pytest.mark.parametrize("options", [{"state": True}, {"teams": {"a": ["agent_0"], "b": ["agent_1"]}}])
+@pytest.mark.parametrize(
+    "options", [{"state": True}, {"teams": {"b": ["agent_1"], "a": ["agent_0"]}}, {"restarts": 1, "state": True}]
+)
 def test_contract(options: dict[str, Any]) -> None:
     check_env(lambda n: make_env(ID, num_envs=n, **SHORT, **options), num_envs=2, steps=12, team="split")
 
@@ -50,7 +52,10 @@ class Paid:
     """A body that pays 6."""
 
     possible_agents = agents = ("a_0", "a_1", "b_0")
-    observation_space = action_space = state = render = close = None
+    observation_space = state = render = close = None
+
+    def action_space(self, agent: str) -> Any:
+        return np.zeros(2)
 
     def step(self, actions: Any) -> Any:
         return {}, dict.fromkeys(self.agents, 6.0), {}, {}, {}

@@ -73,6 +73,9 @@ class ControlTask:
         self._env = env
         self._id = id
         self._render = render
+        self._step = env.step
+        self._seen = np.zeros(0, np.float32)  # side by side, and a view of each part; whoever is shown it copies it
+        self._parts: list[Array] = []
 
     def reset(self, seed: int) -> Happened:
         """See `PythonEnv.reset`. All of a task's randomness is its `random`. Raises EnvError where it needs OpenGL, and there is none."""
@@ -86,7 +89,9 @@ class ControlTask:
                     "the environment of the command."
                 ) from error
             raise
-        return Happened(due=[(0, _flat(first.observation), None)])
+        if not self._parts:
+            self._lay(first.observation)
+        return Happened(due=[(0, self._flat(first.observation), None)])
 
     def step(self, actions: Sequence[Any]) -> Happened:
         """See `PythonEnv.step`."""
@@ -97,12 +102,27 @@ class ControlTask:
 
     def advance(self, action: Any) -> tuple[Any, Any, int, Any]:
         """See `SingleAgentEnv.advance`."""
-        step_type, reward, discount, shown = self._env.step(action)
-        if step_type == _LAST:
-            return _flat(shown), reward, TERMINATED if discount == 0 else TRUNCATED, None
-        if step_type == _FIRST:
+        step_type, reward, discount, shown = self._step(action)
+        seen = self._flat(shown)
+        if step_type == _MID:
+            return seen, reward, GOES_ON, None
+        if step_type != _LAST:
             raise Flaw("began a new episode without being asked to")
-        return _flat(shown), reward, GOES_ON, None
+        return seen, reward, TERMINATED if discount == 0 else TRUNCATED, None
+
+    def _lay(self, shown: Mapping[str, Any]) -> None:
+        """Room for the parts of an observation, side by side."""
+        shapes = [np.shape(value) for value in shown.values()]
+        ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
+        self._seen = np.zeros(ends[-1], np.float32)
+        self._parts = [
+            self._seen[begin:end].reshape(shape) for begin, end, shape in zip([0, *ends], ends, shapes, strict=False)
+        ]
+
+    def _flat(self, shown: Mapping[str, Any]) -> Array:
+        for part, value in zip(self._parts, shown.values(), strict=True):
+            part[...] = value
+        return self._seen
 
     @property
     def game(self) -> object:
@@ -121,12 +141,7 @@ class ControlTask:
         self._env.close()
 
 
-_FIRST, _LAST = 0, 2  # of dm_env.StepType
-
-
-def _flat(shown: Mapping[str, Any]) -> Array:
-    """float32[n]"""
-    return np.concatenate([np.ravel(part) for part in shown.values()], dtype=np.float32, casting="same_kind")
+_MID, _LAST = 1, 2  # of dm_env.StepType
 
 
 def _spaces(env: Any) -> tuple[Box, Box]:

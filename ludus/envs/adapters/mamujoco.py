@@ -8,13 +8,17 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_line
-from ludus.envs.adapters.answers import STEP_ALL, check_mappings
+from ludus.core.types import Array, Timestep
 from ludus.envs.adapters.single import quiet
 from ludus.envs.adapters.teams import AgentName, Teams, players_of, split_options
 from ludus.envs.adapters.zoo import shown_as, zoo_vector
 from ludus.envs.base import VectorEnv
 from ludus.envs.packages import missing_package
+from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
+from ludus.envs.python_loop import PythonVectorEnv
 
 __all__ = ["make", "names"]
 
@@ -53,7 +57,8 @@ def make(name: str, *, num_envs: int, restarts: int = 0, render: bool = False, *
     if wrong := sorted({*rest} & {*_OURS}):
         raise ConfigError(f"{id} was given the option {wrong[0]}, which its id says already. Leave it out.")
     build = partial(_build, id, body, partition, {**shown_as(render), **rest}, sides.teams)
-    return zoo_vector(build, num_envs, id=id, sides=sides, restarts=restarts)
+    vector = PythonVectorEnv if restarts else BodyVectorEnv
+    return zoo_vector(build, num_envs, id=id, sides=sides, restarts=restarts, vector=vector)
 
 
 def names() -> list[str]:
@@ -102,6 +107,7 @@ class OneBody:
         self.possible_agents: list[str] = list(env.possible_agents)
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.state, self.render, self.close = env.state, env.render, env.close
+        self.joints = {agent: self.action_space(agent).shape[0] for agent in self.possible_agents}
         self._share = {agent: 1 / len(members) for members in players for agent in members}
         self._shared = any(share != 1 for share in self._share.values())
 
@@ -117,10 +123,59 @@ class OneBody:
 
     def step(self, actions: Mapping[str, Any]) -> Any:
         """See PettingZoo's `ParallelEnv.step`."""
-        answer = self.unwrapped.step(actions)
-        check_mappings("step", answer, STEP_ALL)
-        shown, rewards, terminations, truncations, infos = answer
+        shown, rewards, terminations, truncations, infos = self.unwrapped.step(actions)
         if self._shared:
             share = self._share
             rewards = {agent: reward * share[agent] for agent, reward in rewards.items()}
         return shown, rewards, terminations, truncations, infos
+
+
+class BodyVectorEnv(PythonVectorEnv):
+    """A `PythonVectorEnv` of `OneBody`s, whose first fault raises EnvError. All agents act in every step and end together, so that what
+    they see goes straight into its rows. What is no number is found when all have made their step."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._places: list[tuple[int, int, str]] = []  # (player, index in its team, agent)
+        counts = [0] * self.spec.num_players
+        for agent in self.spec.agents:
+            self._places.append((agent.player, counts[agent.player], agent.name))
+            counts[agent.player] += 1
+
+    def _play(self, actions: tuple[Array, ...], last: Timestep) -> None:
+        pub, agents = self._pub, self._pub.agents
+        shapes = [(self.num_envs, count) for count in agents]
+        seen = [rows.reshape(*shape, -1) for rows, shape in zip(pub.observation, shapes, strict=True)]
+        finals = [rows.reshape(*shape, -1) for rows, shape in zip(pub.final, shapes, strict=True)]
+        acting = last.due[0].slot[:: agents[0]] // agents[0]
+        moves = [
+            self._given(p, given, due).reshape(len(acting), agents[p], -1)
+            for p, (given, due) in enumerate(zip(actions, last.due, strict=True))
+        ]
+        first = self._places[0][2]
+        paid = np.zeros(len(acting))  # each body, for what all of its agents did
+        for k, e in enumerate(acting.tolist()):
+            try:
+                body: Any = self._envs[e].game
+                joints = body.joints
+                given = {name: moves[p][k, i, : joints[name]] for p, i, name in self._places}
+                shown, rewards, terminations, truncations, _ = body.unwrapped.step(given)
+                paid[k] = rewards[first]
+                how = TERMINATED if terminations[first] else TRUNCATED if truncations[first] else GOES_ON
+                if how:
+                    pub.over[e] = how
+                rows = finals if how else seen
+                for p, i, name in self._places:
+                    own = shown[name]
+                    rows[p][e, i, : len(own)] = own
+                state = pub.final_state if how else pub.state
+                if state is not None:
+                    state[e] = body.state()
+            except Exception as error:  # noqa: BLE001  whatever an environment raises becomes one clear error
+                self._fault(e, f"raised {type(error).__name__}: {error}", cause=error)
+        for reward, shape in zip(pub.reward, shapes, strict=True):
+            reward.reshape(shape)[acting] += (paid / shape[1])[:, None]
+        goes_on = pub.over[acting] == GOES_ON
+        for due, shape in zip(pub.due, shapes, strict=True):
+            due.fill(False)
+            due.reshape(shape)[acting[goes_on]] = True

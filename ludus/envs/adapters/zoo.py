@@ -338,11 +338,12 @@ def zoo_vector(
     restarts: int = 0,
     prepare: Callable[[Any], None] | None = None,
     forget: Callable[[Any], None] | None = None,
+    vector: Callable[..., PythonVectorEnv] = PythonVectorEnv,
 ) -> PythonVectorEnv:
     """A vector of `num_envs` environments that `make` makes, each with PettingZoo's AEC or parallel interface.
 
-    id: what to call it in messages. restarts: see `PythonVectorEnv`. prepare, forget: see `AecEnv`. PettingZoo's own
-    wrappers around an environment are taken off: Ludus checks actions and order itself.
+    id: what to call it in messages. restarts: see `PythonVectorEnv`. prepare, forget: see `AecEnv`. vector: what is made, with the
+    arguments of `PythonVectorEnv`. PettingZoo's own wrappers around an environment are taken off: Ludus checks actions and order itself.
     Raises EnvError for one without `possible_agents`, or with spaces that policies cannot play; ConfigError for teams that do not fit.
     """
     first = make()
@@ -371,7 +372,7 @@ def zoo_vector(
         kind = CycleEnv if cycle else AecEnv
         return kind(env, AgentSeats(seats), with_state=sides.state, prepare=prepare, forget=forget, counted=counted)
 
-    return PythonVectorEnv(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
+    return vector(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
 
 
 def made_with(id: str, entry: str | Callable[..., Any], options: Mapping[str, Any]) -> Callable[[], Any]:
