@@ -19,7 +19,10 @@ ENVIRONMENTS = {  # what needs a package besides its family's: id -> the package
     "gymnasium/CarRacing-v3": ("pygame", "pygame-ce"),
     "gymnasium/LunarLander-v3": ("Box2D", "'ludus[box2d]'"),
     "gymnasium/ale_py:ALE/Pong-v5": ("ale_py", "'ludus[atari]'"),
-    "gymnasium/gym_super_mario_bros:SuperMarioBros-v0": ("gym_super_mario_bros", "'gym-super-mario-bros>=9'"),
+    "gymnasium/gym_super_mario_bros:SuperMarioBros-v0": (
+        "gym_super_mario_bros",
+        "--ignore-requires-python 'gym-super-mario-bros>=9'",
+    ),
     "mpe2/simple_tag_v3": ("pygame", "pygame-ce"),
     "openspiel/python_pig": ("open_spiel", "open-spiel"),
     "pettingzoo/chess_v6": ("chess", "'ludus[classic]'"),
