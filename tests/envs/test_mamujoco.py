@@ -91,6 +91,7 @@ REFUSED: list[Refusal] = [
     ("mamujoco/HalfCheetah-2x4", {}, UnknownName, "did you mean 'HalfCheetah-2x3'"),
     ("mamujoco/ManySegmentSwimmer-0x4", {}, UnknownName, "ManySegmentAnt-NxM takes any N and M"),
     (ID, {"agent_obskk": 3}, ConfigError, "no option 'agent_obskk'; did you mean 'agent_obsk'"),
+    (ID, {"statistics": ["falls"]}, ConfigError, "counts nothing by name"),
     (ID, {"scenario": "Ant"}, ConfigError, "the option scenario, which its id says already"),
     ("mamujoco/CoupledHalfCheetah-1p1", {}, EnvError, "CoupledHalfCheetah-1p1 "),
 ]

@@ -62,6 +62,8 @@ def test_the_dead_stay_and_are_paid() -> None:
     np.testing.assert_allclose(timestep.ended[0].reward, [12 / 3] * 3)
     np.testing.assert_allclose(timestep.finished.returns, [[14]])  # the side's, not three times that
     assert timestep.final_state.tolist() == [[5, 0, 1, 1, 0, 0]]
+    assert env.spec.statistics == ("battle_won", "dead_allies", "dead_enemies")
+    assert timestep.finished.statistics.tolist() == [[[1, 1, 2]]]
 
 
 def test_a_limit_truncates_and_defeat_does_not() -> None:
@@ -70,6 +72,7 @@ def test_a_limit_truncates_and_defeat_does_not() -> None:
         timestep = env.step((np.array([STOP] * 3),))
     assert timestep.ended[0].terminated.tolist() == [False] * 3
     assert timestep.ended[0].mask.tolist() == [[False, *[True] * 7]] * 3
+    assert timestep.finished.statistics.tolist() == [[[0, 0, 0]]]
     env, timestep = begun(units=1, limit=9)
     for _ in range(2):
         timestep = env.step((np.array([STOP]),))

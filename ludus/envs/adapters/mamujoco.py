@@ -56,6 +56,8 @@ def make(name: str, *, num_envs: int, restarts: int = 0, render: bool = False, *
     sides, rest = split_options(options, defaults={"teams": "one"})
     if wrong := sorted({*rest} & {*_OURS}):
         raise ConfigError(f"{id} was given the option {wrong[0]}, which its id says already. Leave it out.")
+    if sides.statistics:
+        raise ConfigError(f"{id} counts nothing by name; leave out statistics.")
     build = partial(_build, id, body, partition, {**shown_as(render), **rest}, sides.teams)
     vector = PythonVectorEnv if restarts else BodyVectorEnv
     return zoo_vector(build, num_envs, id=id, sides=sides, restarts=restarts, vector=vector)

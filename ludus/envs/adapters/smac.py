@@ -4,6 +4,7 @@ its interface, `get_env_info`, `get_obs`, `get_state`, `get_avail_actions`, `ste
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,8 @@ __all__ = ["make", "names"]
 
 DEFAULTS: Mapping[str, Any] = {"teams": "one", "state": True, "determinism": "none"}
 """Of `Sides`: one player for the whole side, whose learners may want the state. The game's own randomness is not promised."""
+COUNTED = ("battle_won", "dead_allies", "dead_enemies")
+"""Statistics of a battle, of each player alike."""
 _OURS = ("continuing_episode", "map_name", "seed")  # options that are Ludus's to give
 
 
@@ -73,6 +76,7 @@ def battles(build: Callable[[int], Any], num_envs: int, *, id: str, sides: Sides
 
     The reward is the side's; a player's units get equal shares of it, so that each player's return is the side's. A dead unit stays: it may
     do nothing but "no-op", and goes on to be paid for the battle that it died in. What ends by `info["episode_limit"]` is truncated.
+    Statistics are `COUNTED`.
     Raises ConfigError for teams that do not fit.
     """
     first = build(0)
@@ -84,13 +88,14 @@ def battles(build: Callable[[int], Any], num_envs: int, *, id: str, sides: Sides
     spec, seats, masked = seat_agents(
         id, agents, dict.fromkeys(agents, (seen, acts)), sides=sides, masked=True, clip=False, state=state
     )
+    spec = replace(spec, statistics=COUNTED)
     first.close()
     index = [seats[agent].index for agent in agents]
     sizes = [len(spec.agents_of(p)) for p in range(spec.num_players)]
     shares = [1 / sizes[spec.agents[i].player] for i in index]
 
     def made() -> PythonEnv:
-        return Battle(build, id, index, shares, with_state=sides.state)
+        return Battle(build, id, index, shares, players=spec.num_players, with_state=sides.state)
 
     return PythonVectorEnv(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
 
@@ -106,8 +111,10 @@ class Battle:
         index: Sequence[int],
         shares: Sequence[float],
         *,
+        players: int,
         with_state: bool,
     ) -> None:
+        self._players = players
         self._build = build
         self._id = id
         self._index = index
@@ -137,7 +144,8 @@ class Battle:
         how = TRUNCATED if info.get("episode_limit") else TERMINATED
         gone = [(i, seen, how) for i, seen, _ in rows]
         masks = [(i, mask) for i, _, mask in rows if np.any(mask)]
-        return Happened(reward=paid, gone=gone, final_mask=masks, over=how, state=self._state())
+        counted = np.tile([float(info.get(name, np.nan)) for name in COUNTED], (self._players, 1))
+        return Happened(reward=paid, gone=gone, final_mask=masks, over=how, state=self._state(), statistics=counted)
 
     @property
     def game(self) -> object:
