@@ -273,6 +273,7 @@ def main() -> None:
         show(id, 64, least(board, 300), least(our_board(id, 64, threads=1), 300))
     print(*newer(pool), sep="\n")
     functional()
+    print(*newer(pool), sep="\n")
 
 
 def functional() -> None:
