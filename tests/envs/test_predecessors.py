@@ -14,10 +14,6 @@ NEEDS_MORE = (
     "smac/",
     "gymnasium/gym_super_mario_bros:",
 )  # packages that cannot be here, checked by their own tests
-<<<<<<< HEAD
-NOT_YET = {"football", "gymnax", "jaxmarl", "jumanji", "pgx"} - set(FAMILIES)
-=======
->>>>>>> rest
 
 
 def test_every_id_is_known() -> None:
@@ -27,11 +23,7 @@ def test_every_id_is_known() -> None:
     listed: dict[str, set[str]] = {}
     for id in ids - {"gymnasium/ID", "mlagents/PATH"}:
         family = id.partition("/")[0]
-<<<<<<< HEAD
-        if family in NOT_YET or id.startswith(NEEDS_MORE):
-=======
         if id.startswith(NEEDS_MORE):
->>>>>>> rest
             continue
         if family not in FAMILIES:
             wrong.add(id)
