@@ -15,7 +15,6 @@ PIP: Mapping[str, str] = {  # module -> what `pip install` calls what brings it,
     "gymnax": "'ludus[jax]'",
     "jax": "'ludus[jax]'",
     "jaxmarl": "'ludus[jax]'",
-    "gymnasium_robotics": "'ludus[mamujoco]'",
     "lbforaging": "'ludus[lbf]'",
     "magent2": "'ludus[magent2]'",
     "pgx": "'ludus[jax]'",
@@ -26,7 +25,6 @@ PIP: Mapping[str, str] = {  # module -> what `pip install` calls what brings it,
     "cv2": "'ludus[atari]'",
     "gym_super_mario_bros": "--ignore-requires-python 'gym-super-mario-bros>=9'",  # it runs on 3.11, too
     "huggingface_hub": "huggingface-hub",
-    "gym_super_mario_bros": "--ignore-requires-python 'gym-super-mario-bros>=9'",  # it runs on 3.11, too
     "imageio": "'ludus[mujoco]'",
     "mlagents_envs": "--no-deps --ignore-requires-python mlagents-envs",  # docs/envs/mlagents.md says with what
     "mujoco": "'ludus[mujoco]'",
