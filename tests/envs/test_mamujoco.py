@@ -87,6 +87,18 @@ def test_agents_with_fewer_joints() -> None:
     np.testing.assert_allclose(played.returns, [total], rtol=1e-5)
 
 
+def test_what_a_body_raises_names_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = make_env(ID, num_envs=2)
+    env.reset(np.array([1, 2], np.uint64))
+
+    def step(actions: Any) -> Any:
+        raise FloatingPointError("it fell apart")
+
+    monkeypatch.setattr(env.game(1), "step", step)  # type: ignore[attr-defined]
+    with pytest.raises(EnvError, match=r"Swimmer-2x1 raised FloatingPointError: it fell apart.* environment 1"):
+        env.step((np.zeros((4, 1), np.float32),))
+
+
 REFUSED: list[Refusal] = [
     ("mamujoco/HalfCheetah-2x4", {}, UnknownName, "did you mean 'HalfCheetah-2x3'"),
     ("mamujoco/ManySegmentSwimmer-0x4", {}, UnknownName, "ManySegmentAnt-NxM takes any N and M"),
