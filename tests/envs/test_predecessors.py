@@ -14,7 +14,6 @@ NEEDS_MORE = (
     "smac/",
     "gymnasium/gym_super_mario_bros:",
 )  # packages that cannot be here, checked by their own tests
-NOT_YET = {"football", "gymnax", "jaxmarl", "jumanji", "pgx"} - set(FAMILIES)
 
 
 def test_every_id_is_known() -> None:
@@ -24,7 +23,7 @@ def test_every_id_is_known() -> None:
     listed: dict[str, set[str]] = {}
     for id in ids - {"gymnasium/ID", "mlagents/PATH"}:
         family = id.partition("/")[0]
-        if family in NOT_YET or id.startswith(NEEDS_MORE):
+        if id.startswith(NEEDS_MORE):
             continue
         if family not in FAMILIES:
             wrong.add(id)
