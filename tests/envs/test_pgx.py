@@ -65,6 +65,7 @@ def test_connect_four_in_lockstep_with_openspiel() -> None:
     assert games >= 150
 
 
+@pytest.mark.slow
 def test_moves_may_be_limited() -> None:
     env = make_env("pgx/tic_tac_toe", num_envs=2, max_steps=3)
     timestep = env.reset(keys(1, "pgx", count=2))
