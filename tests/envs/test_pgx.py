@@ -22,6 +22,7 @@ from ludus.testing.env import check_env
 ID, E = "pgx/connect_four", 16
 
 
+@pytest.mark.slow
 def test_contract() -> None:
     check_env(lambda n: make_env("pgx/tic_tac_toe", num_envs=n), num_envs=2, steps=30)
 
@@ -79,6 +80,7 @@ def test_moves_may_be_limited() -> None:
             assert seen.sum(axis=(0, 1)).tolist() == ([2, 1] if slot in begins[p] else [1, 2])
 
 
+@pytest.mark.slow
 def test_on_a_device_it_is_the_same() -> None:
     assert check_on_a_device(make_env("pgx/tic_tac_toe", num_envs=2), "cpu", steps=20) >= 4
 
@@ -104,9 +106,10 @@ def test_refusals() -> None:
 
 
 def test_illegal_moves_are_found_out() -> None:
-    env = make_env("pgx/tic_tac_toe", num_envs=2)
-    timestep = env.reset(keys(1, "pgx", count=2))
-    timestep = env.step(tuple(np.zeros(len(due.slot), int) for due in timestep.due))
+    env = make_env(ID, num_envs=E)
+    timestep = env.reset(keys(1, "pgx", count=E))
+    for _ in range(6):  # they fill a column
+        timestep = env.step(tuple(np.zeros(len(due.slot), int) for due in timestep.due))
     with pytest.raises(EnvError, match="illegal action 0"):
         env.step(tuple(np.zeros(len(due.slot), int) for due in timestep.due))
 
