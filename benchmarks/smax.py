@@ -1,15 +1,15 @@
-"""Battles in SMAX, which stands in for StarCraft's micromanagement: the share won after a budget of decisions.
+"""Battles in SMAX, which stands in for StarCraft's micromanagement: the share won after a budget of training.
 
-    python -m benchmarks.smax [--presets smax-3m …] [--seeds 0 1 2] [--decisions N] [--core 0] [--report] [--quick]
+    python -m benchmarks.smax [--presets smax-3m …] [--seeds 0 1 2] [--budget N] [--core 0] [--report] [--quick]
 
-One run per cell (preset, seed, decisions), on one core: `smax-3m` and `smax-2s3z` train MAPPO, `smax-3m-qmix` and `smax-2s3z-qmix` QMIX,
-against JaxMARL's scripted enemies, for as many decisions as the preset says. Then 128 battles are played greedily that training never
-saw. A cell's result is a file of its own, benchmarks/results/smax/PRESET-SEED-DECISIONS.json, and is not measured again; a run is kept in
+One run per cell (preset, seed, budget), on one core: `smax-3m` and `smax-2s3z` train MAPPO, `smax-3m-qmix` and `smax-2s3z-qmix` QMIX,
+against JaxMARL's scripted enemies, for as long as the preset says. Then 128 battles are played greedily that training never
+saw. A cell's result is a file of its own, benchmarks/results/smax/PRESET-SEED-BUDGET.json, and is not measured again; a run is kept in
 runs/benchmarks until its result is there, so that the command can be stopped and goes on. `--report` prints what is there. `--quick` trains
 for a hundredth of the budget and writes nothing.
 
 The bars compare with JaxMARL's own training of the same map for as many steps (benchmarks/peers/README.md says how that is run), whose win
-rates are given as files likewise, `jaxmarl-PRESET-SEED-DECISIONS.json`. What was not played is `unjudged`.
+rates are given as files likewise, `jaxmarl-PRESET-SEED-BUDGET.json`. What was not played is `unjudged`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--presets", nargs="+", choices=PRESETS, default=list(PRESETS))
     parser.add_argument("--seeds", nargs="+", type=int, default=(0, 1, 2))
-    parser.add_argument("--decisions", type=int, help="of training, by all units together; default: the preset's")
+    parser.add_argument(
+        "--budget",
+        type=int,
+        help="of training, in the preset's own unit (decisions of all units, or episodes); default: its own",
+    )
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--report", action="store_true", help="print what is measured, and run none")
     parser.add_argument("--quick", action="store_true", help="a small version that writes nothing")
@@ -88,8 +92,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _budget(preset: str, args: argparse.Namespace) -> int:
-    limit = load_scenario(preset).model_dump()["response"]  # {decisions: so many}, as its file says
-    whole: int = args.decisions or int(limit["decisions"])
+    limit = load_scenario(preset).model_dump()["response"]  # {decisions: so many}, or episodes
+    whole: int = args.budget or int(next(iter(limit.values())))
     return whole // 100 if args.quick else whole
 
 
@@ -99,7 +103,7 @@ def _stored(path: Path) -> Repetition | None:
 
 def _measured(preset: str, seed: int, budget: int, path: Path, args: argparse.Namespace) -> Repetition:
     folder = ROOT / "runs" / "benchmarks" / path.stem
-    arguments = ("--preset", preset, "--decisions", str(budget), "--folder", str(folder))
+    arguments = ("--preset", preset, "--budget", str(budget), "--folder", str(folder))
     worker = Contestant(preset, "benchmarks.smax_run", arguments=arguments, timeout_s=24 * 3600)
     repetition = measure(worker, python=Path(sys.executable), core=args.core, seed=seed, quick=args.quick)
     if not args.quick and not repetition.error:

@@ -1,6 +1,6 @@
 """The worker of `benchmarks.smax`: one preset, one seed, and how many battles the trained team wins that training never saw.
 
-python -m benchmarks.smax_run --preset smax-3m --seed 0 --decisions 3000000 --folder runs/benchmarks/smax-3m-0
+python -m benchmarks.smax_run --preset smax-3m --seed 0 --budget 3000000 --folder runs/benchmarks/smax-3m-0
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", required=True)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--decisions", type=int, required=True)
+    parser.add_argument("--budget", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     args = parser.parse_args(argv)
-    changes = [f"response.decisions={args.decisions}", f"seed={args.seed}", "evaluation.episodes=2"]
+    unit = next(iter(load_scenario(args.preset).model_dump()["response"]))
+    changes = [f"response.{unit}={args.budget}", f"seed={args.seed}", "evaluation.episodes=2"]
     scenario = load_scenario(args.preset, [*changes, "checkpoints.iterations=50"])
     lines = Lines(PACKAGES)
     curve = Curve(lines, exact=False)
