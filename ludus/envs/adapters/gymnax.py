@@ -84,7 +84,7 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
 
 
 def _sides(env: Any) -> dict[str, Any]:
-    """Physics in floats is the same to the last bit only in a vector of the same size: XLA computes few numbers in other ways than many."""
+    """Physics in floats is the same to the last bit only in a vector of the same size; vectors of other sizes were seen to differ."""
     whole = env.id.endswith(("-MinAtar", "-bsuite"))
     return {"determinism": "environment" if whole else "vector"}
 

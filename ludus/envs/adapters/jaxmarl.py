@@ -215,7 +215,7 @@ def _check_options(name: str, given: Mapping[str, Any]) -> None:
 
 
 def _sides(env: Any) -> dict[str, Any]:
-    """Physics in floats is the same to the last bit only in a vector of the same size: XLA computes few numbers in other ways than many."""
+    """Physics in floats is the same to the last bit only in a vector of the same size; vectors of other sizes were seen to differ."""
     name = env.id.partition("/")[2]
     physics = name.startswith("MPE_") or "SMAX" in name or name == "jaxnav" or name in _BRAX
     found: dict[str, Any] = {"determinism": "vector" if physics else "environment"}

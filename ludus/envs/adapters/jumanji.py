@@ -159,7 +159,7 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
 
 
 def _sides(env: Any) -> dict[str, Any]:
-    """Sums of floats are the same to the last bit only in a vector of the same size: XLA computes few numbers in other ways than many."""
+    """Sums of floats are the same to the last bit only in a vector of the same size; vectors of other sizes were seen to differ."""
     return {"determinism": "vector" if env.id.partition("/")[2] in _FLOATS else "environment"}
 
 
