@@ -1,0 +1,82 @@
+"""The scripted football side as a policy: what `ludus.envs.football.script` plays, from what agents observe."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import PolicyError
+from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.envs.football.script import Tactics, play
+from ludus.envs.football.sights import views
+from ludus.envs.football.view import Action
+from ludus.policies.categorical import check_mode
+
+__all__ = ["FootballScript"]
+
+
+class FootballScript:
+    """Kind `football_script`: a side by rules, for either side of any scenario of `football/…`, and any number of its bodies.
+
+    Config: numbers for fields of `ludus.envs.football.script.Tactics`. It has no weights, is the same in both modes, and each agent
+    decides by itself, from its own observation, which has to be `features`.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")
+    noise_width = 1
+    memory_shape: tuple[int, ...] | None = None
+    takes_ids = False
+
+    def __init__(self, spec: PolicySpec, weights: Weights) -> None:
+        """Raises PolicyError for a config that `Tactics` has no place for."""
+        del weights  # it has none
+        self.spec = spec
+        known = [field.name for field in fields(Tactics)]
+        for key, value in spec.config.items():
+            if key not in known or isinstance(value, bool) or not isinstance(value, int | float):
+                raise PolicyError(
+                    f"football_script: {key}={value!r} was given; expected numbers for some of {', '.join(known)}."
+                )
+        self._tactics = Tactics(**spec.config)
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        *,
+        mode: str = "explore",
+    ) -> Act:
+        """See `Policy.act`; observation float32[n, F]. Log-probabilities are 0. Raises PolicyError for another observation."""
+        check_mode(self, mode)
+        action = np.empty(len(observation), np.int32)
+        try:
+            for row, view in enumerate(views(observation)):
+                action[row] = play(view, self._tactics)[0]
+        except ValueError as error:
+            raise PolicyError(f"football_script: {error}.") from error
+        return Act(action if mask is None else _allowed(action, mask), np.zeros(len(action), np.float32))
+
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """None: nobody enumerates football."""
+        return None
+
+    def weights(self) -> Weights:
+        return {}
+
+
+_KICKS = (Action.LONG_PASS, Action.HIGH_PASS, Action.SHORT_PASS, Action.SHOT)
+
+
+def _allowed(action: NDArray[np.int32], mask: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """What is not legal becomes a short pass where it was a kick, or a shot where that is all, or else nothing."""
+    wrong = np.flatnonzero(~mask[np.arange(len(action)), action])
+    kicks = wrong[np.isin(action[wrong], _KICKS)]
+    action[wrong] = Action.IDLE
+    for kick in (Action.SHOT, Action.SHORT_PASS):
+        action[kicks[mask[kicks, kick]]] = kick
+    return action
