@@ -34,9 +34,12 @@ class Tactics:
     width: of the lanes to each side of the middle.
     """
 
-    shot: float = 0.3
+    shot: float = 0.4
     hurried_shot: float = 0.15
-    pressed: float = 3.0
+    pressed: float = 2.0
+    back: float = 5.0
+    keep: float = 0.7
+    reach: float = 0.1
     lane: float = 2.0
     dribble: float = 5.5
     room: float = 6.0
@@ -45,8 +48,6 @@ class Tactics:
     cover: float = 8.0
     ahead: float = 10.0
     width: float = 15.0
-    tight: float = 0.0
-    slide: float = 0.0
 
 
 def play(view: View, tactics: Tactics | None = None) -> NDArray[np.int64]:
@@ -128,6 +129,11 @@ class _Moment:
         keepers = view.own_role == 0
         self.field = np.flatnonzero(view.own_active & ~keepers).tolist() or np.flatnonzero(view.own_active).tolist()
         self.held = view.sticky.tolist()
+        field = (view.their_role != 0) & view.their_active
+        self.foes = _points(view.their_position[field])
+        self.foes_pace = _points(view.their_velocity[field])
+        self.pace = (0.0, 0.0) if self.holder < 0 else _points(view.own_velocity[self.holder : self.holder + 1])[0]
+        self.tactics_steps = (3, 6, 10, 15)
 
     def actions(self) -> list[int]:
         """For each agent."""
@@ -143,7 +149,6 @@ class _Moment:
                 found[k] = int(self._go(k, body, self._keeper()))
             elif self.holder < 0 and body in chasers:
                 found[k] = int(self._go(k, body, chases[body].at, near=0.0))
-                if self.view.ball_side == THEIR and _distance(self.own[body], self.ball) < self.tactics.slide: found[k] = 16
             elif self.holder >= 0:
                 found[k] = int(self._go(k, body, self._offer(body)))
             else:
@@ -233,18 +238,18 @@ class _Moment:
         opening = _opening(here)
         if opening > self.tactics.shot and self.view.own_velocity[body, 0] >= 0:
             return Action.SHOT
-        nearest = min((_distance(here, p) for p in self.their if p[0] > here[0] - 1.5), default=math.inf)
-        if nearest < self.tactics.pressed:
-            if (passed := self._passes(k, body, back=5.0)) is not None:
+        way, room = self._dribble(k, body)
+        if room < self.tactics.pressed:
+            if (passed := self._passes(k, body, back=self.tactics.back)) is not None:
                 return passed
             if opening > self.tactics.hurried_shot:
                 return Action.SHOT
-        return self._dribble(k, body, fast=nearest > self.tactics.tight)
+        return self._turn(k, way, fast=True)
 
     def _passes(self, k: int, body: int, *, back: float) -> Action | None:
         """To whoever is furthest ahead and free; None if nobody is. Who passes looks there first."""
         here, best, found = self.own[body], -math.inf, None
-        outfield = [p for p, role in zip(self.their, self.view.their_role, strict=True) if role != 0]
+        outfield = self.foes
         for mate, there in enumerate(self.own):
             length = _distance(here, there)
             if mate == body or self.view.own_role[mate] == 0 or not 4.0 < length < 30.0 or there[0] < here[0] - back:
@@ -260,23 +265,32 @@ class _Moment:
             return way
         return Action.SHORT_PASS if _distance(here, found) < 22.0 else Action.HIGH_PASS
 
-    def _dribble(self, k: int, body: int, *, fast: bool) -> Action:
-        """The way with most room and progress."""
+    def _dribble(self, k: int, body: int) -> tuple[Action, float]:
+        """The way with most room and progress, and its room: metres that are left, on the next steps of the run, between who runs and the
+        opponents, who run on as they do now and turn towards the ball."""
         here = self.own[body]
-        goal = (_GOAL - 2.0, 0.0) if here[0] > 0.5 * _GOAL else (here[0] + 20.0, 0.8 * here[1])
+        goal = (_GOAL - 2.0, 0.0) if here[0] > 0.4 * _GOAL else (here[0] + 20.0, 0.7 * here[1])
         wanted = math.atan2(goal[1] - here[1], goal[0] - here[0])
-        outfield = [p for p, role in zip(self.their, self.view.their_role, strict=True) if role != 0]
-        best, way = -math.inf, Action.RIGHT
+        best, way, left = -math.inf, Action.RIGHT, 0.0
         for eighth, candidate in enumerate(_WAYS):
             angle = eighth * _EIGHTH
-            there = (
-                here[0] + self.tactics.dribble * math.cos(angle),
-                here[1] + self.tactics.dribble * math.sin(angle),
-            )
-            if abs(there[1]) > _SIDE - 1.0 or there[0] > _GOAL:
+            x, y = math.cos(angle), math.sin(angle)
+            end = (here[0] + self.tactics.dribble * x, here[1] + self.tactics.dribble * y)
+            if abs(end[1]) > _SIDE - 1.0 or end[0] > _GOAL:
                 continue
-            room = min(_gap(here, there, outfield), self.tactics.room)
-            value = room + self.tactics.straight * math.cos(angle - wanted) + 0.5 * (candidate == self._direction(k))
+            room = self._room(here, (x, y))
+            value = min(room, self.tactics.room) + self.tactics.straight * math.cos(angle - wanted)
+            value += self.tactics.keep * (candidate == self._direction(k))
             if value > best:
-                best, way = value, candidate
-        return self._turn(k, way, fast=fast)
+                best, way, left = value, candidate, room
+        return way, left
+
+    def _room(self, here: Point, way: Point) -> float:
+        room = math.inf
+        turn = 3.0 if way[0] * self.pace[0] + way[1] * self.pace[1] < 0.2 else 0.0  # steps that it takes to turn round
+        for (x, y), (u, v) in zip(self.foes, self.foes_pace, strict=True):
+            for steps in self.tactics_steps:
+                run = 0.55 * max(steps - turn, 0.0)
+                nearest = math.hypot(here[0] + run * way[0] - x - steps * u, here[1] + run * way[1] - y - steps * v)
+                room = min(room, nearest - self.tactics.reach * steps)
+        return room
