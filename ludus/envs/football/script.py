@@ -35,7 +35,7 @@ class Tactics:
     """
 
     shot: float = 0.4
-    hurried_shot: float = 0.15
+    hurried_shot: float = 0.3
     pressed: float = 2.0
     back: float = 5.0
     keep: float = 0.7
