@@ -1,4 +1,4 @@
-"""Does football get learned? MAPPO on four academies: how often the trained team scores, the curve by environment steps, and its slope at the end.
+"""Does football get learned? MAPPO on four academies: how often the trained team scores, the curve by steps, and its slope at the end.
 
     python -m benchmarks.football [CELL …] [--seeds 0 1 …]
     python -m benchmarks.football --report     prints what is measured, and measures nothing

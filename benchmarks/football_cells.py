@@ -25,13 +25,13 @@ KEPT = ROOT / "runs" / "benchmarks" / "football"
 EPISODES = 500
 """Of the evaluation of a trained policy."""
 SCORED = 1.5
-"""A return above this is a goal: a goal pays 1 and all the checkpoints that are left, which together pay 1; without one there is at most 1."""
+"""A return above this is a goal: that pays 1 and all the checkpoints that are left, which together pay 1; without it there is at most 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """preset: what is trained. agents: of the team, so that environment steps are decisions / agents. seeds: measured if no others are asked for, and
-    what a bar needs. wanted: of the mean share of episodes with a goal; empty: none. published: where others came, in words."""
+    """preset: what is trained. agents: of the team. seeds: measured if no others are asked for, and what a bar needs. wanted: of the
+    mean share of episodes with a goal; empty: none. published: where others came, in words."""
 
     preset: str
     agents: int
@@ -61,7 +61,7 @@ def scenario(name: str, seed: int, *, changes: Sequence[str] = ()) -> str:
 
 @dataclass
 class Curve(ludus.Callback):
-    """Appends a line to curve.csv in the run's folder for each iteration: the first episode's number, episodes, goals, environment steps."""
+    """Appends a line to curve.csv in the run's folder for each iteration: its first episode's number, episodes, goals, steps."""
 
     def on_run_start(self, info: Any, *, generation: int) -> None:
         del generation
@@ -79,8 +79,8 @@ CURVE = "curve.csv"
 
 
 def read_curve(path: Path) -> NDArray[np.float64]:
-    """float64[n, 3] of a run's curve.csv: environment steps until then, episodes and goals of the iteration. An iteration that a killed session
-    wrote, and the next one again, counts once, as it was last."""
+    """float64[n, 3] of a run's curve.csv: environment steps until then, episodes and goals of the iteration. Iterations that a killed
+    session wrote, and the next one again, count once, as they were last."""
     rows: dict[int, tuple[int, ...]] = {}
     with path.open(encoding="utf-8", newline="") as file:
         for line in csv.reader(file):

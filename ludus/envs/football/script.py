@@ -27,24 +27,26 @@ Point = tuple[float, float]
 class Tactics:
     """What the side goes by; lengths in metres, angles in radians.
 
-    shot: between the posts, as seen from the ball, to shoot; hurried_shot: the same for one who is pressed and sees nobody to pass to.
-    pressed: from the nearest opponent ahead, to pass. lane: of a pass to the nearest opponent. dribble: a run looks so far ahead; room:
-    and counts no more free space than this; straight: what running straight at the goal is worth in metres of room. chasers: how many go
-    for an opponent who has the ball. cover: how far behind the ball the others stand; ahead: how far before it who offers himself.
-    width: of the lanes to each side of the middle.
+    shot: he shoots from where the goal is seen under this angle; hurried_shot: the same for one who has no room and sees nobody to pass to.
+    room: free space ahead that is as good as any more; pressed: less than this is no room, and he passes; back: so far behind him a pass
+    may go; lane: of a pass to the nearest opponent. dribble: how far a run must stay in play. straight: what a run straight at the goal is
+    worth in metres of room; keep: and one that goes on as it does. reach: by how much opponents close in, in metres a step.
+    chasers: how many go for an opponent who has the ball; slide: from so near they slide at him, unless they have a card. cover: how far
+    behind the ball the others stand; ahead: how far before it those stand who offer themselves; width: of their lanes to each side.
     """
 
     shot: float = 0.4
     hurried_shot: float = 0.3
+    room: float = 6.0
     pressed: float = 2.0
     back: float = 5.0
-    keep: float = 0.7
-    reach: float = 0.1
     lane: float = 2.0
     dribble: float = 5.5
-    room: float = 6.0
     straight: float = 8.0
+    keep: float = 0.7
+    reach: float = 0.1
     chasers: int = 2
+    slide: float = 0.0
     cover: float = 8.0
     ahead: float = 10.0
     width: float = 15.0
@@ -62,7 +64,9 @@ _GOAL = float(METRES[0])
 _POST = float(GOAL_HALF * METRES[1])
 _SIDE = float(HALF_WIDTH * METRES[1])
 _SPEED = 0.65  # of a sprint, in metres a step
+_DRIBBLE = 0.55  # likewise, with the ball
 _REACH = 0.5  # of a foot
+_LOOK_AHEAD = (3, 6, 10, 15)  # steps
 _HEAD = 2.2  # a ball above this flies over everybody
 _EIGHTH = math.pi / 4
 _WAYS = (
@@ -133,26 +137,25 @@ class _Moment:
         self.foes = _points(view.their_position[field])
         self.foes_pace = _points(view.their_velocity[field])
         self.pace = (0.0, 0.0) if self.holder < 0 else _points(view.own_velocity[self.holder : self.holder + 1])[0]
-        self.tactics_steps = (3, 6, 10, 15)
 
     def actions(self) -> list[int]:
         """For each agent."""
         chases = {body: self._chase(body) for body in self.field}
         first = sorted(self.field, key=lambda body: chases[body].steps)
-        wanted = self.tactics.chasers if self.view.ball_side == THEIR and len(first) > 2 else 1
-        chasers = first[:wanted]
+        wanted = int(self.tactics.chasers) if self.view.ball_side == THEIR and len(first) > 2 else 1
+        chasers, rest = first[:wanted], first[wanted:]
         found = [int(Action.IDLE)] * len(self.view.controlled)
         for k, body in self.agents:
             if body == self.holder:
                 found[k] = int(self._holds(k, body))
             elif self.view.own_role[body] == 0:
                 found[k] = int(self._go(k, body, self._keeper()))
-            elif self.holder < 0 and body in chasers:
-                found[k] = int(self._go(k, body, chases[body].at, near=0.0))
             elif self.holder >= 0:
                 found[k] = int(self._go(k, body, self._offer(body)))
+            elif body in chasers:
+                found[k] = int(self._tackle(k, body, chases[body].at))
             else:
-                found[k] = int(self._go(k, body, self._cover(body, [b for b in self.field if b not in chasers])))
+                found[k] = int(self._go(k, body, self._cover(body, rest)))
         return found
 
     # ---------------------------------------------------------------------------------------- moving
@@ -199,19 +202,26 @@ class _Moment:
                 return _Chase(steps, at)
         return _Chase(60 + _distance(here, at) / _SPEED, at)
 
+    def _tackle(self, k: int, body: int, at: Point) -> Action:
+        """Go for the ball, and slide at who has it when that is near."""
+        near = self.view.ball_side == THEIR and _distance(self.own[body], self.ball) < self.tactics.slide
+        if near and not self.view.own_yellow[body] and self.view.mode == Mode.NORMAL:
+            return Action.SLIDING
+        return self._go(k, body, at, near=0.0)
+
     def _lanes(self, bodies: list[int], body: int, width: float) -> float:
         """The y of this body's lane; the bodies share the pitch as they stand now."""
-        across = sorted(bodies, key=lambda b: (self.own[b][1], b))
+        across = sorted(bodies, key=lambda b: self.own[b][::-1])
         return width * (2 * across.index(body) / (len(across) - 1) - 1)
 
     def _offer(self, body: int) -> Point:
         """Of a side that has the ball: one in three stays behind it, the others run ahead in lanes, on side."""
         others = [b for b in self.field if b != self.holder]
-        behind = sorted(others, key=lambda b: (self.own[b][0], b))[: len(others) // 3]
+        behind = sorted(others, key=lambda b: self.own[b])[: len(others) // 3]
         if body in behind:
             return min(self.ball[0] - self.tactics.ahead, 0.4 * _GOAL), 0.3 * self.ball[1]
         ahead = [b for b in others if b not in behind]
-        y = self._lanes(ahead, body, self.tactics.width) if len(ahead) > 1 else math.copysign(8.0, -self.ball[1])
+        y = self._lanes(ahead, body, self.tactics.width) if len(ahead) > 1 else (-8.0 if self.ball[1] > 0 else 8.0)
         line = sorted(x for x, _ in self.their)[-2] if len(self.their) > 1 else _GOAL
         x = min(self.ball[0] + self.tactics.ahead, max(line, self.ball[0]) - 1.0, 0.85 * _GOAL)
         return x, y
@@ -249,12 +259,11 @@ class _Moment:
     def _passes(self, k: int, body: int, *, back: float) -> Action | None:
         """To whoever is furthest ahead and free; None if nobody is. Who passes looks there first."""
         here, best, found = self.own[body], -math.inf, None
-        outfield = self.foes
         for mate, there in enumerate(self.own):
             length = _distance(here, there)
             if mate == body or self.view.own_role[mate] == 0 or not 4.0 < length < 30.0 or there[0] < here[0] - back:
                 continue
-            gap = _gap(here, there, outfield)
+            gap = _gap(here, there, self.foes)
             value = there[0] + 2.0 * min(gap, 6.0) - 0.3 * abs(length - 12.0)
             if gap > self.tactics.lane and value > best:
                 best, found = value, there
@@ -289,8 +298,8 @@ class _Moment:
         room = math.inf
         turn = 3.0 if way[0] * self.pace[0] + way[1] * self.pace[1] < 0.2 else 0.0  # steps that it takes to turn round
         for (x, y), (u, v) in zip(self.foes, self.foes_pace, strict=True):
-            for steps in self.tactics_steps:
-                run = 0.55 * max(steps - turn, 0.0)
+            for steps in _LOOK_AHEAD:
+                run = _DRIBBLE * max(steps - turn, 0.0)
                 nearest = math.hypot(here[0] + run * way[0] - x - steps * u, here[1] + run * way[1] - y - steps * v)
                 room = min(room, nearest - self.tactics.reach * steps)
         return room
