@@ -1,4 +1,4 @@
-"""The scripted football side as a policy: what `ludus.envs.football.script` plays, from what agents observe."""
+"""Football sides that do not learn, as policies: one by rules (`ludus.envs.football.script`), and the engine's own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ludus.envs.football.sights import views
 from ludus.envs.football.view import Action
 from ludus.policies.categorical import check_mode
 
-__all__ = ["FootballScript"]
+__all__ = ["FootballBuiltIn", "FootballScript"]
 
 
 class FootballScript:
@@ -60,6 +60,53 @@ class FootballScript:
         except ValueError as error:
             raise PolicyError(f"football_script: {error}.") from error
         return Act(action if mask is None else _allowed(action, mask), np.zeros(len(action), np.float32))
+
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """None: nobody enumerates football."""
+        return None
+
+    def weights(self) -> Weights:
+        return {}
+
+
+class FootballBuiltIn:
+    """Kind `football_built_in`: leaves its side to the engine, which plays it as it plays sides that nobody steers.
+
+    Config `level`: which of the difficulties of the environment's option `built_in`, counted from 0 (default). Weights, modes: as
+    `FootballScript`. Raises PolicyError where there is no such difficulty.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")
+    noise_width = 1
+    memory_shape: tuple[int, ...] | None = None
+    takes_ids = False
+
+    def __init__(self, spec: PolicySpec, weights: Weights) -> None:
+        """Raises PolicyError for other options than a level."""
+        del weights  # it has none
+        self.spec = spec
+        level = spec.config.get("level", 0)
+        if not set(spec.config) <= {"level"} or isinstance(level, bool) or not isinstance(level, int) or level < 0:
+            raise PolicyError(f"football_built_in: {dict(spec.config)} was given; expected level=0, 1, …, or nothing.")
+        self._action = len(Action) + level
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        *,
+        mode: str = "explore",
+    ) -> Act:
+        """See `Policy.act`. Log-probabilities are 0."""
+        check_mode(self, mode)
+        if mask is None or mask.shape[1] <= self._action or not mask[:, self._action].all():
+            raise PolicyError(
+                f"football_built_in was asked for level {self._action - len(Action)}, and the environment has not so many difficulties; name "
+                "them in its options: built_in: [0.05, 0.6]."
+            )
+        return Act(np.full(len(observation), self._action, np.int32), np.zeros(len(observation), np.float32))
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """None: nobody enumerates football."""

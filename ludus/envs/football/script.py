@@ -47,6 +47,7 @@ class Tactics:
     reach: float = 0.1
     chasers: int = 2
     slide: float = 0.0
+    behind: float = 0.5
     cover: float = 8.0
     ahead: float = 10.0
     width: float = 15.0
@@ -190,7 +191,7 @@ class _Moment:
         if self.view.ball_side == THEIR:
             x, y = (self.view.their_velocity[self.view.ball_body] * METRES).tolist()
             steps = min(_distance(here, self.ball) / _SPEED, 25.0)
-            at = (self.ball[0] + 0.7 * steps * x - 0.5, self.ball[1] + 0.7 * steps * y)
+            at = (self.ball[0] + 0.7 * steps * x - self.tactics.behind, self.ball[1] + 0.7 * steps * y)
             late = 5.0 if here[0] > self.ball[0] + 1.5 else 0.0  # who has been passed has to turn
             return _Chase((_distance(here, at) + late) / _SPEED, at)
         x, y = (self.view.ball_velocity[:2] * METRES).tolist()
