@@ -144,6 +144,7 @@ POPULATIONS = {
     "connect-four-self-play": 1,
     "football-5v5": 1,
     "football-5v5-league": 1,
+    "football-5v5-script": 1,
     "goofspiel-13": 1,
     "leduc-mmd": 1,
     "leduc-rnad": 1,

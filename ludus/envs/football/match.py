@@ -212,8 +212,8 @@ class Plan:
     formation(kick_off): the scenario. random_sides: a fair draw turns it by half a turn, players included. players: the side that each
     plays where it is not turned. encode, legal, central: of observations, masks and the state. pay: makes what pays a player.
     statistics: names of what is counted. frames: the engine's pictures. seen_as: whether agents see those. drawn_by: who draws what
-    `render` shows. columns: names of each player's observations. built_in: difficulties
-    at which a side can be left to the engine.
+    `render` shows. columns: names of each player's observations. built_in: difficulties at which a side can be left to the
+    engine.
     """
 
     id: str
@@ -253,9 +253,9 @@ class Match:
 
     An agent whose body was sent off decides nothing any more; its last decision stays open, and earns its part of what its team earns.
 
-    Where `plan.built_in` names difficulties, action len(Action) + i of all of a side's agents, at their first decision of a match, leaves the side
-    to the engine at difficulty i: the match begins again, as one in which nobody steers that side. From then on its agents see what it
-    sees, and have that one legal action. What only some of them ask for is Action.IDLE.
+    Where `plan.built_in` names difficulties, action len(Action) + i of all of a side's agents, at their first decision of a match, leaves
+    the side to the engine at difficulty i: the match begins again, as one in which nobody steers that side. From then on its agents see
+    what it sees, and have that one legal action. What only some of them ask for is Action.IDLE.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -270,8 +270,10 @@ class Match:
         self.side_of: tuple[int, ...] = plan.players
         self.views: tuple[View, ...] = ()
         self._played: tuple[Formation, Controls, Luck] | None = None
-        self._known = len(Action) if plan.built_in else LEAVE + 1  # the engine's actions; others ask it to play a whole side
-        self._left_to: dict[int, int] = {}  # difficulties of the sides that the engine plays in place of their agents, by player
+        # The engine's actions; others ask it to play a whole side.
+        self._known = len(Action) if plan.built_in else LEAVE + 1
+        # Difficulties of the sides that it plays in place of their agents, by player.
+        self._left_to: dict[int, int] = {}
         self._first_step = False
 
     # ------------------------------------------------------------------------------------------ the contract
