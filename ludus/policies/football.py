@@ -8,27 +8,43 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.errors import PolicyError
+from ludus.core.errors import PolicyError, UnknownName
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.envs.football.script import Tactics, play
 from ludus.envs.football.sights import views
 from ludus.envs.football.view import Action
-from ludus.policies.categorical import check_mode
 
 __all__ = ["FootballBuiltIn", "FootballScript"]
 
 
-class FootballScript:
-    """Kind `football_script`: a side by rules, for either side of any scenario of `football/…`, and any number of its bodies.
-
-    Config: numbers for fields of `ludus.envs.football.script.Tactics`. It has no weights, is the same in both modes, and each agent
-    decides by itself, from its own observation, which has to be `features`.
-    """
+class _Side:
+    """What does not learn: without weights, and the same in both modes."""
 
     modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")
     noise_width = 1
     memory_shape: tuple[int, ...] | None = None
     takes_ids = False
+    spec: PolicySpec
+
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """None: nobody enumerates football."""
+        return None
+
+    def weights(self) -> Weights:
+        return {}
+
+    def _check(self, mode: str) -> None:
+        """Raises UnknownName for a mode that it does not publish."""
+        if mode not in self.modes:
+            raise UnknownName(f"mode of policies of kind {self.spec.kind!r}", mode, self.modes)
+
+
+class FootballScript(_Side):
+    """Kind `football_script`: a side by rules, for either side of any scenario of `football/…`, and any number of its bodies.
+
+    Config: numbers for fields of `ludus.envs.football.script.Tactics`. It has no weights, is the same in both modes, and each agent
+    decides by itself, from its own observation, which has to be `features`.
+    """
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
         """Raises PolicyError for a config that `Tactics` has no place for."""
@@ -52,7 +68,7 @@ class FootballScript:
         mode: str = "explore",
     ) -> Act:
         """See `Policy.act`; observation float32[n, F]. Log-probabilities are 0. Raises PolicyError for another observation."""
-        check_mode(self, mode)
+        self._check(mode)
         action = np.empty(len(observation), np.int32)
         try:
             for row, view in enumerate(views(observation)):
@@ -61,25 +77,13 @@ class FootballScript:
             raise PolicyError(f"football_script: {error}.") from error
         return Act(action if mask is None else _allowed(action, mask), np.zeros(len(action), np.float32))
 
-    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """None: nobody enumerates football."""
-        return None
 
-    def weights(self) -> Weights:
-        return {}
-
-
-class FootballBuiltIn:
+class FootballBuiltIn(_Side):
     """Kind `football_built_in`: leaves its side to the engine, which plays it as it plays sides that nobody steers.
 
     Config `level`: which of the difficulties of the environment's option `built_in`, counted from 0 (default). Weights, modes: as
     `FootballScript`. Raises PolicyError where there is no such difficulty.
     """
-
-    modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")
-    noise_width = 1
-    memory_shape: tuple[int, ...] | None = None
-    takes_ids = False
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
         """Raises PolicyError for other options than a level."""
@@ -100,20 +104,13 @@ class FootballBuiltIn:
         mode: str = "explore",
     ) -> Act:
         """See `Policy.act`. Log-probabilities are 0."""
-        check_mode(self, mode)
+        self._check(mode)
         if mask is None or mask.shape[1] <= self._action or not mask[:, self._action].all():
             raise PolicyError(
                 f"football_built_in was asked for level {self._action - len(Action)}, and the environment has not so many difficulties; "
                 "name them in its options: built_in: [0.05, 0.6]."
             )
         return Act(np.full(len(observation), self._action, np.int32), np.zeros(len(observation), np.float32))
-
-    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """None: nobody enumerates football."""
-        return None
-
-    def weights(self) -> Weights:
-        return {}
 
 
 _KICKS = (Action.LONG_PASS, Action.HIGH_PASS, Action.SHORT_PASS, Action.SHOT)

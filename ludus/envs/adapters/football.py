@@ -144,7 +144,9 @@ def _check_built_in(id: str, chosen: FootballOptions) -> None:
     if not all(0 <= level <= 1 for level in chosen.built_in):
         raise ConfigError(f"{id}: built_in={chosen.built_in} was given; expected difficulties, numbers from 0 to 1.")
     if chosen.built_in and chosen.masks is None:
-        raise ConfigError(f"{id}: built_in was given without masks, which say when it may be asked for. Leave masks out.")
+        raise ConfigError(
+            f"{id}: built_in was given without masks, which say when it may be asked for. Leave masks out."
+        )
     if chosen.built_in and chosen.engine_action:
         raise ConfigError(f"{id}: built_in and engine_action were both given; use one of them.")
 
