@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.errors import PolicyError, UnknownName
+from ludus.core.errors import PolicyError
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.envs.football.script import Tactics, play
 from ludus.envs.football.sights import views
@@ -34,9 +34,11 @@ class _Side:
         return {}
 
     def _check(self, mode: str) -> None:
-        """Raises UnknownName for a mode that it does not publish."""
+        """Raises PolicyError for a mode that it does not publish."""
         if mode not in self.modes:
-            raise UnknownName(f"mode of policies of kind {self.spec.kind!r}", mode, self.modes)
+            raise PolicyError(
+                f"policy of kind {self.spec.kind!r} has no mode {mode!r}; it has {', '.join(self.modes)}."
+            )
 
 
 class FootballScript(_Side):

@@ -52,3 +52,10 @@ def test_other_observations_are_refused() -> None:
 )
 def test_what_is_not_legal(wanted: Action, legal: tuple[Action, ...], played: Action) -> None:
     assert _allowed(np.array([wanted], np.int32), mask(*legal)) == [played]
+
+
+def test_other_modes_are_refused() -> None:
+    with pytest.raises(PolicyError, match="'football_script' has no mode 'best'; it has explore, greedy"):
+        build_policy(SPEC, {}).act(
+            np.zeros((1, 232), np.float32), None, None, np.zeros((1, 1), np.float32), mode="best"
+        )
