@@ -31,9 +31,9 @@ class Tactics:
     room: free space ahead that is as good as any more; pressed: less than this is no room, and he passes; back: so far behind him a pass
     may go; lane: of a pass to the nearest opponent. dribble: how far a run must stay in play. straight: what a run straight at the goal is
     worth in metres of room; keep: and one that goes on as it does. reach: by how much opponents close in, in metres a step.
-    chasers: how many go for an opponent who has the ball; behind: so far behind it they aim; slide: from so near they slide at
-    him, unless they have a card. cover: how far
-    behind the ball the others stand; ahead: how far before it those stand who offer themselves; width: of their lanes to each side.
+    chasers: how many go for an opponent who has the ball; behind: so far behind it they aim; slide: from so near they slide at him, unless
+    they have a card. cover: how far behind the ball the others stand; ahead: how far before it those stand who offer themselves; width: of
+    their lanes to each side.
     """
 
     shot: float = 0.4
