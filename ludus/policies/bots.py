@@ -69,6 +69,8 @@ class StateBot(Protocol):
 # Bots by name, and whether one may play a game.
 
 BOTS = {
+    "football_built_in": "ludus.policies.football:FootballBuiltIn",
+    "football_script": "ludus.policies.football:FootballScript",
     "ismcts": "ludus.policies.openspiel_bots:ISMCTS",
     "mcts": "ludus.policies.openspiel_bots:MCTS",
     "registered": "ludus.policies.openspiel_bots:Registered",

@@ -22,6 +22,8 @@ POLICIES = {
     "averaged": "ludus.policies.registry:AveragedPolicy",
     "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
     "bot": "ludus.policies.bots:BotPolicy",
+    "football_built_in": "ludus.policies.football:FootballBuiltIn",
+    "football_script": "ludus.policies.football:FootballScript",
     "nfsp": "ludus.policies.registry:NFSPPolicy",
     "random": "ludus.policies.random:RandomPolicy",
     "tabular": "ludus.policies.tabular:TabularPolicy",

@@ -22,6 +22,18 @@ SMAX = (
     "env.options.max_steps=20",
     "algorithm.hidden=[16]",
 )
+ACADEMY = (
+    "response.decisions=64",
+    "evaluation.episodes=2",
+    "algorithm.batch=64",
+    "algorithm.minibatches=1",
+    "algorithm.hidden=[16]",
+    "env.num_envs=2",
+    "env.workers=0",
+    "env.deadline=null",
+    "env.options.duration=20",
+)
+FIVE_A_SIDE = (*ACADEMY, "env.options.second_half=10")
 SHORT = {
     "acrobot": ("response.decisions=4096", "evaluation.episodes=2"),
     "acrobot-dqn": OFF_POLICY,
@@ -29,6 +41,13 @@ SHORT = {
     "cartpole-dqn": ("response.decisions=1100", "evaluation.episodes=2"),
     "connect-four-self-play": ("response.episodes=512", "evaluation.episodes=64", "cells=all"),
     "connect-four": ("response.episodes=512", "evaluation.episodes=64"),
+    "football-3-vs-1": ACADEMY,
+    "football-5v5": FIVE_A_SIDE,
+    "football-5v5-league": FIVE_A_SIDE,
+    "football-5v5-script": FIVE_A_SIDE,
+    "football-empty-goal": ACADEMY,
+    "football-pass-and-shoot": ACADEMY,
+    "football-run-to-score": ACADEMY,
     "goofspiel": (),
     "goofspiel-13": ("response.episodes=300", "evaluation.episodes=20", "env.num_envs=16"),
     "half-cheetah": MUJOCO,
@@ -85,9 +104,10 @@ NEEDS = {
     "pong": "ale_py",
     "smax": "jaxmarl",
     "overcooked": "jaxmarl",
+    "football": "gfootball_engine",
 }
 LEARNED = {name for name in SHORT if name.startswith("leduc") and name != "leduc-exact"}
-LEAGUES = {"leduc-league", "leduc-scripts", "leduc-sequential-league"}
+LEAGUES = {"football-5v5-league", "leduc-league", "leduc-scripts", "leduc-sequential-league"}
 SELF_PLAY = {
     "connect-four-self-play",
     "goofspiel-13",
@@ -103,14 +123,32 @@ ALONE = {
     if name.partition("-")[0]
     in ["acrobot", "cartpole", "half", "hopper", "lunar", "memory", "overcooked", "pendulum", "pong", "smax", "speaker"]
     or name.startswith("simple-spread")
+    or (name.startswith("football") and "5v5" not in name)
 }
-PLAYED = {"connect-four", "connect-four-self-play", "goofspiel-13", "simple-tag", *ALONE}
+PLAYED = {
+    "football-5v5",
+    "football-5v5-script",
+    "football-5v5-league",
+    "connect-four",
+    "connect-four-self-play",
+    "goofspiel-13",
+    "simple-tag",
+    *ALONE,
+}
 """No tree: payoffs are played, and NashConv is not known."""
 PLAYERS = {**dict.fromkeys(ALONE, 1), "kuhn-3p": 3}
-LEARNERS = {"leduc-league": 4, "leduc-scripts": 3}
-SCRIPTS = {"leduc-scripts": 3}
+LEARNERS = {"football-5v5-league": 2, "leduc-league": 4, "leduc-scripts": 3}
+SCRIPTS = {"football-5v5": 3, "football-5v5-league": 3, "football-5v5-script": 3, "leduc-scripts": 3}
 """Of each population. Payoffs of scripts are played."""
-POPULATIONS = {"connect-four-self-play": 1, "goofspiel-13": 1, "leduc-mmd": 1, "leduc-rnad": 1}
+POPULATIONS = {
+    "connect-four-self-play": 1,
+    "football-5v5": 1,
+    "football-5v5-league": 1,
+    "football-5v5-script": 1,
+    "goofspiel-13": 1,
+    "leduc-mmd": 1,
+    "leduc-rnad": 1,
+}
 FAST = {"cartpole", "cartpole-dqn", "goofspiel", "kuhn", "kuhn-3p", "leduc-exact", "memory", "memory-r2d2", "pendulum"}
 FAST |= {"speaker-listener"}
 

@@ -47,6 +47,7 @@ class FootballOptions(Config):
     see `ludus.envs.football`. state: whether timesteps carry the whole pitch, as player 0's side sees it. statistics: what is counted, of
     `COUNTED`; None: all. render: what pictures are: the pitch, drawn from above, or the engine's own.
 
+    built_in: difficulties at which the policy `football_built_in` leaves a side to the engine, an action more for each.
     The others are rules; None: the scenario's own. difficulty: how well the engine plays, 0 to 1: of sides without agents, or of (left,
     right), which tells of bodies without agents too."""
 
@@ -59,6 +60,7 @@ class FootballOptions(Config):
     engine_action: bool = False
     rewards: dict[str, float] = Field(default_factory=lambda: {"score": 1.0})
     state: bool = True
+    built_in: tuple[float, ...] = ()
     statistics: tuple[str, ...] | None = None
     render: Literal["pitch", "engine"] = "pitch"
     difficulty: Level | None = None
@@ -104,7 +106,9 @@ def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> Vect
         frames=Frames(id),
         seen_as="pixels" if chosen.observation == "pixels" else "numbers",
         drawn_by=chosen.render,
+        built_in=chosen.built_in,
     )
+    _check_built_in(id, chosen)
     spec = _spec(plan, found, sights, chosen)
     masked = [plan.legal is not None] * len(players)
     plan.pay()  # which refuses what there is not
@@ -134,6 +138,17 @@ def _legal(chosen: FootballOptions) -> Callable[[View], NDArray[np.bool_]] | Non
         return None
     rules = partial(legal, rules=chosen.masks)
     return (lambda view: np.pad(rules(view), ((0, 0), (0, 1)), constant_values=True)) if chosen.engine_action else rules
+
+
+def _check_built_in(id: str, chosen: FootballOptions) -> None:
+    if not all(0 <= level <= 1 for level in chosen.built_in):
+        raise ConfigError(f"{id}: built_in={chosen.built_in} was given; expected difficulties, numbers from 0 to 1.")
+    if chosen.built_in and chosen.masks is None:
+        raise ConfigError(
+            f"{id}: built_in was given without masks, which say when it may be asked for. Leave masks out."
+        )
+    if chosen.built_in and chosen.engine_action:
+        raise ConfigError(f"{id}: built_in and engine_action were both given; use one of them.")
 
 
 def _statistics(chosen: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -167,10 +182,8 @@ def _spec(plan: Plan, found: Mapping[int, Formation], sights: list[View], chosen
             seen = Box(-np.inf, np.inf, plan.encode[p](sight, None).shape[1:], np.float32)
         team = {"right": "right", "random": "team"}.get(chosen.sides, ("left", "right")[side])
         roles = role_names(found[LEFT], plan.controls, side, roles=chosen.roles)
-        agents += [
-            AgentSpec(f"{team}_{i}", p, seen, Discrete(len(Action) + chosen.engine_action), role)
-            for i, role in enumerate(roles)
-        ]
+        actions = Discrete(len(Action) + chosen.engine_action + len(chosen.built_in))
+        agents += [AgentSpec(f"{team}_{i}", p, seen, actions, role) for i, role in enumerate(roles)]
     alike = found[LEFT].turned == found[RIGHT] and plan.controls == plan.controls.turned
     symmetric = len(plan.players) == 2 and alike
     return EnvSpec(

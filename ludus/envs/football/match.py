@@ -6,7 +6,7 @@ actions -> turned for a side that plays from right to left -> the engine's steps
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -212,7 +212,8 @@ class Plan:
     formation(kick_off): the scenario. random_sides: a fair draw turns it by half a turn, players included. players: the side that each
     plays where it is not turned. encode, legal, central: of observations, masks and the state. pay: makes what pays a player.
     statistics: names of what is counted. frames: the engine's pictures. seen_as: whether agents see those. drawn_by: who draws what
-    `render` shows. columns: names of each player's observations.
+    `render` shows. columns: names of each player's observations. built_in: difficulties at which a side can be left to the
+    engine.
     """
 
     id: str
@@ -229,6 +230,7 @@ class Plan:
     seen_as: Literal["numbers", "pixels"]
     drawn_by: Literal["pitch", "engine"]
     columns: tuple[tuple[str, ...], ...] = ()
+    built_in: tuple[float, ...] = ()
 
 
 class Luck(NamedTuple):
@@ -250,6 +252,10 @@ class Match:
     """A `PythonEnv`. Players are seats, sides are where they play: `side_of[p]`, which `random_sides` draws anew for each match.
 
     An agent whose body was sent off decides nothing any more; its last decision stays open, and earns its part of what its team earns.
+
+    Where `plan.built_in` names difficulties, action len(Action) + i of all of a side's agents, at their first decision of a match, leaves
+    the side to the engine at difficulty i: the match begins again, as one in which nobody steers that side. From then on its agents see
+    what it sees, and have that one legal action. What only some of them ask for is Action.IDLE.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -264,6 +270,11 @@ class Match:
         self.side_of: tuple[int, ...] = plan.players
         self.views: tuple[View, ...] = ()
         self._played: tuple[Formation, Controls, Luck] | None = None
+        # The engine's actions; others ask it to play a whole side.
+        self._known = len(Action) if plan.built_in else LEAVE + 1
+        # Difficulties of the sides that it plays in place of their agents, by player.
+        self._left_to: dict[int, int] = {}
+        self._first_step = False
 
     # ------------------------------------------------------------------------------------------ the contract
 
@@ -276,14 +287,8 @@ class Match:
         self.side_of = tuple(1 - side if luck.turned else side for side in plan.players)
         if self._engine is None:
             self._engine = Engine()
-        config = engine_config(made, control, seed=luck.seed, reverse=luck.reverse)
-        self._engine.reset(config, control.agents)
-        self._played = made, control, luck
-        self.views = self._seen()
-        for pay, view in zip(self._pay, self.views, strict=True):
-            pay.begin(view)
-        if self._counted is not None:
-            self._counted.begin(self.views[0])
+        self._left_to, self._first_step = {}, True
+        self._begin(made, control, luck)
         happened = Happened()
         self._show(happened, None)
         while not happened.due and not happened.over:  # the engine has not handed out bodies yet
@@ -294,6 +299,9 @@ class Match:
     def step(self, actions: Sequence[Any]) -> Happened:
         """See `PythonEnv.step`."""
         happened = Happened()
+        if self._first_step and self._plan.built_in:
+            self._hand_over(actions)
+        self._first_step = False
         self._advance(happened, actions)
         while not happened.due and not happened.over:  # nobody has a body to steer
             self._advance(happened, [Action.IDLE] * sum(self._counts))
@@ -326,14 +334,42 @@ class Match:
 
     # ------------------------------------------------------------------------------------------ a step
 
+    def _begin(self, made: Formation, control: Controls, luck: Luck) -> None:
+        """The first moment of a match."""
+        assert self._engine is not None
+        config = engine_config(made, control, seed=luck.seed, reverse=luck.reverse)
+        self._engine.reset(config, control.agents)
+        self._played = made, control, luck
+        self.views = self._seen()
+        for pay, view in zip(self._pay, self.views, strict=True):
+            pay.begin(view)
+        if self._counted is not None:
+            self._counted.begin(self.views[0])
+
+    def _hand_over(self, actions: Sequence[Any]) -> None:
+        """Leave those sides to the engine whose agents all ask for that alike: the match begins again."""
+        assert self._played is not None
+        made, control, luck = self._played
+        agents, levels = list(control.agents), list(made.rules.difficulty)
+        for p, side in enumerate(self.side_of):
+            asked = set(actions[self._first[p] : self._first[p] + self._counts[p]])
+            level = asked.pop() - len(Action)
+            if level >= 0 and not asked:
+                self._left_to[p] = level
+                agents[side], levels[side] = 0, self._plan.built_in[level]
+        if self._left_to:
+            rules = replace(made.rules, difficulty=(levels[LEFT], levels[RIGHT]))
+            self._begin(replace(made, rules=rules), replace(control, agents=(agents[LEFT], agents[RIGHT])), luck)
+
     def _advance(self, happened: Happened, actions: Sequence[Any]) -> None:
         """One step of the engine, added to what happened."""
         assert self._engine is not None
         given: list[list[int]] = [[], []]
         for p, (side, view) in enumerate(zip(self.side_of, self.views, strict=True)):
             own = actions[self._first[p] : self._first[p] + self._counts[p]]
-            own = [Action.IDLE if body < 0 else a for a, body in zip(own, view.controlled.tolist(), strict=True)]
-            given[side] = [TURNED[a] for a in own] if side == RIGHT else own
+            bodies = view.controlled.tolist()
+            own = [Action.IDLE if body < 0 or a >= self._known else a for a, body in zip(own, bodies, strict=True)]
+            given[side] = [] if p in self._left_to else [TURNED[a] for a in own] if side == RIGHT else own
         over = self._engine.step(given)
         before, self.views = self.views, self._seen()
         for p, pay in enumerate(self._pay):
@@ -352,7 +388,12 @@ class Match:
 
     def _seen(self) -> tuple[View, ...]:
         assert self._engine is not None
-        return tuple(side_view(self._engine.raw, side=side) for side in self.side_of)
+        views = [side_view(self._engine.raw, side=side) for side in self.side_of]
+        for p in self._left_to:  # its agents go on seeing
+            bodies = np.array(self._plan.controls.steerable[self._plan.players[p]][: self._counts[p]])
+            held = np.zeros((len(bodies), len(_STICKY)), np.bool_)
+            views[p] = replace(views[p], controlled=bodies, sticky=held)
+        return tuple(views)
 
     def _frame(self) -> NDArray[np.uint8]:
         assert self._engine is not None
@@ -368,6 +409,17 @@ class Match:
             return np.broadcast_to(small(self._frame()), (len(view.controlled), *PIXELS))
         return self._plan.encode[p](view, before)
 
+    def _legal(self, p: int, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """bool[k, 19 + built-in sides], from bool[k, 19]."""
+        if not self._plan.built_in:
+            return mask
+        asking = np.full((len(mask), len(self._plan.built_in)), self._first_step)
+        mask = np.concatenate([mask, asking], axis=1)
+        if p in self._left_to:
+            mask[:] = False
+            mask[:, len(Action) + self._left_to[p]] = True
+        return mask
+
     def _show(self, happened: Happened, before: tuple[View, ...] | None) -> None:
         """Rows of who must act now, or of all where the match is over; and the state, which player 0 sees."""
         plan = self._plan
@@ -376,7 +428,7 @@ class Match:
             if happened.over:
                 happened.gone += [(first + i, row, TERMINATED) for i, row in enumerate(rows)]
                 continue
-            masks: Sequence[Any] = [None] * len(rows) if plan.legal is None else plan.legal(view)  # type: ignore[assignment]
+            masks: Sequence[Any] = [None] * len(rows) if plan.legal is None else self._legal(p, plan.legal(view))  # type: ignore[assignment]
             happened.due += [
                 (first + i, rows[i], masks[i]) for i, body in enumerate(view.controlled.tolist()) if body >= 0
             ]
