@@ -1,0 +1,1 @@
+"""A package, since others install one of that name."""
