@@ -246,21 +246,6 @@ def test_a_match_from_right_to_left_is_the_same_match(name: str, steps: int) -> 
     back.close()
 
 
-def test_footballers_left_to_the_engine() -> None:
-    """They run although nobody steers them, while those of idle agents stand."""
-    env = make_env("football/5_vs_5", num_envs=1, sides="both", engine_action=True, difficulty=1.0)
-    timestep = env.reset(np.array([5], np.uint64))
-    assert env.spec.agents[0].action.n == 20
-    assert timestep.due[0].mask is not None
-    assert timestep.due[0].mask[:, 19].all()
-    ran = np.zeros(2)
-    for _ in range(25):
-        env.step((np.full(4, 19), np.zeros(4, np.int64)))
-        ran += [np.abs(view.own_velocity[1:]).sum() for view in env.game(0).views]
-    assert ran[0] > 10 * ran[1]
-    env.close()
-
-
 def test_sides_at_random() -> None:
     """The learner's side is drawn for each match, and sees it from left to right."""
     env = make_env("football/academy_empty_goal_close", num_envs=1, sides="random", observation="floats")

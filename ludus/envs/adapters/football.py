@@ -43,11 +43,10 @@ class FootballOptions(Config):
     None: one for each body. keepers: whether goalkeepers are steered too. roles: what agents' roles are: all the same (`one`), `keeper`
     or `field` (`keeper`), their positions (`position`).
 
-    engine_action: whether there is a 20th action, which leaves an agent's footballer to the engine for a step. observation, masks, rewards:
-    see `ludus.envs.football`. state: whether timesteps carry the whole pitch, as player 0's side sees it. statistics: what is counted, of
-    `COUNTED`; None: all. render: what pictures are: the pitch, drawn from above, or the engine's own.
-
+    observation, masks, rewards: see `ludus.envs.football`. state: whether timesteps carry the whole pitch, as player 0's side sees it.
     built_in: difficulties at which the policy `football_built_in` leaves a side to the engine, an action more for each.
+    statistics: what is counted, of `COUNTED`; None: all. render: what pictures are: the pitch, drawn from above, or the engine's own.
+
     The others are rules; None: the scenario's own. difficulty: how well the engine plays, 0 to 1: of sides without agents, or of (left,
     right), which tells of bodies without agents too."""
 
@@ -57,7 +56,6 @@ class FootballOptions(Config):
     roles: Literal["one", "keeper", "position"] = "one"
     observation: str = "features"
     masks: Literal["meaningful", "tactical"] | None = "meaningful"
-    engine_action: bool = False
     rewards: dict[str, float] = Field(default_factory=lambda: {"score": 1.0})
     state: bool = True
     built_in: tuple[float, ...] = ()
@@ -136,8 +134,7 @@ def _difficulty(own: tuple[float, float], chosen: FootballOptions) -> tuple[floa
 def _legal(chosen: FootballOptions) -> Callable[[View], NDArray[np.bool_]] | None:
     if chosen.masks is None:
         return None
-    rules = partial(legal, rules=chosen.masks)
-    return (lambda view: np.pad(rules(view), ((0, 0), (0, 1)), constant_values=True)) if chosen.engine_action else rules
+    return partial(legal, rules=chosen.masks)
 
 
 def _check_built_in(id: str, chosen: FootballOptions) -> None:
@@ -147,8 +144,6 @@ def _check_built_in(id: str, chosen: FootballOptions) -> None:
         raise ConfigError(
             f"{id}: built_in was given without masks, which say when it may be asked for. Leave masks out."
         )
-    if chosen.built_in and chosen.engine_action:
-        raise ConfigError(f"{id}: built_in and engine_action were both given; use one of them.")
 
 
 def _statistics(chosen: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -182,7 +177,7 @@ def _spec(plan: Plan, found: Mapping[int, Formation], sights: list[View], chosen
             seen = Box(-np.inf, np.inf, plan.encode[p](sight, None).shape[1:], np.float32)
         team = {"right": "right", "random": "team"}.get(chosen.sides, ("left", "right")[side])
         roles = role_names(found[LEFT], plan.controls, side, roles=chosen.roles)
-        actions = Discrete(len(Action) + chosen.engine_action + len(chosen.built_in))
+        actions = Discrete(len(Action) + len(chosen.built_in))
         agents += [AgentSpec(f"{team}_{i}", p, seen, actions, role) for i, role in enumerate(roles)]
     alike = found[LEFT].turned == found[RIGHT] and plan.controls == plan.controls.turned
     symmetric = len(plan.players) == 2 and alike

@@ -22,11 +22,9 @@ from ludus.envs.football.view import LEFT, NOBODY, RIGHT, Action, Mode, View, si
 from ludus.envs.publisher import GOES_ON, TERMINATED
 from ludus.envs.python_loop import Happened
 
-__all__ = ["COUNTED", "LEAVE", "TURNED", "Engine", "Match", "Plan"]
+__all__ = ["COUNTED", "TURNED", "Engine", "Match", "Plan"]
 
-LEAVE = len(Action)
-"""The action that leaves a body to the engine for a step."""
-TURNED: tuple[int, ...] = (0, 5, 6, 7, 8, 1, 2, 3, 4, *range(9, LEAVE + 1))
+TURNED: tuple[int, ...] = (0, 5, 6, 7, 8, 1, 2, 3, 4, *range(9, len(Action)))
 """What an action is called by who sees the pitch turned by half a turn."""
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -45,8 +43,7 @@ class Engine:
     def __init__(self) -> None:
         lib = engine()
         self._states = lib.GameState
-        actions = (*(action.name.lower() for action in Action), "builtin_ai")
-        self._actions = [int(getattr(lib.e_BackendAction, name)) for name in actions]
+        self._actions = [int(getattr(lib.e_BackendAction, action.name.lower())) for action in Action]
         self._sticky = [int(getattr(lib.e_BackendAction, name)) for name in _STICKY]
         self._engine = _idle.pop() if _idle else _started(lib)
         self._config: Any = None
@@ -270,8 +267,6 @@ class Match:
         self.side_of: tuple[int, ...] = plan.players
         self.views: tuple[View, ...] = ()
         self._played: tuple[Formation, Controls, Luck] | None = None
-        # The engine's actions; others ask it to play a whole side.
-        self._known = len(Action) if plan.built_in else LEAVE + 1
         # Difficulties of the sides that it plays in place of their agents, by player.
         self._left_to: dict[int, int] = {}
         self._first_step = False
@@ -368,7 +363,7 @@ class Match:
         for p, (side, view) in enumerate(zip(self.side_of, self.views, strict=True)):
             own = actions[self._first[p] : self._first[p] + self._counts[p]]
             bodies = view.controlled.tolist()
-            own = [Action.IDLE if body < 0 or a >= self._known else a for a, body in zip(own, bodies, strict=True)]
+            own = [Action.IDLE if body < 0 or a >= len(Action) else a for a, body in zip(own, bodies, strict=True)]
             given[side] = [] if p in self._left_to else [TURNED[a] for a in own] if side == RIGHT else own
         over = self._engine.step(given)
         before, self.views = self.views, self._seen()
