@@ -61,10 +61,10 @@ def test_passes_to_a_free_mate_when_there_is_no_room() -> None:
     roles = np.array([1, 1, 9])
     mate = (0.1 + 10 / METRES[0], 10 / METRES[1])  # 14 metres off, on the diagonal
     free = has_ball((0.1, 0.0), mate=mate, right_team=crowd, right_team_roles=roles)
-    assert play(free)[0] == Action.BOTTOM_RIGHT  # looks there first
+    assert play(free, Tactics(pressed=2.0))[0] == Action.BOTTOM_RIGHT  # looks there first
     looks = holding((0, Action.BOTTOM_RIGHT))
     free = has_ball((0.1, 0.0), mate=mate, right_team=crowd, right_team_roles=roles, left_agent_sticky_actions=looks)
-    assert play(free)[0] == Action.SHORT_PASS
+    assert play(free, Tactics(pressed=2.0))[0] == Action.SHORT_PASS
 
 
 def test_restarts() -> None:

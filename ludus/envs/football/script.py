@@ -39,8 +39,8 @@ class Tactics:
     shot: float = 0.4
     hurried_shot: float = 0.3
     room: float = 6.0
-    pressed: float = 2.0
-    back: float = 5.0
+    pressed: float = 0.5
+    back: float = 2.0
     lane: float = 2.0
     dribble: float = 5.5
     straight: float = 8.0
