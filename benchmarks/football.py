@@ -7,9 +7,8 @@
 Cells: empty-goal, run-to-score, pass-and-shoot, 3-vs-1, each a preset (`ludus train football-CELL`), one after the other, on all cores. The
 result of a cell and a seed is a file of its own, benchmarks/results/football/CELL/SEED.json, with machine, date, commit and settings; what
 has one is not made again, and a run that was stopped goes on from its last checkpoint (runs/benchmarks/football). Scored: the share of 500
-episodes that are not in training, in which the policy draws its actions, as in training: its most probable ones can stand still for
-ever (a run that scored in all of its last training episodes scored in none of 500 greedily). The curve is of training episodes. `seconds`
-are by wall clock, of the whole run.
+episodes that are not in training in which the policy scores, with its most probable actions. The curve is of training episodes, in which
+it draws them. `seconds` are by wall clock, of the whole run.
 """
 
 from __future__ import annotations
