@@ -31,9 +31,11 @@ from ludus.evaluation.recording import (
     policies_of_players,
     strategies_of,
 )
+from ludus.learners.teams import seen, state_width
 from ludus.policies.base import HasValues, Policy
 from ludus.policies.bots import BotPolicy, BotSettings
 from ludus.policies.categorical import CategoricalPolicy, full_mask
+from ludus.population.base import populations_of, seats_of
 from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.bot_process import bot_players
 from ludus.rollout.inference.groups import decode
@@ -297,8 +299,7 @@ def answers_of(policy: Policy, step: Step, spec: EnvSpec, player: int, *, mode: 
         observation, mask = decode(spec.enumeration, observation, mask, takes_ids=policy.takes_ids)
     value = q = None
     if isinstance(policy, HasValues):
-        n = len(decisions)
-        state = None if step.state is None else np.tile(np.asarray(step.state, np.float32).reshape(1, -1), (n, 1))
+        state = _critic_state(policy, step, spec, player)
         value, q = policy.values(observation, mask, decisions.memory, state)
     space = spec.agents_of(player)[0].action
     if not isinstance(space, Discrete):
@@ -311,6 +312,20 @@ def answers_of(policy: Policy, step: Step, spec: EnvSpec, player: int, *, mode: 
         value,
         q,
     )
+
+
+def _critic_state(policy: Policy, step: Step, spec: EnvSpec, player: int) -> NDArray[np.float32] | None:
+    """float32[n, S], what a central critic sees with each decision of a player, as its learner showed it; None without a state, or where the
+    critic saw another one."""
+    width = int(policy.spec.config.get("state", 0))
+    if step.state is None or not width:
+        return None
+    n = len(step.due[player])
+    state = np.broadcast_to(step.state, (n, *np.shape(step.state)))
+    for seats in ((player,), next(some for some in seats_of(populations_of(spec)) if player in some)):
+        if state_width(spec, seats) == width:
+            return seen(state, np.full(n, player), seats)
+    return None
 
 
 _Rows: TypeAlias = tuple[Array, NDArray[np.bool_] | None, Array | None]

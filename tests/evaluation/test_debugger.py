@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,12 +86,25 @@ class Walk:
         return None
 
 
+STATE = np.array([[0, 51], [102, 255]], np.uint8)
+
+
+class State(Walk):
+    """With an image as its state."""
+
+    def reset(self, seed: int) -> Happened:
+        return replace(super().reset(seed), state=STATE)
+
+    def step(self, actions: Sequence[Any]) -> Happened:
+        return replace(super().step(actions), state=STATE)
+
+
 def walk(game: Callable[[], Any] = Walk, **spec: Any) -> VectorEnv:
     agents = tuple(
         AgentSpec(name, player, Box(0, 3, (2,), np.float32), Discrete(3))
         for name, player in (("a", 0), ("b", 0), ("c", 1))
     )
-    made = EnvSpec("tests/walk", agents, ((0, 6), (-3, 0)), ((0,), (1,)), **spec)
+    made = EnvSpec("tests/walk", agents, ((0, 6), (-3, 0)), **{"symmetry": ((0,), (1,)), **spec})
     return PythonVectorEnv(game, 1, spec=made, masked=(True, True))
 
 
@@ -245,6 +259,37 @@ def test_probabilities_and_values_of_a_network() -> None:
         episode.stop_at(f"abs(value - {later}) < 1e-6 and prob < 1")
         assert episode.resume() is not None
         assert episode.position == 2
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_central_critic_sees_the_state_as_its_learner_showed_it(shared: bool) -> None:
+    # images of four numbers, divided by 255; of a population that two players share, then, one-hot, whose decision it is
+    spec = actor_critic_spec(
+        shape=(2,),
+        action={"kind": "categorical", "actions": 3},
+        body=body_config("mlp", hidden=(4,)),
+        value="central",
+        state=6 if shared else 4,
+    )
+    network = make_network(spec, seed=1)
+    policies = [build_policy(spec, arrays_of(network))] * 2
+    with PlayedEpisode(lambda: walk(State, symmetry=((0, 1),), state=Box(0, 255, (2, 2), np.uint8)), policies) as episode:
+        for d in episode.decisions(0):
+            one_hot = [[1.0, 0.0], [0.0, 1.0]][d.player] if shared else []
+            state = torch.tensor([*(STATE.ravel() / 255).tolist(), *one_hot], dtype=torch.float32)
+            with torch.no_grad():
+                value = network(torch.from_numpy(d.observation[None].copy()), None, None, state[None])[1]
+            assert value is not None
+            assert d.value == pytest.approx(float(value[0]), abs=1e-5)
+
+
+def test_a_central_critic_of_another_state_says_nothing() -> None:
+    spec = actor_critic_spec(
+        shape=(2,), action={"kind": "categorical", "actions": 3}, body=body_config("mlp", hidden=(4,)), value="central", state=7
+    )
+    policies = [build_policy(spec, arrays_of(make_network(spec, seed=1)))] * 2
+    with PlayedEpisode(lambda: walk(State, state=Box(0, 255, (2, 2), np.uint8)), policies) as episode:
+        assert np.isnan(episode.decisions(0)[0].value)
 
 
 def test_a_policy_that_remembers_is_asked_with_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
