@@ -166,8 +166,8 @@ def _counted(reader: Reader) -> list[tuple[str, str]]:
         for stored in reader.policies():
             names.setdefault(stored.record.ref.population, []).append(stored.record.ref.policy)
     for population, one in enumerate(found):
-        if one is not None:
-            k = max(place for place, n in enumerate(one.n.tolist()) if any(n))
+        if one is not None and one.n.any():  # of episodes that were all cut off nothing is known
+            k = int(one.n.any(axis=1).nonzero()[0][-1])
             means = (f"{name} {short(mean)}" for name, mean in zip(one.names, one.mean[k].tolist(), strict=True))
             pairs.append(("counted", f"{names[population][k]}: {', '.join(means)}"))
     return pairs

@@ -195,7 +195,8 @@ class Publisher:
     due[p]: bool[S], must act now. reward[p]: float64[S], earned in this step; taken and set to 0. gone[p]: uint8[S], GOES_ON, or how the
     slot's agent left; taken and set to 0. final[p]: [S, *shape], final observations, read where slots close; final_mask[p] likewise.
     over: uint8[E], GOES_ON, or how the environment's episode ended; that closes all of its slots.
-    statistics: float64[E, P, S], totals of the present episodes, read where they end and then NaN; None if the spec names none.
+    statistics: float64[E, P, S], totals of the present episodes, taken by `begin_next` where they end, and set to NaN; None if the spec
+    names none.
 
     A player's return is the sum of its agents' rewards, those of agents without an open decision included. `masked[p]`: whether player p
     has masks.
@@ -352,6 +353,10 @@ class Publisher:
             self.over, self.episode, self.quota, self.idle, self._over_rows, self._more_rows
         )
         self._ended = self._over_rows[:ended]
+        to = self._sides[self._now].statistics
+        if self.statistics is not None and to is not None:  # here, since a reset may tell of the next episode
+            to[:ended] = self.statistics[self._ended]
+            self.statistics[self._ended] = np.nan
         return self._more_rows[:more]
 
     def seed(self, environment: int, *, ahead: int = 0) -> int:
@@ -376,9 +381,6 @@ class Publisher:
             closed.append(side.ended(p, ends))
         if returns is not None:
             side.over[1][: len(ended)] = returns
-        if self.statistics is not None and side.statistics is not None and len(ended):
-            side.statistics[: len(ended)] = self.statistics[ended]
-            self.statistics[ended] = np.nan
         final_state = None if side.final_state is None else side.final_state[ended]
         self._tick += 1
         self._now ^= 1

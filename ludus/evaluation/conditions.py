@@ -185,7 +185,11 @@ class _Builder:
         value = node.value
         if not isinstance(value, int | float):
             raise self._wrong(f"{value!r} is no number")
-        return lambda *_: value
+        try:
+            number = float(value)
+        except OverflowError:
+            raise self._wrong(f"a number of {value.bit_length()} bits is too large") from None
+        return lambda *_: number
 
     def _name(self, node: ast.Name) -> _Function:
         name = self._checked(node)

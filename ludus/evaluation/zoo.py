@@ -54,7 +54,7 @@ from ludus.storage.manifest import (
 )
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RUNS, find_run, is_entry
-from ludus.storage.stored_run import StoredRun, open_run
+from ludus.storage.stored_run import StoredRun, open_run, refuse_code
 from ludus.storage.zoo import check_name, check_zoo, content_of, find_entry, write_entry
 
 _RATINGS = ("elo", "mean_payoff")
@@ -376,6 +376,10 @@ def _game(settings: Environment, population: Sequence[int]) -> GameFacts:
             f"the policies play {settings.id!r}, an object of the program that trained them, which nobody else can make. Train in one that "
             "can be imported, `module:Class`."
         )
+    try:
+        refuse_code(settings.model_dump())
+    except ConfigError as error:
+        raise ScenarioError(f"{settings.id} cannot be pushed: {error}") from error
     env = _alone(settings).make(num_envs=1)
     try:
         return _described(settings, env.spec, population)
@@ -501,6 +505,8 @@ def _require_same(theirs: GameFacts, ours: GameFacts) -> None:
 
 
 def _difference(theirs: GameFacts, ours: GameFacts) -> str:
+    if theirs.id != ours.id:
+        return f"its scenario makes {ours.id}."
     if len(theirs.players) != len(ours.players):
         return f"it has {len(ours.players)} players, and {len(theirs.players)} in the entry."
     for p, (there, here) in enumerate(zip(theirs.players, ours.players, strict=True)):

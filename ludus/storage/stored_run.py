@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,20 +12,37 @@ from numpy.typing import NDArray
 
 from ludus.core.config import from_yaml
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.types import PolicyRef, Solution
+from ludus.core.parts import load
+from ludus.core.types import PolicyRef, PolicySpec, Solution
 from ludus.envs.options import Environment
 from ludus.policies.base import Policy
+from ludus.policies.file import code_in
 from ludus.policies.registry import build_policy
 from ludus.population.base import PolicyRecord
 from ludus.storage.base import GenerationRecord
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.reader import Reader
-from ludus.storage.run_dirs import find_run
+from ludus.storage.run_dirs import find_run, is_entry
 
 T = TypeVar("T")
 
 _EQUAL = 1e-3
 """Values are taken for equal that differ by less, as a share of the payoffs' range: in equilibrium all that is played earns the same."""
+
+
+def refuse_code(part: Any) -> None:
+    """Raises ConfigError for a part of a scenario that names code of somebody's own, which somebody else's words must not call with
+    arguments of their choice. An environment may be a class that can be imported, since nothing but environments has its methods."""
+    values = dict(part) if isinstance(part, Mapping) else {"": part}
+    name = values.get("id")
+    if isinstance(name, str) and code_in(PolicySpec(name, {})):
+        found = load("environment", name, {})
+        if isinstance(found, type) and all(callable(getattr(found, method, None)) for method in ("reset", "step")):
+            del values["id"]
+    if code := code_in(PolicySpec("", values)):
+        raise ConfigError(
+            f"{code!r} is code of somebody's own, which is not run from a zoo, but for an environment's class (reset, step)."
+        )
 
 
 class StoredRun:
@@ -71,11 +88,14 @@ class StoredRun:
 
     def part(self, name: str, make: Callable[[Any], T], *, default: Any = None) -> T:
         """What `make` makes of a part of the scenario, which the database has with all options written out. default: for a part that is not
-        there. Raises RunError for one that is not there and has none, or of which `make` raises ConfigError."""
+        there. Raises RunError for one that is not there and has none, or of which `make` raises ConfigError; and, of an entry
+        of a zoo, as `refuse_code`."""
         try:
             data = from_yaml(self.info.text, what="the scenario", source=str(self.folder))
             if name not in data and default is None:
                 raise ConfigError("it is not there.")
+            if is_entry(self.folder):
+                refuse_code(data.get(name))
             return make(data.get(name, default))
         except ConfigError as error:
             raise RunError(

@@ -19,7 +19,7 @@ from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.evaluation.ratings import rate_run
-from ludus.population.matches import same_match, statistics_by_policy
+from ludus.population.matches import same_match, statistics_by_policy, statistics_of
 from ludus.storage.reader import Reader, player_of
 from ludus.testing.fakes import COINS
 from ludus.view.report import collect
@@ -177,3 +177,13 @@ def test_status_says_those_of_the_newest_policies(whole: Result, capsys: pytest.
     with Reader(whole.run_dir) as reader:
         assert len(reader.counted(last=3)) == 3
         assert same_log(list(reader.counted(last=3)), log(whole.run_dir)[-3:])
+
+
+def test_status_of_a_run_of_which_nothing_is_known(
+    whole: Result, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As where every episode was cut off."""
+    nothing = tuple(statistics_of(COINS, np.full((1, len(members), 3), np.nan)) for members in whole.populations)
+    monkeypatch.setattr(Reader, "statistics", lambda self, last: nothing)
+    assert main(["status", str(whole.run_dir)]) == 0
+    assert "counted" not in capsys.readouterr().out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,11 @@ import pytest
 pytest.importorskip("jax")
 
 import torch
-from jax_games import check_on_a_device, relay
+from jax_games import Relay, check_on_a_device, relay
 
 from ludus.core.errors import EnvError
 from ludus.core.seeding import keys
+from ludus.envs.functional.making import functional_vector
 from ludus.envs.resident import OffersDevice
 from ludus.testing.env import check_env
 
@@ -114,6 +116,29 @@ def test_faults_are_clear_errors() -> None:
         device.reset(1, episodes=0)
     with pytest.raises(EnvError, match=r"JAX .* sees no device cuda:7.*pip install"):
         env.on_device(torch.device("cuda:7"), num_envs=2)
+
+
+def short_lived(factor: int) -> Any:
+    """A function whose place in memory, and so what it is printed as, the next one may have."""
+    return lambda agent: factor * int(agent[-1])
+
+
+TEAMS = [
+    {"a": ["a_0", "a_1"], "b": ["b_0"]},
+    {"b": ["b_0"], "a": ["a_0", "a_1"]},
+    {0: ["a_0", "a_1"], "b": ["b_0"]},
+    lambda agent: agent[0],
+    lambda agent: 0,
+]
+
+
+def test_a_program_is_that_of_its_players() -> None:
+    def sizes(teams: Any) -> list[int]:
+        env = functional_vector("toy/relay", lambda _: Relay(), num_envs=1, options={"teams": teams})
+        return [len(env.spec.agents_of(p)) for p in range(env.spec.num_players)]
+
+    assert [sizes(teams) for teams in TEAMS] == [[2, 1], [1, 2], [2, 1], [2, 1], [3]]
+    assert [sizes(short_lived(k)) for k in range(2)] == [[3], [2, 1]]
 
 
 def test_nothing_else_loads_jax() -> None:

@@ -58,6 +58,12 @@ def test_as_gymnax_plays_it() -> None:
 REFUSED: list[Refusal] = [
     ("gymnax/CartPole-v2", {}, UnknownName, "did you mean 'CartPole-v1'"),
     (ID, {"max_steps_in_episodes": 3}, ConfigError, "did you mean 'max_steps_in_episode'"),
+    (
+        ID,
+        {"max_steps_in_episode": "9"},
+        ConfigError,
+        "max_steps_in_episode='9' was given for gymnax/.*; expected a number",
+    ),
     (ID, {"state": True}, ConfigError, "no common state"),
 ]
 

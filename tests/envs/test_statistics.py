@@ -69,6 +69,21 @@ def test_steps_without_an_end_have_no_rows() -> None:
     assert timestep.finished.statistics.shape == (0, 2, 3)
 
 
+class ToldFromTheReset(CoinGame):
+    """Its reset tells already what its episode has counted: nothing."""
+
+    def reset(self, seed: int) -> Happened:
+        happened = super().reset(seed)
+        happened.statistics = self.counted.copy()
+        return happened
+
+
+def test_what_the_next_reset_tells_is_of_the_next_episode() -> None:
+    env = PythonVectorEnv(ToldFromTheReset, 2, spec=coins(1).spec, masked=(False, False))
+    played = [(TAKES, LEAVES)] * 4
+    assert first_ends(env, *played) == first_ends(coins(2), *played)
+
+
 def test_subprocesses_bring_the_same() -> None:
     played = [(TAKES, LEAVES), (TAKES, TAKES), (LEAVES, TAKES), (LEAVES, LEAVES)]
     env = SubprocessVectorEnv(coins, 2, workers=2)

@@ -236,6 +236,33 @@ def test_a_file_that_names_code_is_not_opened(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- how it is written
 
 
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"id": "subprocess:Popen", "options": {"args": ["touch", "called"]}},
+        {"id": "os:system"},
+        {"id": GAME, "wrappers": [{"kind": "timeit:timeit", "setup": "1"}]},
+        {"id": "pettingzoo/mpe", "options": {"teams": "os:system"}},
+    ],
+)
+def test_code_that_a_scenario_names_is_not_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = write(tmp_path / "pair", scenario=json.dumps({"env": env, "algorithm": {"kind": "os:system"}}))
+    run = StoredRun(folder)
+    with pytest.raises(RunError, match="is code of somebody's own, which is not run from a zoo"):
+        _ = run.env
+    with pytest.raises(RunError, match="'os:system' is code"):
+        run.part("algorithm", lambda options: options)
+    assert not (tmp_path / "called").exists()
+
+
+def test_an_environment_of_one_s_own_is_a_class(tmp_path: Path) -> None:
+    folder = write(tmp_path / "pair", scenario=json.dumps({"env": {"id": "gymnasium.core:Env"}}))
+    assert StoredRun(folder).env.id == "gymnasium.core:Env"
+
+
 def test_a_name_is_taken_once(tmp_path: Path) -> None:
     folder = write(tmp_path / "pair")
     before = contents(folder)

@@ -72,6 +72,9 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
         _, params = gymnax.make(name)
         ours = [field.name for field in fields(params)]
         of_params = {key: value for key, value in given.items() if key in ours}
+        for key, value in of_params.items():
+            if isinstance(getattr(params, key), int | float) and not isinstance(value, int | float):
+                raise ConfigError(f"{key}={value!r} was given for gymnax/{name}; expected a number.")
         rest = {key: value for key, value in given.items() if key not in ours}
         try:
             env, params = gymnax.make(name, **rest)

@@ -14,7 +14,7 @@ from ludus.envs.functional.vector import JaxVectorEnv
 
 _KEPT = 32
 _programs: OrderedDict[str, Program] = OrderedDict()
-"""By id and options: compiling one takes seconds."""
+"""By `_named`: compiling one takes seconds."""
 
 
 def functional_vector(
@@ -28,26 +28,35 @@ def functional_vector(
     """The vector of `make(what is not among the options of Sides)`. defaults: of options of `Sides`, by the environment.
 
     Raises what `make` raises, ConfigError for options that it does not take, and for state=true where there is none."""
-    name = f"{id} {json.dumps(dict(options), sort_keys=True, default=repr)}"
-    program = _programs.get(name)
+    name = _named(id, options)
+    program = None if name is None else _programs.get(name)
     if program is None:
         _, rest = split_options(options)
         env = _made(id, make, rest)
         known = {} if defaults is None else dict(defaults(env))
-        if options.get("teams", known.get("teams")) != known.get(
-            "teams"
-        ):  # what is known of players is so of other ones
+        teams = known.get("teams")
+        if options.get("teams", teams) != teams:  # what is known of players is so of other ones
             known = {key: value for key, value in known.items() if key == "determinism"}
         sides, _ = split_options(options, defaults=known)
         if sides.state and env.state is None:
             raise ConfigError(
                 f"state=true was given; {id} has no common state. Leave it out; the wrapper joint_state makes one of what all agents see."
             )
-        program = _programs[name] = Program(env, sides)
+        program = Program(env, sides)
+    if name is not None:
+        _programs[name] = program
+        _programs.move_to_end(name)
         while len(_programs) > _KEPT:
             _programs.popitem(last=False)
-    _programs.move_to_end(name)
     return JaxVectorEnv(program, num_envs)
+
+
+def _named(id: str, options: Mapping[str, Any]) -> str | None:
+    """What the same environment is found by; None where options are not data: two functions may look alike."""
+    try:
+        return f"{id} {json.dumps(list(options.items()))}"
+    except TypeError:
+        return None
 
 
 def _made(id: str, make: Callable[[Mapping[str, Any]], FunctionalEnv], options: Mapping[str, Any]) -> FunctionalEnv:
