@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -147,6 +147,15 @@ class Counted(Config):
     mean: tuple[tuple[float, ...], ...]
     m2: tuple[tuple[float, ...], ...]
 
+    @model_validator(mode="after")
+    def _table(self) -> Counted:
+        columns = self.n, self.mean, self.m2
+        if len({len(rows) for rows in columns}) > 1 or any(
+            len(row) != len(self.names) for rows in columns for row in rows
+        ):
+            raise ConfigError("its numbers are not one for each player and name.")
+        return self
+
 
 class Played(Config):
     """All episodes of one profile, as `Match` has them."""
@@ -188,7 +197,7 @@ class Manifest(Config):
     format: int = FORMAT
     name: str
     note: str = ""
-    created: float
+    created: float = Field(ge=0, le=1e11)
     source: Source
     game: GameFacts
     utility_range: tuple[tuple[float, float], ...]
@@ -207,7 +216,26 @@ class Manifest(Config):
             raise ConfigError("its players, policies and meta_strategy do not belong together.")
         if any(len(p) != players or any(not 0 <= k < n for k, n in zip(p, sizes, strict=True)) for p in profiles):
             raise ConfigError("a profile of its results lies outside its policies.")
+        if any(len(row) != players for row in self._by_player):
+            raise ConfigError(f"its results are not of {players} players.")
+        if any({len(r.rating), len(r.low), len(r.high)} != {len(self.policies)} for r in self.results.ratings):
+            raise ConfigError("its ratings are not of its policies.")
+        if len(self.meta_strategy.profiles) != len(self.meta_strategy.probs):
+            raise ConfigError("its meta_strategy has another number of profiles than of probs.")
         return self
+
+    @property
+    def _by_player(self) -> Iterator[Sequence[Any]]:
+        """What its results tell of each player."""
+        results = self.results
+        yield from (row for row in (results.gains, results.values) if row)
+        yield from (payoff.mean for payoff in results.payoffs)
+        for match in results.matches:
+            yield from (match.mean, match.m2)
+            if match.wins:
+                yield match.wins
+            if match.statistics is not None:
+                yield match.statistics.n
 
     @property
     def sizes(self) -> tuple[int, ...]:

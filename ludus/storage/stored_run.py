@@ -45,6 +45,12 @@ def refuse_code(part: Any) -> None:
         )
 
 
+def _environment(options: Any) -> Environment:
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"{options!r} was given; expected its options, id among them.")
+    return Environment(**options)
+
+
 class StoredRun:
     """What a run directory says of itself, read once; the run may be going on. An entry of a zoo says the same of itself, and may have no
     members for a player. Raises RunError for one that is unreadable.
@@ -84,7 +90,7 @@ class StoredRun:
     @cached_property
     def env(self) -> Environment:
         """The options of its environment. Raises RunError as `part` does."""
-        return self.part("env", lambda options: Environment(**options))
+        return self.part("env", _environment)
 
     def part(self, name: str, make: Callable[[Any], T], *, default: Any = None) -> T:
         """What `make` makes of a part of the scenario, which the database has with all options written out. default: for a part that is not

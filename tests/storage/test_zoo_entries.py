@@ -183,6 +183,23 @@ def resigned(change: Callable[[dict[str, Any]], object]) -> Callable[[str], str]
         (resigned(lambda data: data["policies"].clear()), "policies: "),
         (resigned(lambda data: data["policies"].pop()), "do not belong together"),
         (resigned(lambda data: data["results"]["payoffs"][0].update(profile=[2, 0])), "lies outside its policies"),
+        (resigned(lambda data: data["results"]["payoffs"][0].update(mean=[2.0])), "results are not of 2 players"),
+        (resigned(lambda data: data["results"].update(gains=[0.5])), "results are not of 2 players"),
+        (resigned(lambda data: data["results"]["matches"][0].update(m2=[])), "results are not of 2 players"),
+        (
+            resigned(lambda data: data["results"]["matches"][0]["statistics"].update(n=[[1, 1]])),
+            "numbers are not one for each player and name",
+        ),
+        (resigned(lambda data: data["meta_strategy"].update(profiles=[[0, 0]])), "another number of profiles"),
+        (resigned(lambda data: data.update(created=1e30)), "created: "),
+        (
+            resigned(
+                lambda data: data["results"].update(
+                    ratings=[{"name": "elo", "unit": "", "rating": [1], "low": [], "high": []}]
+                )
+            ),
+            "ratings are not of its policies",
+        ),
     ],
 )
 def test_a_manifest_that_cannot_be_used(tmp_path: Path, change: Callable[[str], str], words: str) -> None:
@@ -256,6 +273,12 @@ def test_code_that_a_scenario_names_is_not_called(
     with pytest.raises(RunError, match="'os:system' is code"):
         run.part("algorithm", lambda options: options)
     assert not (tmp_path / "called").exists()
+
+
+def test_a_scenario_without_options_of_its_environment(tmp_path: Path) -> None:
+    folder = write(tmp_path / "pair", scenario="env: 3")
+    with pytest.raises(RunError, match="env: 3 was given; expected its options"):
+        _ = StoredRun(folder).env
 
 
 def test_an_environment_of_one_s_own_is_a_class(tmp_path: Path) -> None:
