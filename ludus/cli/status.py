@@ -14,6 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ludus.cli.command import Command
 from ludus.cli.output import facts, table
 from ludus.core.errors import RunError
@@ -167,7 +169,7 @@ def _counted(reader: Reader) -> list[tuple[str, str]]:
             names.setdefault(stored.record.ref.population, []).append(stored.record.ref.policy)
     for population, one in enumerate(found):
         if one is not None and one.n.any():  # of episodes that were all cut off nothing is known
-            k = int(one.n.any(axis=1).nonzero()[0][-1])
+            k = int(np.flatnonzero(one.n.any(axis=1))[-1])
             means = (f"{name} {short(mean)}" for name, mean in zip(one.names, one.mean[k].tolist(), strict=True))
             pairs.append(("counted", f"{names[population][k]}: {', '.join(means)}"))
     return pairs

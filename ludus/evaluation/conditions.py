@@ -188,7 +188,7 @@ class _Builder:
         try:
             number = float(value)
         except OverflowError:
-            raise self._wrong(f"a number of {value.bit_length()} bits is too large") from None
+            raise self._wrong(f"a number of {len(ast.unparse(node))} digits is too large") from None
         return lambda *_: number
 
     def _name(self, node: ast.Name) -> _Function:

@@ -20,6 +20,7 @@ from ludus.testing.ledger import Actor
 pytest.importorskip("gymnasium_robotics")
 ID = "mamujoco/Swimmer-2x1"
 SHORT = {"max_episode_steps": 5}
+SEEDS = keys(1, "mamujoco", count=1)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,22 @@ def test_each_player_is_paid_what_the_body_is() -> None:
         for players in ([["a_0", "a_1", "b_0"]], [["a_0", "a_1"], ["b_0"]], [["a_0"], ["a_1"], ["b_0"]])
     ]
     assert [list(share.values()) for share in shares] == [[2, 2, 2], [3, 3, 6], [6, 6, 6]]
+
+
+def test_restarts_change_no_reward() -> None:
+    """The vector that may be repaired is another one."""
+    found: list[list[float]] = []
+    for restarts in (0, 1):
+        env = make_env("mamujoco/Hopper-3x1", num_envs=1, restarts=restarts, **SHORT)
+        env.reset(SEEDS)
+        rewards = list[float]()
+        for k in range(60):
+            moves = np.linspace(-1, 1, 3, dtype=np.float32) * np.float32(np.sin(k))
+            timestep = env.step((moves[:, None],))
+            rewards += timestep.due[0].reward.tolist() + timestep.finished.returns.tolist()
+        found.append(rewards)
+        env.close()
+    assert found[0] == found[1]
 
 
 def test_agents_with_fewer_joints() -> None:

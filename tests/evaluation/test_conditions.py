@@ -119,7 +119,7 @@ def test_of_one_player_a_name_needs_no_number() -> None:
         ("step > 1 if step else 2", "is not a part of conditions"),
         ("(" * 220 + "1" + ")" * 220, "cannot be read"),
         ("1 + " * 200 + "1", "500 are allowed"),
-        (f"reward[0] * 1{'0' * 400} > 0", "a number of 1329 bits is too large"),
+        (f"reward[0] * 1{'0' * 400} > 0", "a number of 401 digits is too large"),
     ],
 )
 def test_what_is_refused(text: str, words: str) -> None:

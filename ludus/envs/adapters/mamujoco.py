@@ -110,8 +110,8 @@ class OneBody:
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.state, self.render, self.close = env.state, env.render, env.close
         self.joints = {agent: self.action_space(agent).shape[0] for agent in self.possible_agents}
-        self._share = {agent: 1 / len(members) for members in players for agent in members}
-        self._shared = any(share != 1 for share in self._share.values())
+        self._among = {agent: len(members) for members in players for agent in members}
+        self._shared = any(count > 1 for count in self._among.values())
 
     @property
     def agents(self) -> list[str]:
@@ -127,8 +127,7 @@ class OneBody:
         """See PettingZoo's `ParallelEnv.step`."""
         shown, rewards, terminations, truncations, infos = self.unwrapped.step(actions)
         if self._shared:
-            share = self._share
-            rewards = {agent: reward * share[agent] for agent, reward in rewards.items()}
+            rewards = {agent: reward / self._among[agent] for agent, reward in rewards.items()}
         return shown, rewards, terminations, truncations, infos
 
 
