@@ -17,9 +17,9 @@ from ludus.core.arrays import inner
 _X, _Y = 54.4, 83.6  # metres in one unit
 _HALF_WIDTH, _GOAL_HALF = 0.42, 0.044
 _REACH = 50.0  # metres: relative positions and distances are divided by it
-_RUN = 0.8  # metres a step: a body at full speed
-_KICK = 3.0  # metres a step: a hard shot
-_HEIGHT = 5.0  # metres
+RUN = 0.8  # metres a step: a body at full speed
+KICK = 3.0  # metres a step: a hard shot
+HEIGHT = 5.0  # metres
 _SPIN = 0.01  # radians a step
 _BOX_X, _BOX_Y = 0.7, 0.24  # the penalty area: 16.5 of 55 metres deep, 20.2 wide to each side
 _KICK_REACH = 2.0  # metres: how near the ball must be to be kicked, or slid at
@@ -96,7 +96,7 @@ def write_one(row, c, at, width):  # type: ignore[no-untyped-def]
 @inner
 def write_body(row, c, bodies, b):  # type: ignore[no-untyped-def]
     """x, y, velocity_x, velocity_y, speed, tired, yellow, active, has_ball."""
-    dx, dy = bodies.velocity[b, 0] * _X / _RUN, bodies.velocity[b, 1] * _Y / _RUN
+    dx, dy = bodies.velocity[b, 0] * _X / RUN, bodies.velocity[b, 1] * _Y / RUN
     row[c] = bodies.position[b, 0]
     row[c + 1] = bodies.position[b, 1] / _HALF_WIDTH
     row[c + 2], row[c + 3], row[c + 4] = dx, dy, sqrt(dx * dx + dy * dy)
@@ -134,8 +134,8 @@ def write_zone(row, c, x, y):  # type: ignore[no-untyped-def]
 def write_match(row, c, moment, line, defending):  # type: ignore[no-untyped-def]
     """Ball, whose it is, mode, off-side lines, goals and time."""
     ball, moves, turns = moment.ball, moment.velocity, moment.rotation
-    row[c], row[c + 1], row[c + 2] = ball[0], ball[1] / _HALF_WIDTH, min(ball[2] / _HEIGHT, 2.0)
-    dx, dy = moves[0] * _X / _KICK, moves[1] * _Y / _KICK
+    row[c], row[c + 1], row[c + 2] = ball[0], ball[1] / _HALF_WIDTH, min(ball[2] / HEIGHT, 2.0)
+    dx, dy = moves[0] * _X / KICK, moves[1] * _Y / KICK
     row[c + 3], row[c + 4], row[c + 5], row[c + 6] = dx, dy, moves[2], sqrt(dx * dx + dy * dy)
     row[c + 7], row[c + 8], row[c + 9] = turns[0] / _SPIN, turns[1] / _SPIN, turns[2] / _SPIN
     c = write_one(row, c + 10, moment.ball_side + 1, 3)
@@ -183,7 +183,7 @@ def write_ball(row, c, own, me, moment, nearest):  # type: ignore[no-untyped-def
     dx = (moment.ball[0] - own.position[me, 0]) * _X
     dy = (moment.ball[1] - own.position[me, 1]) * _Y
     c = write_gap(row, c, dx, dy)
-    row[c] = -(row[c - 2] * moment.velocity[0] * _X + row[c - 1] * moment.velocity[1] * _Y) / _KICK
+    row[c] = -(row[c - 2] * moment.velocity[0] * _X + row[c - 1] * moment.velocity[1] * _Y) / KICK
     row[c + 1] = dx * dx + dy * dy < _KICK_REACH * _KICK_REACH
     row[c + 2] = me == nearest
     return c + 3

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.envs.football.events import Body, Events, Follower, put_down
+from ludus.envs.football.observation_kernels import RUN
 from ludus.envs.football.observations import off_side_line
 from ludus.envs.football.view import METRES, NOBODY, OWN, THEIR, View
 
@@ -142,8 +143,6 @@ def out_of_play(scene: Scene) -> Earned:
 # --------------------------------------------------------------------------------------------------------------------
 # Where they run, and how they play
 
-_RUN = 0.8  # metres a step: full speed
-
 
 def move_to_ball(scene: Scene) -> Earned:
     """Unless the side has the ball: how much nearer its nearest agent came to where the ball is now, to that agent.
@@ -160,7 +159,7 @@ def move_to_ball(scene: Scene) -> Earned:
     now = _distances(after.own_position[bodies], ball)
     agent = int(np.where(steered, now, np.inf).argmin())
     then = _distances(before.own_position[bodies[agent]], ball)
-    earned[agent] = (then - now[agent]) / _RUN
+    earned[agent] = (then - now[agent]) / RUN
     return earned
 
 

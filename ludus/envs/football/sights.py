@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.envs.football import observation_kernels as scaled
+from ludus.envs.football.observation_kernels import HEIGHT, KICK, RUN
 from ludus.envs.football.observations import ENCODERS
 from ludus.envs.football.view import HALF_WIDTH, LEFT, METRES, NOBODY, Mode, View
 
@@ -49,9 +49,9 @@ def views(rows: NDArray[np.float32]) -> Iterator[View]:
         )
 
 
-_BALL = np.array([1.0, HALF_WIDTH, scaled._HEIGHT, *(scaled._KICK / METRES), 1.0])
+_BALL = np.array([1.0, HALF_WIDTH, HEIGHT, *(KICK / METRES), 1.0])
 _COLUMNS = ("x", "y", "velocity_x", "velocity_y", "active", "has_ball", "keeper")
-_SCALE = np.array([1.0, HALF_WIDTH, *(scaled._RUN / METRES), 1.0, 1.0, 1.0])
+_SCALE = np.array([1.0, HALF_WIDTH, *(RUN / METRES), 1.0, 1.0, 1.0])
 
 
 class _Layout(NamedTuple):
