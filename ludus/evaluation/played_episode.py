@@ -315,8 +315,8 @@ def answers_of(policy: Policy, step: Step, spec: EnvSpec, player: int, *, mode: 
 
 
 def _critic_state(policy: Policy, step: Step, spec: EnvSpec, player: int) -> NDArray[np.float32] | None:
-    """float32[n, S], what a central critic sees with each decision of a player, as its learner showed it; None without a state, or where the
-    critic saw another one."""
+    """float32[n, S], what a central critic sees with each decision of a player, as its learner showed it; None without a state, or where
+    the critic saw another one."""
     width = int(policy.spec.config.get("state", 0))
     if step.state is None or not width:
         return None
