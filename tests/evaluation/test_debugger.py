@@ -273,7 +273,9 @@ def test_a_central_critic_sees_the_state_as_its_learner_showed_it(shared: bool) 
     )
     network = make_network(spec, seed=1)
     policies = [build_policy(spec, arrays_of(network))] * 2
-    with PlayedEpisode(lambda: walk(State, symmetry=((0, 1),), state=Box(0, 255, (2, 2), np.uint8)), policies) as episode:
+    with PlayedEpisode(
+        lambda: walk(State, symmetry=((0, 1),), state=Box(0, 255, (2, 2), np.uint8)), policies
+    ) as episode:
         for d in episode.decisions(0):
             one_hot = [[1.0, 0.0], [0.0, 1.0]][d.player] if shared else []
             state = torch.tensor([*(STATE.ravel() / 255).tolist(), *one_hot], dtype=torch.float32)
@@ -285,7 +287,11 @@ def test_a_central_critic_sees_the_state_as_its_learner_showed_it(shared: bool) 
 
 def test_a_central_critic_of_another_state_says_nothing() -> None:
     spec = actor_critic_spec(
-        shape=(2,), action={"kind": "categorical", "actions": 3}, body=body_config("mlp", hidden=(4,)), value="central", state=7
+        shape=(2,),
+        action={"kind": "categorical", "actions": 3},
+        body=body_config("mlp", hidden=(4,)),
+        value="central",
+        state=7,
     )
     policies = [build_policy(spec, arrays_of(make_network(spec, seed=1)))] * 2
     with PlayedEpisode(lambda: walk(State, state=Box(0, 255, (2, 2), np.uint8)), policies) as episode:

@@ -372,7 +372,7 @@ class Match:
             happened.reward += [(self._first[p] + i, reward) for i, reward in enumerate(earned) if reward]
         if self._counted is not None:
             self._counted.see(before[0], self.views[0])
-            happened.statistics = self._totals(self._counted.totals()) if over else None
+            happened.statistics = self._totals(self._counted.totals())  # so far: the match may be cut off
         happened.over = TERMINATED if over else GOES_ON
         self._show(happened, before)
 
