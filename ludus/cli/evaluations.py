@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ludus.cli.output import facts, mean_cells, rating_cell, rating_column, table, write
+from ludus.cli.output import facts, mean_cells, rating_cell, rating_column, statistics_table, table, write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -179,7 +179,9 @@ def _show_statistics(report: EvaluationReport) -> None:
         for p in range(len(match.policies))
         if (cells := mean_cells(match.statistics, p))
     ]
-    table(["player", "policy", "beside", *counted.names], rows, title="Statistics, means per episode", left=(0, 1, 2))
+    statistics_table(
+        ("player", "policy", "beside"), rows, counted.names, title="Statistics, means per episode", left=(0, 1, 2)
+    )
 
 
 def _whose(of: str) -> str:

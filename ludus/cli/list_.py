@@ -130,7 +130,7 @@ def _policies(text: str | None) -> None:
         row = (f"{text}@{run.name(ref)}", " ".join(map(str, seats)), record.spec.kind, ref.mode)
         rows.append((*row, str(record.lineage.generation), f"{share:.4f}", "best" if ref in best else ""))
     table(("policy", "plays", "kind", "mode", "generation", "in @meta", ""), rows, left=(0, 1, 2, 3, 6), spare=(3, 2))
-    first, last = "" if is_entry(run.folder) else f"{text}@0 to ", run.generation
+    first, last = "" if is_entry(run.folder) or not run.generation else f"{text}@0 to ", run.generation
     write(
         f"Also {text} (what it came to), {text}@meta, {first}{text}@{last}, {text}@best, {text}@newest: of every player."
     )

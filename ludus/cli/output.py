@@ -58,6 +58,25 @@ def _fitting(rows: Sequence[Sequence[str]], spare: Sequence[int], width: int) ->
     return kept
 
 
+def statistics_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], names: Sequence[str], *, title: str, left: Sequence[int]
+) -> None:
+    """What environments count. rows: cells of `columns`, whose numbers in `left` are text, then one for each name. Where that is too wide,
+    a name has a line and a row a column; as many of them stand beside each other as fit."""
+    rows, width = [list(row) for row in rows], _console().width
+    if sum(_GAP + max(map(len, cells)) for cells in zip([*columns, *names], *rows, strict=True)) <= width:
+        table([*columns, *names], rows, title=title, left=left)
+        return
+    heads = ["", *columns, *names]
+    while rows:
+        count = len(rows)
+        while count > 1 and sum(_GAP + max(map(len, cells)) for cells in [heads, *rows[:count]]) > width:
+            count -= 1
+        lines = list(zip([*columns, *names], *rows[:count], strict=True))
+        table(lines[0], lines[1:], title=title)
+        rows, title = rows[count:], ""
+
+
 def facts(title: str, pairs: Iterable[tuple[str, str]]) -> None:
     """Names and values, one pair per line, never wrapped, so that paths can be copied."""
     console = _console()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import stdtrit
 
-from ludus.cli.output import facts, mean_cells, table
+from ludus.cli.output import facts, mean_cells, statistics_table, table
 from ludus.core.timings import PARTS
 from ludus.driver.control import StopRequest, stop_on_signals
 from ludus.driver.driver import COMPLETE
@@ -91,9 +91,10 @@ def _show_statistics(result: Result) -> None:
         for member in result.populations[which][-_NEWEST:]
         if found.n[member.index].any()
     ]
-    table(
-        ["population", "policy", *shown[0][1].names],
+    statistics_table(
+        ("population", "policy"),
         rows,
+        shown[0][1].names,
         title="Statistics of the newest policies, means per episode",
         left=(0, 1),
     )

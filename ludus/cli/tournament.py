@@ -24,7 +24,7 @@ from ludus.cli.command import (
     seconds,
     whole_number,
 )
-from ludus.cli.output import mean_cells, rating_cell, rating_column, table, write
+from ludus.cli.output import mean_cells, rating_cell, rating_column, statistics_table, table, write
 from ludus.cli.progress import EpisodesProgress
 from ludus.core.device import parse_device
 from ludus.core.errors import ConfigError
@@ -173,7 +173,7 @@ def _show(report: TournamentReport, *, cross: bool) -> None:
     table(columns, rows, title=title, left=(1,), spare=(len(columns) - 1,) if played else ())
     if (counted := report.statistics) is not None:
         rows = [[str(k + 1), s.name, *mean_cells(counted, k)] for k, s in enumerate(report.standings)]
-        table(["", "entrant", *counted.names], rows, title="statistics, means per episode", left=(1,))
+        statistics_table(("", "entrant"), rows, counted.names, title="statistics, means per episode", left=(1,))
     if report.players > 1 and len(report.standings) > 2 and (cross or len(report.standings) <= _CROSS):
         _show_cross(report)
     if report.orders is not None:

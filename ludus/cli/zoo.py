@@ -109,7 +109,7 @@ def show_zoo(zoo: Path) -> None:
             ("entry", "game", "algorithm", "policies", "result", "pushed", "note"),
             rows,
             left=(0, 1, 2, 4, 5, 6),
-            spare=(6, 2),
+            spare=(6, 2, 5),
         )
     for line in broken:
         write(f"cannot be used: {line}")
@@ -130,7 +130,7 @@ def _result(manifest: Manifest) -> str:
         spread = f" ± {math.sqrt(returns.m2 / (returns.n - 1)):.4g}" if returns.n > 1 else ""
         return f"return {returns.mean:.4g}{spread} in training"
     if results.values:
-        return "returns " + ", ".join(f"{value:.4g}" for value in results.values)
+        return "returns " + ", ".join(f"{value + 0.0:.4g}" for value in results.values)
     return "-"
 
 

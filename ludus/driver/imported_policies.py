@@ -33,7 +33,7 @@ from ludus.policies.bots import BotPolicy
 from ludus.policies.file import digest_of
 from ludus.population.base import Lineage
 from ludus.schedulers.base import MeetsGiven
-from ludus.storage.run_dirs import find_run
+from ludus.storage.run_dirs import find_run, run_name
 from ludus.storage.stored_run import open_run
 
 
@@ -90,7 +90,7 @@ def _file(text: str) -> str:
     if len(named) > 1:
         raise ConfigError(
             f"{text!r} stands for {len(named)} policies, and learners start from one. Name it, such as "
-            f"{wanted.run.folder.name}@{wanted.run.name(max(named))}."
+            f"{run_name(wanted.run.folder)}@{wanted.run.name(min(named))}."
         )
     return str(wanted.run.file(*named))
 

@@ -247,6 +247,10 @@ class _Builder:
     def _index(self, name: str, node: ast.expr, size: int, what: str) -> int:
         value = node.value if isinstance(node, ast.Constant) else None
         if name == "observation" and isinstance(value, str):
+            if not self._known.columns:
+                raise self._wrong(
+                    f"this environment does not name what is seen, so {value!r} is not known; write observation[0], say"
+                )
             if value not in self._known.columns:
                 raise UnknownName("column of observations", value, self._known.columns)
             return self._known.columns.index(value)

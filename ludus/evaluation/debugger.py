@@ -20,12 +20,12 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
-from ludus.core.errors import ConfigError, DataError, EnvError
+from ludus.core.errors import ConfigError, DataError, EnvError, either
 from ludus.core.files import replace_file
 from ludus.core.types import AgentSpec, Array, EnvSpec
 from ludus.envs.spaces import Choices
 from ludus.evaluation.conditions import Condition, Known, StepScope, parse_condition
-from ludus.evaluation.recording import MOST_PIXELS, Pictures, Recording, check_target, save
+from ludus.evaluation.recording import MOST_PIXELS, SUFFIXES, Pictures, Recording, check_target, save
 from ludus.replay.parquet import space_from_json, space_to_json
 
 _PACKED = 1 << 14  # bytes of observations in a step from which they are compressed
@@ -381,6 +381,8 @@ class EpisodeDebugger(ABC):
         `ludus.evaluation.recording.save` does, or, with a name that ends in .jsonl, every step as a line of JSON. Raises what that and
         `picture` raise; OSError if the file cannot be written."""
         lines = path.suffix.lower() == LINES
+        if not lines and path.suffix.lower() not in SUFFIXES:
+            raise ConfigError(f"{str(path)!r} was given; a name that ends in {either((*SUFFIXES, LINES))} is needed.")
         if not lines:
             check_target(path, fps=fps)
         elif not path.parent.is_dir() or path.is_dir():

@@ -177,7 +177,10 @@ class StoredRun:
 
     def _finished(self) -> GenerationRecord:
         if self._last is None:
-            raise RunError(f"{str(self.folder)!r} has no finished generation yet; there is nothing to evaluate.")
+            raise RunError(
+                f"{str(self.folder)!r} has no finished generation yet, so nobody in it can be named. Wait for the first one; "
+                "`ludus status` says how far it is."
+            )
         return self._last
 
     # ---------------------------------------------------------------------------------------------- policies

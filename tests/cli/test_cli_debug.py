@@ -236,7 +236,7 @@ class Terminal(io.StringIO):
         ("see 0 0 most", "'most' was given; `see 0 0 all` shows every number"),
         ("list 50 60", "steps 50 to 60 were asked for"),
         ("picture a.png", "'a.png' was given for text"),
-        ("save a.avi", "a name that ends in .gif, .mp4 or .txt is needed"),
+        ("save a.avi", "a name that ends in .gif, .mp4, .txt or .jsonl is needed"),
         ("save nowhere/a.jsonl", "a file in a folder that there is"),
         ("save 'a", "cannot be read: No closing quotation"),
         ("save a.gif", "'a.gif' was given for text"),

@@ -10,6 +10,7 @@ import synthetic_run as synthetic
 
 import ludus
 from ludus.cli.main import main
+from ludus.cli.zoo import _result
 from ludus.core.curves import EMPTY
 from ludus.evaluation.zoo import _returns
 from ludus.storage.run_dirs import MANIFEST
@@ -22,6 +23,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kuhn = ludus.PSRO(env="openspiel/kuhn_poker", algorithm="exact", generations=2)
     ludus.run(kuhn, run_dir=folder / "runs" / "mine", report=False)
     return folder
+
+
+def test_nothing_is_minus_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    manifest = ludus.push("mine@best", "signs").manifest
+    results = manifest.results.model_copy(update={"values": (0.5, -0.0)})
+    assert _result(manifest.model_copy(update={"results": results})) == "returns 0.5, 0"
 
 
 def test_push_list_pull_and_use(

@@ -260,7 +260,8 @@ def test_learners_start_from_one_policy_by_its_name(old: Path) -> None:
     seeded = with_files(load_scenario("kuhn", [rules]))
     assert [rule.path for rule in seeded.warm_start] == [None, file]  # type: ignore[attr-defined]
     with pytest.raises(
-        ConfigError, match=r"one@newest' stands for 2 policies, and learners start from one. Name it, such as one@1/1-"
+        ConfigError,
+        match=r"one@newest' stands for 2 policies, and learners start from one. Name it, such as .*one@0/0-",
     ):
         with_files(load_scenario("kuhn", ["scenario=self_play", f"start={old}/one@newest"]))
     with pytest.raises(ConfigError, match="'random' has no weights to start from"):

@@ -13,6 +13,7 @@ import pytest
 import run_tools as tools
 
 from ludus.cli.main import main
+from ludus.cli.output import statistics_table
 from ludus.core.types import Match
 from ludus.driver.result import Result
 from ludus.driver.runner import resume, run
@@ -164,6 +165,24 @@ def test_the_end_of_a_run_shows_the_newest(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "coins.yaml").write_text(PSRO.replace("generations: 2", "generations: 1"))
     assert main(["train", str(tmp_path / "coins.yaml"), "--run-dir", str(tmp_path / "run")]) == 0
     assert "Statistics of the newest policies, means per episode" in capsys.readouterr().out
+
+
+def test_a_table_that_is_too_wide_has_a_line_for_each_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names, rows = ("goals", "passes_completed"), [["0", "new", "1", "2.5"], ["0", "old", "3", "4.5"]]
+
+    def told(width: int) -> list[list[str]]:
+        monkeypatch.setattr("ludus.cli.output._PIPE_WIDTH", width)
+        statistics_table(("population", "policy"), rows, names, title="Counted", left=(0, 1))
+        lines = [line.split() for line in capsys.readouterr().out.splitlines() if "─" not in line]
+        assert lines[0] == ["Counted"]
+        return lines[1:]
+
+    assert told(80) == [["population", "policy", *names], *rows]
+    one, other = ([[head, row[k]] for k, head in enumerate(("population", "policy", *names))] for row in rows)
+    assert told(40) == [[*a, b[1]] for a, b in zip(one, other, strict=True)]
+    assert told(30) == one + other  # as many columns as there is room for
 
 
 def test_status_says_those_of_the_newest_policies(whole: Result, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,6 +88,8 @@ def test_of_one_player_a_name_needs_no_number() -> None:
     assert not condition.of_decisions
     one = StepScope(0, np.array([1.0]), np.array([3.0]), np.array([True]), False, False)
     assert condition.holds(one)
+    with pytest.raises(ConfigError, match=r"does not name what is seen, so 'x' is not known; write observation\[0\]"):
+        parse_condition('observation["x"] > 0', alone)
 
 
 @pytest.mark.parametrize(
