@@ -53,7 +53,7 @@ from ludus.storage.manifest import (
     read_manifest,
 )
 from ludus.storage.reader import Reader
-from ludus.storage.run_dirs import RUNS, find_run, is_entry
+from ludus.storage.run_dirs import EXPERIMENT, RUNS, find_run, is_entry
 from ludus.storage.stored_run import StoredRun, open_run, refuse_code
 from ludus.storage.zoo import check_name, check_zoo, content_of, find_entry, write_entry
 
@@ -133,11 +133,17 @@ def _entry_name(name: str | None, run: StoredRun | None, what: str, file: Path |
     if name is not None:
         check_name(name)
         return name
-    parts = [run.folder.resolve().name] if run is not None else []
+    parts = [_name_of(run)] if run is not None else []
     parts += [file.stem] if file is not None else [what] if what not in ("", META) else []
     made = re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(parts)).lstrip("._-")[:100]
     check_name(made)
     return made
+
+
+def _name_of(run: StoredRun) -> str:
+    """Of a run, EXPERIMENT/RUN where it is of one, whose runs are called the same everywhere."""
+    folder = run.folder.resolve()
+    return f"{folder.parent.name}/{folder.name}" if (folder.parent / EXPERIMENT).is_file() else folder.name
 
 
 def _of_run(run: StoredRun, what: str, shares: Sequence[Shares], solution: Solution | None, everybody: bool) -> _Pushed:
@@ -167,7 +173,7 @@ def _source(run: StoredRun, what: str) -> Source:
         first = read_manifest(run.folder).source
         return first.model_copy(update={"of": what} if what not in ("", META) else {})
     return Source(
-        run=run.folder.resolve().name,
+        run=_name_of(run),
         of=what,
         generation=int(what) if what.isdecimal() else run.generation,
         scenario=run.info.scenario,

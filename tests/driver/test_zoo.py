@@ -27,7 +27,7 @@ from ludus.policies.file import digest_of
 from ludus.population.base import Lineage, PolicyRecord
 from ludus.storage.manifest import Counted, Manifest, read_manifest
 from ludus.storage.reader import Reader
-from ludus.storage.run_dirs import MANIFEST, find_run, zoo_entries
+from ludus.storage.run_dirs import EXPERIMENT, MANIFEST, find_run, zoo_entries
 from ludus.storage.stored_run import StoredRun, open_run
 from ludus.storage.zoo import content_of, write_entry
 
@@ -403,6 +403,13 @@ def test_what_does_not_fit_is_refused(change: dict[str, Any], words: str, tmp_pa
         ludus.pull(folder, tmp_path / "here")
     assert not (tmp_path / "here").exists()
     assert ludus.pull(folder, tmp_path / "here", check_env=False).folder.is_dir()
+
+
+def test_an_experiments_run_has_its_name(tmp_path: Path) -> None:
+    shutil.copytree("exact", tmp_path / "tried" / "seed-0")
+    (tmp_path / "tried" / EXPERIMENT).write_text("")
+    entry = ludus.push(str(tmp_path / "tried" / "seed-0"), tmp_path / "zoo")
+    assert (entry.folder.name, entry.manifest.source.run) == ("tried-seed-0", "tried/seed-0")
 
 
 def test_a_policy_that_cannot_play_is_refused(tmp_path: Path) -> None:
