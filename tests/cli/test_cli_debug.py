@@ -261,8 +261,9 @@ def session(capsys: pytest.CaptureFixture[str], episode: PlayedEpisode, script: 
 
 
 def test_images_are_written_and_a_team_is_told_agent_by_agent(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     pytest.importorskip("PIL")
     pygame = pytest.importorskip("pygame")
     assert pygame
@@ -270,7 +271,7 @@ def test_images_are_written_and_a_team_is_told_agent_by_agent(
     team = PlayedEpisode(
         lambda: make_env("mpe2/simple_spread_v3", num_envs=1, teams="one", state=True, render=True), [policy]
     )
-    out = session(capsys, team, f"see 0 2; n; picture {tmp_path}/a.png; see; state; where; list 0 1")
+    out = session(capsys, team, "see 0 2; n; picture a.png; see; state; where; list 0 1")
     assert "player 0 agent 2 (agent_2), by player_0, explore\n  saw       float32[18]: " in out
     assert f"> picture {tmp_path}/a.png\n{tmp_path}/a.png, 700 × 700\n" in out
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
