@@ -19,6 +19,12 @@ from ludus.envs.functional.vector import JaxVectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 
+# The packages' own code is not up to date with JAX's types, which JAX says when it compiles it.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:scatter inputs"),
+    pytest.mark.filterwarnings("ignore:Explicitly requested dtype"),
+]
+
 SPREAD, BATTLE = "jaxmarl/MPE_simple_spread_v3", "jaxmarl/HeuristicEnemySMAX"
 SEEDS = keys(1, "jaxmarl", count=2)
 
@@ -174,10 +180,9 @@ def test_steps_on_the_way_may_be_paid() -> None:
 def test_hanabis_agents_take_turns() -> None:
     env = made("jaxmarl/hanabi")
     timestep = env.reset(SEEDS)
-    for t in range(6):
+    for _ in range(6):  # whoever ends the game, somebody begins the next
         assert sum(len(due.slot) for due in timestep.due) == 2
         timestep = env.step(tuple(due.mask.argmax(axis=1) for due in timestep.due if due.mask is not None))
-        assert t < 5 or not len(timestep.finished.environment)
 
 
 @pytest.mark.slow
