@@ -27,7 +27,6 @@ from ludus.policies.categorical import (
     CategoricalPolicy,
     answers,
     best_legal,
-    check_mode,
     checked_mask,
     draw_row,
     epsilon_mix,
@@ -35,7 +34,7 @@ from ludus.policies.categorical import (
     one_hot_best,
     refuse_row,
 )
-from ludus.policies.checks import choice, entry, fitted, integer, one_spec
+from ludus.policies.checks import check_mode, choice, entry, fitted, integer, one_spec
 from ludus.policies.mlp import Layout, flatten
 from ludus.policies.perceptron import Perceptron, Perceptrons, float_rows
 from ludus.policies.specs import QHeadSpec, tabulates

@@ -30,8 +30,8 @@ from ludus.policies.actor_critic import (
 )
 from ludus.policies.base import Values
 from ludus.policies.bodies import OwnBody, Scale, own_stream
-from ludus.policies.categorical import CategoricalPolicy, check_mode, masked_softmax, one_hot_best
-from ludus.policies.checks import fitted, one_spec
+from ludus.policies.categorical import CategoricalPolicy, masked_softmax, one_hot_best
+from ludus.policies.checks import check_mode, fitted, one_spec
 from ludus.policies.heads import Categorical
 from ludus.policies.mlp import ACTIVATIONS, Layout, flatten
 from ludus.policies.perceptron import Perceptron, Perceptrons, by_policy, dense_from, tanh

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.policies.checks import check_mode
 
 # --------------------------------------------------------------------------------------------------------------------
 # Transformations of action probabilities.
@@ -237,14 +238,6 @@ class CategoricalPolicy:
         if not self.takes_ids:
             observation = enumeration.observation[ids]
         return self.probabilities(observation, np.ascontiguousarray(enumeration.mask[ids]), mode=mode)[0]
-
-
-def check_mode(policy: CategoricalPolicy, mode: str) -> None:
-    """Raises PolicyError if the policy does not publish `mode`."""
-    if mode not in policy.modes:
-        raise PolicyError(
-            f"policy of kind {policy.spec.kind!r} has no mode {mode!r}; it has {', '.join(policy.modes)}."
-        )
 
 
 def full_mask(mask: NDArray[np.bool_] | None, rows: int, actions: int) -> NDArray[np.bool_]:

@@ -74,3 +74,11 @@ def finite(spec: PolicySpec, name: str, array: Array, shape: tuple[int, ...]) ->
     if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
         raise PolicyError(f"weights of a {spec.kind!r} policy: {name!r} holds something that is not a finite number.")
     return array
+
+
+def check_mode(policy: Policy, mode: str) -> None:
+    """A mode that the policy publishes."""
+    if mode not in policy.modes:
+        raise PolicyError(
+            f"policy of kind {policy.spec.kind!r} has no mode {mode!r}; it has {', '.join(policy.modes)}."
+        )

@@ -13,6 +13,7 @@ from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.envs.football.script import Tactics, play
 from ludus.envs.football.sights import views
 from ludus.envs.football.view import Action
+from ludus.policies.checks import check_mode
 
 __all__ = ["FootballBuiltIn", "FootballScript"]
 
@@ -32,13 +33,6 @@ class _Side:
 
     def weights(self) -> Weights:
         return {}
-
-    def _check(self, mode: str) -> None:
-        """Raises PolicyError for a mode that it does not publish."""
-        if mode not in self.modes:
-            raise PolicyError(
-                f"policy of kind {self.spec.kind!r} has no mode {mode!r}; it has {', '.join(self.modes)}."
-            )
 
 
 class FootballScript(_Side):
@@ -70,7 +64,7 @@ class FootballScript(_Side):
         mode: str = "explore",
     ) -> Act:
         """See `Policy.act`; observation float32[n, F]. Log-probabilities are 0. Raises PolicyError for another observation."""
-        self._check(mode)
+        check_mode(self, mode)
         action = np.empty(len(observation), np.int32)
         try:
             for row, view in enumerate(views(observation)):
@@ -106,7 +100,7 @@ class FootballBuiltIn(_Side):
         mode: str = "explore",
     ) -> Act:
         """See `Policy.act`. Log-probabilities are 0."""
-        self._check(mode)
+        check_mode(self, mode)
         if mask is None or mask.shape[1] <= self._action or not mask[:, self._action].all():
             raise PolicyError(
                 f"football_built_in was asked for level {self._action - len(Action)}, and the environment has not so many difficulties; "

@@ -12,6 +12,7 @@ from ludus.core.errors import PolicyError
 from ludus.core.parts import load
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.base import Policy
+from ludus.policies.checks import check_mode
 from ludus.policies.specs import joined, part_of, spec_of
 
 if TYPE_CHECKING:
@@ -83,10 +84,7 @@ class TwoPolicies:
 
     def playing(self, mode: str) -> tuple[Policy, str]:
         """The part that plays in a mode, and its own mode. Raises PolicyError for an unknown one."""
-        if mode not in self.modes:
-            raise PolicyError(
-                f"policy of kind {self.spec.kind!r} has no mode {mode!r}; it has {', '.join(self.modes)}."
-            )
+        check_mode(self, mode)
         part = mode if mode in self.parts else self.parts[1]
         return self._parts[part], "greedy" if mode == "greedy" else "explore"
 

@@ -21,13 +21,12 @@ from ludus.policies.actor_critic import arrays_of, load_arrays, shapes_of
 from ludus.policies.bodies import own_stream
 from ludus.policies.categorical import (
     CategoricalPolicy,
-    check_mode,
     draw,
     full_mask,
     masked_softmax,
     one_hot_best,
 )
-from ludus.policies.checks import entry, fitted, integer, one_spec
+from ludus.policies.checks import check_mode, entry, fitted, integer, one_spec
 from ludus.policies.mlp import as_rows
 from ludus.policies.stacks import CarriedWeights, DeviceStack, Form, Memory, form_of
 
