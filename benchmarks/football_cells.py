@@ -6,7 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 import ludus
 from benchmarks.contestants import Contestant, Repetition
-from benchmarks.machine import ROOT, commit, this_machine, today
+from benchmarks.machine import ROOT
+from benchmarks.results import write_cell
 from ludus.core.types import TrainingTask
 from ludus.driver.scenario_files import load_scenario
 from ludus.rollout.base import EpisodeResults
@@ -147,15 +148,4 @@ def stored(name: str, seed: int, folder: Path) -> Repetition | None:
 
 def write(name: str, repetition: Repetition, folder: Path) -> None:
     """Writes a result, as a whole or not at all."""
-    document = {
-        "date": today(),
-        "commit": commit(),
-        "machine": this_machine().as_json(),
-        "settings": scenario(name, repetition.seed),
-        "repetition": asdict(repetition),
-    }
-    path = folder / name / f"{repetition.seed}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".part")
-    aside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    aside.replace(path)
+    write_cell(folder / name / f"{repetition.seed}.json", repetition, settings=scenario(name, repetition.seed))

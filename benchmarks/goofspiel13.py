@@ -22,7 +22,6 @@ import math
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -31,7 +30,8 @@ from rich.table import Table
 from benchmarks.contestants import Contestant, Repetition, measure
 from benchmarks.goofspiel13_run import METHODS, STEPS
 from benchmarks.harness import Bar, Medians
-from benchmarks.machine import ROOT, commit, this_machine, today
+from benchmarks.machine import ROOT
+from benchmarks.results import write_cell
 
 RESULTS = ROOT / "benchmarks" / "results" / "goofspiel13"
 _SHOWN = ("exploitability", "low", "high", "floor", "seconds", "environment steps", "policies", "seconds of responders")
@@ -97,11 +97,7 @@ def _cell(method: str, seed: int, args: argparse.Namespace) -> Repetition:
     repetition = measure(worker, python=Path(sys.executable), core=args.core, seed=seed, quick=args.quick)
     print(f"{method}, seed {seed}: {repetition.figures.get('wall seconds', 0):.0f} s", file=sys.stderr, flush=True)
     if not args.quick and not repetition.error:
-        facts = {"date": today(), "commit": commit(), "machine": this_machine().as_json()}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_suffix(".part")
-        aside.write_text(json.dumps({**facts, "repetition": asdict(repetition)}, indent=1) + "\n", encoding="utf-8")
-        aside.replace(path)
+        write_cell(path, repetition)
     return repetition
 
 

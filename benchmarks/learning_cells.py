@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -14,7 +14,8 @@ from benchmarks.contestants import Contestant, Repetition, measure
 from benchmarks.harness import PEERS
 from benchmarks.learning_task import LearningTask
 from benchmarks.learning_tasks import TASKS, scenario
-from benchmarks.machine import ROOT, commit, this_machine, today
+from benchmarks.machine import ROOT
+from benchmarks.results import write_cell
 
 RESULTS = ROOT / "benchmarks" / "results" / "learning"
 QUICK = 0.05
@@ -82,18 +83,7 @@ def stored(run: Run, folder: Path) -> Repetition | None:
 
 def write(run: Run, repetition: Repetition, folder: Path) -> None:
     """Writes a result, as a whole or not at all."""
-    document = {
-        "date": today(),
-        "commit": commit(),
-        "machine": this_machine().as_json(),
-        "settings": settings(run),
-        "repetition": asdict(repetition),
-    }
-    path = folder / run.path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".part")
-    aside.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    aside.replace(path)
+    write_cell(folder / run.path, repetition, settings=settings(run))
 
 
 def python(run: Run) -> Path:

@@ -23,7 +23,6 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 
@@ -32,11 +31,11 @@ from rich.table import Table
 
 from benchmarks.contestants import Contestant, Repetition, measure
 from benchmarks.harness import Bar, Medians, Missing
-from benchmarks.machine import commit, this_machine, today
 from benchmarks.psro_family_cells import RESULTS, SEEDS, cell_path, interval, load
 from benchmarks.psro_family_methods import GAMES, METHODS
 from benchmarks.psro_family_plot import svg
 from benchmarks.psro_family_report import inserted, report
+from benchmarks.results import write_cell
 
 _SHOWN = ("exploitability", "population exploitability", "seconds")
 BARS = (
@@ -116,16 +115,7 @@ def _cell(game: str, method: str, seed: int, *, quick: bool, core: int, folder: 
     repetition = measure(worker, python=Path(sys.executable), core=core, seed=seed, quick=False)
     print(f"{worker.name}, seed {seed}: {repetition.figures.get('wall seconds', 0):.0f} s", file=sys.stderr, flush=True)
     if not quick and not repetition.error:
-        document = {
-            "date": today(),
-            "commit": commit(),
-            "machine": this_machine().as_json(),
-            "repetition": asdict(repetition),
-        }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_suffix(".part")
-        aside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        aside.replace(path)
+        write_cell(path, repetition)
     return repetition
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,6 +70,18 @@ def write(
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_dump(document), encoding="utf-8")
+
+
+def write_cell(path: Path, repetition: Repetition, **more: Any) -> None:
+    """Writes one repetition that has a file of its own, as a whole or not at all. more: what else is told beside it. Raises ValueError for
+    figures that are no finite numbers."""
+    facts = {"date": today(), "commit": commit(), "machine": this_machine().as_json(), **more}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(".part")
+    aside.write_text(
+        json.dumps({**facts, "repetition": asdict(repetition)}, indent=1, allow_nan=False) + "\n", encoding="utf-8"
+    )
+    aside.replace(path)
 
 
 def committed(name: str, machine: Machine, *, folder: Path) -> tuple[str, dict[str, list[Repetition]]]:

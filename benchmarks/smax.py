@@ -18,7 +18,6 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -26,7 +25,8 @@ from rich.table import Table
 
 from benchmarks.contestants import Contestant, Repetition, measure
 from benchmarks.harness import Bar, Medians
-from benchmarks.machine import ROOT, commit, this_machine, today
+from benchmarks.machine import ROOT
+from benchmarks.results import write_cell
 from ludus.driver.scenario_files import load_scenario
 
 RESULTS = ROOT / "benchmarks" / "results" / "smax"
@@ -107,11 +107,7 @@ def _measured(preset: str, seed: int, budget: int, path: Path, args: argparse.Na
     worker = Contestant(preset, "benchmarks.smax_run", arguments=arguments, timeout_s=24 * 3600)
     repetition = measure(worker, python=Path(sys.executable), core=args.core, seed=seed, quick=args.quick)
     if not args.quick and not repetition.error:
-        facts = {"date": today(), "commit": commit(), "machine": this_machine().as_json()}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_suffix(".part")
-        aside.write_text(json.dumps({**facts, "repetition": asdict(repetition)}, indent=1) + "\n", encoding="utf-8")
-        aside.replace(path)
+        write_cell(path, repetition)
     return repetition
 
 
