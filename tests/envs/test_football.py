@@ -366,6 +366,8 @@ def test_the_engine_draws_where_it_can() -> None:
     try:
         seen = env.reset(np.array([1, 2], np.uint64)).due[0].observation
     except EnvError as error:
+        if "the engine cannot draw" not in str(error):
+            raise
         pytest.skip(str(error))
     assert seen.shape == (2, 72, 96, 3)
     pictures = [env.render(e) for e in range(2)]
