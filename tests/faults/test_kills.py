@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -22,12 +23,12 @@ pytestmark = pytest.mark.slow
 
 SHORT = ("generations=2", "response.episodes=1200")
 WORDS = {
-    "last-node": "got no process: for 10 seconds the nodes that are left had no room for it. It needs num_cpus 1",
-    "workers": "rollout worker 0 died before it had answered (its process was killed, crashed or called os._exit",
+    "last-node": r"got no process: for 10 seconds the nodes that are left had no room for it\. It needs num_cpus 1",
+    "workers": r"rollout worker [01] died before it had answered \(its process was killed, crashed or called os._exit",
     "evaluator": "evaluator 0 died before it had answered",
     "server": "inference server 0 died before it had answered",
 }
-"""What the user is told."""
+"""What the user is told, as patterns: of two workers killed at once either is seen first."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def test_a_kill(name: str, folder: Path, whole: Path) -> None:
     assert (found.hung, found.wrong, found.left) == (0, [], [])
     assert found.kills == 1
     assert len(found.recovery) == (VICTIMS[name].expected == "recovers")
-    assert WORDS.get(name, "") in (folder / name / str(found.runs) / "errors").read_text()
+    assert re.search(WORDS.get(name, ""), (folder / name / str(found.runs) / "errors").read_text())
 
 
 @pytest.mark.timeout(600)
