@@ -94,7 +94,7 @@ async function place({ route: { tab }, params }, mine) {
     const [{ frame: makeFrame }, overview] = await Promise.all([import("./run.js"), source.get(`runs/${params.run}/overview`)]);
     if (mine !== turn) return root;
     frame = makeFrame(clear(root), { source, run: params.run, overview, go });
-    frame.stop = follow(params.run, (panels) => frame?.update(panels));
+    frame.follower = follow(params.run, (panels) => frame?.update(panels));
   }
   frame.select(tab);
   return frame.body;
@@ -107,31 +107,37 @@ function fresh() {
 }
 
 function leave() {
-  frame?.stop();
+  frame?.follower.stop();
   frame?.close();
   frame = null;
 }
 
 const loading = () => h("p", { class: "loading", text: "Loading …" });
 
+// Listens before the page asks for its data, so that no change falls between the two.
 async function start(page, root, { params, query }, mine) {
   const wait = setTimeout(() => root.childElementCount || root.append(loading()), 200);
-  let running;
+  let running = {};
+  const follower = follow(params.run ?? "", (panels) => running.update?.(panels), { held: true });
   try {
     running = (await page.show(root, { source, params, query, go })) ?? {};
+  } catch (error) {
+    follower.stop();
+    throw error;
   } finally {
     clearTimeout(wait);
     root.querySelector(":scope > .loading")?.remove();
   }
-  if (mine !== turn) return void running.close?.();
-  const stop = running.update ? follow(params.run ?? "", (panels) => running.update(panels)) : () => {};
-  shown = { close: () => { stop(); running.close?.(); } };
+  const close = () => { follower.stop(); running.close?.(); };
+  if (mine !== turn) return close();
+  shown = { close };
+  follower.release();
   document.documentElement.dataset.ready = "yes";
 }
 
-// Calls f with what has changed: gathered, one call at a time, never while nobody looks. Returns what ends it.
-function follow(run, f) {
-  let gathered = new Set(), timer = null, busy = false, ended = false, last = 0;
+// Calls f with what has changed: gathered, one call at a time, never while nobody looks. held: not before release().
+function follow(run, f, { held = false } = {}) {
+  let gathered = new Set(), timer = null, busy = held, ended = false, last = 0;
   const later = () => {
     if (ended || busy || timer !== null || !gathered.size || document.hidden) return;
     timer = setTimeout(now, Math.max(0, last + BETWEEN - performance.now()));
@@ -157,11 +163,14 @@ function follow(run, f) {
     later();
   });
   document.addEventListener("visibilitychange", later);
-  return () => {
-    ended = true;
-    clearTimeout(timer);
-    document.removeEventListener("visibilitychange", later);
-    stop();
+  return {
+    release() { busy = false; later(); },
+    stop() {
+      ended = true;
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", later);
+      stop();
+    },
   };
 }
 

@@ -1,17 +1,217 @@
-// A run at a glance.
+// A run at a glance: its figures, how near it is to an equilibrium, what it plays, who leads, what went wrong.
 
-import { card, empty, h } from "./dom.js";
-import { lines } from "./charts.js";
+import { card, clear, empty, h, picker, sentence, write } from "./dom.js";
+import { colour, lines, number, percent, ramp, table, whole } from "./charts.js";
+import { counted } from "./statistics.js";
 
 export async function show(root, { source, params }) {
   const get = (name) => source.get(`runs/${params.run}/${name}`);
-  const data = await get("convergence");
-  const part = card("NashConv");
-  root.append(part.node);
-  if (!data.generation.length) return void part.body.append(empty("No generation has finished yet."));
-  const place = h("div");
-  part.body.append(place);
-  const shown = (now) => ({ x: now.generation, xTitle: "generation", yTitle: "NashConv", log: true, whole: true, series: [{ name: "NashConv", values: now.nash_conv }] });
-  const chart = lines(place, shown(data));
-  return { update: async (panels) => panels.has("convergence") && chart.set(shown(await get("convergence"))), close: chart.destroy };
+  const [overview, convergence, strategies, ranking] = await Promise.all(["overview", "convergence", "strategies", "ranking"].map(get));
+  const parts = [
+    { panel: "overview", ...tiles() },
+    { panel: "overview", ...warnings() },
+    { panel: "convergence", ...nashConv(overview.info) },
+    { panel: "strategies", ...mixtures() },
+    { panel: "ranking", ...leaders(params.run) },
+    { panel: "statistics", ...counted() },
+    { panel: "overview", ...facts() },
+  ];
+  root.append(h("h2", { class: "unseen", text: "Overview" }), ...parts.map(({ node }) => node));
+  const first = { overview, convergence, strategies, ranking };
+  for (const { panel, set } of parts) if (first[panel]) set(first[panel]);
+  const later = async () => parts.find(({ panel }) => panel === "statistics").set(await get("statistics"));
+  await later();
+  return {
+    async update(panels) {
+      const changed = [...new Set(parts.map(({ panel }) => panel))].filter((panel) => panels.has(panel));
+      await Promise.all(changed.map(async (panel) => {
+        const data = await get(panel);
+        for (const part of parts) if (part.panel === panel) part.set(data);
+      }));
+    },
+    close() { for (const { close } of parts) close?.(); },
+  };
+}
+
+function tiles() {
+  const node = h("section", { class: "card tiles", "aria-label": "Key figures" });
+  return {
+    node,
+    set(overview) {
+      if (node.childElementCount !== overview.tiles.length) {
+        clear(node).append(...overview.tiles.map(() => h("div", { class: "tile" }, h("div", { class: "label" }), h("div", { class: "value" }), h("div", { class: "under" }))));
+      }
+      overview.tiles.forEach((tile, k) => {
+        const [label, value, under] = node.children[k].children;
+        write(label, tile.label);
+        write(value, typeof tile.value === "number" ? number(tile.value) : tile.value);
+        write(under, tile.under);
+      });
+    },
+  };
+}
+
+function warnings() {
+  const { node, body, hint } = card("Warnings");
+  const list = h("ul", { class: "notes" });
+  const all = h("button", { type: "button", class: "more", on: { click: () => { open = true; draw(); } } });
+  let open = false, notes = [];
+  body.append(list, all);
+  const draw = () => {
+    const newest = [...notes].reverse(), shown = open ? newest : newest.slice(0, 5);
+    write(hint, "");
+    clear(list).append(...shown.map((note) => h("li", { class: note.level }, h("time", { datetime: new Date(1000 * note.time).toISOString(), text: moment(note.time) }), h("span", { text: `${note.kind}: ${note.text}` }))));
+    all.hidden = open || newest.length <= 5;
+    write(all, `Show all ${whole(newest.length)}`);
+  };
+  return { node, set(overview) { notes = overview.notes; node.hidden = !notes.length; draw(); } };
+}
+
+const moment = (seconds) => new Date(1000 * seconds).toISOString().replace("T", " ").slice(0, 19);
+
+// ------------------------------------------------------------------------------------------------------------ charts
+
+const OVER = [["generation", "generations"], ["seconds", "seconds"], ["episodes", "episodes"]];
+
+function nashConv(info) {
+  const { node, head, hint, body } = card("NashConv");
+  const place = h("div"), state = { over: 0, log: true, data: null };
+  const over = picker("Over", OVER.map(([, title]) => title), 0, (k) => { state.over = k; draw(); });
+  const scale = picker("Scale", ["log", "linear"], 0, (k) => { state.log = k === 0; draw(); });
+  head.append(h("div", { class: "tools" }, over, scale));
+  let chart = null;
+  node.hidden = info.population.length < 2;  // nobody to exploit it
+
+  function draw() {
+    const data = state.data;
+    const none = !data.generation.length ? "No generation has finished yet: the curve begins with the first." : !data.nash_conv.length ? "NashConv was not computed in this run: that needs a game small enough to be enumerated, and evaluation.exploitability not off." : "";
+    write(hint, none ? "" : `${data.exact ? "" : "A lower bound, from approximate best responses. "}The sum of what each player could gain by a best response to the meta-strategies: 0 at an equilibrium.`);
+    over.hidden = scale.hidden = Boolean(none);
+    if (none) {
+      chart?.destroy();
+      chart = null;
+      return void clear(body).append(empty(none));
+    }
+    if (!chart) {
+      clear(body).append(place);
+      clear(place);
+    }
+    const [key, title] = OVER[state.over];
+    const shown = {
+      x: data[key], xTitle: title, yTitle: data.exact ? "NashConv" : "NashConv, at least", log: state.log, whole: key !== "seconds",
+      series: [
+        { name: data.exact ? "NashConv" : "NashConv, at least", values: data.nash_conv, colour: () => colour(0), width: 2.5 },
+        ...data.gains.map((values, player) => ({ name: `gain of player ${player}`, values, colour: () => colour(player + 1), width: 1.25 })),
+      ],
+    };
+    if (chart) chart.set(shown);
+    else chart = lines(place, shown);
+  }
+  return { node, set(data) { state.data = data; draw(); }, close: () => chart?.destroy() };
+}
+
+function mixtures() {
+  const { node, hint, body } = card("Meta-strategy");
+  let charts = [];
+  const close = () => { for (const chart of charts) chart.destroy(); charts = []; };
+  return {
+    node, close,
+    set({ over }) {
+      node.hidden = over.length > 0 && over.every((one) => one.layers.length < 2 && one.generation.length < 2);
+      if (!over.length) {
+        close();
+        write(hint, "");
+        return void clear(body).append(empty("No meta-strategy has been solved yet."));
+      }
+      write(hint, "Each band is a policy, as high as the probability with which it is played in that generation. Old policies are blue, new ones red.");
+      if (charts.length !== over.length) {
+        close();
+        const places = over.map(() => h("div"));
+        clear(body).append(h("div", { class: "pair" }, over.map((one, k) => h("div", null, h("h3", { text: `player ${one.player}` }), places[k]))));
+        charts = over.map((one, k) => lines(places[k], bands(one)));
+      } else over.forEach((one, k) => charts[k].set(bands(one)));
+    },
+  };
+}
+
+// A player's meta-strategies as a stacked chart.
+export function bands(one) {
+  return {
+    x: one.generation, xTitle: "generation", yTitle: "probability", stacked: true, whole: true, height: 240,
+    series: one.layers.map((layer) => ({ name: layer.label, values: layer.values, colour: () => ramp(layer.place) })),
+  };
+}
+
+// ------------------------------------------------------------------------------------------------------------ tables
+
+function leaders(run) {
+  const { node, head, hint, body } = card("Ranking", { hint: "Mean return against the last meta-strategy of the other players." });
+  const state = { tables: [], at: 0 };
+  let chooser = null, grid = null, drawn = "";
+  const most = () => Math.max(...state.tables[state.at].rows.map((row) => row.probability), 1e-12);
+
+  function draw() {
+    const { population, rows } = state.tables[state.at];
+    const rated = rows.some((row) => row.rating !== null), key = `${population} ${rated} ${rows.some((row) => row.half_width !== null)}`;
+    if (grid && drawn === key) return grid.set(rows);
+    drawn = key;
+    grid = table(clear(body), {
+      label: "Ranking", rows, limit: 10, sort: { key: "mean", down: true }, id: (row) => row.policy,
+      columns: [
+        { key: "place", title: "", sorts: false, value: (row) => rows.indexOf(row), format: (_, __, place) => h("span", { class: "faint", text: String(place + 1) }) },
+        { key: "policy", title: "policy", text: true, format: (name) => h("a", { href: `#/run/${run}/policy/${population}/${encodeURIComponent(name)}`, text: name }) },
+        { key: "probability", title: "probability", format: (value) => bar(value, value / most()) },
+        { key: "mean", title: "mean return", format: (value, row) => interval(value, row.half_width) },
+        ...(rated ? [{ key: "rating", title: "Elo", format: (value, row) => interval(value === null ? null : Math.round(value), row.rating_half_width === null ? null : Math.round(row.rating_half_width)) }] : []),
+        { key: "generation", title: "generation" },
+        { key: "start", title: "started from", text: true },
+      ],
+    });
+    return undefined;
+  }
+  return {
+    node,
+    set(tables) {
+      state.tables = tables.filter((one) => one.rows.length);
+      hint.hidden = !state.tables.length;
+      if (!state.tables.length) return void clear(body).append(empty("No policy has been added yet."));
+      state.at = Math.min(state.at, state.tables.length - 1);
+      if (!chooser && state.tables.length > 1) {
+        chooser = picker("Population", state.tables.map(drawnBy), state.at, (k) => { state.at = k; draw(); });
+        head.append(chooser);
+      }
+      draw();
+    },
+  };
+}
+
+// "player 0", "players 0, 1"
+export const drawnBy = ({ players }) => (players.length > 1 ? `players ${players.join(", ")}` : `player ${players[0]}`);
+
+function bar(value, share) {
+  const text = value === 0 ? "0" : value < 5e-4 ? "< 0.001" : value.toFixed(3);
+  return h("span", { class: value < 5e-4 ? "faint" : null }, h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: percent(share, 1) } })), text);
+}
+
+function interval(value, half) {
+  return half === null || half === undefined || value === null ? number(value) : h("span", null, number(value), h("span", { class: "faint", text: ` ± ${number(half, 2)}` }));
+}
+
+function facts() {
+  const { node, body } = card("Run");
+  const list = h("dl"), text = h("pre", { tabindex: "0" }), scenario = h("details", null, h("summary", { text: "Scenario" }), text);
+  body.append(list, scenario);
+  return {
+    node,
+    set({ info, state, summary }) {
+      const entries = [
+        ["Scenario", info.scenario], ["Environment", info.env], ["Algorithm", info.algorithm], ["Players", String(info.population.length)],
+        ["Seed", String(info.seed)], ["Ludus", info.version], ["State", state],
+        ...(summary ? [["Stopped by", sentence(summary.stopped_by)]] : []), ...(summary?.places?.length ? [["Learned on", summary.places.join("; ")]] : []),
+      ];
+      clear(list).append(...entries.map(([term, told]) => h("div", null, h("dt", { text: term }), h("dd", { text: told }))));
+      scenario.hidden = !info.text;
+      write(text, info.text);
+    },
+  };
 }

@@ -1,6 +1,7 @@
-// The frame of a run's pages: its header, its steering and its tabs.
+// The frame of a run's pages: its header with progress and steering, and its tabs.
 
-import { h, write } from "./dom.js";
+import { announce, failure, h, icon, sentence, write } from "./dom.js";
+import { percent, span, whole } from "./charts.js";
 
 const TABS = [
   { name: "overview", title: "Overview", path: "" },
@@ -10,20 +11,34 @@ const TABS = [
   { name: "play", title: "Play", path: "/play", can: "play" },
   { name: "tree", title: "Game tree", path: "/tree", can: "tree" },
 ];
+const SPEEDS = [1, 0.75, 0.5, 0.25, 0.1];
+const AT_WORK = ["running", "paused", "stopping"];
 
-export function frame(root, { source, run, overview, go }) {
+// root: emptied and filled. overview: the panel. Returns { run, name, body, titleOf(tab), select(tab), update(panels), close() }.
+export function frame(root, { source, run, overview }) {
   const name = overview.info.name;
-  const state = h("span", { class: `pill ${overview.state}`, text: overview.state });
+  const head = header(name);
+  const steering = source.may.steer && overview.can.steer ? steer(source, run) : null;
   const tabs = TABS.filter(({ can }) => !can || (source.live && overview.can[can] && (can !== "play" || source.may.play)));
   const links = new Map(tabs.map((tab) => [tab.name, h("a", { href: `#/run/${run}${tab.path}`, text: tab.title })]));
   const body = h("div");
   root.append(
-    h("header", { class: "run" }, h("div", null, h("h1", { text: name }), h("p", { class: "lead", text: `${overview.info.scenario} on ${overview.info.env}.` })), state),
+    h("header", { class: "run" }, head.node, steering?.node),
     h("nav", { class: "tabs", "aria-label": "Pages of the run" }, [...links.values()]),
     body,
   );
+  let known = overview, status = null;
+  const show = () => {
+    head.set(known, status);
+    steering?.set(status, head.state);
+  };
+  show();
+  const stop = source.onstatus(run, (next) => {
+    status = next;
+    show();
+  });
   return {
-    run, name, body, go,
+    run, name, body,
     titleOf: (tab) => TABS.find((one) => one.name === tab)?.title,
     select(tab) {
       for (const [key, link] of links) {
@@ -33,10 +48,112 @@ export function frame(root, { source, run, overview, go }) {
     },
     async update(panels) {
       if (!panels.has("overview")) return;
-      const next = await source.get(`runs/${run}/overview`);
-      state.className = `pill ${next.state}`;
-      write(state, next.state);
+      known = await source.get(`runs/${run}/overview`);
+      if (!AT_WORK.includes(known.state)) status = null;
+      show();
     },
-    close() {},
+    close: stop,
   };
+}
+
+// "openspiel/leduc_poker, psro, ppo": what a run is, without its numbers.
+export function lead({ info, state, summary }) {
+  const ended = summary && !AT_WORK.includes(state);
+  const place = `${info.scenario} on ${info.env}`;
+  return ended ? `${sentence(place)} ${sentence(summary.stopped_by)}` : sentence(place);
+}
+
+function header(name) {
+  const pill = h("span", { class: "pill" });
+  const told = h("p", { class: "lead" });
+  const bar = h("div", { class: "progress", role: "progressbar", "aria-label": "Progress of the run", "aria-valuemin": "0", "aria-valuemax": "100" }, h("i"));
+  const at = h("p", { class: "at" });
+  const node = h("div", { class: "who" }, h("div", { class: "name" }, h("h1", { text: name }), pill), told, h("div", { class: "going" }, bar, at));
+  const one = { node, state: null, set };
+
+  function set(overview, status) {
+    const state = status?.state ?? overview.state;
+    const kind = state.split(" ")[0];  // "running at 50%"
+    if (one.state !== null && one.state !== state) announce(`The run is ${state}.`);
+    one.state = state;
+    pill.className = `pill ${kind}`;
+    write(pill, state);
+    write(told, lead(overview));
+    const progress = overview.progress;
+    const generation = status?.generation ?? progress.generation, all = status?.generations ?? progress.generations;
+    const share = wholeShare({ generation, generations: all, fraction: status ? status.fraction : progress.fraction });
+    const busy = AT_WORK.includes(kind);
+    bar.hidden = !busy || share === null;
+    if (share !== null) {
+      bar.firstChild.style.width = percent(share, 1);
+      bar.setAttribute("aria-valuenow", String(Math.round(100 * share)));
+    }
+    at.hidden = !busy;
+    write(at, [
+      all === null ? `generation ${whole(generation)}` : `generation ${whole(generation)} of ${whole(all)}`,
+      kind === "paused" ? `paused for ${span(status?.seconds ?? 0)}` : status?.doing ?? progress.doing,
+      progress.seconds_left === null || kind !== "running" ? null : `${span(progress.seconds_left)} left`,
+    ].filter(Boolean).join(" · "));
+  }
+  return one;
+}
+
+// Of the whole run, in [0, 1]: generations that are done and the part of the present one.
+export function wholeShare({ generation, generations, fraction }) {
+  if (!generations) return null;
+  return Math.min(1, Math.max(0, (generation + (fraction ?? 0)) / Math.max(1, generations)));
+}
+
+// ------------------------------------------------------------------------------------------------------------ steering
+
+function steer(source, run) {
+  const said = h("p", { class: "said", role: "status" });
+  const order = async (what) => {
+    write(said, "");
+    try {
+      const { status } = await source.post(`runs/${run}/order`, { ...what, session: one.session ?? undefined });
+      if (what.do === "checkpoint") write(said, "A checkpoint will be written at the next place where the run may.");
+      if (status) one.set(status, status.state);
+    } catch (error) {
+      said.replaceChildren(failure(error));
+    }
+  };
+  const button = (name, text, act, more = "") => h("button", { type: "button", class: `more ${more}`, on: { click: act } }, icon(name), h("span", { text }));
+  const pause = button("pause", "Pause", () => order({ do: "pause" }));
+  const on = button("play", "Go on", () => order({ do: "go_on" }), "main");
+  const speed = h("select", { class: "field", on: { change: (event) => order({ do: "throttle", speed: Number(event.target.value) }) } }, SPEEDS.map((share) => h("option", { value: share, text: share === 1 ? "full speed" : percent(share) })));
+  const save = button("save", "Checkpoint now", () => order({ do: "checkpoint" }));
+  const stop = button("stop", "Stop …", () => ask(true), "danger");
+  const sure = button("stop", "Yes, stop the run", () => { ask(false); order({ do: "stop" }); }, "danger");
+  const not = button("close", "No", () => ask(false));
+  const asked = h("div", { class: "asked", role: "group", "aria-label": "Stop the run?", hidden: true, on: { keydown: (event) => event.key === "Escape" && ask(false) } },
+    h("span", { text: "Stop the run? It ends after a checkpoint; `ludus resume` goes on from there." }), sure, not);
+  const row = h("div", { class: "steer" }, on, pause, h("label", null, h("span", { class: "unseen", text: "Speed" }), speed), save, stop);
+  const one = { node: h("div", { class: "steering", role: "group", "aria-label": "Steering" }, row, asked, said), session: null, set };
+
+  function ask(open) {
+    const inside = asked.contains(document.activeElement);
+    asked.hidden = !open;
+    row.hidden = open;
+    if (open) not.focus();
+    else if (inside) stop.focus();
+  }
+
+  function set(status, state) {
+    one.session = status?.session ?? one.session;
+    const kind = state.split(" ")[0];
+    one.node.hidden = !AT_WORK.includes(kind);
+    const had = document.activeElement;
+    on.hidden = kind !== "paused";
+    pause.hidden = kind === "paused";
+    if (had === on && on.hidden) pause.focus();
+    if (had === pause && pause.hidden) on.focus();
+    for (const node of [pause, speed, save, stop]) node.disabled = kind === "stopping";
+    const pace = status?.speed ?? Number(/(\d+)%/.exec(state)?.[1] ?? 100) / 100;
+    if (document.activeElement !== speed) {
+      if (![...speed.options].some((option) => Number(option.value) === pace)) speed.append(h("option", { value: pace, text: percent(pace) }));
+      speed.value = String(pace);
+    }
+  }
+  return one;
 }

@@ -24,11 +24,11 @@ export class SourceError extends Error {
 const flying = new Map();  // address -> promise: who asks for the same at the same time waits for one answer
 const listeners = { change: new Map(), status: new Map() };  // run ("" for the list) -> functions
 const onlink = new Set();
-let stream = null, streamed = null, wait = FIRST_WAIT, timer = null, lost = false;
+let stream = null, streamed = null, wait = FIRST_WAIT, timer = null, lost = false, away = false;
 
 export const source = {
   live: snapshot === null,
-  may: snapshot === null ? { watch: true, steer: false, play: false } : { watch: true, steer: false, play: false },
+  may: { watch: true, steer: false, play: false },
   version: snapshot?.version ?? "",
   snapshot,
 
@@ -96,9 +96,15 @@ async function ask(address, options = {}) {
 
 // Of a Packed matrix, { data: TypedArray, shape }.
 export function unpack(packed) {
-  const bytes = Uint8Array.from(atob(packed.data), (letter) => letter.charCodeAt(0));
+  const bytes = Uint8Array.fromBase64 ? Uint8Array.fromBase64(packed.data) : decoded(atob(packed.data));
   const kind = { f4: Float32Array, u4: Uint32Array, i4: Int32Array, u1: Uint8Array }[packed.dtype];
   return { data: new kind(bytes.buffer), shape: packed.shape };
+}
+
+function decoded(letters) {
+  const bytes = new Uint8Array(letters.length);
+  for (let k = 0; k < letters.length; k++) bytes[k] = letters.charCodeAt(k);
+  return bytes;
 }
 
 // ------------------------------------------------------------------------------------------------------------ the stream
@@ -116,16 +122,29 @@ function listen(map, run, f) {
 
 // A page that goes and one that comes ask in one turn: one stream serves both.
 function soon() {
-  if (!source.live) return;
+  if (!source.live || lost) return;  // when it is lost, `again` opens it
   clearTimeout(timer);
   timer = setTimeout(open, 0);
 }
+
+// A browser keeps six connections to a server: a tab that nobody looks at gives its one back.
+document.addEventListener("visibilitychange", () => {
+  if (!source.live) return;
+  if (document.hidden) {
+    clearTimeout(timer);
+    stream?.close();
+    stream = null;
+    away = true;
+  } else if (lost) again();
+  else soon();
+});
 
 function wanted() {
   return [...new Set([...listeners.change.keys(), ...listeners.status.keys()])].filter(Boolean).sort().join(",");
 }
 
 function open() {
+  if (document.hidden) return;
   const runs = wanted();
   if (stream && streamed === runs && stream.readyState !== EventSource.CLOSED) return;
   stream?.close();
@@ -133,6 +152,7 @@ function open() {
   stream = new EventSource(`/api/live?runs=${encodeURIComponent(runs)}`);
   stream.addEventListener("open", opened);
   stream.addEventListener("error", dropped);
+  stream.addEventListener("bye", dropped);
   stream.addEventListener("runs", () => tell(listeners.change, "", new Set(["runs"])));
   stream.addEventListener("changed", (event) => { const { run, panels } = JSON.parse(event.data); tell(listeners.change, run, new Set(panels)); });
   stream.addEventListener("status", (event) => { const { run, status } = JSON.parse(event.data); tell(listeners.status, run, status); });
@@ -145,9 +165,12 @@ function tell(map, run, what) {
 
 function opened() {
   wait = FIRST_WAIT;
-  if (!lost) return;
-  lost = false;
-  for (const f of onlink) f({ lost, text: "" });
+  if (!lost && !away) return;
+  if (lost) {
+    lost = false;
+    for (const f of onlink) f({ lost, text: "" });
+  }
+  away = false;
   for (const run of listeners.change.keys()) tell(listeners.change, run, new Set(run ? PANELS : ["runs"]));
 }
 
