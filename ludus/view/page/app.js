@@ -72,7 +72,7 @@ async function route() {
     document.title = [found.route.title ?? frame?.titleOf(found.route.tab), frame?.name, source.snapshot ? source.snapshot.title : "Ludus"].filter(Boolean).join(" · ");
     mark(found);
   } catch (error) {
-    if (mine === turn) fail(error);
+    if (mine === turn) fail(error, { inside: Boolean(frame) });
   }
 }
 
@@ -174,13 +174,16 @@ function follow(run, f, { held = false } = {}) {
   };
 }
 
-function fail(error) {
+// inside: only the page failed, and its run's frame stays.
+function fail(error, { inside = false } = {}) {
   shown?.close();
   shown = null;
-  leave();
+  if (!inside) leave();
   const again = error.status === 401 ? null : route;
-  fresh().append(h("h1", { class: "unseen", text: "Error" }), failure(error, again), source.live ? h("p", { class: "links" }, h("a", { href: "#/", text: "All runs" })) : "");
+  const root = inside ? clear(frame.body) : fresh();
+  root.append(inside ? "" : h("h1", { class: "unseen", text: "Error" }), failure(error, again), source.live && !inside ? h("p", { class: "links" }, h("a", { href: "#/", text: "All runs" })) : "");
   document.documentElement.dataset.ready = "failed";
+  if (!error.status) console.error(error);
 }
 
 function missing() {

@@ -79,7 +79,7 @@ const IN_LEGEND = 12;  // more have no legend: the pointer names them
 const IN_TIP = 9;
 
 // data: { x: [n], series: [{ name, values: [n], x?: [m] (its own, then values: [m]), low?, high?: [n], colour?: text or () => text, dashed?, width? }],
-//   xTitle, yTitle, log? (y), stacked? (shares from 0 to 1, one band for each series), whole? (x counts whole things), height? (pixels),
+//   xTitle, yTitle, log? (y), logX?, yRange?: [low, high], stacked? (shares from 0 to 1, one band for each series), whole? (x counts whole things), height? (pixels),
 //   format? (of y, a function), note? (added to what a screen reader is told) }.   null in values is a gap.
 // Returns { set(data), destroy() }.
 export function lines(node, data) {
@@ -150,19 +150,19 @@ class Lines {
   }
 
   options(width) {
-    const { xTitle, yTitle, log, stacked } = this.data;
+    const { xTitle, yTitle, log, logX, stacked, format } = this.data;
     const font = `12px ${getComputedStyle(document.body).fontFamily}`;
     const axis = { stroke: css("--soft"), font, labelFont: font, grid: { stroke: css("--grid"), width: 1 }, ticks: { stroke: css("--line"), width: 1, size: 5 }, labelSize: 20, gap: 4 };
     const few = this.table.x.length <= 6;
     return {
-      width, height: this.height(), padding: [10, 14, 0, 0],
+      width, height: this.height(), padding: [10, 20, 0, 0],
       legend: { show: false },
       cursor: { x: true, y: false, points: { show: !stacked, size: 6 }, drag: { x: false, y: false }, focus: { prox: 24 } },
       focus: { alpha: 1 },
-      scales: { x: { time: false, range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, y: this.yScale(log, stacked) },
+      scales: { x: { time: false, distr: logX ? 3 : 1, range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, y: this.yScale(log, stacked) },
       axes: [
-        { ...axis, label: xTitle, size: 32, space: 60, values: (_, ticks) => ticks.map((v) => (v === null ? "" : short(v))), incrs: this.data.whole ?? few ? WHOLE : undefined },
-        { ...axis, label: yTitle, size: (u, values) => Math.max(40, 14 + 7 * Math.max(0, ...(values ?? []).map((v) => v.length))), space: stacked ? 50 : 34, values: (_, ticks) => ticks.map((v) => (v === null ? "" : stacked ? percent(v) : short(v))), ...(log ? { filter: decades, grid: { ...axis.grid, filter: decades }, ticks: { ...axis.ticks, filter: decades } } : {}) },
+        { ...axis, label: xTitle, size: 32, space: 60, values: (_, ticks) => ticks.map((v) => (v === null ? "" : short(v))), incrs: this.data.whole ? WHOLE : undefined, ...(logX ? sparse(axis, "x") : {}) },
+        { ...axis, label: yTitle, size: (u, values) => Math.max(40, 14 + 7 * Math.max(0, ...(values ?? []).map((v) => v.length))), space: stacked ? 50 : 34, values: (_, ticks) => ticks.map((v) => (v === null ? "" : stacked ? percent(v) : format ? format(v) : short(v))), ...(log ? sparse(axis, "y") : {}) },
       ],
       series: [{}, ...this.lines(few)],
       bands: this.bands(),
@@ -172,6 +172,7 @@ class Lines {
 
   yScale(log, stacked) {
     if (stacked) return { range: [0, 1] };
+    if (this.data.yRange) return { range: this.data.yRange };
     if (log) return { distr: 3 };
     return { range: (_, low, high) => padded(low, high) };
   }
@@ -286,7 +287,7 @@ const WHOLE = [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 2500, 50
 
 // Two with the same shape differ in their numbers only.
 const shape = (data) => JSON.stringify([
-  data.xTitle, data.yTitle, data.log, data.stacked, data.height, data.whole, data.x?.length <= 6,
+  data.xTitle, data.yTitle, data.log, data.logX, data.stacked, data.height, data.whole, data.x?.length <= 6,
   data.series.map((one) => [one.name, Boolean(one.low), Boolean(one.x), one.dashed, typeof one.colour === "function" ? "f" : one.colour, one.values.length < FEW]),
 ]);
 
@@ -326,17 +327,31 @@ function padded(low, high) {
   return [bottom, high <= 0 && high > 0.4 * low ? 0 : high + room];
 }
 
-// Of a logarithmic axis: every power of ten, and 2 and 5 times it where few powers are seen.
-function decades(u, ticks) {
-  const seen = Math.log10(u.scales.y.max / u.scales.y.min);
+// Of a logarithmic axis: the powers of ten that there is room for, and 2 and 5 times them where few powers are seen.
+function decades(scale, places, most) {
+  const seen = Math.log10(scale.max / scale.min), every = Math.max(1, Math.ceil(seen / most));
   const good = seen > 4 ? [1] : seen > 2 ? [1, 3] : [1, 2, 5];
-  return ticks.map((v) => {
-    const lead = Math.round(v / 10 ** Math.floor(Math.log10(v) + 1e-9));
-    return good.includes(lead) ? v : null;
+  return places.map((v) => {
+    const power = Math.floor(Math.log10(v) + 1e-9);
+    return good.includes(Math.round(v / 10 ** power)) && power % every === 0 ? v : null;
   });
 }
 
-function short(value) {
+function sparse(axis, scale) {
+  const filter = (u, places) => decades(u.scales[scale], places, scale === "x" ? u.bbox.width / devicePixelRatio / 60 : u.bbox.height / devicePixelRatio / 24);
+  return { filter, grid: { ...axis.grid, filter }, ticks: { ...axis.ticks, filter } };
+}
+
+// Round places of an axis, at most about `most` of them.
+export function ticks(low, high, most = 5) {
+  const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((k) => k * power).find((size) => size >= rough);
+  const first = Math.ceil(low / step - 1e-9);
+  return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, k) => Number(((first + k) * step).toPrecision(12)));
+}
+
+// As it stands beside an axis: no more digits than it needs.
+export function short(value) {
   const size = Math.abs(value);
   if (size >= 1e9) return value.toExponential(0).replace("e+", "e").replace("-", MINUS);
   if (size >= 1e6) return `${trimmed(value / 1e6)} M`.replace("-", MINUS);

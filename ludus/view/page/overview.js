@@ -2,35 +2,22 @@
 
 import { card, clear, empty, h, picker, sentence, write } from "./dom.js";
 import { colour, lines, number, percent, ramp, table, whole } from "./charts.js";
+import { cards } from "./panels.js";
 import { counted } from "./statistics.js";
 
 export async function show(root, { source, params }) {
-  const get = (name) => source.get(`runs/${params.run}/${name}`);
-  const [overview, convergence, strategies, ranking] = await Promise.all(["overview", "convergence", "strategies", "ranking"].map(get));
+  const { info } = await source.get(`runs/${params.run}/overview`);
+  root.append(h("h2", { class: "unseen", text: "Overview" }));
   const parts = [
     { panel: "overview", ...tiles() },
     { panel: "overview", ...warnings() },
-    { panel: "convergence", ...nashConv(overview.info) },
+    ...(info.population.length > 1 ? [{ panel: "convergence", ...nashConv() }] : []),  // else nobody could exploit it
     { panel: "strategies", ...mixtures() },
     { panel: "ranking", ...leaders(params.run) },
     { panel: "statistics", ...counted() },
     { panel: "overview", ...facts() },
   ];
-  root.append(h("h2", { class: "unseen", text: "Overview" }), ...parts.map(({ node }) => node));
-  const first = { overview, convergence, strategies, ranking };
-  for (const { panel, set } of parts) if (first[panel]) set(first[panel]);
-  const later = async () => parts.find(({ panel }) => panel === "statistics").set(await get("statistics"));
-  await later();
-  return {
-    async update(panels) {
-      const changed = [...new Set(parts.map(({ panel }) => panel))].filter((panel) => panels.has(panel));
-      await Promise.all(changed.map(async (panel) => {
-        const data = await get(panel);
-        for (const part of parts) if (part.panel === panel) part.set(data);
-      }));
-    },
-    close() { for (const { close } of parts) close?.(); },
-  };
+  return cards(root, { source, run: params.run, parts });
 }
 
 function tiles() {
@@ -73,14 +60,13 @@ const moment = (seconds) => new Date(1000 * seconds).toISOString().replace("T", 
 
 const OVER = [["generation", "generations"], ["seconds", "seconds"], ["episodes", "episodes"]];
 
-function nashConv(info) {
+function nashConv() {
   const { node, head, hint, body } = card("NashConv");
   const place = h("div"), state = { over: 0, log: true, data: null };
   const over = picker("Over", OVER.map(([, title]) => title), 0, (k) => { state.over = k; draw(); });
   const scale = picker("Scale", ["log", "linear"], 0, (k) => { state.log = k === 0; draw(); });
   head.append(h("div", { class: "tools" }, over, scale));
   let chart = null;
-  node.hidden = info.population.length < 2;  // nobody to exploit it
 
   function draw() {
     const data = state.data;
@@ -152,7 +138,7 @@ function leaders(run) {
 
   function draw() {
     const { population, rows } = state.tables[state.at];
-    const rated = rows.some((row) => row.rating !== null), key = `${population} ${rated} ${rows.some((row) => row.half_width !== null)}`;
+    const rated = rows.some((row) => row.rating !== null), key = `${population} ${rated} ${rows.some((row) => row.half_width != null)}`;
     if (grid && drawn === key) return grid.set(rows);
     drawn = key;
     grid = table(clear(body), {
@@ -162,7 +148,7 @@ function leaders(run) {
         { key: "policy", title: "policy", text: true, format: (name) => h("a", { href: `#/run/${run}/policy/${population}/${encodeURIComponent(name)}`, text: name }) },
         { key: "probability", title: "probability", format: (value) => bar(value, value / most()) },
         { key: "mean", title: "mean return", format: (value, row) => interval(value, row.half_width) },
-        ...(rated ? [{ key: "rating", title: "Elo", format: (value, row) => interval(value === null ? null : Math.round(value), row.rating_half_width === null ? null : Math.round(row.rating_half_width)) }] : []),
+        ...(rated ? [{ key: "rating", title: "Elo", format: (value, row) => interval(value === null ? null : Math.round(value), row.rating_half_width == null ? null : Math.round(row.rating_half_width)) }] : []),
         { key: "generation", title: "generation" },
         { key: "start", title: "started from", text: true },
       ],

@@ -56,11 +56,11 @@ export function frame(root, { source, run, overview }) {
   };
 }
 
-// "openspiel/leduc_poker, psro, ppo": what a run is, without its numbers.
+// "psro on openspiel/leduc_poker. Reached generations=25."
 export function lead({ info, state, summary }) {
   const ended = summary && !AT_WORK.includes(state);
   const place = `${info.scenario} on ${info.env}`;
-  return ended ? `${sentence(place)} ${sentence(summary.stopped_by)}` : sentence(place);
+  return ended ? `${place}. ${sentence(summary.stopped_by)}` : `${place}.`;
 }
 
 function header(name) {

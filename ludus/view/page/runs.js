@@ -1,17 +1,89 @@
-// All runs.
+// All runs: what each is at, how well it does, and whether it is well. Several that are chosen are compared.
 
-import { empty, h } from "./dom.js";
-import { table } from "./charts.js";
+import { announce, clear, empty, h, icon, picker, write } from "./dom.js";
+import { number, percent, span, table, whole } from "./charts.js";
+import { wholeShare } from "./run.js";
 
-export async function show(root, { source }) {
-  const { runs } = await source.get("runs");
-  root.append(h("h1", { text: "Runs" }));
-  if (!runs.length) return void root.append(empty("No runs yet. `ludus train` starts one."));
-  const place = h("div", { class: "card" });
-  root.append(place);
-  const grid = table(place, {
-    label: "Runs", rows: runs, id: (row) => row.id,
-    columns: [{ key: "name", title: "name", text: true, format: (name, row) => h("a", { href: `#/run/${row.id}`, text: name }) }, { key: "state", title: "state", text: true }],
+const STATES = [
+  ["all", () => true], ["at work", (run) => ["running", "paused", "stopping"].includes(kind(run))], ["finished", (run) => run.state === "finished"],
+  ["stopped", (run) => ["stopped", "interrupted"].includes(run.state)], ["failed", (run) => run.state === "failed"],
+];
+const MOST = 64;  // runs that are compared at a time
+
+const kind = (run) => run.state.split(" ")[0];
+
+export async function show(root, { source, go }) {
+  const state = { runs: [], text: "", at: 0, chosen: new Set() };
+  const search = h("input", { class: "field", type: "search", placeholder: "Filter by name, game, algorithm …", "aria-label": "Filter runs", on: { input: () => { state.text = search.value.toLowerCase(); draw(); } } });
+  const states = picker("State", STATES.map(([name]) => name), 0, (k) => { state.at = k; draw(); });
+  const compare = h("button", { type: "button", class: "more main", on: { click: () => go(`/compare?runs=${[...state.chosen].join(",")}`) } });
+  const none = h("button", { type: "button", class: "more", text: "None", on: { click: () => { state.chosen.clear(); draw(); } } });
+  const all = h("button", { type: "button", class: "more", on: { click: () => { for (const run of shown().slice(0, MOST)) state.chosen.add(run.id); draw(); announce(`${state.chosen.size} runs are chosen.`); } } });
+  const place = h("div"), told = h("div");
+  const tools = h("div", { class: "bar-of-tools" }, search, states, h("div", { class: "choosing" }, all, none, compare));
+  root.append(h("h1", { text: "Runs" }), tools, h("section", { class: "card", "aria-label": "Runs" }, place, told));
+
+  const shown = () => state.runs.filter((run) => STATES[state.at][1](run) && (!state.text || [run.name, run.group, run.game, run.algorithm, run.scenario, run.state].join(" ").toLowerCase().includes(state.text)));
+  const grid = table(place, { label: "Runs", rows: [], limit: 100, sort: { key: "began", down: true }, id: (run) => run.id, columns: columns(state, () => sayChosen()) });
+
+  function sayChosen() {
+    const n = state.chosen.size;
+    compare.hidden = n === 0;
+    none.hidden = n === 0;
+    write(compare, n === 1 ? "Show its seeds and curves" : `Compare ${n} runs`);
+    compare.disabled = n > MOST;
+  }
+
+  function draw() {
+    const rows = shown();
+    tools.hidden = !state.runs.length;
+    place.hidden = !rows.length;
+    grid.set(rows);
+    all.hidden = rows.length < 2 || (state.at === 0 && !state.text);
+    write(all, `Choose these ${whole(Math.min(MOST, rows.length))}`);
+    const why = state.runs.length ? "No run is like that." : "No runs yet. `ludus train leduc` starts one; it appears here by itself.";
+    clear(told).append(...(rows.length ? [] : [empty(why)]));
+    sayChosen();
+  }
+
+  async function load() {
+    ({ runs: state.runs } = await source.get("runs"));
+    const known = new Set(state.runs.map((run) => run.id));
+    for (const id of state.chosen) if (!known.has(id)) state.chosen.delete(id);
+    draw();
+  }
+  await load();
+  return { update: load };
+}
+
+function columns(state, changed) {
+  const choose = (_, run) => h("input", {
+    type: "checkbox", "aria-label": `Choose ${run.name}`, checked: state.chosen.has(run.id),
+    on: { change: (event) => { if (event.target.checked) state.chosen.add(run.id); else state.chosen.delete(run.id); changed(); } },
   });
-  return { update: async () => grid.set((await source.get("runs")).runs) };
+  return [
+    { key: "chosen", title: "", sorts: false, format: choose },
+    { key: "name", title: "run", text: true, format: (name, run) => h("span", null, h("a", { href: `#/run/${run.id}`, text: name }), run.group ? h("span", { class: "under", text: run.group }) : null) },
+    { key: "state", title: "state", text: true, format: (text, run) => h("span", { class: `pill ${kind(run)}`, text }) },
+    { key: "game", title: "game", text: true, format: (game, run) => h("span", null, game, h("span", { class: "under", text: [run.scenario, run.algorithm, `seed ${run.seed}`].filter(Boolean).join(" · ") })) },
+    { key: "progress", title: "progress", value: (run) => wholeShare(run) ?? (run.generation ? 1 : 0), format: progress },
+    { key: "nash_conv", title: "NashConv", hint: "The newest; ≥ where it is a lower bound", format: (value, run) => (value === null || value === undefined ? "–" : `${run.exact ? "" : "≥ "}${number(value)}`) },
+    { key: "return", title: "return", format: (value) => number(value) },
+    { key: "policies", title: "policies", format: whole },
+    { key: "health", title: "health", text: true, value: (run) => 1000 * run.errors + run.warnings, format: health },
+    { key: "began", title: "began", format: (time) => h("time", { datetime: new Date(1000 * time).toISOString(), title: new Date(1000 * time).toISOString().replace("T", " ").slice(0, 19), text: `${span(Math.max(0, Date.now() / 1000 - time)).split(" ").slice(0, 2).join(" ")} ago` }) },
+  ];
+}
+
+function progress(_, run) {
+  const share = wholeShare(run), busy = ["running", "paused", "stopping"].includes(kind(run));
+  const text = run.generations === null || run.generations === undefined ? `generation ${whole(run.generation)}` : `${whole(run.generation)} of ${whole(run.generations)}`;
+  const under = busy && run.seconds_left !== null && run.seconds_left !== undefined ? `${span(run.seconds_left)} left` : span(run.seconds);
+  return h("span", { class: "going-on" }, busy && share !== null ? h("span", { class: "progress", "aria-hidden": "true" }, h("i", { style: { width: percent(share, 1) } })) : null, text, h("span", { class: "under", text: under }));
+}
+
+function health(_, run) {
+  if (!run.warnings && !run.errors) return h("span", { class: "well" }, icon("check"), " well");
+  const text = [run.errors ? `${run.errors} error${run.errors > 1 ? "s" : ""}` : "", run.warnings ? `${run.warnings} warning${run.warnings > 1 ? "s" : ""}` : ""].filter(Boolean).join(", ");
+  return h("a", { class: run.errors ? "bad" : "warned", href: `#/run/${run.id}/log`, title: run.last_note ?? "" }, icon("warning"), ` ${text}`);
 }

@@ -1,0 +1,151 @@
+// How the learners learn, where the time goes, and who is alive.
+
+import { card, clear, empty, h, picker, write } from "./dom.js";
+import { cards } from "./panels.js";
+import { colour, lines, number, span, table, whole } from "./charts.js";
+
+const OVER = ["decisions", "episodes", "updates", "seconds"];
+
+export async function show(root, { source, params, query, go }) {
+  const asked = { population: query.get("population"), policy: query.get("policy") };
+  root.append(h("h2", { class: "unseen", text: "Learning" }));
+  const parts = [
+    { panel: "learning", params: asked, ...curves({ run: params.run, asked, go, live: source.live }) },
+    { panel: "throughput", ...throughput() },
+    { panel: "parts", ...signs() },
+  ];
+  return cards(root, { source, run: params.run, parts });
+}
+
+// ------------------------------------------------------------------------------------------------------------ curves
+
+function curves({ run, asked, go, live }) {
+  const returns = card(asked.policy ? `Learning of ${asked.policy}` : "Returns while learning", { level: 2 });
+  const metric = card("Metrics");
+  const state = { over: 0, metric: null, data: null };
+  const over = picker("Over", OVER, 0, (k) => { state.over = k; draw(); });
+  const choice = h("select", { class: "field", "aria-label": "Metric", on: { change: (event) => { state.metric = event.target.value; draw(); } } });
+  const name = h("input", { class: "field", type: "search", placeholder: "population/policy", "aria-label": "One policy's own tasks: population/policy", value: asked.policy ? `${asked.population}/${asked.policy}` : "" });
+  const one = h("form", { class: "tools", on: { submit: (event) => { event.preventDefault(); choose(name.value.trim()); } } }, name, h("button", { class: "more", text: "Show" }));
+  returns.head.append(h("div", { class: "tools" }, live ? one : null, over));
+  metric.head.append(choice);
+  const places = [h("div"), h("div")];
+  let charts = [];
+  const close = () => { for (const chart of charts) chart.destroy(); charts = []; };
+
+  function choose(text) {
+    const [population, ...rest] = text.split("/");
+    go(text ? `/run/${run}/learning?population=${encodeURIComponent(population)}&policy=${encodeURIComponent(rest.join("/"))}` : `/run/${run}/learning`);
+  }
+
+  function draw() {
+    const { learners, learners_in_all: all } = state.data;
+    metric.node.hidden = over.hidden = !learners.length;
+    if (!learners.length) {
+      close();
+      write(returns.hint, "");
+      clear(returns.body).append(empty(asked.policy ? "Nothing is known of how this policy learned: it was computed, given, or is no policy of this run." : "No learner has reported yet: curves begin with the first task of training. Where best responses are computed there are none."));
+      return;
+    }
+    const busy = learners.filter((learner) => learner.in_flight).map((learner) => learner.learner);
+    const spread = median(learners.flatMap((learner) => learner.spread));
+    const means = learners.flatMap((learner) => learner.mean).filter((v) => v !== null);
+    const banded = learners.length <= 2 && spread !== null && spread < Math.max(...means) - Math.min(...means);  // luck would hide what is learned
+    const how = banded ? ", with their standard deviation" : spread === null ? "" : `, whose standard deviation is about ${number(spread, 2)}`;
+    const left = all > learners.length ? ` These are the ${learners.length} learners of ${whole(all)} that have decided most.` : "";
+    write(returns.hint, `The mean return of the episodes that learners were trained in${how}. A learner's tasks follow one another.${left}${busy.length ? ` In training now: ${busy.join(", ")}.` : ""}`);
+    const names = [...new Set(learners.flatMap((learner) => Object.keys(learner.metrics)))];
+    if (!names.includes(state.metric)) [state.metric = null] = names;
+    if (choice.options.length !== names.length || [...choice.options].some((option, k) => option.value !== names[k])) clear(choice).append(...names.map((text) => h("option", { value: text, text })));
+    metric.node.hidden = !names.length;
+    if (state.metric !== null) choice.value = state.metric;
+    const data = [chart("return", (learner) => learner.mean, banded), chart(state.metric ?? "", (learner) => learner.metrics[state.metric] ?? learner.mean.map(() => null), false)];
+    if (charts.length) return charts.forEach((drawn, k) => drawn.set(data[k]));
+    [returns, metric].forEach((place, k) => clear(place.body).append(places[k]));
+    charts = places.map((place, k) => lines(place, data[k]));
+    return undefined;
+  }
+
+  function chart(yTitle, values, banded) {
+    const axis = OVER[state.over], { learners } = state.data;
+    const series = learners.map((learner, k) => ({
+      name: learner.in_flight ? `${learner.learner} (in training)` : learner.learner, x: learner.over[axis], values: values(learner), colour: () => colour(k, learners.length),
+      ...(banded ? { low: edge(learner, -1), high: edge(learner, 1) } : {}),
+    }));
+    return { xTitle: axis, yTitle, series, height: 300 };
+  }
+  return { node: h("div", null, returns.node, metric.node), close, set(data) { state.data = data; draw(); } };
+}
+
+const edge = (learner, sign) => learner.mean.map((mean, k) => (mean === null ? null : mean + sign * (learner.spread[k] ?? 0)));
+
+function median(values) {
+  const known = values.filter((v) => v !== null).sort((a, b) => a - b);
+  return known.length ? known[Math.floor(known.length / 2)] : null;
+}
+
+// ------------------------------------------------------------------------------------------------------------ throughput
+
+function throughput() {
+  const { node, hint, body } = card("Throughput");
+  const places = { shares: h("div"), speed: h("div"), lag: h("div") };
+  let charts = {};
+  const close = () => { for (const chart of Object.values(charts)) chart.destroy(); charts = {}; };
+  return {
+    node, close,
+    set(data) {
+      const known = (values) => values?.some((v) => v !== null);
+      const drawn = {};
+      if (Object.values(data.shares).some(known)) drawn.shares = { x: data.seconds, xTitle: "seconds", yTitle: "share of the time", stacked: true, height: 240, series: Object.entries(data.shares).map(([name, values], k) => ({ name: name.replaceAll("_", " "), values, colour: () => colour(k) })) };
+      if (known(data.steps_per_second)) drawn.speed = { x: data.seconds, xTitle: "seconds", yTitle: "steps per second", height: 240, series: [{ name: "steps per second", values: data.steps_per_second, colour: () => colour(1) }] };
+      if (known(data.lag)) drawn.lag = { x: data.seconds, xTitle: "seconds", yTitle: "lag (versions)", height: 240, series: [{ name: "lag", values: data.lag, colour: () => colour(3) }] };
+      const names = Object.keys(drawn);
+      write(hint, names.length ? "What the run's time goes to: playing, choosing actions, learning, waiting; and how fast the environment moves on. Lag: how many versions older than the newest the weights were that acted." : "");
+      if (!names.length) {
+        close();
+        return void clear(body).append(empty("Nothing has been measured yet: this fills while a learner trains."));
+      }
+      if (names.join() !== Object.keys(charts).join()) {
+        close();
+        clear(body).append(h("div", { class: "pair" }, names.map((name) => places[name])));
+        charts = Object.fromEntries(names.map((name) => [name, lines(places[name], drawn[name])]));
+      } else for (const name of names) charts[name].set(drawn[name]);
+    },
+  };
+}
+
+// ------------------------------------------------------------------------------------------------------------ parts
+
+const COLUMNS = [
+  { key: "name", title: "part", text: true },
+  { key: "kind", title: "kind", text: true },
+  { key: "state", title: "state", text: true, format: (state) => h("span", { class: `pill ${state}`, text: state }) },
+  { key: "seen", title: "last sign of life", format: (seen) => (seen === null ? "–" : ago(seen)) },
+  { key: "restarts", title: "restarts", format: whole },
+  { key: "node", title: "node", text: true },
+  { key: "pid", title: "process", format: (pid) => (pid === null ? "–" : String(pid)) },
+];
+
+function signs() {
+  const { node, body } = card("Parts");
+  const place = h("div"), deaths = h("ul", { class: "notes" }), title = h("h3", { text: "Deaths and replacements" });
+  let grid = null, clock = null, parts = [];
+  body.append(place, title, deaths);
+  return {
+    node,
+    close: () => clearInterval(clock),
+    set(data) {
+      ({ parts } = data);
+      if (!parts.length) {
+        grid = null;
+        clear(place).append(empty("No part tells of itself: workers, servers and trainers do while a run goes on with parts outside the driver's own process."));
+      } else if (grid) grid.set(parts);
+      else grid = table(place, { label: "Parts", rows: parts, columns: COLUMNS, limit: 50, id: (part) => `${part.kind} ${part.name}` });
+      clock ??= setInterval(() => grid?.set(parts), 1000);
+      title.hidden = !data.deaths.length;
+      clear(deaths).append(...data.deaths.slice(-100).reverse().map((death) => h("li", { class: "warning" }, h("time", { datetime: new Date(1000 * death.time).toISOString(), text: new Date(1000 * death.time).toISOString().replace("T", " ").slice(0, 19) }), h("span", { text: death.text }))));
+    },
+  };
+}
+
+const ago = (time) => `${span(Math.max(0, Math.round(Date.now() / 1000 - time)))} ago`;

@@ -1,0 +1,63 @@
+// The log of a run's events, the newest first; new ones come in at the top while the page is open.
+
+import { card, clear, empty, h, picker, write } from "./dom.js";
+import { whole } from "./charts.js";
+
+const AT_ONCE = 500;  // events asked for at a time
+const KEPT = 5000;  // events held, and so lines on the page
+const LEVELS = [["all", () => true], ["warnings and errors", (event) => event.level !== "info"], ["errors", (event) => event.level === "error"]];
+
+export async function show(root, { source, params }) {
+  const get = (after) => source.get(`runs/${params.run}/events`, { after, limit: AT_ONCE });
+  const { node, head, hint, body } = card("Log");
+  const state = { events: [], last: null, level: 0, text: "" };
+  const list = h("ol", { class: "log", "aria-label": "Events, the newest first" });
+  const none = h("div");
+  const search = h("input", { class: "field", type: "search", placeholder: "Filter", "aria-label": "Filter by kind or text", on: { input: () => { state.text = search.value.toLowerCase(); draw(); } } });
+  head.append(h("div", { class: "tools" }, search, picker("Level", LEVELS.map(([name]) => name), 0, (k) => { state.level = k; draw(); })));
+  body.append(none, list);
+  root.append(node);
+
+  const wanted = (event) => LEVELS[state.level][1](event) && (!state.text || `${event.kind} ${event.text}`.toLowerCase().includes(state.text));
+  const line = (event) => {
+    const time = new Date(1000 * event.time).toISOString();
+    return h("li", { class: event.level }, h("time", { datetime: time, title: `${time.slice(0, 10)} UTC`, text: time.slice(11, 19) }), h("span", { class: "kind", text: event.kind }), h("span", { class: "text", text: event.text }));
+  };
+
+  function draw() {
+    const shown = state.events.filter(wanted);
+    clear(list).append(...shown.map(line));
+    say(shown.length);
+  }
+
+  function say(shown) {
+    const all = state.events.length;
+    write(hint, all ? `${whole(shown)} of the ${whole(all)} newest events; times are UTC.` : "");
+    clear(none).append(...(all ? (shown ? [] : [empty("No event is like that.")]) : [empty("Nothing has been noted yet.")]));
+  }
+
+  // At the top, without touching what is there: who reads or marks something keeps their place.
+  function add(events) {
+    const fresh = [...events].reverse();
+    const under = window.scrollY > list.offsetTop, before = list.scrollHeight;
+    state.events = [...fresh, ...state.events].slice(0, KEPT);
+    list.prepend(...fresh.filter(wanted).map(line));
+    while (list.childElementCount > KEPT) list.lastChild.remove();
+    if (under) window.scrollBy(0, list.scrollHeight - before);
+    say(list.childElementCount);
+  }
+
+  async function newer() {
+    for (;;) {
+      const { events, last } = await get(state.last);
+      const none_yet = state.last === null;
+      state.last = last;
+      if (events.length) add(events);
+      if (none_yet || events.length < AT_ONCE) return;
+    }
+  }
+
+  await newer();
+  if (!state.events.length) say(0);
+  return { update: async (panels) => { if (panels.has("events")) await newer(); } };
+}

@@ -1,0 +1,35 @@
+// A page that is made of cards, each of which shows one panel of a run.
+
+import { failure } from "./dom.js";
+
+// parts: [{ panel, params?, node, set(data), close? }], several may show one panel. Fills root and returns what show() returns. A panel
+// that cannot be had says so in its own card; only a lost server or a wrong token is the whole page's matter.
+export async function cards(root, { source, run, parts }) {
+  root.append(...parts.map(({ node }) => node));
+
+  async function fill(panels) {
+    const wanted = parts.filter(({ panel }) => !panels || panels.has(panel));
+    const names = [...new Set(wanted.map(({ panel }) => panel))];
+    await Promise.all(names.map(async (name) => {
+      const mine = wanted.filter(({ panel }) => panel === name);
+      try {
+        const data = await source.get(`runs/${run}/${name}`, mine[0].params);
+        for (const part of mine) {
+          part.failed?.remove();
+          part.set(data);
+        }
+      } catch (error) {
+        if (error.status === 0 || error.status === 401 || (name === "overview" && error.status === 404)) throw error;
+        for (const part of mine) {
+          part.failed?.remove();
+          part.node.hidden = false;
+          part.node.append((part.failed = failure(error)));
+        }
+        if (error.status === undefined) throw error;  // a mistake of ours: the console shows it
+      }
+    }));
+  }
+
+  await fill(null);
+  return { update: fill, close() { for (const { close } of parts) close?.(); } };
+}
