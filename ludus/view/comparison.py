@@ -9,6 +9,7 @@ beside the mean. Runs are resampled within their environment (stratified).
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +25,8 @@ from ludus.core.errors import ConfigError, RunError, UnknownName
 from ludus.storage.run_dirs import RUNS, find_experiment
 from ludus.view.compared_runs import AXES, LEARNED, MEASURES, ComparedRun, Group, Measure
 from ludus.view.report import FILE as FILE_OF_REPORT
-from ludus.view.report import fill, put_page
+from ludus.view.snapshot import Snapshot
+from ludus.view.snapshot import write as write_snapshot
 
 Array = NDArray[np.float64]
 
@@ -480,8 +482,9 @@ def _numbers(values: Array) -> list[float | None]:
 
 def write_comparison(comparison: Comparison, target: Path) -> Path:
     """Writes the page (aside, then renamed) and returns its path. Raises RunError if it cannot be written."""
-    title = f"{', '.join(group.name for group in comparison.groups)} · Ludus comparison"
-    return put_page(target, fill("comparison.html", "comparison.js", title=title, data=as_json(comparison)))
+    data = json.dumps(as_json(comparison), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+    names = ", ".join(group.name for group in comparison.groups)
+    return write_snapshot(target, Snapshot("comparison", names, {"compare": data}))
 
 
 def page_of(names: Sequence[str]) -> Path:

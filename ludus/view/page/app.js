@@ -16,6 +16,7 @@ const ROUTES = [
   { path: "", title: "Runs", load: () => import("./runs.js") },
   { path: "compare", title: "Comparison", load: () => import("./compare.js") },
   { path: "people", title: "People", load: () => import("./people.js") },
+  { path: "replay", title: "Replay", load: () => import("./replay.js") },
   { path: "table/:table", title: "Table", load: () => import("./table.js") },
   { path: "run/:run", tab: "overview", load: () => import("./overview.js") },
   { path: "run/:run/population", tab: "population", load: () => import("./population.js") },
@@ -65,9 +66,13 @@ async function route() {
   try {
     const body = await place(found, mine);
     if (mine !== turn) return;
-    const page = (await found.route.load().catch(unknown)) ?? null;
+    const page = await found.route.load().catch(unknown);
     if (mine !== turn) return;
-    if (!page) return void clear(body).append(empty(source.live ? "This page could not be loaded." : "This is a snapshot, and that page is not in it: open the run with `ludus ui` to see it."));
+    if (!page) {
+      clear(body).append(empty("This is a snapshot, and that page is not in it: open the run with `ludus ui` to see it."));
+      document.documentElement.dataset.ready = "yes";
+      return;
+    }
     await start(page, clear(body), found, mine);
     document.title = [found.route.title ?? frame?.titleOf(found.route.tab), frame?.name, source.snapshot ? source.snapshot.title : "Ludus"].filter(Boolean).join(" · ");
     mark(found);

@@ -80,8 +80,8 @@ function header(name) {
     write(pill, state);
     write(told, lead(overview));
     const progress = overview.progress;
-    const generation = status?.generation ?? progress.generation, all = status?.generations ?? progress.generations;
-    const share = wholeShare({ generation, generations: all, fraction: status ? status.fraction : progress.fraction });
+    const all = status?.generations ?? progress.generations, generation = status?.generation ?? progress.generation;
+    const share = shareOf(progress, status);
     const busy = AT_WORK.includes(kind);
     bar.hidden = !busy || share === null;
     if (share !== null) {
@@ -98,10 +98,10 @@ function header(name) {
   return one;
 }
 
-// Of the whole run, in [0, 1]: generations that are done and the part of the present one.
-export function wholeShare({ generation, generations, fraction }) {
-  if (!generations) return null;
-  return Math.min(1, Math.max(0, (generation + (fraction ?? 0)) / Math.max(1, generations)));
+// Of the whole run, in [0, 1]; null without a limit. A status is of the task under way: it is a part of its generation.
+function shareOf(progress, status) {
+  const within = status?.generations ? Math.min(1, (Math.max(0, status.generation - 1) + (status.fraction ?? 0)) / status.generations) : 0;
+  return progress.fraction === null ? (status?.generations ? within : null) : Math.max(progress.fraction, within);
 }
 
 // ------------------------------------------------------------------------------------------------------------ steering
@@ -129,7 +129,7 @@ function steer(source, run) {
   const asked = h("div", { class: "asked", role: "group", "aria-label": "Stop the run?", hidden: true, on: { keydown: (event) => event.key === "Escape" && ask(false) } },
     h("span", { text: "Stop the run? It ends after a checkpoint; `ludus resume` goes on from there." }), sure, not);
   const row = h("div", { class: "steer" }, on, pause, h("label", null, h("span", { class: "unseen", text: "Speed" }), speed), save, stop);
-  const one = { node: h("div", { class: "steering", role: "group", "aria-label": "Steering" }, row, asked, said), session: null, set };
+  const one = { node: h("div", { class: "steering", role: "group", "aria-label": "Steering" }, row, asked, said), session: null, checkpoints: null, set };
 
   function ask(open) {
     const inside = asked.contains(document.activeElement);
@@ -149,8 +149,10 @@ function steer(source, run) {
     if (had === on && on.hidden) pause.focus();
     if (had === pause && pause.hidden) on.focus();
     for (const node of [pause, speed, save, stop]) node.disabled = kind === "stopping";
-    const pace = status?.speed ?? Number(/(\d+)%/.exec(state)?.[1] ?? 100) / 100;
-    if (document.activeElement !== speed) {
+    const pace = status?.pace || Number(/(\d+)%/.exec(state)?.[1] ?? 100) / 100;
+    if (status && status.checkpoints > (one.checkpoints ?? status.checkpoints)) write(said, "A checkpoint was written.");
+    one.checkpoints = status?.checkpoints ?? one.checkpoints;
+    if (kind !== "paused" && document.activeElement !== speed) {
       if (![...speed.options].some((option) => Number(option.value) === pace)) speed.append(h("option", { value: pace, text: percent(pace) }));
       speed.value = String(pace);
     }

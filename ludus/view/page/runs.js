@@ -2,7 +2,6 @@
 
 import { announce, clear, empty, h, icon, picker, write } from "./dom.js";
 import { number, percent, span, table, whole } from "./charts.js";
-import { wholeShare } from "./run.js";
 
 const STATES = [
   ["all", () => true], ["at work", (run) => ["running", "paused", "stopping"].includes(kind(run))], ["finished", (run) => run.state === "finished"],
@@ -66,24 +65,25 @@ function columns(state, changed) {
     { key: "name", title: "run", text: true, format: (name, run) => h("span", null, h("a", { href: `#/run/${run.id}`, text: name }), run.group ? h("span", { class: "under", text: run.group }) : null) },
     { key: "state", title: "state", text: true, format: (text, run) => h("span", { class: `pill ${kind(run)}`, text }) },
     { key: "game", title: "game", text: true, format: (game, run) => h("span", null, game, h("span", { class: "under", text: [run.scenario, run.algorithm, `seed ${run.seed}`].filter(Boolean).join(" · ") })) },
-    { key: "progress", title: "progress", value: (run) => wholeShare(run) ?? (run.generation ? 1 : 0), format: progress },
+    { key: "progress", title: "progress", value: (run) => run.fraction ?? 0, format: progress },
     { key: "nash_conv", title: "NashConv", hint: "The newest; ≥ where it is a lower bound", format: (value, run) => (value === null || value === undefined ? "–" : `${run.exact ? "" : "≥ "}${number(value)}`) },
     { key: "return", title: "return", format: (value) => number(value) },
     { key: "policies", title: "policies", format: whole },
     { key: "health", title: "health", text: true, value: (run) => 1000 * run.errors + run.warnings, format: health },
-    { key: "began", title: "began", format: (time) => h("time", { datetime: new Date(1000 * time).toISOString(), title: new Date(1000 * time).toISOString().replace("T", " ").slice(0, 19), text: `${span(Math.max(0, Date.now() / 1000 - time)).split(" ").slice(0, 2).join(" ")} ago` }) },
+    { key: "began", title: "began", format: (time) => time === null ? "–" : h("time", { datetime: new Date(1000 * time).toISOString(), title: new Date(1000 * time).toISOString().replace("T", " ").slice(0, 19), text: `${span(Math.max(0, Date.now() / 1000 - time)).split(" ").slice(0, 2).join(" ")} ago` }) },
   ];
 }
 
 function progress(_, run) {
-  const share = wholeShare(run), busy = ["running", "paused", "stopping"].includes(kind(run));
+  const share = run.fraction, busy = ["running", "paused", "stopping"].includes(kind(run));
   const text = run.generations === null || run.generations === undefined ? `generation ${whole(run.generation)}` : `${whole(run.generation)} of ${whole(run.generations)}`;
   const under = busy && run.seconds_left !== null && run.seconds_left !== undefined ? `${span(run.seconds_left)} left` : span(run.seconds);
-  return h("span", { class: "going-on" }, busy && share !== null ? h("span", { class: "progress", "aria-hidden": "true" }, h("i", { style: { width: percent(share, 1) } })) : null, text, h("span", { class: "under", text: under }));
+  return h("span", { class: "going-on" }, busy && share !== null && share !== undefined ? h("span", { class: "progress", "aria-hidden": "true" }, h("i", { style: { width: percent(share, 1) } })) : null, text, h("span", { class: "under", text: under }));
 }
 
 function health(_, run) {
   if (!run.warnings && !run.errors) return h("span", { class: "well" }, icon("check"), " well");
-  const text = [run.errors ? `${run.errors} error${run.errors > 1 ? "s" : ""}` : "", run.warnings ? `${run.warnings} warning${run.warnings > 1 ? "s" : ""}` : ""].filter(Boolean).join(", ");
-  return h("a", { class: run.errors ? "bad" : "warned", href: `#/run/${run.id}/log`, title: run.last_note ?? "" }, icon("warning"), ` ${text}`);
+  const counts = [[run.errors, "error"], [run.warnings, "warning"]].filter(([n]) => n);
+  const text = counts.map(([n, what]) => `${n} ${what}${n > 1 ? "s" : ""}`).join(", ");
+  return h("a", { class: run.errors ? "bad" : "warned", href: `#/run/${run.id}/log`, title: [text, run.last_note].filter(Boolean).join(": "), "aria-label": text }, icon("warning"), ` ${whole(run.errors + run.warnings)}`);
 }

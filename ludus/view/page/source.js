@@ -42,8 +42,8 @@ export const source = {
 
   // get("runs"), get("runs/ID/payoffs", { of: 1, order: "age" }) -> JSON. What is null or "" in params is left out. Raises SourceError.
   get(name, params = {}) {
+    if (snapshot) return embedded(name, params);
     const address = named(name, params);
-    if (snapshot) return embedded(address);
     if (!flying.has(address)) flying.set(address, ask(address).finally(() => flying.delete(address)));
     return flying.get(address);
   },
@@ -67,14 +67,17 @@ export const source = {
   unpack,
 };
 
+const given = (params) => Object.entries(params).filter(([, value]) => value !== null && value !== undefined && value !== "").map(([key, value]) => [key, String(value)]).sort(([a], [b]) => (a < b ? -1 : 1));
+
 function named(name, params) {
-  const query = Object.entries(params).filter(([, value]) => value !== null && value !== undefined && value !== "").map(([key, value]) => [key, String(value)]);
-  const text = new URLSearchParams(query.sort(([a], [b]) => (a < b ? -1 : 1))).toString();
+  const text = new URLSearchParams(given(params)).toString();
   return text ? `${name}?${text}` : name;
 }
 
-async function embedded(address) {
-  const key = address.replace(/^runs\/[^/]+\//, "");
+// In a snapshot a panel's name has its query as plain text: "policy?policy=0-3&population=0".
+async function embedded(name, params) {
+  const query = given(params).map((pair) => pair.join("=")).join("&");
+  const key = `${name.replace(/^runs\/[^/]+\//, "")}${query ? `?${query}` : ""}`;
   if (!Object.hasOwn(snapshot.panels, key)) throw new SourceError("this is a snapshot, and that is not in it: open the run with `ludus ui` to see it.", 404);
   return snapshot.panels[key];
 }
