@@ -1,0 +1,218 @@
+// The frame: which page is shown for an address, and what every page may rely on.
+//
+// A page is a module with   async function show(root, { source, params, query, go }) -> { update(panels), close() }   (both optional)
+//   root    an empty element to fill          params  the names in the address: run, population, policy, table, replay
+//   source  see source.js                     query   URLSearchParams after the "?" of the address
+//   go(to)  opens another address             update  called at most twice a second with the Set of panels that changed, never while
+//                                                     an earlier call is under way or the page is hidden; close when the page is left
+// Pages of a run stand in the run's frame (run.js): its header, its steering and its tabs stay while the pages below change.
+
+import { announce, clear, empty, failure, h, write } from "./dom.js";
+import { source } from "./source.js";
+
+const BETWEEN = 500;  // milliseconds between two updates
+
+const ROUTES = [
+  { path: "", title: "Runs", load: () => import("./runs.js") },
+  { path: "compare", title: "Comparison", load: () => import("./compare.js") },
+  { path: "people", title: "People", load: () => import("./people.js") },
+  { path: "table/:table", title: "Table", load: () => import("./table.js") },
+  { path: "run/:run", tab: "overview", load: () => import("./overview.js") },
+  { path: "run/:run/population", tab: "population", load: () => import("./population.js") },
+  { path: "run/:run/policy/:population/:policy", tab: "population", title: "Policy", load: () => import("./policy.js") },
+  { path: "run/:run/learning", tab: "learning", load: () => import("./learning.js") },
+  { path: "run/:run/log", tab: "log", load: () => import("./log.js") },
+  { path: "run/:run/play", tab: "play", load: () => import("./play.js") },
+  { path: "run/:run/tree", tab: "tree", load: () => import("./tree.js") },
+  { path: "run/:run/show", tab: "play", title: "A game", load: () => import("./replay.js") },
+  { path: "run/:run/replay/:replay", tab: "play", title: "Replay", load: () => import("./replay.js") },
+];
+
+// "run/ab/policy/0/0-3?x=1" -> { route, params, query }, or null where no page has this address.
+export function match(address) {
+  const [path, text = ""] = address.replace(/^#?\/?/, "").split("?", 2);
+  const parts = path.split("/").filter(Boolean).map(decoded);
+  for (const route of ROUTES) {
+    const names = route.path.split("/").filter(Boolean);
+    if (names.length !== parts.length) continue;
+    if (!names.every((name, k) => name.startsWith(":") || name === parts[k])) continue;
+    const params = Object.fromEntries(names.flatMap((name, k) => (name.startsWith(":") ? [[name.slice(1), parts[k]]] : [])));
+    return { route, params, query: new URLSearchParams(text) };
+  }
+  return null;
+}
+
+function decoded(part) {
+  try { return decodeURIComponent(part); } catch { return part; }
+}
+
+export function go(to) {
+  location.hash = to.startsWith("#") ? to : `#${to}`;
+}
+
+const main = document.getElementById("main");
+let turn = 0;  // of the newest address: what an older one still brings is dropped
+let frame = null;  // { run, body, select, update, close } of the run that is shown
+let shown = null;  // { close } of the page that is shown
+
+async function route() {
+  const mine = ++turn;
+  const found = match(source.snapshot && !location.hash.replace(/^#\/?/, "") ? source.snapshot.home : location.hash);
+  shown?.close();
+  shown = null;
+  if (!found) return missing();
+  window.scrollTo(0, 0);
+  try {
+    const body = await place(found, mine);
+    if (mine !== turn) return;
+    const page = (await found.route.load().catch(unknown)) ?? null;
+    if (mine !== turn) return;
+    if (!page) return void clear(body).append(empty(source.live ? "This page could not be loaded." : "This is a snapshot, and that page is not in it: open the run with `ludus ui` to see it."));
+    await start(page, clear(body), found, mine);
+    document.title = [found.route.title ?? frame?.titleOf(found.route.tab), frame?.name, source.snapshot ? source.snapshot.title : "Ludus"].filter(Boolean).join(" · ");
+    mark(found);
+  } catch (error) {
+    if (mine === turn) fail(error);
+  }
+}
+
+function unknown(error) {
+  if (source.live) throw error;
+  return null;  // a snapshot has the modules that make sense without a server
+}
+
+// Where the page goes: below the header of its run, or on its own.
+async function place({ route: { tab }, params }, mine) {
+  if (!tab) {
+    leave();
+    return fresh();
+  }
+  if (frame?.run !== params.run) {
+    leave();
+    const root = fresh();
+    root.append(loading());
+    const [{ frame: makeFrame }, overview] = await Promise.all([import("./run.js"), source.get(`runs/${params.run}/overview`)]);
+    if (mine !== turn) return root;
+    frame = makeFrame(clear(root), { source, run: params.run, overview, go });
+    frame.stop = follow(params.run, (panels) => frame?.update(panels));
+  }
+  frame.select(tab);
+  return frame.body;
+}
+
+function fresh() {
+  const root = h("div", { class: "page" });
+  clear(main).append(root);
+  return root;
+}
+
+function leave() {
+  frame?.stop();
+  frame?.close();
+  frame = null;
+}
+
+const loading = () => h("p", { class: "loading", text: "Loading …" });
+
+async function start(page, root, { params, query }, mine) {
+  const wait = setTimeout(() => root.childElementCount || root.append(loading()), 200);
+  let running;
+  try {
+    running = (await page.show(root, { source, params, query, go })) ?? {};
+  } finally {
+    clearTimeout(wait);
+    root.querySelector(":scope > .loading")?.remove();
+  }
+  if (mine !== turn) return void running.close?.();
+  const stop = running.update ? follow(params.run ?? "", (panels) => running.update(panels)) : () => {};
+  shown = { close: () => { stop(); running.close?.(); } };
+  document.documentElement.dataset.ready = "yes";
+}
+
+// Calls f with what has changed: gathered, one call at a time, never while nobody looks. Returns what ends it.
+function follow(run, f) {
+  let gathered = new Set(), timer = null, busy = false, ended = false, last = 0;
+  const later = () => {
+    if (ended || busy || timer !== null || !gathered.size || document.hidden) return;
+    timer = setTimeout(now, Math.max(0, last + BETWEEN - performance.now()));
+  };
+  const now = async () => {
+    timer = null;
+    busy = true;
+    const panels = gathered;
+    gathered = new Set();
+    last = performance.now();
+    try {
+      await f(panels);
+    } catch (error) {
+      if (error.status !== 0 && !ended) fail(error);  // a lost server has its banner, and everything is asked for again when it is back
+    } finally {
+      busy = false;
+      later();
+    }
+  };
+  const stop = source.onchange(run, (panels) => {
+    if (panels.has("gone")) return void fail(new Error("this run is gone: its directory was moved or deleted."));
+    for (const panel of panels) gathered.add(panel);
+    later();
+  });
+  document.addEventListener("visibilitychange", later);
+  return () => {
+    ended = true;
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", later);
+    stop();
+  };
+}
+
+function fail(error) {
+  shown?.close();
+  shown = null;
+  leave();
+  const again = error.status === 401 ? null : route;
+  fresh().append(h("h1", { class: "unseen", text: "Error" }), failure(error, again), source.live ? h("p", { class: "links" }, h("a", { href: "#/", text: "All runs" })) : "");
+  document.documentElement.dataset.ready = "failed";
+}
+
+function missing() {
+  leave();
+  fresh().append(h("h1", { class: "unseen", text: "Not found" }), empty("There is no page with this address.", h("a", { href: "#/", text: source.live ? "All runs" : "To the start" })));
+}
+
+function mark({ route: { path } }) {
+  for (const link of document.querySelectorAll("#top nav a")) {
+    const here = link.dataset.path === path;
+    if (here) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+function top() {
+  const links = [h("a", { href: "#/", text: "Runs", dataset: { path: "" } })];
+  if (source.may.play) links.push(h("a", { href: "#/people", text: "People", dataset: { path: "people" } }));
+  const brand = source.live ? h("a", { class: "brand", href: "#/", text: "Ludus" }) : h("span", { class: "brand", text: "Ludus" });
+  document.getElementById("top").replaceChildren(brand, source.live ? h("nav", { "aria-label": "Main" }, links) : h("span", { class: "kicker", text: source.snapshot.kicker }));
+}
+
+function banner() {
+  const place = document.getElementById("banner");
+  source.onlink(({ lost, text }) => {
+    write(place, lost ? text : "");
+    if (!lost) announce("The server is back.");
+  });
+}
+
+async function begin() {
+  try {
+    await source.start();
+  } catch (error) {
+    return fail(error.status === 401 ? new Error("this page needs the address with the token that `ludus ui` printed. Open that address.") : error);
+  }
+  top();
+  banner();
+  window.addEventListener("hashchange", route);
+  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+  await route();
+}
+
+begin();
