@@ -28,6 +28,7 @@ from ludus.cli import (
     sweep,
     tournament,
     train,
+    ui,
     zoo,
 )
 from ludus.cli.command import Command
@@ -56,6 +57,7 @@ COMMANDS: dict[str, Command] = {
         zoo.PULL,
         report.COMMAND,
         compare.COMMAND,
+        ui.COMMAND,
         runs.COMMAND,
         list_.COMMAND,
         config.COMMAND,

@@ -1,0 +1,129 @@
+"""The application: the page, and what it asks for.
+
+/  /page/NAME  /enter  /login        open to everybody (they hold nothing of a run)
+/api/…                               for who has the cookie; what changes something, for who has the right to
+"""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from importlib import resources
+from urllib.parse import quote
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, RedirectResponse
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from ludus import __version__
+from ludus.core.errors import LudusError
+from ludus.view.server import steering, watching
+from ludus.view.server.access import Access, Gate
+from ludus.view.server.panels import Body
+from ludus.view.server.state import State
+
+Page = Mapping[str, tuple[str, Body]]
+"""name -> (media type, content)"""
+
+
+def make_app(state: State) -> FastAPI:
+    """All routes, behind the gate."""
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        state.watcher.start()
+        yield
+        await state.close()
+
+    app = FastAPI(
+        title="Ludus",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        lifespan=life,
+        redirect_slashes=False,
+    )
+    app.add_exception_handler(StarletteHTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _not_valid)
+    app.add_exception_handler(LudusError, _wrong)
+    _add_page(app, state.access)
+    app.include_router(watching.router(state))
+    app.include_router(steering.router(state))
+    app.add_middleware(Gate, access=state.access)
+    return app
+
+
+# ---------------------------------------------------------------------------------------------- the page
+
+
+def read_page() -> Page:
+    """The page's files, by name, as they are when the server begins: nothing else is ever read for a client."""
+    folder = resources.files("ludus.view") / "page"
+    return {
+        file.name: (_media_type(file.name), Body(file.read_bytes()))
+        for file in folder.iterdir()
+        if file.is_file() and not file.name.startswith((".", "README"))
+    }
+
+
+def _media_type(name: str) -> str:
+    kind = mimetypes.guess_type(name)[0] or "text/plain"
+    kind = "text/javascript" if name.endswith(".js") else kind
+    return f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
+
+
+def _add_page(app: FastAPI, access: Access) -> None:
+    page = read_page()
+
+    def file(name: str, request: Request) -> Response:
+        if name not in page:
+            raise HTTPException(404, "the page has no such file. Load it again.")
+        kind, body = page[name]
+        headers = {"etag": body.tag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == body.tag:
+            return Response(status_code=304, headers=headers)
+        return Response(body.content, media_type=kind, headers=headers)
+
+    @app.get("/", include_in_schema=False)
+    async def index(request: Request) -> Response:
+        if access.password is not None and not request.scope["rights"]:
+            return RedirectResponse("/login", 303)
+        return file("index.html", request)
+
+    @app.get("/page/{name}", include_in_schema=False)
+    async def asset(name: str, request: Request) -> Response:
+        return file(name, request)
+
+    @app.get("/enter", include_in_schema=False)
+    async def enter(token: str = "", to: str = "") -> Response:
+        if not access.enter(token):
+            raise HTTPException(
+                401, "this address is of a server that has ended. Open the one that `ludus ui` printed last."
+            )
+        target = f"/{quote(to, safe='#/?&=,@:.-_~%!$()*+;')}" if to.startswith("#/") and len(to) <= 500 else "/"
+        return RedirectResponse(target, 303, headers={"set-cookie": access.set_cookie(token)})
+
+
+# ---------------------------------------------------------------------------------------------- errors
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, StarletteHTTPException)
+    said = {404: "there is nothing here. Go back to the start.", 405: "this address is not for that method."}
+    plain = str(error.detail) in ("Not Found", "Method Not Allowed")
+    text = said[error.status_code] if plain and error.status_code in said else str(error.detail)
+    return JSONResponse({"error": text}, error.status_code, headers=error.headers)
+
+
+async def _not_valid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+    return JSONResponse({"error": f"{where or 'the body'}: {first['msg']}."}, 422)
+
+
+async def _wrong(_: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, 400)

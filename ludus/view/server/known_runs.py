@@ -1,0 +1,110 @@
+"""The runs that the server shows, each by an id that tells nothing of where it lies."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ludus.storage.database import FILE
+from ludus.storage.live import STATUS
+from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, run_dirs
+
+Stamp = tuple[int, ...]
+"""Changes when a file does."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRun:
+    """name: what it is called, EXPERIMENT/RUN for a run of an experiment. group: that experiment."""
+
+    id: str
+    folder: Path
+    name: str
+    group: str | None
+
+    def said(self, message: str) -> str:
+        """A message about it without the places of its files."""
+        for place in dict.fromkeys((str(self.folder), str(self.folder.absolute()), str(self.folder.resolve()))):
+            message = message.replace(place, self.name)
+        return message
+
+
+class KnownRuns:
+    """Those that a user named, experiments as all that they hold, or else all below a folder. What has come and gone shows at the next
+    `refresh`; in between nothing is looked up on the disk."""
+
+    def __init__(self, named: Sequence[str] = (), *, root: Path | None = None) -> None:
+        """Raises RunError for a name that is none of a run's or an experiment's."""
+        self._root = root
+        self._experiments = [found for name in named if (found := find_experiment(name)) is not None]
+        self._named = [find_run(name, zoo=False) for name in named if find_experiment(name) is None]
+        self._all = not named
+        self._runs: dict[str, KnownRun] = {}
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Looks again. Whether the list is another now."""
+        found = {run.id: run for run in map(known_run, self._folders())}
+        changed = found.keys() != self._runs.keys()
+        self._runs = found
+        return changed
+
+    def _folders(self) -> list[Path]:
+        below = run_dirs(self._root) if self._all else []
+        inside = [path.parent for folder in self._experiments for path in sorted(folder.glob(f"*/{FILE}"))]
+        return [*below, *inside, *(folder for folder in self._named if (folder / FILE).is_file())]
+
+    def all(self) -> tuple[KnownRun, ...]:
+        """By name."""
+        return tuple(self._runs.values())
+
+    def get(self, run_id: str) -> KnownRun | None:
+        """None for an id that is none of theirs."""
+        return self._runs.get(run_id)
+
+    def find(self, folder: Path) -> KnownRun | None:
+        """The one that lies there."""
+        return self._runs.get(id_of(folder))
+
+
+def known_run(folder: Path) -> KnownRun:
+    """What a run directory is known by."""
+    resolved = folder.resolve()
+    group = resolved.parent.name if (resolved.parent / EXPERIMENT).is_file() else None
+    name = shown(resolved.name if group is None else f"{group}/{resolved.name}")
+    return KnownRun(id_of(folder), folder, name, None if group is None else shown(group))
+
+
+def shown(name: str) -> str:
+    """A folder's name as text that can be sent: it need not be UTF-8."""
+    return name.encode("utf-8", "replace").decode()
+
+
+def id_of(folder: Path) -> str:
+    """32 hexadecimal digits, the same after a restart."""
+    return hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=16, person=b"ludus run").hexdigest()
+
+
+def database_stamp(folder: Path) -> Stamp | None:
+    """Of a run's database and what is written beside it; None if there is none. Opens nothing."""
+    try:
+        main = (folder / FILE).stat()
+    except OSError:
+        return None
+    return (main.st_dev, main.st_ino, main.st_mtime_ns, main.st_size, *_stamp(folder / f"{FILE}-wal"))
+
+
+def status_stamp(folder: Path) -> Stamp:
+    """Of what the driver says."""
+    return _stamp(folder / STATUS)
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return (found.st_ino, found.st_mtime_ns, found.st_size)

@@ -1,0 +1,63 @@
+"""What a run's driver says of itself, as the page shows it."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ludus.core.errors import RunError
+from ludus.storage import live
+from ludus.storage.live import Status
+from ludus.storage.run_dirs import is_running
+
+FRESH = 15.0
+"""Seconds for which the word of a driver on another machine, whose lock cannot be seen here, is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveStatus:
+    """state: "running", "running at 50%", "paused" or "stopping". pace: the share of full speed. seconds: how long it has been so."""
+
+    state: str
+    doing: str
+    fraction: float | None
+    generation: int
+    generations: int | None
+    pace: float
+    session: str
+    seconds: float
+    parts: list[dict[str, Any]]
+
+
+def read_live(folder: Path) -> LiveStatus | None:
+    """None if no driver is at work there, or none that this Ludus understands."""
+    try:
+        status = live.read_status(folder)
+    except RunError:  # a newer Ludus's
+        return None
+    return None if status is None or not is_alive(folder, status) else live_status(status)
+
+
+def is_alive(folder: Path, status: Status) -> bool:
+    """Whether its driver is at work, as far as can be seen from here."""
+    if status.host == socket.gethostname():
+        return is_running(folder)
+    return is_running(folder) or abs(time.time() - status.written) < FRESH
+
+
+def live_status(status: Status) -> LiveStatus:
+    """As the page shows it."""
+    return LiveStatus(
+        state=live.state_of(status),
+        doing=status.doing,
+        fraction=status.fraction,
+        generation=status.generation,
+        generations=status.generations,
+        pace=0.0 if status.paused else status.speed,
+        session=status.session,
+        seconds=status.seconds,
+        parts=[asdict(part) for part in getattr(status, "parts", ())],
+    )

@@ -1,0 +1,293 @@
+"""Sees what changes in the runs that somebody looks at, once for all who look.
+
+    stat() of the database and status.json, twice a second --(another)--> which panels? --> a stream for each browser
+
+A database is opened for reading, and closed again at once: even an idle connection would forbid the driver to leave its write-ahead log
+at the end. Nothing here waits for a browser, and no run waits for anything here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from fastapi import HTTPException
+
+from ludus.core.errors import LudusError, RunError
+from ludus.storage.reader import Reader
+from ludus.storage.run_dirs import is_running
+from ludus.view.server import figures_today as figures
+from ludus.view.server.known_runs import KnownRun, KnownRuns, Stamp, database_stamp, status_stamp
+from ludus.view.server.live_status import LiveStatus, read_live
+from ludus.view.server.panels import Answers, Body
+from ludus.view.server.streams import Stream, StreamCount
+
+LOOK = 0.5
+"""Seconds between two looks at a run."""
+LIST = 2.0
+"""Seconds between two looks at the list of runs."""
+IDLE = 60.0
+"""Seconds after which a run that nobody has asked for is not known any more."""
+
+Encode = Callable[[Any], bytes]
+
+
+@dataclass(slots=True)
+class Watched:
+    """What was last seen of a run. counts: of each panel, how often it has changed. looked, asked: on the monotonic clock."""
+
+    run: KnownRun
+    database: Stamp | None = None
+    status: Stamp = ()
+    running: bool | None = None
+    version: Any = None
+    live: LiveStatus | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    looked: float = -1e9
+    asked: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a look found. panels: that changed. status: whether the driver's word did. gone: whether the run is not there any more."""
+
+    panels: frozenset[str] = frozenset()
+    status: bool = False
+    gone: bool = False
+
+
+class Watcher:
+    """Lives in the event loop's thread; what opens files runs in a thread of its own."""
+
+    def __init__(
+        self, runs: KnownRuns, count: StreamCount | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.runs = runs
+        self.streams = count or StreamCount()
+        self.answers = Answers()
+        self.version = 1  # of the list
+        self._clock = clock
+        self._watched: dict[str, Watched] = {}
+        self._viewers: dict[Stream, frozenset[str]] = {}
+        self._thread = ThreadPoolExecutor(1, "watcher")
+        self._looking: dict[str, asyncio.Future[None]] = {}
+        self._listed = -1e9
+        self._stamps: dict[str, tuple[Stamp | None, Stamp, bool]] = {}
+        self._kept_lines: dict[str, tuple[Any, Any]] = {}  # run -> (stamps, line), for the one thread that makes them
+        self._task: asyncio.Task[None] | None = None
+
+    # ------------------------------------------------------------------------------------------ beginning and end
+
+    def start(self) -> None:
+        """Begins to look, once there is an event loop."""
+        self._task = asyncio.ensure_future(self._look_for_ever())
+
+    async def close(self) -> None:
+        """Ends all streams and threads."""
+        self.streams.close()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self.answers.close()
+
+    # ------------------------------------------------------------------------------------------ answers
+
+    def known(self, run_id: str) -> KnownRun:
+        """Raises HTTPException 404."""
+        run = self.runs.get(run_id)
+        if run is None:
+            raise HTTPException(404, "there is no such run here (any more). Go back to the list of runs.")
+        return run
+
+    async def panel(self, run_id: str, name: str, query: Mapping[str, str]) -> Body:
+        """A panel of a run as it is now. Raises HTTPException, LudusError."""
+        run = self.known(run_id)
+        if name not in figures.PANELS:
+            raise HTTPException(404, f"there is no panel {name!r}. There are: {', '.join(sorted(figures.PANELS))}.")
+        watched = await self._fresh(run)
+        key = (run_id, name, tuple(sorted(query.items())), watched.counts.get(name, 0))
+
+        def compute() -> bytes:
+            with Reader(run.folder, check=False) as reader:
+                return figures.to_json(figures.PANELS[name](reader, **query))
+
+        try:
+            return await self.answers.get(key, run_id, compute)
+        except RunError as error:
+            if database_stamp(run.folder) is None:
+                self._forget(run_id)
+                raise HTTPException(404, "the run has been deleted. Go back to the list of runs.") from error
+            raise HTTPException(409, run.said(str(error))) from error
+        except LudusError as error:
+            raise HTTPException(400, run.said(str(error))) from error
+
+    async def live(self, run_id: str) -> LiveStatus | None:
+        """What its driver says now."""
+        return (await self._fresh(self.known(run_id))).live
+
+    async def lines(self) -> Body:
+        """The list of runs."""
+        await self._fresh_list()
+        version = self.version
+        return await self.answers.get(("", version), "", lambda: self._lines(version))
+
+    def stream(self, run_ids: Iterable[str]) -> Stream:
+        """Tells a browser what changes: in the list, and in these runs."""
+        wanted = frozenset(run_id for run_id in run_ids if self.runs.get(run_id) is not None)
+        missing = frozenset(run_ids) - wanted
+        stream = Stream(self.streams, closed=lambda: self._viewers.pop(stream, None))
+        self._viewers[stream] = wanted
+        stream.put("runs", {"version": self.version})
+        for run_id in missing:
+            stream.put("gone", {"run": run_id}, key=run_id)
+        for run_id in wanted:
+            watched = self._of(self.known(run_id))
+            stream.put("status", {"run": run_id, "status": watched.live and asdict(watched.live)}, key=run_id)
+        return stream
+
+    # ------------------------------------------------------------------------------------------ looking
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK)
+            if not self._viewers:
+                continue
+            wanted = frozenset().union(*self._viewers.values())
+            for run_id in wanted:
+                run = self.runs.get(run_id)
+                if run is None:
+                    self._forget(run_id)
+                else:
+                    await self._fresh(run)
+            await self._fresh_list()
+            self._forget_idle(wanted)
+
+    def _of(self, run: KnownRun) -> Watched:
+        watched = self._watched.setdefault(run.id, Watched(run))
+        watched.asked = self._clock()
+        return watched
+
+    async def _fresh(self, run: KnownRun) -> Watched:
+        """What is known of it, not older than a look."""
+        watched = self._of(run)
+        if self._clock() - watched.looked < 0.8 * LOOK:
+            return watched
+        if run.id not in self._looking:
+            self._looking[run.id] = asyncio.ensure_future(self._look(watched))
+        await asyncio.shield(self._looking[run.id])
+        return watched
+
+    async def _look(self, watched: Watched) -> None:
+        try:
+            news = await asyncio.get_running_loop().run_in_executor(self._thread, look, watched)
+        finally:
+            del self._looking[watched.run.id]
+        watched.looked = self._clock()
+        run_id = watched.run.id
+        if news.gone:
+            self._forget(run_id)
+            return
+        for name in news.panels:
+            watched.counts[name] = watched.counts.get(name, 0) + 1
+        viewers = [stream for stream, wanted in self._viewers.items() if run_id in wanted]
+        if news.panels:
+            data = {"run": run_id, "version": sum(watched.counts.values()), "panels": sorted(news.panels)}
+            for stream in viewers:
+                stream.put("changed", data, key=run_id, merge=_both)
+        if news.status:
+            told = json.dumps({"run": run_id, "status": watched.live and asdict(watched.live)}).encode()
+            for stream in viewers:
+                stream.put("status", told, key=run_id)
+
+    def _forget(self, run_id: str) -> None:
+        """The run is gone: those who look at it are told once."""
+        self._watched.pop(run_id, None)
+        self.answers.forget(lambda key: isinstance(key, tuple) and key[0] == run_id)
+        for stream, wanted in self._viewers.items():
+            if run_id in wanted:
+                self._viewers[stream] = wanted - {run_id}
+                stream.put("gone", {"run": run_id}, key=run_id)
+        self._listed = -1e9
+
+    def _forget_idle(self, wanted: frozenset[str]) -> None:
+        old = self._clock() - IDLE
+        for run_id in [k for k, watched in self._watched.items() if watched.asked < old and k not in wanted]:
+            del self._watched[run_id]
+            self.answers.forget(lambda key, gone=run_id: isinstance(key, tuple) and key[0] == gone)  # type: ignore[misc]
+
+    # ------------------------------------------------------------------------------------------ the list
+
+    async def _fresh_list(self) -> None:
+        if self._clock() - self._listed < LIST:
+            return
+        self._listed = self._clock()
+        changed = await asyncio.get_running_loop().run_in_executor(self._thread, self._look_at_list)
+        if changed:
+            self.answers.forget(lambda key: key == ("", self.version))
+            self.version += 1
+            for stream in self._viewers:
+                stream.put("runs", {"version": self.version})
+
+    def _look_at_list(self) -> bool:
+        changed = self.runs.refresh()
+        stamps = {
+            run.id: (database_stamp(run.folder), status_stamp(run.folder), is_running(run.folder))
+            for run in self.runs.all()
+        }
+        changed |= stamps != self._stamps
+        self._stamps = stamps
+        return changed
+
+    def _lines(self, version: int) -> bytes:
+        stamps, before = self._stamps, self._kept_lines
+        self._kept_lines = {}
+        for run in self.runs.all():
+            stamp = stamps.get(run.id)
+            kept = before.get(run.id)
+            line = kept[1] if kept is not None and stamp is not None and kept[0] == stamp else self._line(run)
+            self._kept_lines[run.id] = (stamp, line)
+        lines = [line for _, line in self._kept_lines.values() if line is not None]
+        return figures.to_json({"version": version, "runs": lines})
+
+    def _line(self, run: KnownRun) -> Any:
+        try:
+            with Reader(run.folder, check=False) as reader:
+                return figures.run_line(reader, run.id, run.name, run.group)
+        except LudusError:  # it is just being made or deleted, or is damaged; `ludus runs` says which
+            return None
+
+
+def look(watched: Watched) -> News:
+    """What is new of a run since the last look, which is written down. In a thread of its own."""
+    folder = watched.run.folder
+    database, status = database_stamp(folder), status_stamp(folder)
+    if database is None or (watched.database is not None and database[:2] != watched.database[:2]):
+        return News(gone=True)
+    panels: frozenset[str] = frozenset()
+    if database != watched.database:
+        try:
+            with Reader(folder, check=False) as reader:
+                version = figures.version(reader)
+        except RunError:  # in the middle of something; the next look tells
+            return News()
+        panels = frozenset() if watched.version is None else figures.changed(watched.version, version)
+        watched.version, watched.database = version, database
+    running = is_running(folder)
+    if watched.running is not None and running != watched.running:
+        panels |= {"overview"}
+    told = read_live(folder) if status != watched.status or running != watched.running or watched.live else None
+    news = told != watched.live
+    watched.running, watched.status, watched.live = running, status, told
+    return News(panels & frozenset(figures.PANELS), news)
+
+
+def _both(waiting: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    return {**data, "panels": sorted({*waiting["panels"], *data["panels"]})}

@@ -1,0 +1,49 @@
+"""Routes of who watches."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, HTTPException, Request, Response
+
+from ludus import __version__
+from ludus.view.server.access import is_loopback
+from ludus.view.server.panels import respond
+from ludus.view.server.state import State
+
+MOST_RUNS = 64
+"""Runs that one page may look at."""
+
+
+def router(state: State) -> APIRouter:
+    """The runs, their panels, and the stream of what changes."""
+    routes = APIRouter(prefix="/api", tags=["watching"])
+    watcher = state.watcher
+
+    @routes.get("/session")
+    async def session(request: Request) -> dict[str, object]:
+        """What this address lets you do."""
+        rights = request.scope["rights"]
+        return {"may": {right: right in rights for right in ("watch", "steer", "play")}, "version": __version__}
+
+    @routes.get("/runs")
+    async def runs(request: Request) -> Response:
+        """A line for each run."""
+        return await respond(request, await watcher.lines(), near=_near(request))
+
+    @routes.get("/live")
+    async def live(runs: str = "") -> Response:
+        """What changes, as server-sent events."""
+        wanted = [run for run in runs.split(",") if run]
+        if len(wanted) > MOST_RUNS:
+            raise HTTPException(422, f"{len(wanted)} runs were given; a page may look at {MOST_RUNS} at a time.")
+        return watcher.stream(wanted)
+
+    @routes.get("/runs/{run}/{panel}")
+    async def panel(run: str, panel: str, request: Request) -> Response:
+        """A panel of a run; what it can be asked is in the panel's own words."""
+        return await respond(request, await watcher.panel(run, panel, dict(request.query_params)), near=_near(request))
+
+    return routes
+
+
+def _near(request: Request) -> bool:
+    return request.client is not None and is_loopback(request.client.host)
