@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
+from threading import RLock
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ from ludus.storage.database import FILE, VERSION, migrate, version_of
 from ludus.storage.manifest import open_database
 from ludus.storage.payoff_log import PayoffLog, batch_of
 from ludus.storage.run_dirs import MANIFEST, is_entry, is_running
+
+T = TypeVar("T")
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a run's database gives back, typed.
@@ -184,19 +187,29 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
+class Memory:
+    """What readers of one run have read or made of it, for those that come after them, in any thread: what has not changed is not read
+    again. A reader that is given none has its own."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.payoffs: tuple[Position, PayoffLog] | None = None
+        self.made: dict[str, tuple[Position, Any]] = {}
+
+
 class Reader:
     """Typed records of a run. Each call reads what is committed at that moment.
 
     Of an entry of a zoo, the same by its manifest. Raises RunError if the directory holds no run, or its database is damaged, foreign or
     newer than this Ludus. `check=False`
-    skips the pass over all pages (for listings of many runs). any_thread: it may be used from several threads, by one at a time.
+    skips the pass over all pages (for listings of many runs). memory: of earlier readers of this run.
     """
 
-    def __init__(self, run_dir: Path, *, check: bool = True, any_thread: bool = False) -> None:
+    def __init__(self, run_dir: Path, *, check: bool = True, memory: Memory | None = None) -> None:
         self.run_dir = run_dir
         self.path = run_dir / FILE
+        self.memory = memory or Memory()
         self._position: Position | None = None
-        self._payoffs: tuple[Position, PayoffLog] | None = None
         if is_entry(run_dir):
             self.path = run_dir / MANIFEST
             self._connection = open_database(run_dir)
@@ -204,9 +217,7 @@ class Reader:
         if not self.path.is_file():
             raise RunError(f"{str(run_dir)!r} is not a run: it has no {FILE}. `ludus runs` shows the runs.")
         with translated(self.path):
-            self._connection = sqlite3.connect(
-                f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0, check_same_thread=not any_thread
-            )
+            self._connection = sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
             try:
                 if version_of(self._connection, repr(str(self.path))) < VERSION:
                     self._connection = _upgraded_copy(self._connection, self.path)
@@ -290,6 +301,17 @@ class Reader:
         with translated(self.path):
             return tuple(_generation(row) for row in self._rows(f"SELECT {columns} FROM generations ORDER BY number"))
 
+    def generation_numbers(self) -> list[int]:
+        """Of all that have finished, rising."""
+        with translated(self.path):
+            return [number for (number,) in self._rows("SELECT number FROM generations ORDER BY number")]
+
+    def seconds_of(self, generation: int) -> float | None:
+        """Of the run's time when a generation had finished; None if it has not."""
+        with translated(self.path):
+            rows = self._rows("SELECT seconds FROM generations WHERE number = ?", generation)
+            return float(rows[0][0]) if rows else None
+
     def marginals(self, generations: Sequence[int]) -> dict[int, tuple[NDArray[np.float64], ...]]:
         """[P] float64[policies of the player] of each of these generations, in rising order; of none that there is not."""
         sql = "SELECT number, sizes, marginals FROM generations WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
@@ -318,6 +340,23 @@ class Reader:
         with translated(self.path):
             rows = self._rows("SELECT * FROM policies ORDER BY population, place, version")
             return tuple(_policy(row) for row in rows)
+
+    def policy_names(self) -> dict[int, list[str]]:
+        """Ids of the policies of each population, in order."""
+        with translated(self.path):
+            rows = self._rows("SELECT population, id FROM policies ORDER BY population, place, version")
+            return {which: [name for _, name in some] for which, some in groupby(rows, itemgetter(0))}
+
+    def policy_counts(self) -> dict[int, int]:
+        """How many there are in each population."""
+        with translated(self.path):
+            return dict(self._rows("SELECT population, COUNT(*) FROM policies GROUP BY population ORDER BY population"))
+
+    def any_policy(self) -> StoredPolicy | None:
+        """The first that was added; None before there is one."""
+        with translated(self.path):
+            rows = self._rows("SELECT * FROM policies ORDER BY rowid LIMIT 1")
+            return _policy(rows[0]) if rows else None
 
     def tasks(self) -> tuple[StoredTask, ...]:
         columns = "id, kind, generation, population, policy, state, metrics, counters, failure"
@@ -393,23 +432,32 @@ class Reader:
         return self.payoff_log().payoffs(self.info())
 
     def payoff_log(self) -> PayoffLog:
-        """The same with counts of won, drawn and lost episodes. What was read once is kept, and only new rows are read again."""
-        with self.moment(), translated(self.path):
-            now = self.position()
-            if self._payoffs is not None and self._payoffs[0] == now:
-                return self._payoffs[1]
-            sizes = self._sizes(self.info())
-            known = self._payoffs if self._payoffs is not None and self.grew_from(self._payoffs[0]) else None
-            matches, seq = (known[0].matches, known[0].payoffs) if known else (-1, -1)
-            sql = "SELECT profile, n, mean, m2, wins, exact FROM matches WHERE rowid > ? ORDER BY rowid"
-            batch = batch_of(iter(self._connection.execute(sql, (matches,))), len(sizes))
-            cells = [(block.profiles, block.mean) for block in self._payoff_cells(seq)]
-        with translated(self.path):
-            log = known[1] if known else PayoffLog.empty((0,) * len(sizes))
+        """The same with counts of won, drawn and lost episodes. What was read once is remembered, and only new rows are read again."""
+        with self.memory.lock, translated(self.path):
+            with self.moment():
+                now, known = self.position(), self.memory.payoffs
+                if known is not None and known[0] == now:
+                    return known[1]
+                sizes = self._sizes(self.info())
+                if known is None or not self.grew_from(known[0]):
+                    known = Position(0, -1, 0.0, -1, -1, -1, -1, -1, 0), PayoffLog.empty((0,) * len(sizes))
+                sql = "SELECT profile, n, mean, m2, wins, exact FROM matches WHERE rowid > ? ORDER BY rowid"
+                batch = batch_of(iter(self._connection.execute(sql, (known[0].matches,))), len(sizes))
+                cells = [(block.profiles, block.mean) for block in self._payoff_cells(known[0].payoffs)]
+            log = known[1]
             if len(batch) or cells or log.sizes != sizes:
                 log = log.extended(sizes, batch, cells)
-        self._payoffs = now, log
-        return log
+            self.memory.payoffs = now, log
+            return log
+
+    def remembered(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` makes of the run as it is now: once, for all readers with this memory."""
+        with self.memory.lock:
+            now, found = self.position(), self.memory.made.get(name)
+            if found is None or found[0] != now:
+                found = self.memory.made[name] = now, make()
+            made: T = found[1]
+            return made
 
     def _sizes(self, info: RunInfo) -> tuple[int, ...]:
         with translated(self.path):
@@ -473,11 +521,13 @@ class Reader:
             rows = self._rows(f"{_EVENTS} WHERE seq > ? ORDER BY seq LIMIT ?", seq, limit)
             return tuple(Event(*row) for row in rows)
 
-    def last_events(self, *, limit: int, levels: Sequence[str] = ("info", "warning", "error")) -> tuple[Event, ...]:
-        """The newest so many of these levels, oldest first."""
-        sql = f"{_EVENTS} WHERE level IN (SELECT value FROM json_each(?)) ORDER BY seq DESC LIMIT ?"
+    def last_events(self, *, limit: int, levels: Sequence[str] = (), kinds: Sequence[str] = ()) -> tuple[Event, ...]:
+        """The newest so many, oldest first. levels, kinds: of these only."""
+        asked = [(column, json.dumps([*some])) for column, some in (("level", levels), ("kind", kinds)) if some]
+        where = " AND ".join(["TRUE", *(f"{column} IN (SELECT value FROM json_each(?))" for column, _ in asked)])
+        sql = f"{_EVENTS} WHERE {where} ORDER BY seq DESC LIMIT ?"
         with translated(self.path):
-            return tuple(Event(*row) for row in reversed(self._rows(sql, json.dumps([*levels]), limit)))
+            return tuple(Event(*row) for row in reversed(self._rows(sql, *(some for _, some in asked), limit)))
 
     def event_counts(self) -> dict[str, int]:
         """By level."""

@@ -64,7 +64,7 @@ def write(run_dir: Path, league: League) -> Path:
         population=(0, 0) if league.shared else (0, 1),
         utility_range=((-1.0, 1.0), (-1.0, 1.0)),
         zero_sum=True,
-        generations=league.policies,
+        generations=league.policies - 1,
         text="scenario: league\nenv: openspiel/connect_four\n",
     )
     Store.create(run_dir, info).close()
