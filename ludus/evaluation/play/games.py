@@ -15,6 +15,7 @@ from gymnasium.spaces import Discrete
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv
+from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.play.controls import action_names_of, keys_of
 from ludus.evaluation.play.person import Person
 from ludus.evaluation.played_episode import PlayedEpisode
@@ -82,6 +83,8 @@ class RunGame:
         env = self._make()
         self.spec: EnvSpec = env.spec
         self._choices = action_names_of(env)
+        tree = getattr(env, "tree", None)
+        self.tree = tree if isinstance(tree, GameTree) and not self._settings.wrappers else None  # where there is one
         env.close()
         self.named = NamedPlayers(self.run, self.spec)
 
