@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import secrets
 import tempfile
@@ -74,10 +73,16 @@ def kept(run_dir: Path) -> list[ReplayLine]:
     return sorted(found, key=lambda line: line.created, reverse=True)
 
 
+def is_kept(run_dir: Path, id: str) -> bool:
+    """Whether a run has a replay of this id."""
+    path = run_dir / FOLDER / f"{id}.json"
+    return _ID.fullmatch(id) is not None and path.is_file() and not path.is_symlink()
+
+
 def read(run_dir: Path, id: str) -> Mapping[str, Any]:
     """A kept replay, as JSON. Raises RunError if there is none of this id, or it is none."""
     path = run_dir / FOLDER / f"{id}.json"
-    if _ID.fullmatch(id) is None or not path.is_file() or path.is_symlink():
+    if not is_kept(run_dir, id):
         raise RunError(f"{run_dir.name} has no replay {id[:32]!r}.")
     try:
         if path.stat().st_size > _MOST_BYTES:
@@ -170,4 +175,4 @@ def write_json(replay: Replay, path: Path) -> None:
 def safe_name(replay: Mapping[str, Any]) -> str:
     """A file's name for a download."""
     text = "-".join([str(replay.get("game", "game")), *(str(seat.get("name", "")) for seat in replay["seats"])])
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", text.rpartition(os.sep)[2]).strip("-")[:80] or "replay"
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:80] or "replay"

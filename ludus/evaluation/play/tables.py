@@ -71,7 +71,7 @@ class Result:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableView:
     """A table as one viewer may see it. you: players of the viewer's seat. frames: how many of the game's frames it has seen or could have.
-    over: as `Frame.over`. results: of the games so far. replay: id of the finished game's; ""."""
+    over: as `Frame.over`. results: of the games so far. replay: id of the finished game's; "". note: what else is to be said; ""."""
 
     table: str
     run: str
@@ -87,6 +87,7 @@ class TableView:
     waiting_for: Sequence[int]
     keys: Mapping[str, int] | None
     replay: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +106,9 @@ class FinishedGame:
 
 
 Finish: TypeAlias = Callable[[FinishedGame], str]
-"""Told of a finished game; the id of its replay, or "" where it keeps none."""
+"""Told of a finished game; the id of its replay, or "" where it keeps none. It may raise a LudusError, which the table then shows."""
 Listener: TypeAlias = Callable[[Any], None]
-"""Told the table, as JSON, as its viewer sees it now."""
+"""Told the table, as JSON, as its viewer sees it now; None when it was closed."""
 
 
 class Table:
@@ -145,7 +146,7 @@ class Table:
         self._shown: dict[Viewer, Any] = {}
         self._given: dict[int, dict[int, Any]] = {}
         self._results: list[Result] = []
-        self._failed = self._replay = ""
+        self._failed = self._replay = self._note = ""
         self._closed = self._counted = False
         self.used = time.monotonic()
         self._episode: PlayedEpisode = game.episode(
@@ -212,7 +213,7 @@ class Table:
             if not self._over():
                 raise NotNow("the game is still going on. Play it to its end, or leave the table.")
             self.used = time.monotonic()
-            self._failed = self._replay = ""
+            self._failed = self._replay = self._note = ""
             self._counted = False
             self._given.clear()
             for person in self._people.values():
@@ -229,7 +230,9 @@ class Table:
             if not self._closed:
                 self._closed = True
                 self._episode.close()
-                self._listeners.clear()
+                listeners, self._listeners = [*self._listeners.values()], {}
+                for _, listener in listeners:
+                    listener(None)
 
     # ------------------------------------------------------------------------------------------ the game
 
@@ -286,7 +289,10 @@ class Table:
             rated=self.rated,
             replay=self._view.replay(run=self.game.name, created=time.time()),
         )
-        self._replay = self._finish(finished)
+        try:
+            self._replay = self._finish(finished)
+        except LudusError as error:
+            self._note = str(error)
 
     # ------------------------------------------------------------------------------------------ what is seen
 
@@ -319,6 +325,7 @@ class Table:
             waiting_for=due,
             keys=self.game.keys,
             replay=self._replay,
+            note=self._note,
         )
 
     def _frame(self, viewer: Viewer, over: bool) -> Frame:
