@@ -55,14 +55,25 @@ const main = document.getElementById("main");
 let turn = 0;  // of the newest address: what an older one still brings is dropped
 let frame = null;  // { run, body, select, update, close } of the run that is shown
 let shown = null;  // { close } of the page that is shown
+let entry = null, entries = 0;  // of the browser's history; who goes back finds the page where it was left
+const scrolls = new Map();
+const REMEMBERED = 50;
+
+function arrive() {
+  if (entry !== null) scrolls.set(entry, window.scrollY);
+  if (scrolls.size > REMEMBERED) scrolls.delete(scrolls.keys().next().value);
+  const known = history.state?.entry;
+  entry = known ?? `${performance.timeOrigin}-${entries++}`;
+  if (known === undefined) history.replaceState({ entry }, "");
+  return scrolls.get(entry) ?? 0;
+}
 
 async function route() {
-  const mine = ++turn;
+  const mine = ++turn, first = entry === null, top = arrive();
   const found = match(source.snapshot && !location.hash.replace(/^#\/?/, "") ? source.snapshot.home : location.hash);
   shown?.close();
   shown = null;
   if (!found) return missing();
-  window.scrollTo(0, 0);
   try {
     const body = await place(found, mine);
     if (mine !== turn) return;
@@ -76,6 +87,10 @@ async function route() {
     await start(page, clear(body), found, mine);
     document.title = [found.route.title ?? frame?.titleOf(found.route.tab), frame?.name, source.snapshot ? source.snapshot.title : "Ludus"].filter(Boolean).join(" · ");
     mark(found);
+    window.scrollTo(0, top);
+    if (first) return;
+    announce(document.title);
+    if (document.activeElement === document.body) main.focus({ preventScroll: true });  // what was followed is gone with its page
   } catch (error) {
     if (mine === turn) fail(error, { inside: Boolean(frame) });
   }
@@ -227,6 +242,7 @@ async function begin() {
   }
   top();
   banner();
+  history.scrollRestoration = "manual";
   window.addEventListener("hashchange", route);
   document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
   await route();
