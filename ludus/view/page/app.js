@@ -8,7 +8,7 @@
 // Pages of a run stand in the run's frame (run.js): its header, its steering and its tabs stay while the pages below change.
 
 import { announce, clear, empty, failure, h, write } from "./dom.js";
-import { source } from "./source.js";
+import { SourceError, source } from "./source.js";
 
 const BETWEEN = 500;  // milliseconds between two updates
 
@@ -178,7 +178,7 @@ function follow(run, f, { held = false } = {}) {
     }
   };
   const stop = source.onchange(run, (panels) => {
-    if (panels.has("gone")) return void fail(new Error("this run is gone: its directory was moved or deleted."));
+    if (panels.has("gone")) return void fail(new SourceError("this run is gone: its directory was moved or deleted.", 410));
     for (const panel of panels) gathered.add(panel);
     later();
   });
@@ -199,7 +199,7 @@ function fail(error, { inside = false } = {}) {
   shown?.close();
   shown = null;
   if (!inside) leave();
-  const again = error.status === 401 ? null : route;
+  const again = [401, 404, 410].includes(error.status) ? null : route;
   const root = inside ? clear(frame.body) : fresh();
   root.append(inside ? "" : h("h1", { class: "unseen", text: "Error" }), failure(error, again), source.live && !inside ? h("p", { class: "links" }, h("a", { href: "#/", text: "All runs" })) : "");
   document.documentElement.dataset.ready = "failed";
@@ -238,7 +238,7 @@ async function begin() {
   try {
     await source.start();
   } catch (error) {
-    return fail(error.status === 401 ? new Error("this page needs the address with the token that `ludus ui` printed. Open that address.") : error);
+    return fail(error.status === 401 ? new SourceError("this page needs the address with the token that `ludus ui` printed. Open that address.", 401) : error);
   }
   top();
   banner();
