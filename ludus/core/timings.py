@@ -22,11 +22,13 @@ PARTS: Mapping[str, str] = {
 
 
 class Timings:
-    """Adds up seconds by part and counts by name. `take` gives what came since the last `take`."""
+    """Adds up seconds by part and counts by name. `take` gives what came since the last `take`, and `stretch` what came
+    since the last `stretch`."""
 
     def __init__(self) -> None:
         self._seconds = dict.fromkeys(PARTS, 0.0)
         self._counts: dict[str, int] = {}
+        self._stretch: dict[str, float] = {}
         self.played = 0.0
         """Seconds that rollout workers have said they played in this session: the mean over them, whoever waited for it."""
 
@@ -37,16 +39,26 @@ class Timings:
         try:
             yield
         finally:
-            self._seconds[name] += perf_counter() - begun
+            self._add(name, perf_counter() - begun)
 
     def rollout(self, wall: float, seconds: Mapping[str, float], counters: Mapping[str, int]) -> None:
         """Add a rollout that took `wall` seconds, of which it says where it spent `seconds`."""
         for name, value in seconds.items():
-            self._seconds[name] += value
+            self._add(name, value)
         self.played += sum(seconds.values())
-        self._seconds["rollout"] += max(0.0, wall - sum(seconds.values()))
+        self._add("rollout", max(0.0, wall - sum(seconds.values())))
         for name, count in counters.items():
             self._counts[name] = self._counts.get(name, 0) + count
+            self._stretch[name] = self._stretch.get(name, 0.0) + count
+
+    def _add(self, part: str, seconds: float) -> None:
+        self._seconds[part] += seconds
+        self._stretch[f"seconds/{part}"] = self._stretch.get(f"seconds/{part}", 0.0) + seconds
+
+    def stretch(self) -> dict[str, float]:
+        """`seconds/<part>` and `<counter>` since the last call, or since the session began. No part of the state."""
+        out, self._stretch = self._stretch, {}
+        return out
 
     def state_dict(self) -> State:
         return {"seconds": dict(self._seconds), "counts": dict(self._counts)}

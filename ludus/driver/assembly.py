@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ludus.core.device import cards
 from ludus.core.timings import Timings
@@ -25,7 +26,7 @@ from ludus.rollout.manager import RolloutManager
 from ludus.rollout.shards import shards_of
 from ludus.runtime.base import Runtime
 from ludus.runtime.inprocess import InProcess
-from ludus.storage.base import Observer
+from ludus.storage.base import Observer, RunInfo
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
@@ -38,6 +39,16 @@ from ludus.training.training import TrainingParts
 def first_shard(scenario: Scenario) -> VectorEnv:
     """The environments of the first shard: they say what the game is, and play, if this is the process to play in."""
     return scenario.env.make(num_envs=shards_of(scenario.env.num_envs, scenario.shards)[0].num_envs)
+
+
+def as_counted(scenario: Scenario, env: EnvSpec) -> EnvSpec:
+    """The game as matches count it: rewards that only learners are paid change what returns there are, and whether they sum to zero."""
+    scored = scenario.env.scored
+    if scored is scenario.env:
+        return env
+    made = scored.make(num_envs=1)
+    made.close()
+    return replace(env, utility_range=made.spec.utility_range, zero_sum=made.spec.zero_sum)
 
 
 def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv, tell: Callable[[str], None]) -> RolloutManager:
@@ -60,6 +71,7 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv, tell: Callab
         device=scenario.runtime.acting,
         ready=env if here else None,
         tell=tell,
+        scored=None if scenario.env.scored is scenario.env else scenario.env.scored.make,
     )
 
 
@@ -86,7 +98,7 @@ def _background(
     seats = max(population.count(which) for which in population)
     rollouts = RolloutManager(
         runtime,
-        scenario.env.make,
+        scenario.env.scored.make,
         spec=env,
         num_envs=-(-choice.num_envs // seats) * seats,  # as many in one seat as in another
         resources={} if isinstance(runtime, InProcess) else scenario.runtime.worker_resources,
@@ -149,6 +161,7 @@ def build_driver(
     scenario: Scenario,
     runtime: Runtime,
     env: VectorEnv,
+    info: RunInfo,
     store: Store,
     files: PolicyFiles,
     observer: Observer,
@@ -159,7 +172,7 @@ def build_driver(
     spec = env.spec
     population = scenario.population(spec)
     manager = AgentManager(
-        utility_range=spec.utility_range, population=population, zero_sum=spec.zero_sum, recorder=store, store=files
+        utility_range=info.utility_range, population=population, zero_sum=info.zero_sum, recorder=store, store=files
     )
     scheduler = scenario.scheduler(population)
 

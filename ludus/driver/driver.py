@@ -23,6 +23,7 @@ from ludus.core.errors import ScenarioError
 from ludus.core.own_code import brief, own_name
 from ludus.core.types import (
     Array,
+    Curve,
     Evaluated,
     EvaluationTask,
     Metrics,
@@ -169,6 +170,7 @@ class Driver:
     history: History
     named: list[str] = field(default_factory=list)  # checkpoints that the database names
     _started: float = field(default_factory=time.perf_counter)
+    _told: float | None = None  # seconds of the run at the last barrier of this session
     _covered: bool = False  # by a checkpoint: nothing happened since
     _matches: int = 0  # since the last barrier
     _solving: float = 0.0  # seconds of the last call of the scheduler, in which the meta-solver runs
@@ -352,13 +354,27 @@ class Driver:
             "kept": dict(self.work.kept),
             "profile": self.parts.profile.state_dict(),
         }
-        for task, training in trainings.items():
-            self.store.curve_recorded(task, curves.of_state(training.get("curve")))
+        found = {task: curves.of_state(training.get("curve")) for task, training in trainings.items()}
+        for task, curve in found.items():
+            self.store.curve_recorded(task, curve)
+        self._tell_throughput(list(found.values()))
         name = checkpoint.save(self.checkpoints, self.history.checkpoints, state)
         self.store.commit(name)
         self.named.append(name)
         self.clean()
         self._covered, self._matches = True, 0
+
+    def _tell_throughput(self, trainings: Sequence[Curve]) -> None:
+        """Where the time since the last barrier went. trainings: of the tasks in progress."""
+        before, self._told = self._told, self.seconds
+        wall = self._told - (self.history.seconds if before is None else before)
+        lags = [float(curve["lag_mean"][-1]) for curve in trainings if "lag_mean" in curve.columns]
+        told = self.parts.profile.stretch()
+        steps = {"env_steps": told.pop("env_steps", 0.0)}
+        seconds = {name: value for name, value in told.items() if name.startswith("seconds/")}
+        lag = {"lag": float(np.mean(lags))} if lags else {}
+        values = {"seconds": self._told, "wall": wall, **steps, **seconds, **lag}
+        self.store.metrics_recorded("barriers", self.history.checkpoints, values)
 
     def finish(self) -> None:
         """A last barrier, unless nothing happened since the one before it."""

@@ -30,7 +30,7 @@ from ludus.core.errors import ConfigError, LudusError, RunError, RunIsOver
 from ludus.core.machine import cores
 from ludus.core.own_code import told
 from ludus.core.types import EnvSpec
-from ludus.driver.assembly import first_shard
+from ludus.driver.assembly import as_counted, first_shard
 from ludus.driver.control import STOPPED, StopRequest, stop_on_signals
 from ludus.driver.runner import new_folder, resume, run
 from ludus.driver.scenario import Scenario
@@ -105,7 +105,7 @@ def check_here(scenario: Scenario) -> EnvSpec:
     """That the scenario can run: once, before as many processes find out that it cannot. What its game is."""
     env = first_shard(scenario.with_shards())
     try:
-        scenario.check(env.spec)
+        scenario.check(env.spec, matches=as_counted(scenario, env.spec))
         return env.spec
     finally:
         env.close()

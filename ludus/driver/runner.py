@@ -22,8 +22,8 @@ from ludus import __version__
 from ludus.core.errors import ConfigError, RunError, RunIsOver, ScenarioError, one_line
 from ludus.core.files import replace_file
 from ludus.core.machine import out_of_memory, same_bits, thread_limits
-from ludus.core.types import PolicySpec, State
-from ludus.driver.assembly import build_driver, first_shard
+from ludus.core.types import EnvSpec, PolicySpec, State
+from ludus.driver.assembly import as_counted, build_driver, first_shard
 from ludus.driver.control import Control, StopRequest
 from ludus.driver.driver import Driver, History
 from ludus.driver.imported_policies import ImportedPolicies, read_given, with_files
@@ -32,7 +32,6 @@ from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_check import check_vector
 from ludus.driver.scenario_files import to_scenario
 from ludus.driver.stored_run import SCENARIO, ResumableRun, read_run
-from ludus.envs.base import VectorEnv
 from ludus.envs.families import GivenObject
 from ludus.learners.spaces import discrete, one_space
 from ludus.policies.specs import random_spec
@@ -78,13 +77,14 @@ def run(
     scenario = with_files(to_scenario(scenario, overrides, **changes)).with_shards()
     require_sendable(scenario)
     env = first_shard(scenario)
-    scenario.check(env.spec)
+    counted = as_counted(scenario, env.spec)
+    scenario.check(env.spec, matches=counted)
     check_vector(scenario, env)
     given = read_given(scenario, env.spec)
     folder = new_folder(scenario, run_dir, name)
     require_new(folder)  # before a runtime is started, which may take long
     require_empty(folder)
-    info = _info(scenario, env, folder)
+    info = _info(scenario, counted, folder)
     files = PolicyFiles(folder)
     stop, observer = request or StopRequest(), observer or Silent()
     if scenario.env.unnamed:
@@ -98,7 +98,7 @@ def run(
         replace_file(folder / SCENARIO, info.text.encode())
         callbacks = CallbackObserver(scenario.callbacks)
         observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event), callbacks)
-        driver = build_driver(scenario, runtime, env, store, files, observers, stop, control, callbacks)
+        driver = build_driver(scenario, runtime, env, info, store, files, observers, stop, control, callbacks)
         driver.observer.run_started(info)
         if scenario.env.unnamed:
             store.event("environment", _UNNAMED.format(id=scenario.env.id, run=str(folder)), level="warning")
@@ -127,10 +127,11 @@ def resume(
     scenario, files = stored.scenario, stored.files
     require_sendable(scenario)
     made = first_shard(scenario)
-    scenario.check(made.spec)
+    counted = as_counted(scenario, made.spec)
+    scenario.check(made.spec, matches=counted)
     check_vector(scenario, made)
     given = None if stored.state is not None else read_given(scenario, made.spec)
-    info = _info(scenario, made, stored.folder)
+    info = _info(scenario, counted, stored.folder)
     if stored.changed and stored.state is not None:  # which refuses what it cannot follow
         scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
         if stored.finished:
@@ -145,7 +146,7 @@ def resume(
         stored.still_last()
         callbacks = CallbackObserver(scenario.callbacks)
         observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event), callbacks)
-        driver = build_driver(scenario, runtime, made, store, files, observers, stop, control, callbacks)
+        driver = build_driver(scenario, runtime, made, info, store, files, observers, stop, control, callbacks)
         driver.named.extend(stored.named)
         if stored.state is not None:
             driver.restore(stored.state)
@@ -264,8 +265,8 @@ def _first_policies(driver: Driver, given: ImportedPolicies | None) -> None:
         given.admit(driver)
 
 
-def _info(scenario: Scenario, env: VectorEnv, folder: Path) -> RunInfo:
-    spec = env.spec
+def _info(scenario: Scenario, spec: EnvSpec, folder: Path) -> RunInfo:
+    """spec: the game as matches count it."""
     population = scenario.population(spec)
     return RunInfo(
         name=folder.name,

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ludus.schedulers.base import Scheduler
 
 
-def check(scenario: Scenario, env: EnvSpec) -> None:
-    """Raises ScenarioError or ConfigError: what does not fit, and what would."""
+def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec) -> None:
+    """Raises ScenarioError or ConfigError: what does not fit, and what would. matches: the game as matches count it."""
     scenario.runtime.check()
     context = ScheduleContext(env, scenario.who_learns(scenario.population(env)))
     computed = next((assignment for assignment in context.assigned if assignment.computed), None)
@@ -48,8 +48,9 @@ def check(scenario: Scenario, env: EnvSpec) -> None:
             f"several learners of this {scenario.kind} run play at the same time, and {env.id} was given as one object. Give a function "
             "that makes an environment: env=lambda: …"
         )
-    scenario.check_schedule(context)
-    scenario.evaluation.check(context, scenario, scenario.env)
+    counted = ScheduleContext(matches, scenario.who_learns(context.population))
+    scenario.check_schedule(counted)
+    scenario.evaluation.check(counted, scenario, scenario.env)
     exploitability = env.enumeration is not None and scenario.evaluation.exploitability != "off"
     _check_device(scenario.runtime.device_choice, context)
     learners = [a.algorithm for a in context.assigned if isinstance(a.algorithm, Algorithm)]

@@ -34,7 +34,7 @@ class Family:
     """module: the adapter's. needs: the package that it imports; extra: what `pip install ludus[extra]` calls it, "" if it comes with
     Ludus. also: what it imports and no extra brings. python: its environments are single Python objects, so `restarts` applies to them.
     threads: it brings threads of its own, so `workers` does not apply. example: an id that works. training: options that only training
-    has, and no match that is played afterwards."""
+    has, and no match that is played afterwards. shaping: of rewards that only learners are paid, and no match counts."""
 
     module: str
     summary: str
@@ -45,6 +45,7 @@ class Family:
     python: bool = False
     threads: bool = False
     training: tuple[str, ...] = ()
+    shaping: tuple[str, ...] = ()
 
     @property
     def installed(self) -> bool:
@@ -87,7 +88,7 @@ FAMILIES: Mapping[str, Family] = {
         "football/5_vs_5",
         needs="gfootball",
         python=True,
-        training=("rewards",),
+        shaping=("rewards",),
     ),
     "gymnasium": Family(
         "ludus.envs.adapters.gymnasium",
@@ -111,6 +112,7 @@ FAMILIES: Mapping[str, Family] = {
         needs="jaxmarl",
         extra="jax",
         threads=True,
+        shaping=("shaped_rewards",),
     ),
     "jumanji": Family(
         "ludus.envs.adapters.jumanji",

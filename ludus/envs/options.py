@@ -3,7 +3,7 @@ object, or a function that makes one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -113,12 +113,20 @@ class Environment(Config):
 
     @property
     def played(self) -> Environment:
-        """As matches after training are played: from the game's start, without the random `openings` of OpenSpiel's; football for goals
-        alone."""
+        """As matches after training are played: as `scored`, and from the game's start, without the random `openings` of OpenSpiel's."""
         family = FAMILIES.get(self.id.partition("/")[0])
-        if family is None or not family.training:
+        return self if family is None else self._without((*family.training, *family.shaping))
+
+    @property
+    def scored(self) -> Environment:
+        """As the matches of a run are counted: without rewards that only learners are paid, such as football's for passes."""
+        family = FAMILIES.get(self.id.partition("/")[0])
+        return self if family is None else self._without(family.shaping)
+
+    def _without(self, keys: Collection[str]) -> Environment:
+        if not self.options.keys() & keys:
             return self
-        options = {key: value for key, value in self.options.items() if key not in family.training}
+        options = {key: value for key, value in self.options.items() if key not in keys}
         return self.model_copy(update={"options": options})
 
     def make(self, *, num_envs: int | None = None, **options: Any) -> VectorEnv:

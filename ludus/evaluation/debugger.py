@@ -252,6 +252,15 @@ class EpisodeDebugger(ABC):
     def close(self) -> None:
         """Free what it holds."""
 
+    def state(self, number: int) -> Any | None:
+        """The `pyspiel.State` before step `number`, or behind the last one; None of other games, and where it is not known."""
+        del number
+        return None
+
+    def own_players(self, player: int) -> tuple[int, ...]:
+        """The environment's own players that are this one, where wrappers have put several of them together."""
+        return (player,)
+
     # ------------------------------------------------------------------------------------------ going
 
     @property
@@ -325,7 +334,10 @@ class EpisodeDebugger(ABC):
 
     def legal(self, number: int, player: int) -> NDArray[np.bool_] | None:
         """Which actions were legal, bool[n, A]; None where they are vectors without a mask."""
-        rows, spec = self.episode.steps[number].due[player], self.episode.spec
+        return self._legal(self.episode.steps[number], player)
+
+    def _legal(self, step: Step, player: int) -> NDArray[np.bool_] | None:
+        rows, spec = step.due[player], self.episode.spec
         if rows.mask is not None:
             return rows.mask
         if spec.enumeration is not None:
@@ -337,12 +349,17 @@ class EpisodeDebugger(ABC):
         """All decisions of a step, or those of one player."""
         step = self.episode.steps[number]
         players = range(len(step.due)) if player is None else [player]
-        return [decision for p in players if len(step.due[p]) for decision in self._decisions(step, p)]
+        return [
+            decision
+            for p in players
+            if len(step.due[p])
+            for decision in self._decisions(step, p, self.answers(number, p))
+        ]
 
-    def _decisions(self, step: Step, player: int) -> Iterator[Decision]:
+    def _decisions(self, step: Step, player: int, said: Answers) -> Iterator[Decision]:
         rows, spec = step.due[player], self.episode.spec
         agents, seen = spec.agents_of(player), self.tensors(rows)
-        legal, said = self.legal(step.number, player), self.answers(step.number, player)
+        legal = self._legal(step, player)
         discrete = isinstance(agents[0].action, Discrete)
         values, q = said.value, said.action_values
         for row in range(len(rows)):

@@ -55,7 +55,10 @@ class MatchPlayer:
         """What came of these episodes, in their order."""
         episodes = episodes.of_players()
         policies = [(ref, self._policy(ref)) for ref in episodes.refs]
-        pending = [self._rollouts.start(request, policies) for request in episodes.requests(self._rollouts.num_envs)]
+        pending = [
+            self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot)
+            for request in episodes.requests(self._rollouts.num_envs)
+        ]
         return EpisodeResults.joined([self._rollouts.finish(one).episodes for one in pending])
 
     def play(self, profiles: Iterable[MatchProfile], episodes: int, *, ahead: int = 1) -> Iterator[Match]:
@@ -79,7 +82,8 @@ class MatchPlayer:
             amount=episodes,
             seed=seeding.key(self._seed, "matches", *luck),
         )
-        return self._rollouts.start(request, [(ref, self._policy(ref)) for ref in mixture_refs(players)])
+        policies = [(ref, self._policy(ref)) for ref in mixture_refs(players)]
+        return self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot)
 
     def _match(self, profile: MatchProfile, pending: Pending) -> Match:
         episodes = self._rollouts.finish(pending).episodes

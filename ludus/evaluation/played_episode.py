@@ -20,7 +20,8 @@ from ludus.core.types import Act, Array, Due, EnvSpec, Mixture, PolicyRef, Times
 from ludus.envs.base import NamesColumns, VectorEnv
 from ludus.envs.wrappers.base import Wrapper
 from ludus.envs.wrappers.registry import wrap
-from ludus.evaluation.debugger import Answers, Decisions, Episode, EpisodeDebugger, Kept, Step
+from ludus.evaluation.debugger import Answers, Decision, Decisions, Episode, EpisodeDebugger, Kept, Step
+from ludus.evaluation.play.person import Person
 from ludus.evaluation.policies import META
 from ludus.evaluation.recording import (
     MOST_PIXELS,
@@ -291,7 +292,7 @@ _LADDER = 512  # uniforms by which a policy that has no table is asked for its p
 def answers_of(policy: Policy, step: Step, spec: EnvSpec, player: int, *, mode: str) -> Answers:
     """What a policy says of the decisions that it made in a step. A policy without a table of probabilities (it remembers, say) is asked
     with 512 uniforms: each answer brings the probability of its action."""
-    if isinstance(policy, BotPolicy):
+    if isinstance(policy, BotPolicy | Person):
         return Answers()
     decisions = step.due[player]
     observation, mask = decisions.observation, decisions.mask
@@ -373,18 +374,22 @@ class PlayedEpisode(EpisodeDebugger):
         episode: int = 0,
         seed: int = 0,
         steps: int = MOST_STEPS,
+        size: int | None = None,
         wrappers: Sequence[Mapping[str, object]] = (),
         shown: Callable[[], VectorEnv] | None = None,
         name: Callable[[PolicyRef], str] = lambda ref: ref.policy,
+        waits: Callable[[Sequence[int]], bool] | None = None,
     ) -> None:
         """make: makes a vector of one environment. shown: makes one that can show itself, for pictures; default: `make`. players, policy,
-        seed, wrappers: as `record` takes them; `episode` K is the same as its K-th, from 0. steps: of the episode at most. name: how
-        policies are called. Raises ScenarioError for numbers that are too small, and whatever making the environment and its first step
-        raises."""
+        seed, wrappers: as `record` takes them; `episode` K is the same as its K-th, from 0. steps, size: of the episode at most, in steps
+        and in bytes (default: `MOST_BYTES`). name: how policies are called. waits: asked with the players who are to move whether somebody
+        has not answered yet; the episode then does not go on. Raises ScenarioError for numbers that are too small, and whatever making the
+        environment and its first step raises."""
         if episode < 0 or steps < 1:
             raise ScenarioError(f"episode={episode}, steps={steps} were given; at least 0 and 1 are needed.")
         super().__init__()
         self._shown, self._wrappers, self._most, self._name = shown or make, wrappers, steps, name
+        self._size, self._waits = MOST_BYTES if size is None else size, waits
         self._mixture, self._find = policies_of_players(players, policy)
         self._pictures: _Replica | None = None
         env = make()
@@ -459,33 +464,59 @@ class PlayedEpisode(EpisodeDebugger):
     def reach(self, number: int) -> bool:
         """See `EpisodeDebugger.reach`."""
         steps = self.episode.steps
-        while len(steps) <= number and self._playing is not None:
-            self._advance(self._playing)
+        while len(steps) <= number and self._playing is not None and self._advance(self._playing):
+            pass
         return number < len(steps)
 
-    def _advance(self, playing: Iterator[Rollout | None]) -> None:
-        """Make a step more; the first time, reset first."""
+    def _advance(self, playing: Iterator[Rollout | None]) -> bool:
+        """Make a step more; the first time, reset first. Whether anything was done: else somebody is waited for."""
         steps, watched = self.episode.steps, self._watched
-        if len(steps) >= self._most or watched.size > MOST_BYTES:
+        if len(steps) >= self._most or watched.size > self._size:
             kept = f"{self._most} steps" if len(steps) >= self._most else f"{watched.size / 2**30:.1f} GiB"
             self.cut, self._playing = f"cut after {len(steps)} steps; {kept} are kept", None
-            return
+            return True
         try:
             if not self._pending:
                 next(playing)
                 self._pending = True
                 self._film()
+            if self._waits is not None and self._waits(
+                [player for player, due in enumerate(watched.due) if len(due.slot)]
+            ):
+                return False
             rollout = next(playing)
         except LudusError as error:
             self.cut, self._playing = " ".join(str(error).split()), None
-            return
+            return True
         except StopIteration:
             self.cut, self._playing = "it was interrupted in the middle of a step", None
-            return
+            return True
         steps += watched.steps[len(steps) :]
         self._film()
         if rollout is not None:
             self._playing = None
+        return True
+
+    @property
+    def open_step(self) -> Step | None:
+        """The decisions that are due now, of which nothing is known yet (action -1, or NaN); None if the episode is over."""
+        if self._playing is None or not self._pending:
+            return None
+        due = tuple(_not_made(rows) for rows in self._watched.due)
+        return Step(
+            number=len(self.episode.steps),
+            due=due,
+            paid=np.zeros(self.episode.spec.num_players),
+            returns=np.zeros(self.episode.spec.num_players)
+            if not self.episode.steps
+            else self.episode.steps[-1].returns,
+            state=self._watched.state,
+        )
+
+    def open_decisions(self, player: int) -> list[Decision]:
+        """Those of `open_step` that a player has to make."""
+        step = self.open_step
+        return [] if step is None or not len(step.due[player]) else [*self._decisions(step, player, Answers())]
 
     def _film(self) -> None:
         if self._filmed is not None:
@@ -513,6 +544,16 @@ class PlayedEpisode(EpisodeDebugger):
             return str(state.information_state_string(player))
         return str(state.observation_string(player)) if kind.provides_observation_string else ""
 
+    def state(self, number: int) -> Any | None:
+        """See `EpisodeDebugger.state`."""
+        return None if self._states is None else self._states.states[number]
+
+    def own_players(self, player: int) -> tuple[int, ...]:
+        """See `EpisodeDebugger.own_players`."""
+        names = {agent.name for agent in self.episode.spec.agents_of(player)}
+        own = tuple(dict.fromkeys(agent.player for agent in self._inner.spec.agents if agent.name in names))
+        return own or (player,)
+
     def action_names(self, number: int, player: int, row: int, legal: Sequence[int]) -> Mapping[int, str]:
         """See `EpisodeDebugger.action_names`."""
         player = self._inner_player(number, player, row)
@@ -525,7 +566,12 @@ class PlayedEpisode(EpisodeDebugger):
     def _inner_player(self, number: int, player: int, row: int) -> int:
         """The environment's own player, where wrappers have put several of them under one."""
         spec, inner = self.episode.spec, self._inner.spec
-        agent = spec.agents_of(player)[int(self.episode.steps[number].due[player].agent[row])]
+        due = (
+            self._watched.due[player].slot
+            if number == len(self.episode.steps)
+            else self.episode.steps[number].due[player].agent
+        )
+        agent = spec.agents_of(player)[int(due[row])]
         return next((own.player for own in inner.agents if own.name == agent.name), player)
 
     def columns(self, player: int) -> tuple[str, ...]:
@@ -545,6 +591,20 @@ class PlayedEpisode(EpisodeDebugger):
         if self._pictures is None:
             self._pictures = _Replica(self._shown(), self._wrappers)
         return self._pictures.show(self._watched, number)
+
+
+def _not_made(due: Due) -> Decisions:
+    """Decisions of which nothing is known but what is seen."""
+    n = len(due.slot)
+    return Decisions(
+        agent=due.slot.copy(),
+        mask=None if due.mask is None else due.mask.copy(),
+        action=np.full(n, -1, np.int32),
+        logp=np.full(n, np.nan, np.float32),
+        memory=None,
+        reward=np.full(n, np.nan, np.float32),
+        kept=Kept(due.observation),
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ from ludus.rollout.shards import Shard
 from ludus.rollout.worker import RolloutWorker
 from ludus.runtime.base import Peer, Ref
 
+SCORED = -1
+"""The task slot of matches that count other rewards than learners are paid."""
 KEPT = 256 << 20
 """Bytes of policies that a host keeps from request to request: many thousands of small ones."""
 
@@ -40,7 +42,7 @@ class HostSpec:
     """shards: those that the host carries, in order. fetch: gives the value of a reference, where the host is. ready: a vector that
     exists already, for the first shard; only within one process. kept: bytes of policies that stay from request to request. client: the
     host's name on an inference server, which comes with each request; empty: it keeps copies of the policies itself. bots: where they
-    play. device: where the copies are asked to compute."""
+    play. device: where the copies are asked to compute. scored: makes the environments of the slot `SCORED`, where matches have others."""
 
     make_env: MakeEnv
     shards: tuple[Shard, ...]
@@ -50,6 +52,7 @@ class HostSpec:
     client: str = ""
     bots: BotSettings = field(default_factory=BotSettings)
     device: DeviceChoice = CPU
+    scored: MakeEnv | None = None
 
 
 class RolloutHost:
@@ -146,9 +149,10 @@ class RolloutHost:
     def _workers(self, task_slot: int) -> list[RolloutWorker]:
         if task_slot not in self._task_slots:
             self._task_slots[task_slot] = []
+            make = self._spec.make_env if task_slot != SCORED or self._spec.scored is None else self._spec.scored
             for k, shard in enumerate(self._spec.shards):
                 ready = self._spec.ready if task_slot == 0 and k == 0 else None
-                env = self._spec.make_env(num_envs=shard.num_envs) if ready is None else ready
+                env = make(num_envs=shard.num_envs) if ready is None else ready
                 self._task_slots[task_slot].append(self._worker(task_slot, k, env))
         return self._task_slots[task_slot]
 

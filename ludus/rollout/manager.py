@@ -19,7 +19,7 @@ from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, BotSettings
 from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
-from ludus.rollout.host import KEPT, HostSpec, MakeEnv, PolicyMessage, RolloutHost
+from ludus.rollout.host import KEPT, SCORED, HostSpec, MakeEnv, PolicyMessage, RolloutHost
 from ludus.rollout.inference.server import Servers, Serving, SharedInference
 from ludus.rollout.shards import check_shares, merge, shards_of
 from ludus.runtime.base import Handle, Ref, Runtime, nobody
@@ -201,14 +201,18 @@ class RolloutManager:
         device: DeviceChoice = CPU,
         kind: type[RolloutHost] = RolloutHost,
         tell: Callable[[str], None] = nobody,
+        scored: MakeEnv | None = None,
     ) -> None:
         """spec: of the environments. resources: that each host asks for. restarts: how often each is made again. deadline: seconds without
         a step after which a host that owes an answer is stuck, and is made again (None: never). leave: trajectories stay with the runtime
         (`Rollout.left`), for trainers in other processes. ready: a vector made already, for the first shard; only where the runtime is this
         process. profile: what rollouts are added to. inference: by servers (None: by copies in the hosts). bots: where they
         play, beside each host. device: where copies compute. kind: of the hosts, whose name messages have. tell: takes a sentence where
-        environments were made again. Raises ScenarioError for more shards than environments, or more hosts than shards."""
+        environments were made again. scored: makes the environments in which matches are played, if they count other rewards. Raises
+        ScenarioError for more shards than environments, or more hosts than shards."""
         self.spec, self.num_envs = spec, num_envs
+        self.match_slot = 0 if scored is None else SCORED
+        """The task slot to play matches in."""
         self.profile = profile or Timings()
         self._runtime = runtime
         self._shards = shards_of(num_envs, shards)
@@ -228,6 +232,7 @@ class RolloutManager:
                     client=f"worker {k}" if inference else "",
                     bots=bots or BotSettings(),
                     device=device,
+                    scored=scored,
                 ),
                 resources=resources,
                 restarts=restarts,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
+from threading import RLock
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +27,10 @@ from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import FILE, VERSION, migrate, version_of
 from ludus.storage.manifest import open_database
+from ludus.storage.payoff_log import PayoffLog, batch_of
 from ludus.storage.run_dirs import MANIFEST, is_entry, is_running
+
+T = TypeVar("T")
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a run's database gives back, typed.
@@ -104,12 +109,13 @@ class StoredCurve:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """time: seconds since the epoch. level: "info", "warning" or "error"."""
+    """time: seconds since the epoch. level: "info", "warning" or "error". seq: its number, which rises."""
 
     time: float
     level: str
     kind: str
     text: str
+    seq: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,66 +125,34 @@ class CheckpointRecord:
     created: float
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The payoff table as a view of what is stored: exact cells and pooled matches.
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a run's database has come. Equal ones: it says the same.
 
-
-def assemble(info: RunInfo, sizes: tuple[int, ...], cells: Sequence[PayoffCells], matches: Sequence[Match]) -> Payoffs:
-    """Payoffs over `sizes` policies per player; an exact cell wins over matches. Raises ValueError if a profile is outside.
-
-    Matches of one profile are pooled by (n, mean, M2), as in Chan, Golub and LeVeque (1979):
-    M2 = Σ M2_i + Σ n_i (mean_i - mean)².
+    facts: a checksum of what holds for the whole run, its summary included. barrier, committed: of the newest checkpoint, -1 and 0 before
+    there is one. The others: the largest number of a row. commits: SQLite's count of what others have changed, to be compared within one
+    `Reader` only.
     """
-    players = len(sizes)
-    mean = np.full((players, *sizes), np.nan)
-    m2 = np.zeros((players, *sizes))
-    count = np.zeros(sizes, np.int64)
-    exact = np.zeros(sizes, np.bool_)
-    played = [match for match in matches if not match.exact]
-    if played:
-        _pool(played, mean, m2, count)
-    for match in matches:
-        if match.exact:
-            _place(np.array([match.profile]), match.mean[None], mean, m2, exact)
-    for known in cells:
-        _place(known.profiles, known.mean, mean, m2, exact)
-    return Payoffs(mean, count, m2, exact, info.utility_range, info.population, info.zero_sum)
+
+    facts: int
+    barrier: int
+    committed: float
+    policies: int
+    matches: int
+    payoffs: int
+    generations: int
+    events: int
+    commits: int = field(compare=False)
 
 
-def _pool(matches: Sequence[Match], mean: np.ndarray, m2: np.ndarray, count: np.ndarray) -> None:
-    sizes = count.shape
-    profiles = np.array([match.profile for match in matches])
-    _check(profiles, sizes)
-    cell = np.ravel_multi_index(tuple(profiles.T), sizes)
-    n = np.array([match.n for match in matches], np.int64)
-    total = np.bincount(cell, n, count.size)
-    count[...] = total.astype(np.int64).reshape(sizes)
-    with np.errstate(invalid="ignore"):
-        for player in range(len(sizes)):
-            means = np.array([match.mean[player] for match in matches])
-            pooled = np.bincount(cell, n * means, count.size) / total  # NaN where nothing was played
-            spread = np.array([match.m2[player] for match in matches]) + n * (means - pooled[cell]) ** 2
-            mean[player] = pooled.reshape(sizes)
-            m2[player] = np.bincount(cell, spread, count.size).reshape(sizes)
-
-
-def _place(profiles: np.ndarray, values: np.ndarray, mean: np.ndarray, m2: np.ndarray, exact: np.ndarray) -> None:
-    _check(profiles, exact.shape)
-    where = tuple(profiles.T)
-    exact[where] = True
-    for player in range(len(exact.shape)):
-        mean[player][where] = values[:, player]
-        m2[player][where] = 0.0
-
-
-def _check(profiles: np.ndarray, sizes: tuple[int, ...]) -> None:
-    if profiles.shape[1] != len(sizes) or (profiles < 0).any() or (profiles >= np.array(sizes)).any():
-        raise ValueError(f"a payoff's profile lies outside the populations of sizes {sizes}")
-
-
-_GENERATIONS = (
-    "SELECT number, seconds, episodes, nash_conv, gains, vals, responses, sizes, marginals, solver_gap, solver_seconds, exact "
-    "FROM generations"
+_SCORES = "number, seconds, episodes, nash_conv, gains, vals, responses, solver_gap, solver_seconds, exact"
+_GENERATIONS = f"SELECT {_SCORES}, sizes, marginals FROM generations"
+_CURVES = f"SELECT task, {', '.join(FIXED)}, seconds, metrics FROM curves"
+_EVENTS = "SELECT time, level, kind, text, seq FROM events"
+_POSITION = (
+    "SELECT (SELECT MAX(barrier) FROM checkpoints), (SELECT created FROM checkpoints ORDER BY barrier DESC LIMIT 1), "
+    "(SELECT MAX(rowid) FROM policies), (SELECT MAX(rowid) FROM matches), (SELECT MAX(seq) FROM payoffs), "
+    "(SELECT MAX(number) FROM generations), (SELECT MAX(seq) FROM events)"
 )
 
 
@@ -213,17 +187,29 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
+class Memory:
+    """What readers of one run have read or made of it, for those that come after them, in any thread: what has not changed is not read
+    again. A reader that is given none has its own."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.payoffs: tuple[Position, PayoffLog] | None = None
+        self.made: dict[str, tuple[Position, Any]] = {}
+
+
 class Reader:
     """Typed records of a run. Each call reads what is committed at that moment.
 
     Of an entry of a zoo, the same by its manifest. Raises RunError if the directory holds no run, or its database is damaged, foreign or
     newer than this Ludus. `check=False`
-    skips the pass over all pages (for listings of many runs).
+    skips the pass over all pages (for listings of many runs). memory: of earlier readers of this run.
     """
 
-    def __init__(self, run_dir: Path, *, check: bool = True) -> None:
+    def __init__(self, run_dir: Path, *, check: bool = True, memory: Memory | None = None) -> None:
         self.run_dir = run_dir
         self.path = run_dir / FILE
+        self.memory = memory or Memory()
+        self._position: Position | None = None
         if is_entry(run_dir):
             self.path = run_dir / MANIFEST
             self._connection = open_database(run_dir)
@@ -255,6 +241,37 @@ class Reader:
     def _rows(self, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, arguments).fetchall()
 
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """What is read inside is of one moment: nothing that is committed meanwhile is seen. Be brief, and compute after it: SQLite cannot
+        tidy up its log meanwhile."""
+        if self._connection.in_transaction:
+            yield
+            return
+        with translated(self.path):
+            self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("ROLLBACK")
+
+    def position(self) -> Position:
+        """Where the database is now. Costs next to nothing where nothing has changed since it was asked last."""
+        with translated(self.path):
+            commits = int(self._rows("PRAGMA data_version")[0][0])
+            if self._position is None or self._position.commits != commits:
+                texts = [value for (value,) in self._rows("SELECT value FROM run ORDER BY key")]
+                barrier, committed, *rows = self._rows(_POSITION)[0]
+                newest = (-1 if barrier is None else barrier, committed or 0.0, *(-1 if n is None else n for n in rows))
+                self._position = Position(zlib.crc32("\n".join(texts).encode()), *newest, commits)
+            return self._position
+
+    def grew_from(self, before: Position) -> bool:
+        """Whether all that was there at `before` is there still: a resumed run drops what came after its checkpoint."""
+        with translated(self.path):
+            found = self._rows("SELECT created FROM checkpoints WHERE barrier = ?", before.barrier)
+            return found == [(before.committed,)]
+
     def info(self) -> RunInfo:
         """The run's facts; `run_dir` is where the run lies now, and `name` what its folder is called now."""
         with translated(self.path):
@@ -278,10 +295,29 @@ class Reader:
         with translated(self.path):
             return tuple(CheckpointRecord(*row) for row in self._rows("SELECT * FROM checkpoints ORDER BY barrier"))
 
-    def generations(self) -> tuple[GenerationRecord, ...]:
-        """Oldest first."""
+    def generations(self, *, marginals: bool = True) -> tuple[GenerationRecord, ...]:
+        """Oldest first. marginals=False: without these, which are large where there are many policies."""
+        columns = f"{_SCORES}, sizes, marginals" if marginals else f"{_SCORES}, '[]', x''"
         with translated(self.path):
-            return tuple(_generation(row) for row in self._rows(f"{_GENERATIONS} ORDER BY number"))
+            return tuple(_generation(row) for row in self._rows(f"SELECT {columns} FROM generations ORDER BY number"))
+
+    def generation_numbers(self) -> list[int]:
+        """Of all that have finished, rising."""
+        with translated(self.path):
+            return [number for (number,) in self._rows("SELECT number FROM generations ORDER BY number")]
+
+    def seconds_of(self, generation: int) -> float | None:
+        """Of the run's time when a generation had finished; None if it has not."""
+        with translated(self.path):
+            rows = self._rows("SELECT seconds FROM generations WHERE number = ?", generation)
+            return float(rows[0][0]) if rows else None
+
+    def marginals(self, generations: Sequence[int]) -> dict[int, tuple[NDArray[np.float64], ...]]:
+        """[P] float64[policies of the player] of each of these generations, in rising order; of none that there is not."""
+        sql = "SELECT number, sizes, marginals FROM generations WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
+        with translated(self.path):
+            rows = self._rows(sql, json.dumps([int(number) for number in generations]))
+            return {number: _marginals(number, sizes, packed) for number, sizes, packed in rows}
 
     def last_generation(self) -> GenerationRecord | None:
         """The newest one; None if none has finished."""
@@ -304,6 +340,23 @@ class Reader:
         with translated(self.path):
             rows = self._rows("SELECT * FROM policies ORDER BY population, place, version")
             return tuple(_policy(row) for row in rows)
+
+    def policy_names(self) -> dict[int, list[str]]:
+        """Ids of the policies of each population, in order."""
+        with translated(self.path):
+            rows = self._rows("SELECT population, id FROM policies ORDER BY population, place, version")
+            return {which: [name for _, name in some] for which, some in groupby(rows, itemgetter(0))}
+
+    def policy_counts(self) -> dict[int, int]:
+        """How many there are in each population."""
+        with translated(self.path):
+            return dict(self._rows("SELECT population, COUNT(*) FROM policies GROUP BY population ORDER BY population"))
+
+    def any_policy(self) -> StoredPolicy | None:
+        """The first that was added; None before there is one."""
+        with translated(self.path):
+            rows = self._rows("SELECT * FROM policies ORDER BY rowid LIMIT 1")
+            return _policy(rows[0]) if rows else None
 
     def tasks(self) -> tuple[StoredTask, ...]:
         columns = "id, kind, generation, population, policy, state, metrics, counters, failure"
@@ -361,23 +414,50 @@ class Reader:
     def payoff_cells(self) -> tuple[PayoffCells, ...]:
         """Exact cells, in the order in which they were recorded."""
         with translated(self.path):
-            rows = self._rows("SELECT generation, players, profiles, mean FROM payoffs ORDER BY seq")
-            return tuple(
-                PayoffCells(
-                    generation,
-                    np.frombuffer(profiles, "<i4").reshape(-1, players),
-                    np.frombuffer(mean, "<f8").reshape(-1, players),
-                )
-                for generation, players, profiles, mean in rows
+            return self._payoff_cells(-1)
+
+    def _payoff_cells(self, after: int) -> tuple[PayoffCells, ...]:
+        sql = "SELECT generation, players, profiles, mean FROM payoffs WHERE seq > ? ORDER BY seq"
+        return tuple(
+            PayoffCells(
+                generation,
+                np.frombuffer(profiles, "<i4").reshape(-1, players),
+                np.frombuffer(mean, "<f8").reshape(-1, players),
             )
+            for generation, players, profiles, mean in self._rows(sql, after)
+        )
 
     def payoffs(self) -> Payoffs:
         """The payoff table that exact cells and pooled matches give."""
-        info = self.info()
-        sizes = self._sizes(info)
-        cells, matches = self.payoff_cells(), self.matches()
-        with translated(self.path):
-            return assemble(info, sizes, cells, tuple(stored.match for stored in matches))
+        return self.payoff_log().payoffs(self.info())
+
+    def payoff_log(self) -> PayoffLog:
+        """The same with counts of won, drawn and lost episodes. What was read once is remembered, and only new rows are read again."""
+        with self.memory.lock, translated(self.path):
+            with self.moment():
+                now, known = self.position(), self.memory.payoffs
+                if known is not None and known[0] == now:
+                    return known[1]
+                sizes = self._sizes(self.info())
+                if known is None or not self.grew_from(known[0]):
+                    known = Position(0, -1, 0.0, -1, -1, -1, -1, -1, 0), PayoffLog.empty((0,) * len(sizes))
+                sql = "SELECT profile, n, mean, m2, wins, exact FROM matches WHERE rowid > ? ORDER BY rowid"
+                batch = batch_of(iter(self._connection.execute(sql, (known[0].matches,))), len(sizes))
+                cells = [(block.profiles, block.mean) for block in self._payoff_cells(known[0].payoffs)]
+            log = known[1]
+            if len(batch) or cells or log.sizes != sizes:
+                log = log.extended(sizes, batch, cells)
+            self.memory.payoffs = now, log
+            return log
+
+    def remembered(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` makes of the run as it is now: once, for all readers with this memory."""
+        with self.memory.lock:
+            now, found = self.position(), self.memory.made.get(name)
+            if found is None or found[0] != now:
+                found = self.memory.made[name] = now, make()
+            made: T = found[1]
+            return made
 
     def _sizes(self, info: RunInfo) -> tuple[int, ...]:
         with translated(self.path):
@@ -385,9 +465,11 @@ class Reader:
         per_population = {int(population): int(size) for population, size in rows}
         return tuple(per_population.get(population, 0) for population in info.population)
 
-    def ratings(self) -> tuple[Rating, ...]:
+    def ratings(self, *, last: bool = False) -> tuple[Rating, ...]:
+        """last: of the newest generation that has some, which rates all policies."""
+        newest = " WHERE generation = (SELECT MAX(generation) FROM ratings)" if last else ""
         with translated(self.path):
-            rows = self._rows("SELECT generation, population, policy, kind, rating FROM ratings")
+            rows = self._rows(f"SELECT generation, population, policy, kind, rating FROM ratings{newest}")
             return tuple(Rating(g, p, policy, kind, _number(value)) for g, p, policy, kind, value in rows)
 
     def metric_names(self) -> tuple[tuple[str, str], ...]:
@@ -405,9 +487,10 @@ class Reader:
 
     def curves(self) -> tuple[StoredCurve, ...]:
         """Of all training tasks that have one, by generation, then task."""
-        sql = f"SELECT task, {', '.join(FIXED)}, seconds, curves.metrics FROM curves ORDER BY task, point"
         with translated(self.path):
-            rows = {task: list(some) for task, some in groupby(self._rows(sql), itemgetter(0))}
+            rows = {
+                task: list(some) for task, some in groupby(self._rows(f"{_CURVES} ORDER BY task, point"), itemgetter(0))
+            }
             tasks = self._rows(
                 "SELECT id, generation, population, policy FROM tasks WHERE kind = 'train' ORDER BY generation, id"
             )
@@ -417,9 +500,39 @@ class Reader:
                 if task in rows
             )
 
-    def events(self) -> tuple[Event, ...]:
+    def curve(self, task: str, *, points: int) -> Curve | None:
+        """Of one training task, of about so many points at most, evenly spread, its last one included; None if it has none."""
         with translated(self.path):
-            return tuple(Event(*row) for row in self._rows("SELECT time, level, kind, text FROM events ORDER BY seq"))
+            last = self._rows("SELECT MAX(point) FROM curves WHERE task = ?", task)[0][0]
+            if last is None:
+                return None
+            some = "WHERE task = ? AND (? - point) % ? = 0 ORDER BY point"
+            rows = self._rows(f"{_CURVES} {some}", task, last, max(1, -(-(last + 1) // points)))
+            return _curve(rows)
+
+    def events(self) -> tuple[Event, ...]:
+        """Oldest first."""
+        with translated(self.path):
+            return tuple(Event(*row) for row in self._rows(f"{_EVENTS} ORDER BY seq"))
+
+    def events_after(self, seq: int, *, limit: int) -> tuple[Event, ...]:
+        """The first so many after that one, oldest first."""
+        with translated(self.path):
+            rows = self._rows(f"{_EVENTS} WHERE seq > ? ORDER BY seq LIMIT ?", seq, limit)
+            return tuple(Event(*row) for row in rows)
+
+    def last_events(self, *, limit: int, levels: Sequence[str] = (), kinds: Sequence[str] = ()) -> tuple[Event, ...]:
+        """The newest so many, oldest first. levels, kinds: of these only."""
+        asked = [(column, json.dumps([*some])) for column, some in (("level", levels), ("kind", kinds)) if some]
+        where = " AND ".join(["TRUE", *(f"{column} IN (SELECT value FROM json_each(?))" for column, _ in asked)])
+        sql = f"{_EVENTS} WHERE {where} ORDER BY seq DESC LIMIT ?"
+        with translated(self.path):
+            return tuple(Event(*row) for row in reversed(self._rows(sql, *(some for _, some in asked), limit)))
+
+    def event_counts(self) -> dict[str, int]:
+        """By level."""
+        with translated(self.path):
+            return dict(self._rows("SELECT level, COUNT(*) FROM events GROUP BY level"))
 
 
 def info_to_json(info: RunInfo) -> str:
@@ -441,11 +554,7 @@ def _upgraded_copy(connection: sqlite3.Connection, path: Path) -> sqlite3.Connec
 
 
 def _generation(row: tuple[Any, ...]) -> GenerationRecord:
-    number, seconds, episodes, nash_conv, gains, values, responses, sizes, marginals, gap, solver_seconds, exact = row
-    ends = np.cumsum([0, *json.loads(sizes)])
-    flat = np.frombuffer(marginals, "<f8").tolist()
-    if len(flat) != ends[-1]:
-        raise ValueError(f"generation {number} holds {len(flat)} probabilities for {ends[-1]} policies")
+    number, seconds, episodes, nash_conv, gains, values, responses, gap, solver_seconds, exact, sizes, marginals = row
     return GenerationRecord(
         number=number,
         seconds=seconds,
@@ -453,12 +562,20 @@ def _generation(row: tuple[Any, ...]) -> GenerationRecord:
         nash_conv=nash_conv,
         gains=_numbers(gains),
         values=_numbers(values),
-        marginals=tuple(tuple(flat[a:b]) for a, b in pairwise(ends)),
+        marginals=tuple(tuple(own.tolist()) for own in _marginals(number, sizes, marginals)),
         solver_gap=_number(gap),
         solver_seconds=solver_seconds,
         responses=_numbers(responses),
         exact=bool(exact),
     )
+
+
+def _marginals(number: int, sizes: str, packed: bytes) -> tuple[NDArray[np.float64], ...]:
+    ends = np.cumsum([0, *json.loads(sizes)]).tolist()
+    flat = np.frombuffer(packed, "<f8")
+    if len(flat) != ends[-1]:
+        raise ValueError(f"generation {number} holds {len(flat)} probabilities for {ends[-1]} policies")
+    return tuple(flat[a:b] for a, b in pairwise(ends))
 
 
 def _policy(row: tuple[Any, ...]) -> StoredPolicy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ludus.cli.main import main
@@ -21,6 +22,7 @@ SMALL = [
     "env.deadline=null",
     "algorithm.hidden=[16]",
     "algorithm.batch=320",
+    "env.options.rewards={score: 1.0, checkpoints: 0.1}",
     "evaluation.episodes=2",
 ]
 
@@ -34,6 +36,9 @@ def test_from_the_side_by_rules_to_psro(tmp_path: Path) -> None:
         "built_in-level-1",
     ]
     assert started.payoffs.mean.shape == (2, 4, 4)
+    goals = started.payoffs.mean * started.payoffs.count  # learners are paid for more than goals, and matches count goals alone
+    np.testing.assert_array_equal(goals, np.round(goals))
+    assert started.payoffs.zero_sum
 
     games, cloned = tmp_path / "script.parquet", tmp_path / "clone.safetensors"
     who = ["--policies", "bot:football_script", "--episodes", "4"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import require
 from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
@@ -15,7 +16,8 @@ from ludus.envs.base import VectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 
-vectors = pytest.importorskip("ale_py.vector_env")
+require("ale_py")
+
 SEEDS = keys(1, "ale", count=2)
 SHORT = {"noop_max": 3, "max_num_frames_per_episode": 20, "threads": 1}  # 20 frames are 5 decisions
 
@@ -41,6 +43,8 @@ def test_contract(options: dict[str, Any]) -> None:
 
 def test_agrees_with_a_plain_loop() -> None:
     """Observations, rewards and final observations are those of ALE's vector with these seeds."""
+    from ale_py import vector_env as vectors
+
     bare = vectors.AtariVectorEnv(
         "pong", 2, noop_max=3, max_num_frames_per_episode=20, num_threads=1, autoreset_mode="SameStep"
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import require
 from refusals import Refusal, check_refusals
 from zoo_replay import play
 
@@ -21,7 +22,8 @@ from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 from ludus.testing.ledger import Actor
 
-pytest.importorskip("dm_control")
+require("dm_control")
+
 SHORT = {"time_limit": 0.1}  # 5 decisions of 0.02 s
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import require
 from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
@@ -16,7 +17,8 @@ from ludus.envs.base import VectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 
-envpool = pytest.importorskip("envpool")
+require("envpool")
+
 SEEDS = keys(1, "envpool", count=3)
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -58,6 +60,8 @@ def test_contract_of_heavy_ones(name: str, options: dict[str, Any]) -> None:
 
 def test_agrees_with_a_plain_loop() -> None:
     """Rewards, observations and ends of three CartPoles are those of the pool with these seeds, stepped by hand."""
+    import envpool
+
     env = vector("CartPole-v1", 3, max_episode_steps=20)
     timestep = env.reset(SEEDS)
     bare = envpool.make(
@@ -114,6 +118,8 @@ def test_contract_of_agents_that_act_at_once(teams: Any) -> None:
 
 def test_agents_that_act_at_once_agree_with_a_plain_loop() -> None:
     """Two teams, listed the other way round than the pool lists them; the pool lists environments in any order."""
+    import envpool
+
     env = vector(AT_ONCE, 3, threads=1, teams={"b": ["agent_1"], "a": ["agent_0"]})
     assert [agent.name for agent in env.spec.agents] == ["agent_1", "agent_0"]
     timestep = env.reset(SEEDS)
@@ -163,6 +169,8 @@ def test_a_pool_may_list_its_environments_in_any_order() -> None:
 
 def test_procgen_wants_qt() -> None:
     """Refused with EnvPool's own line where the system has no Qt 5."""
+    import envpool
+
     try:
         envpool.make_spec("CoinrunHard-v0")
     except ImportError:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import require
 
 from ludus.core.errors import ConfigError, EnvError
 from ludus.core.seeding import keys
@@ -14,7 +15,7 @@ from ludus.envs.base import VectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 
-pytest.importorskip("envpool")
+require("envpool")
 
 
 SEED = 7

@@ -6,18 +6,20 @@ from functools import partial
 
 import numpy as np
 import pytest
+from installed import require
 
-pytest.importorskip("gymnax")
+pytest.importorskip("jax")
 
-import gymnax
-import jax
 from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.core.seeding import keys
+from ludus.envs.base import VectorEnv
 from ludus.envs.functional.game import split_seeds
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
+
+require("gymnax")
 
 # The packages' own code is not up to date with JAX's types, which JAX says when it compiles it.
 pytestmark = [
@@ -31,6 +33,9 @@ ID = "gymnax/CartPole-v1"
 def test_as_gymnax_plays_it() -> None:
     """Keys: of episode k fold_in(seed, k), of its beginning that folded with 0, of step t with t from 1. The pole falls, which is
     termination, or the eighth step is over, which is truncation."""
+    import gymnax
+    import jax
+
     seeds = keys(2, "gymnax", count=2)
     env = make_env(ID, num_envs=2, max_steps_in_episode=12)
     bare, params = gymnax.make("CartPole-v1")
@@ -82,9 +87,13 @@ def test_refusals() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "id", sorted(set(list_envs("gymnax")) - {"gymnax/MNISTBandit-bsuite", "gymnax/SimpleBandit-bsuite"})
-)
-def test_every_environment_plays(id: str) -> None:
+@pytest.mark.timeout(1200)
+def test_every_environment_plays(subtests: pytest.Subtests) -> None:
     """But one that loads pictures, and one that fails in gymnax 0.0.9 itself."""
-    check_env(lambda n: make_env(id, num_envs=n), num_envs=2, steps=40)
+    for id in sorted(set(list_envs("gymnax")) - {"gymnax/MNISTBandit-bsuite", "gymnax/SimpleBandit-bsuite"}):
+        with subtests.test(id):
+            check_env(partial(_made, id), num_envs=2, steps=40)
+
+
+def _made(id: str, num_envs: int) -> VectorEnv:
+    return make_env(id, num_envs=num_envs)

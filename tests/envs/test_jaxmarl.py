@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import require
 
-pytest.importorskip("jaxmarl")
+pytest.importorskip("jax")
 
 from jax_games import check_on_a_device
 from refusals import Refusal, check_refusals
@@ -18,6 +19,8 @@ from ludus.core.seeding import keys
 from ludus.envs.functional.vector import JaxVectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
+
+require("jaxmarl")
 
 # The packages' own code is not up to date with JAX's types, which JAX says when it compiles it.
 pytestmark = [
@@ -186,8 +189,10 @@ def test_hanabis_agents_take_turns() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("id", list_envs("jaxmarl"))
-def test_every_environment_plays(id: str) -> None:
-    env = made(id, 2)
-    timestep = env.reset(SEEDS)
-    assert sum(len(due.slot) for due in timestep.due) >= 2
+@pytest.mark.timeout(1200)
+def test_every_environment_plays(subtests: pytest.Subtests) -> None:
+    for id in list_envs("jaxmarl"):
+        with subtests.test(id):
+            env = made(id, 2)
+            timestep = env.reset(SEEDS)
+            assert sum(len(due.slot) for due in timestep.due) >= 2

@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip(
-    "jumanji", reason="Jumanji is installed with --no-deps, as docs/envs/jumanji.md says", exc_type=ImportError
-)
-
 from gymnasium import spaces
+from installed import require
 from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.core.seeding import keys
+from ludus.envs.base import VectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
+
+require("jumanji", "Jumanji is installed with --no-deps, as docs/envs/jumanji.md says")
 
 # The packages' own code is not up to date with JAX's types, which JAX says when it compiles it.
 pytestmark = [
@@ -81,7 +80,13 @@ def test_contract(id: str, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("id", sorted(set(list_envs("jumanji")) - {"jumanji/Tetris-v0"}))
-def test_every_environment_plays(id: str) -> None:
+@pytest.mark.timeout(1200)
+def test_every_environment_plays(subtests: pytest.Subtests) -> None:
     """But one that calls JAX as it was before 0.10."""
-    check_env(lambda n: make_env(id, num_envs=n), num_envs=2, steps=15)
+    for id in sorted(set(list_envs("jumanji")) - {"jumanji/Tetris-v0"}):
+        with subtests.test(id):
+            check_env(partial(_made, id), num_envs=2, steps=15)
+
+
+def _made(id: str, num_envs: int) -> VectorEnv:
+    return make_env(id, num_envs=num_envs)

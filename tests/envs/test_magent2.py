@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("magent2")
+from installed import require
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
@@ -17,6 +16,8 @@ from ludus.envs.base import VectorEnv
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
+
+require("magent2")
 
 SEEDS = keys(3, "magent2", count=2)
 SMALL = {

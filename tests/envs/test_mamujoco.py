@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import require
 from refusals import Refusal, check_refusals
 from zoo_replay import play
 
@@ -17,7 +18,8 @@ from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 from ludus.testing.ledger import Actor
 
-pytest.importorskip("gymnasium_robotics")
+require("gymnasium_robotics")
+
 ID = "mamujoco/Swimmer-2x1"
 SHORT = {"max_episode_steps": 5}
 SEEDS = keys(1, "mamujoco", count=1)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import require
 
-pytest.importorskip("pgx")
+pytest.importorskip("jax")
 
 import pyspiel
 from jax_games import check_on_a_device
@@ -16,8 +17,11 @@ from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
+from ludus.envs.base import VectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
+
+require("pgx")
 
 ID, E = "pgx/connect_four", 16
 
@@ -115,7 +119,13 @@ def test_illegal_moves_are_found_out() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("id", list_envs("pgx"))
-def test_every_game_plays(id: str) -> None:
+@pytest.mark.timeout(1200)
+def test_every_game_plays(subtests: pytest.Subtests) -> None:
+    for id in list_envs("pgx"):
+        with subtests.test(id):
+            check_env(partial(_made, id), num_envs=2, steps=60)
+
+
+def _made(id: str, num_envs: int) -> VectorEnv:
     options: dict[str, Any] = {"max_steps": 40} if "minatar" in id or "2048" in id else {}
-    check_env(lambda n: make_env(id, num_envs=n, **options), num_envs=2, steps=60)
+    return make_env(id, num_envs=num_envs, **options)

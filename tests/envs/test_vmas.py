@@ -7,12 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("vmas")
-
 import torch
-import vmas
 from gymnasium import spaces
+from installed import require
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
@@ -22,6 +19,8 @@ from ludus.envs.resident import OffersDevice
 from ludus.testing.device_env import CopiedEnv
 from ludus.testing.env import check_env
 from ludus.testing.ledger import Ledger, play, same
+
+require("vmas")
 
 SEEDS = keys(4, "vmas", count=3)
 
@@ -53,6 +52,8 @@ def test_every_scenario_plays(id: str) -> None:
 
 
 def test_equals_vmas_itself() -> None:
+    import vmas
+
     env = made("simple_spread", max_steps=4)
     timestep = env.reset(SEEDS)
     bare = vmas.make_env("simple_spread", num_envs=3, max_steps=4, terminated_truncated=True, clamp_actions=True)

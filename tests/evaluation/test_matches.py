@@ -13,6 +13,7 @@ from scipy import stats
 import ludus
 from ludus.core.errors import ConfigError, LudusError, RunError
 from ludus.core.types import Factor, Match, Mixture, PolicyRef
+from ludus.envs.options import Environment
 from ludus.envs.registry import make_env
 from ludus.evaluation.evaluate import HeadToHead, evaluate_run
 from ludus.evaluation.matches import MatchPlayer, MatchProfile, outcomes
@@ -20,7 +21,7 @@ from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
 from ludus.population.matches import won
-from ludus.rollout.manager import manage
+from ludus.rollout.manager import RolloutManager, manage
 from ludus.runtime.inprocess import InProcess
 from ludus.storage.reader import Reader
 
@@ -28,14 +29,15 @@ from ludus.storage.reader import Reader
 @pytest.fixture
 def player() -> MatchPlayer:
     """Kuhn poker, in which "pass" always passes and "bet" always bets, in either seat."""
-    env = make_env("openspiel/kuhn_poker", num_envs=16)
-    assert env.spec.enumeration is not None
-    spec = tabular_spec(env.spec.enumeration, (0, 1))
+    return MatchPlayer(manage(InProcess(), make_env("openspiel/kuhn_poker", num_envs=16)), always, seed=3)
 
-    def policy(ref: PolicyRef) -> Policy:
-        return build_policy(spec, {"probs": np.tile(np.eye(2)[["pass", "bet"].index(ref.policy)], (12, 1))})
 
-    return MatchPlayer(manage(InProcess(), env), policy, seed=3)
+def always(ref: PolicyRef) -> Policy:
+    """Passes, or bets, in Kuhn poker."""
+    enumeration = make_env("openspiel/kuhn_poker", num_envs=1).spec.enumeration
+    assert enumeration is not None
+    probs = np.tile(np.eye(2)[["pass", "bet"].index(ref.policy)], (12, 1))
+    return build_policy(tabular_spec(enumeration, (0, 1)), {"probs": probs})
 
 
 def refs(*names: str) -> tuple[PolicyRef, ...]:
@@ -63,6 +65,29 @@ def test_a_match_by_hand(player: MatchPlayer) -> None:
     called = match(player, (1, 1), refs("bet", "bet"), 600)
     assert called.m2[0] == pytest.approx(600 * (4 - called.mean[0] ** 2))
     assert (called.n, called.profile, called.seats, called.exact) == (600, (1, 1), refs("bet", "bet"), False)
+
+
+def test_matches_count_what_matches_count() -> None:
+    """Where learners are paid otherwise: here ten times as much, in environments of their own."""
+    kuhn = Environment(id="openspiel/kuhn_poker", num_envs=4)
+    paid = kuhn.model_copy(update={"wrappers": ({"kind": "scale_reward", "factor": 10.0},)})
+    players = alone("pass", "pass")
+    returns = []
+    for scored in (kuhn.make, None):
+        rollouts = RolloutManager(InProcess(), paid.make, spec=paid.make().spec, num_envs=4, scored=scored)
+        returns.append(MatchPlayer(rollouts, always, seed=3).returns(players, 8))
+        rollouts.close()
+    np.testing.assert_array_equal(10 * returns[0], returns[1])
+
+
+def test_what_only_learners_are_paid() -> None:
+    football = Environment(id="football/5_vs_5", options={"rewards": {"goal": 1.0, "checkpoint": 0.1}, "duration": 40})
+    assert (football.scored.options, football.played.options) == ({"duration": 40}, {"duration": 40})
+    kitchen = Environment(id="jaxmarl/overcooked", options={"layout": "cramped_room", "shaped_rewards": 1.0})
+    assert kitchen.scored.options == {"layout": "cramped_room"}
+    board = Environment(id="openspiel/tic_tac_toe", options={"openings": 2})
+    assert board.scored is board
+    assert board.played.options == {}
 
 
 def test_mixtures_share_their_luck_and_blocks_do_not(player: MatchPlayer) -> None:

@@ -1,0 +1,1 @@
+"""Games that people look at and play: tables, boards, replays, game trees."""

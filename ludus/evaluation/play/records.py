@@ -1,0 +1,280 @@
+"""What a page is told of a game: boards, frames (one position as one viewer may see it) and replays, as records and as JSON.
+
+position of a game --boards.py--> Board --views.py--> Frame --> a table's page, or with all other positions a Replay
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+FORMAT = 1
+"""Of a replay's JSON."""
+
+Cell: TypeAlias = tuple[int, int]
+"""(row, column), from the top left, from 0."""
+
+# --------------------------------------------------------------------------------------------------------------------
+# Boards: what a position looks like, by kind.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """Written beside the rows and columns of a grid."""
+
+    rows: Sequence[str] = ()
+    columns: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridBoard:
+    """Pieces on a grid. cells: [rows][columns], "" where empty, "?" where the viewer does not know; "0", "1" for the players' stones, else
+    letters as chess has them ("K" … "p"). shape: of a cell. last: cells of the last move that the viewer knows of. drop: whether columns
+    are chosen, not cells."""
+
+    game: str
+    rows: int
+    columns: int
+    cells: Sequence[Sequence[str]]
+    shape: Literal["square", "hex", "points"] = "square"
+    last: Sequence[Cell] = ()
+    labels: Labels = field(default_factory=Labels)
+    drop: bool = False
+    kind: Literal["grid"] = "grid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A card, or a die. text: as it is read, "K♠"; "" where hidden. die: its eyes, of dice; None of cards, and where hidden."""
+
+    text: str = ""
+    rank: str = ""
+    suit: str = ""
+    hidden: bool = False
+    die: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chips:
+    """paid: into the pot, so far. stack: left; None where the game does not say."""
+
+    paid: float
+    stack: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardSeat:
+    """What lies before one player. note: "folded", say; ""."""
+
+    player: int
+    name: str
+    cards: Sequence[Card] = ()
+    chips: Chips | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardsBoard:
+    """A game of cards or dice. table: what lies open. pot: chips; None without. history: what was done, in order. bids: what was called,
+    in order, where calls are the game; else None."""
+
+    game: str
+    seats: Sequence[CardSeat]
+    table: Sequence[Card] = ()
+    pot: float | None = None
+    history: Sequence[str] = ()
+    bids: Sequence[str] | None = None
+    kind: Literal["cards"] = "cards"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixBoard:
+    """A matrix game. actions: [P] labels. payoffs: [P][n][m] for two players; None for more. chosen: [P] what each did last; None where
+    that is not known (yet)."""
+
+    actions: Sequence[Sequence[str]]
+    payoffs: Sequence[Sequence[Sequence[float]]] | None = None
+    chosen: Sequence[int | None] = ()
+    kind: Literal["matrix"] = "matrix"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameBoard:
+    """A picture. image: a `data:` address, or a path of this server."""
+
+    image: str
+    width: int
+    height: int
+    kind: Literal["frame"] = "frame"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextBoard:
+    """Whatever else: as text."""
+
+    text: str
+    kind: Literal["text"] = "text"
+
+
+Board: TypeAlias = GridBoard | CardsBoard | MatrixBoard | FrameBoard | TextBoard
+
+# --------------------------------------------------------------------------------------------------------------------
+# Frames and replays.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Legal:
+    """A legal action. cell: where a click means it. source: where a piece leaves from ("from" in JSON); None for other moves."""
+
+    action: int
+    label: str
+    cell: Cell | None = None
+    source: Cell | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Who did what."""
+
+    player: int
+    agent: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """What others would do at a person's decision. policy: whose probabilities and values stand at the decision. meta: [per legal action]
+    how often the meta-strategy would do it; None where that is not known. how: how it was computed, a sentence."""
+
+    policy: str
+    meta: Sequence[float] | None
+    how: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """Numbers that a decision's answer has, where actions are vectors. low, high: of each number."""
+
+    low: Sequence[float]
+    high: Sequence[float]
+    names: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameDecision:
+    """A decision at a position: one that was made, or, at a table, one that the viewer has to make (chosen: None). name: of the agent.
+    policy, mode: who answers. label: of what was chosen. legal: by rising number; empty where actions are vectors, which `box` tells.
+    probs, values: [per legal action]. value: of the position, as the policy's critic has it. information: what the game writes for whoever
+    decides."""
+
+    player: int
+    agent: int
+    name: str
+    policy: str
+    mode: str
+    chosen: int | None = None
+    label: str = ""
+    legal: Sequence[Legal] = ()
+    probs: Sequence[float] | None = None
+    values: Sequence[float] | None = None
+    value: float | None = None
+    information: str = ""
+    box: Box | None = None
+    hint: Hint | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One position of a game, as one viewer may see it. number: from 0; what a move refers to. to_move: players. text: what is to be said
+    of it. last: what led here, as far as the viewer may know. returns: [P] so far, None of those that are hidden; paid: [P] with the last
+    move. over: how the episode ended here: "terminated", "truncated", or why it could not go on; "". board_of: in a replay, what each
+    player could see, where that is less."""
+
+    number: int
+    to_move: Sequence[int]
+    board: Board
+    text: str = ""
+    last: Sequence[Move] = ()
+    returns: Sequence[float | None] = ()
+    paid: Sequence[float | None] = ()
+    over: str = ""
+    decisions: Sequence[FrameDecision] = ()
+    board_of: Mapping[int, Board] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaySeat:
+    player: int
+    name: str
+    mode: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayStatistics:
+    """What an episode counted of each player: values [P][S] by `names`."""
+
+    names: Sequence[str]
+    values: Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """A whole episode, seen by everybody. run: its name, "" where there is none. created: Unix time."""
+
+    game: str
+    run: str
+    seats: Sequence[ReplaySeat]
+    frames: Sequence[Frame]
+    statistics: ReplayStatistics | None = None
+    seed: int | None = None
+    created: float = 0.0
+    format: int = FORMAT
+
+    @property
+    def returns(self) -> tuple[float, ...]:
+        """[P] at its end."""
+        return tuple(0.0 if value is None else value for value in self.frames[-1].returns) if self.frames else ()
+
+    @property
+    def steps(self) -> int:
+        return max(0, len(self.frames) - 1)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# JSON.
+
+_WORDS = {"source": "from"}  # which no field can be called
+
+
+@lru_cache(maxsize=256)
+def _fields(cls: type) -> tuple[tuple[str, str], ...]:
+    return tuple((f.name, _WORDS.get(f.name, f.name)) for f in dataclasses.fields(cls))
+
+
+def plain(value: Any) -> Any:
+    """Records, arrays and numbers as JSON has them: keys are field names, what is not finite is null."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, Sequence):
+        return [plain(one) for one in value]
+    return {key: plain(getattr(value, name)) for name, key in _fields(type(value))}
+
+
+def to_json(value: Any) -> str:
+    """Compact JSON of a record."""
+    return json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)

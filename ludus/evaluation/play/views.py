@@ -1,0 +1,340 @@
+"""How an episode looks: position by position, to somebody who sees all of it, or to one seat, which sees what it may know.
+
+What a seat is shown of a game that hides something comes from the game's own words for that player; of pictures, which show everything,
+only those of games that hide nothing, and of other games the seat's observation. When the game is over, everybody sees all.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import zlib
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Discrete
+from numpy.typing import NDArray
+
+from ludus.core.errors import EnvError
+from ludus.core.types import Array, EnvSpec
+from ludus.evaluation.debugger import Decision, EpisodeDebugger
+from ludus.evaluation.play.records import (
+    Board,
+    Box,
+    Frame,
+    FrameBoard,
+    FrameDecision,
+    Legal,
+    Move,
+    Replay,
+    ReplaySeat,
+    ReplayStatistics,
+    TextBoard,
+)
+
+_OPENSPIEL = "openspiel/"
+_OPEN = (
+    "ale/",
+    "football/",
+    "pettingzoo/connect_four",
+    "pettingzoo/tictactoe",
+    "pettingzoo/chess",
+    "pettingzoo/go",
+    "pettingzoo/cooperative_pong",
+    "pettingzoo/knights_archers_zombies",
+    "pettingzoo/pistonball",
+    "pettingzoo/multiwalker",
+    "pgx/animal_shogi",
+    "pgx/backgammon",
+    "pgx/chess",
+    "pgx/connect_four",
+    "pgx/gardner_chess",
+    "pgx/go",
+    "pgx/hex",
+    "pgx/othello",
+    "pgx/shogi",
+    "pgx/tic_tac_toe",
+)
+"""Games of several players whose picture shows no more than each of them may know."""
+_NUMBERS = 256  # of an observation that are shown as text
+_PICTURE_BYTES = 24 * 2**20  # of a replay's pictures, as text
+
+
+def hides_state(spec: EnvSpec, state: Any | None) -> bool:
+    """Whether a seat may see less than the whole. state: a `pyspiel.State` of the game, where it is one of OpenSpiel's."""
+    if state is not None:
+        from ludus.evaluation.play.boards import hides
+
+        return hides(state.get_game())
+    return spec.num_players > 1 and not spec.id.startswith(_OPEN)
+
+
+class View:
+    """An episode, and how it looks. names: [P] how its players are called."""
+
+    def __init__(self, episode: EpisodeDebugger, names: Sequence[str]) -> None:
+        self._debugger, self.names = episode, names
+        self._unseen = ""  # why there are no pictures
+
+    @property
+    def spec(self) -> EnvSpec:
+        return self._debugger.episode.spec
+
+    def hides(self) -> bool:
+        """Whether a seat may see less than the whole."""
+        return hides_state(self.spec, self._debugger.state(0))
+
+    def shows_moves(self) -> bool:
+        """Whether everybody sees who did what."""
+        state = self._debugger.state(0)
+        if state is None:
+            return not self.hides()
+        from ludus.evaluation.play.boards import shows_moves
+
+        return shows_moves(state.get_game())
+
+    # ------------------------------------------------------------------------------------------ frames
+
+    def whole(self, number: int) -> Frame:
+        """Position `number` with all there is to see, what was decided there, and what each player could see where that was less."""
+        episode = self._debugger.episode
+        everybody = range(self.spec.num_players)
+        decisions = self._debugger.decisions(number) if number < len(episode.steps) else []
+        board_of = None
+        if self.hides():
+            board_of = {player: self._board(number, [player], decisions) for player in everybody}
+        return Frame(
+            number=number,
+            to_move=self._movers(number),
+            board=self._board(number, everybody, decisions),
+            last=self.moves_before(number),
+            returns=self._returns(number),
+            paid=self._paid(number),
+            over=self.over(number),
+            decisions=[self.decision(number, one) for one in decisions],
+            board_of=board_of,
+        )
+
+    def seen(self, number: int, eyes: Collection[int], due: Sequence[Decision] = ()) -> Frame:
+        """The newest position, `number`, of a game that is not over, as these players see it. due: decisions of theirs that are open."""
+        hides, moves = self.hides(), self.moves_before(number)
+        if not self.shows_moves():
+            moves = [move for move in moves if move.player in eyes]
+        returns, paid = self._returns(number), self._paid(number)
+        if hides:
+            returns = [value if p in eyes else None for p, value in enumerate(returns)]
+            paid = [value if p in eyes else None for p, value in enumerate(paid)]
+        return Frame(
+            number=number,
+            to_move=self._movers(number),
+            board=self._board(number, eyes, due),
+            text=self._unseen,
+            last=moves,
+            returns=returns,
+            paid=paid,
+            decisions=[self.decision(number, one) for one in due],
+        )
+
+    def replay(self, *, run: str = "", seed: int | None = None, created: float = 0.0) -> Replay:
+        """All of it, to its end."""
+        episode = self._debugger.episode
+        while not self._debugger.over:
+            self._debugger.reach(len(episode.steps))
+        frames, size = list[Frame](), 0
+        for number in range(len(episode.steps) + 1):
+            frame = self.whole(number)
+            if isinstance(frame.board, FrameBoard):
+                size += len(frame.board.image)
+                if size > _PICTURE_BYTES:
+                    self._unseen = f"only the first {number} pictures of an episode are kept in a replay"
+            frames.append(frame)
+        return Replay(
+            game=episode.spec.id,
+            run=run,
+            seats=[
+                ReplaySeat(player=p, name=name, mode=mode)
+                for p, (name, mode) in enumerate(zip(self.names, episode.mode, strict=True))
+            ],
+            frames=frames,
+            statistics=self._statistics(),
+            seed=seed,
+            created=created,
+        )
+
+    # ------------------------------------------------------------------------------------------ parts of a frame
+
+    def _movers(self, number: int) -> list[int]:
+        steps = self._debugger.episode.steps
+        if number < len(steps):
+            return [p for p, rows in enumerate(steps[number].due) if len(rows)]
+        step = getattr(self._debugger, "open_step", None)
+        return [] if step is None else [p for p, rows in enumerate(step.due) if len(rows)]
+
+    def moves_before(self, number: int) -> list[Move]:
+        """What led to a position."""
+        if not number:
+            return []
+        made = self._debugger.decisions(number - 1)
+        return [Move(player=one.player, agent=one.agent, label=self._label(number - 1, one)) for one in made]
+
+    def _label(self, number: int, one: Decision) -> str:
+        """What was decided."""
+        state = self._debugger.state(number)
+        if state is None or one.legal is None:
+            return one.action_name
+        from ludus.evaluation.play.boards import label_of
+
+        return label_of(state, self._own(one), int(one.action))
+
+    def _own(self, one: Decision) -> int:
+        """The environment's own player that decides."""
+        own = self._debugger.own_players(one.player)
+        return own[min(one.agent, len(own) - 1)]
+
+    def _returns(self, number: int) -> list[float | None]:
+        steps = self._debugger.episode.steps
+        return steps[number - 1].returns.tolist() if number else [0.0] * self.spec.num_players
+
+    def _paid(self, number: int) -> list[float | None]:
+        steps = self._debugger.episode.steps
+        return steps[number - 1].paid.tolist() if number else [0.0] * self.spec.num_players
+
+    def over(self, number: int) -> str:
+        """How the episode ended at a position; "" if it goes on there."""
+        steps = self._debugger.episode.steps
+        if number < len(steps) or not self._debugger.over:
+            return ""
+        return self._debugger.cut or (steps[-1].over if steps else "")
+
+    def _statistics(self) -> ReplayStatistics | None:
+        steps = self._debugger.episode.steps
+        counted = steps[-1].statistics if steps else None
+        return None if counted is None else ReplayStatistics(names=self.spec.statistics, values=counted.tolist())
+
+    def decision(self, number: int, one: Decision) -> FrameDecision:
+        """A decision at a position. One with action -1 has not been made."""
+        legal = self._legal(number, one)
+        actions = [each.action for each in legal]
+        discrete = one.legal is not None
+        made = not discrete or int(one.action) >= 0
+        return FrameDecision(
+            player=one.player,
+            agent=one.agent,
+            name=one.name,
+            policy=one.policy,
+            mode=one.mode,
+            chosen=int(one.action) if discrete and made else None,
+            label=self._label(number, one) if made and not _unknown(one.action) else "",
+            legal=legal,
+            probs=None if one.probs is None else one.probs[actions].tolist(),
+            values=None if one.action_values is None else one.action_values[actions].tolist(),
+            value=one.value if math.isfinite(one.value) else None,
+            information=one.information,
+            box=None if discrete else self._box(one),
+        )
+
+    def _legal(self, number: int, one: Decision) -> list[Legal]:
+        if one.legal is None:
+            return []
+        state = self._debugger.state(number)
+        if state is None:
+            return [Legal(action=action, label=one.names.get(action, str(action))) for action in one.legal]
+        from ludus.evaluation.play.boards import legal_of
+
+        return legal_of(state, self._own(one), one.legal)
+
+    def _box(self, one: Decision) -> Box:
+        space = self.spec.agents_of(one.player)[one.agent].action
+        if isinstance(space, gymnasium.spaces.Box):
+            return Box(low=space.low.reshape(-1).tolist(), high=space.high.reshape(-1).tolist())
+        counts = np.asarray(getattr(space, "nvec", np.ones(0))).reshape(-1)
+        return Box(low=[0.0] * len(counts), high=(counts - 1.0).tolist())
+
+    # ------------------------------------------------------------------------------------------ boards
+
+    def _board(self, number: int, eyes: Collection[int], decisions: Sequence[Decision]) -> Board:
+        state = self._debugger.state(number)
+        if state is not None:
+            from ludus.evaluation.play.boards import board_of
+
+            return board_of(
+                state, eyes={own for p in eyes for own in self._debugger.own_players(p)}, names=self._names()
+            )
+        if len(eyes) < self.spec.num_players and self.hides():
+            mine = [one for one in decisions if one.player in eyes]
+            return _observed(mine)
+        return self._picture(number)
+
+    def _names(self) -> list[str]:
+        """Of the environment's own players."""
+        own: dict[int, str] = {}
+        for player, name in enumerate(self.names):
+            several = self._debugger.own_players(player)
+            own.update({p: f"{name} {k + 1}" if len(several) > 1 else name for k, p in enumerate(several)})
+        return [own.get(p, f"player {p}") for p in range(max(own) + 1)]
+
+    def _picture(self, number: int) -> Board:
+        if not self._unseen:
+            try:
+                shown = self._debugger.picture(number)
+            except EnvError as error:
+                self._unseen = " ".join(str(error).split())
+            else:
+                return TextBoard(text=shown) if isinstance(shown, str) else picture_board(shown)
+        return TextBoard(text=self._unseen)
+
+
+def _unknown(action: Array) -> bool:
+    return action.dtype.kind == "f" and not np.isfinite(action).all()
+
+
+def _observed(decisions: Sequence[Decision]) -> Board:
+    """What the seat that decides observes."""
+    if not decisions:
+        return TextBoard(
+            text="This game hides something from its players: what a seat sees is shown when it is its turn."
+        )
+    seen = decisions[0].observation
+    if seen.dtype == np.uint8 and seen.ndim == 3 and seen.shape[2] in (1, 3) and len(decisions) == 1:
+        return picture_board(np.broadcast_to(seen, (*seen.shape[:2], 3)))
+    parts = []
+    for one in decisions:
+        numbers = np.asarray(one.observation, np.float64).reshape(-1)
+        names = one.columns or [str(k) for k in range(len(numbers))]
+        lines = [f"{name}: {value:.6g}" for name, value in zip(names, numbers[:_NUMBERS].tolist(), strict=False)]
+        more = [f"and {len(numbers) - _NUMBERS} more numbers"] if len(numbers) > _NUMBERS else []
+        parts.append(
+            "\n".join([one.information or f"What {one.name} observes:", *([] if one.information else lines + more)])
+        )
+    return TextBoard(text="\n\n".join(parts))
+
+
+def picture_board(image: NDArray[np.uint8]) -> FrameBoard:
+    """An image uint8[height, width, 3], as PNG."""
+    height, width, _ = image.shape
+    return FrameBoard(
+        image=f"data:image/png;base64,{base64.b64encode(png(image)).decode()}", width=width, height=height
+    )
+
+
+def png(image: NDArray[np.uint8]) -> bytes:
+    """An image uint8[height, width, 3] as the bytes of a PNG file: no more of the format is needed than its three chunks."""
+    height, width, _ = image.shape
+    lines = np.zeros((height, 1 + 3 * width), np.uint8)  # the first byte of each: no filter
+    lines[:, 1:] = image.reshape(height, -1)
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(lines.tobytes(), 6)), chunk(b"IEND", b""))
+    )
+
+
+def is_discrete(spec: EnvSpec, player: int) -> bool:
+    """Whether a player's actions are numbers, one of which is chosen."""
+    return isinstance(spec.agents_of(player)[0].action, Discrete)

@@ -1,0 +1,1 @@
+"""What a page shows of a run, computed from its database alone."""

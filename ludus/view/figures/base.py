@@ -1,0 +1,141 @@
+"""What figures have in common: numbers that JSON can hold, packed matrices, and the questions that a panel understands."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import ConfigError, nearest
+
+T = TypeVar("T")
+
+# --------------------------------------------------------------------------------------------------------------------
+# Numbers and matrices.
+
+Number = float | None
+"""None where nothing is known: JSON has no NaN."""
+MAX_POINTS = 600
+"""Along an axis of generations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A matrix for a page: dtype "f4", "u4", "i4" or "u1", little-endian; shape; data in base64."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: str
+
+
+def packed(values: NDArray[Any], dtype: str) -> Packed:
+    """values: of any number type; f4 keeps NaN."""
+    content = np.ascontiguousarray(values, "|u1" if dtype == "u1" else f"<{dtype}")
+    return Packed(dtype, values.shape, base64.b64encode(content).decode("ascii"))
+
+
+def unpacked(matrix: Packed) -> NDArray[Any]:
+    """What was packed."""
+    return np.frombuffer(base64.b64decode(matrix.data), f"<{matrix.dtype}").reshape(matrix.shape)
+
+
+def finite(value: float | None) -> Number:
+    """To six digits; None for what is not finite."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
+
+
+def all_finite(values: Iterable[float]) -> list[Number]:
+    """`finite` of each."""
+    return [finite(value) for value in (values.tolist() if isinstance(values, np.ndarray) else values)]
+
+
+def thin(records: Sequence[T], limit: int) -> list[T]:
+    """At most `limit` of them, evenly spread, first and last included."""
+    if len(records) <= limit:
+        return list(records)
+    return [records[k] for k in np.unique(np.linspace(0, len(records) - 1, limit).round().astype(int))]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Records as JSON.
+
+
+def to_json(value: Any) -> bytes:
+    """Compact UTF-8; keys are the names of the records' fields; what is not finite becomes null."""
+    try:
+        text = json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    except ValueError:  # seldom: most numbers of figures are finite
+        text = json.dumps(_cleaned(value), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="replace")  # the name of a folder need not be text
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name.rstrip("_"): getattr(value, f.name) for f in fields(value)}  # `return` is Python's
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, Path):
+        return value.name  # no path of a machine leaves it
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _cleaned(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned(item) for item in value]
+    return value if value is None or isinstance(value, str | int) else _cleaned(_plain(value))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is asked of a panel: texts by name, as they stand in an address.
+
+Query = Mapping[str, str]
+
+
+def require_known(query: Query, panel: str, known: Sequence[str] = ()) -> None:
+    """Raises ConfigError for a name that the panel does not know."""
+    for name in query:
+        if name not in known:
+            hint = nearest(name, list(known)) if known else "; it takes none."
+            raise ConfigError(f"the panel {panel} was asked with {name!r}{hint}")
+
+
+def whole(query: Query, name: str, default: int, *, least: int, most: int) -> int:
+    """A whole number in least … most. Raises ConfigError."""
+    text = query.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 18 and least <= int(text) <= most):
+        raise ConfigError(f"{name} is {text[:40]!r}; expected a whole number from {least} to {most}.")
+    return int(text)
+
+
+def choice(query: Query, name: str, known: Sequence[str]) -> str:
+    """One of these; the first if nothing is given. Raises ConfigError."""
+    text = query.get(name, "") or known[0]
+    if text not in known:
+        raise ConfigError(f"{name} is {text[:40]!r}; expected one of {', '.join(known)}.")
+    return text
+
+
+def part(query: Query, name: str, size: int) -> slice:
+    """`a:b` within 0 … size, all if nothing is given. Raises ConfigError."""
+    text = query.get(name, "")
+    if not text:
+        return slice(0, size)
+    first, mark, end = text.partition(":")
+    if not mark or not all(side.isascii() and side.isdigit() and len(side) < 10 for side in (first, end)):
+        raise ConfigError(f"{name} is {text[:40]!r}; expected two whole numbers, as in 0:100.")
+    return slice(min(int(first), size), max(min(int(end), size), min(int(first), size)))

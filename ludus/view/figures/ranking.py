@@ -1,0 +1,321 @@
+"""Who is strongest, and how different a population's policies are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import DataError
+from ludus.core.types import NamedStatistics
+from ludus.population.base import Lineage
+from ludus.population.matches import statistics_by_policy
+from ludus.population.ratings.base import RatingTable
+from ludus.population.ratings.bradley_terry import Elo
+from ludus.population.ratings.results import Pairs
+from ludus.storage.reader import Reader, player_of
+from ludus.view.figures.base import MAX_POINTS, Number, all_finite, finite, require_known, thin
+from ludus.view.figures.clusters import Clusters, clusters_of, payoff_rows
+from ludus.view.figures.meta_game import Floats, MetaGame, against, meta_game
+
+# --------------------------------------------------------------------------------------------------------------------
+# Ranking.
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """mean: return against the last meta-strategy of the other players, averaged over the players that draw from the population;
+    half_width: of its interval, no less than that of the mean of opponents' intervals. start: the policy that it began as a copy of, or
+    where else its first weights came from. games: units that were played by it. rating: Elo points by wins and losses with a 95% interval
+    around it, where two play and winners were counted; else the newest that the run stored, with none. cluster: by what it earns."""
+
+    policy: str
+    generation: int
+    start: str
+    mean: Number
+    half_width: Number
+    games: int
+    rating: Number
+    rating_half_width: Number
+    probability: float
+    cluster: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """A population, best mean first. players: who draw from it."""
+
+    population: int
+    players: list[int]
+    rows: list[Ranked]
+
+
+def ranking(reader: Reader, **query: str) -> list[Ranking]:
+    """Raises ConfigError for a query; RunError as `Reader`."""
+    require_known(query, "ranking")
+    game = meta_game(reader)
+    rated = ratings(game) or _stored(reader, game)
+    return [_ranking(game, which, rated[which]) for which in range(len(game.members))]
+
+
+def _ranking(game: MetaGame, population: int, rated: tuple[Floats, Floats]) -> Ranking:
+    players, members = game.players_of(population), [stored.record for stored in game.members[population]]
+    if not members:
+        return Ranking(population, players, [])
+    mean = np.mean([game.earned(p) for p in players], axis=0)
+    half = np.mean([against(filled_half_width(game, p), game.marginals, keep=(p,)) for p in players], axis=0)
+    probability = np.mean([game.marginals[p] for p in players], axis=0)
+    games, cluster = units(game, population), clusters(game, population).label
+    rows = [
+        Ranked(
+            policy=member.ref.policy,
+            generation=member.lineage.generation,
+            start=start_of(member.lineage),
+            mean=finite(mean[k]),
+            half_width=finite(half[k]),
+            games=int(games[k]),
+            rating=finite(rated[0][k]),
+            rating_half_width=finite(rated[1][k]),
+            probability=round(float(probability[k]), 6),
+            cluster=int(cluster[k]),
+        )
+        for k, member in enumerate(members)
+    ]
+    # By the digits that are shown: near an equilibrium all that matter earn the same, and then the likelier comes first.
+    rows.sort(key=lambda row: (-np.inf if row.mean is None else round(row.mean, 4), row.probability), reverse=True)
+    return Ranking(population, players, rows)
+
+
+def filled_half_width(game: MetaGame, player: int) -> Floats:
+    """As `MetaGame.half_width`, where `MetaGame.mean` has taken the other seat order or the constant for a hole."""
+    half = game.half_width(player)
+    if game.symmetric:
+        half = np.where(np.isnan(half), game.half_width(1 - player).T, half)
+        half = np.where(np.isnan(half) & np.isfinite(game.mean[player]), 0.0, half)
+    return half
+
+
+def units(game: MetaGame, population: int) -> NDArray[np.int64]:
+    """int64[n]: units that each policy has played, over all seats."""
+    out = np.zeros(len(game.members[population]), np.int64)
+    for player in game.players_of(population):
+        out += game.log.count.sum(axis=tuple(axis for axis in range(game.players) if axis != player))
+    return out
+
+
+def start_of(lineage: Lineage) -> str:
+    """The policy that it began as a copy of, or where else its first weights came from."""
+    return lineage.start if lineage.parent is None else lineage.parent.policy
+
+
+def clusters(game: MetaGame, population: int) -> Clusters:
+    """Of a population."""
+    return game.once(f"clusters {population}", lambda: clusters_of(game, population))
+
+
+def ratings(game: MetaGame) -> list[tuple[Floats, Floats]] | None:
+    """Of each population: float64[n] Elo points of greatest likelihood, and half of their 95% intervals. None without win counts, or for
+    other than two players."""
+    if game.players != 2 or not game.log.wins.any():
+        return None
+    won, drawn, lost = (game.log.wins[0, end].astype(np.float64) for end in range(3))
+    if game.symmetric:
+        results = Pairs.of(won + lost.T, drawn + drawn.T)
+        sizes: tuple[int, ...] = (len(won),)
+    else:
+        sizes = game.sizes
+        between = np.zeros((3, sum(sizes), sum(sizes)))
+        first, second = slice(sizes[0]), slice(sizes[0], None)
+        between[0, first, second], between[0, second, first] = won, lost.T
+        between[1, first, second], between[1, second, first] = drawn, drawn.T
+        results = Pairs.of(between[0], between[1])
+    try:
+        table = Elo().fit(results, sizes=sizes)
+    except DataError:
+        return None  # it did not converge; the run's own ratings are there
+    return _by_population(table)
+
+
+def _by_population(table: RatingTable) -> list[tuple[Floats, Floats]]:
+    ends = np.cumsum([0, *table.sizes]).tolist()
+    half = (table.high - table.low) / 2
+    return [(table.rating[a:b], half[a:b]) for a, b in pairwise(ends)]
+
+
+def _stored(reader: Reader, game: MetaGame) -> list[tuple[Floats, Floats]]:
+    found = {(entry.population, entry.policy): entry.rating for entry in reader.ratings(last=True)}
+    out = []
+    for population, members in enumerate(game.members):
+        names = [stored.record.ref.policy for stored in members]
+        rated = np.array([found.get((population, name), np.nan) for name in names], np.float64)
+        out.append((rated, np.full(len(names), np.nan)))
+    return out
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Diversity.
+
+
+@dataclass(frozen=True, slots=True)
+class PopulationDiversity:
+    """policies: how many. effective: exp of the entropy of the last meta-strategy, support: policies that it plays. clusters: groups that
+    earn alike. effective_diversity: p' max(A, 0) p, p the last meta-strategy and A the antisymmetric payoffs over half of their range
+    (Balduzzi et al. 2019, "Open-ended learning in symmetric zero-sum games", definition 4): how much those that matter beat each other, 0
+    for one dominant policy; None but for two players of one population in a zero-sum game. expected_cardinality: how many policies with
+    payoffs of their own a determinantal point process draws (Perez-Nieves et al. 2021, "Modelling behavioural diversity", theorem 3.3)."""
+
+    population: int
+    policies: int
+    effective: Number
+    support: int
+    clusters: int
+    effective_diversity: Number
+    expected_cardinality: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Diversity:
+    """effective, support: [P][generations] of the meta-strategy: exp of its entropy, and how many policies it plays. last: of each
+    population now."""
+
+    generation: list[int]
+    effective: list[list[Number]]
+    support: list[list[int]]
+    last: list[PopulationDiversity]
+
+
+def diversity(reader: Reader, **query: str) -> Diversity:
+    """Raises ConfigError for a query; RunError as `Reader`."""
+    require_known(query, "diversity")
+    game = meta_game(reader)
+    with reader.moment():
+        found = reader.marginals(thin(reader.generation_numbers(), MAX_POINTS))
+    players = range(game.players)
+    return Diversity(
+        generation=[*found],
+        effective=[[finite(effective_number(rows[p])) for rows in found.values()] for p in players],
+        support=[[int(np.count_nonzero(rows[p])) for rows in found.values()] for p in players],
+        last=[_diversity(game, population) for population in range(len(game.members))],
+    )
+
+
+def effective_number(marginal: Floats) -> float:
+    """exp of the entropy of probabilities float64[n] (Hill 1973, order 1): n for n equal ones, 1 for a single one."""
+    kept = marginal[marginal > 0]
+    return float(np.exp(-(kept * np.log(kept)).sum()))
+
+
+def _diversity(game: MetaGame, population: int) -> PopulationDiversity:
+    marginal = np.mean([game.marginals[p] for p in game.players_of(population)], axis=0)
+    some = bool(marginal.any())
+    rows = payoff_rows(game, population) if len(marginal) else np.empty((0, 0))
+    return PopulationDiversity(
+        population=population,
+        policies=len(game.members[population]),
+        effective=finite(effective_number(marginal)) if some else None,
+        support=int(np.count_nonzero(marginal)),
+        clusters=clusters(game, population).count,
+        effective_diversity=finite(effective_diversity(game, marginal)) if some else None,
+        expected_cardinality=finite(expected_cardinality(rows)),
+    )
+
+
+def effective_diversity(game: MetaGame, marginal: Floats) -> float:
+    """See `PopulationDiversity`; NaN where it is not defined, or where payoffs are missing that matter."""
+    if not (game.symmetric and game.info.zero_sum):
+        return float("nan")
+    played = np.flatnonzero(marginal)
+    payoff = antisymmetric(game)[np.ix_(played, played)]
+    known = game.mean[np.isfinite(game.mean)]
+    half = float(np.ptp(known)) / 2 if len(known) else 0.0
+    return float(marginal[played] @ np.maximum(payoff, 0.0) @ marginal[played]) / half if half else 0.0
+
+
+def antisymmetric(game: MetaGame) -> Floats:
+    """float64[n, n]: half of what i earns more than j when they meet, over both seat orders; -A' = A. NaN where they have not met."""
+    own = (game.mean[0] + game.mean[1].T) / 2
+    return (own - own.T) / 2
+
+
+def expected_cardinality(rows: Floats) -> float:
+    """tr(I - (L + I)^-1), L = M M' of the payoff rows M float64[n, m], each row scaled to length 1; what is not known counts as 0, the
+    mean of its column having been taken away."""
+    if not rows.size:
+        return float("nan")
+    known = np.isfinite(rows)
+    middle = np.where(known, rows, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    centred = np.where(known, rows - middle, 0.0)
+    length = np.sqrt((centred**2).sum(axis=1, keepdims=True))
+    unit = np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
+    values = np.linalg.eigvalsh(unit @ unit.T)
+    return float((values.clip(0) / (values.clip(0) + 1.0)).sum())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What matches counted.
+
+MAX_COUNTED = 20_000
+"""Newest matches that statistics are told of."""
+MAX_MET = 20
+"""Opponents beside whom a policy's statistics are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRow:
+    """means: per episode, by the names of the table. against: whom a policy met, and the means there."""
+
+    policy: str
+    episodes: int
+    means: list[Number]
+    against: list[tuple[str, list[Number]]]
+
+
+@dataclass(frozen=True, slots=True)
+class CountedTable:
+    """What the matches of a population's policies counted, by name."""
+
+    population: int
+    players: list[int]
+    names: list[str]
+    rows: list[CountedRow]
+
+
+def statistics(reader: Reader, **query: str) -> list[CountedTable]:
+    """Of the newest matches. Raises ConfigError for a query; RunError as `Reader`."""
+    require_known(query, "statistics")
+    with reader.moment():
+        info, names, counted = reader.info(), reader.policy_names(), reader.counted(last=MAX_COUNTED)
+    played = [([player_of(ref) for ref in match.seats], match.statistics) for match in counted]
+    met: dict[tuple[int, str], dict[str, list[tuple[list[str], NamedStatistics | None]]]] = {}
+    for seats, found in played:
+        for player, who in enumerate(seats):
+            others = ", ".join(policy for q, (_, policy) in enumerate(seats) if q != player)
+            mine = ["" if q != player else "me" for q in range(len(seats))]
+            met.setdefault(who, {}).setdefault(others, []).append((mine, found))
+    tables = []
+    for population in sorted(set(info.population)):
+        members = names.get(population, [])
+        total = statistics_by_policy(played, [(population, name) for name in members])
+        if total is None:
+            continue
+        rows = [
+            CountedRow(
+                name,
+                int(total.n[k].max()),
+                all_finite(total.mean[k]),
+                _against(met.get((population, name), {})),
+            )
+            for k, name in enumerate(members)
+        ]
+        players = [player for player, own in enumerate(info.population) if own == population]
+        tables.append(CountedTable(population, players, list(total.names), [row for row in rows if row.episodes]))
+    return tables
+
+
+def _against(met: Mapping[str, Sequence[tuple[list[str], NamedStatistics | None]]]) -> list[tuple[str, list[Number]]]:
+    """The newest that a policy met."""
+    found = [(others, statistics_by_policy(parts, ["me"])) for others, parts in list(met.items())[-MAX_MET:] if others]
+    return [(others, all_finite(mine.mean[0])) for others, mine in found if mine is not None]
