@@ -47,6 +47,7 @@ COMMANDS: dict[str, Command] = {
         live.PAUSE,
         live.UNPAUSE,
         live.THROTTLE,
+        live.CHECKPOINT,
         live.STOP,
         evaluate.COMMAND,
         tournament.COMMAND,

@@ -24,7 +24,7 @@ from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.sharded import spawn_shards
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.shards import shards_of
-from ludus.runtime.base import Runtime
+from ludus.runtime.base import Runtime, parts_of
 from ludus.runtime.inprocess import InProcess
 from ludus.storage.base import Observer, RunInfo
 from ludus.storage.policy_files import PolicyFiles
@@ -181,6 +181,7 @@ def build_driver(
         observer.message(text)
 
     runtime.tell = tell
+    control.watch(lambda: parts_of(runtime))
     rollouts = _rollouts(scenario, runtime, env, tell)
     episodes, trainers = _learning(scenario, runtime, rollouts.profile)
     members: dict[PolicyRef, Policy] = {}

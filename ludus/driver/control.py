@@ -1,5 +1,5 @@
-"""Live control: between two steps a driver takes the newest order of `ludus pause`, `throttle`, `unpause` and `stop`, and waits as long as
-that says.
+"""Live control: between two steps a driver takes the newest order of `ludus pause`, `throttle`, `unpause`, `checkpoint` and `stop`, and
+waits as long as that says.
 
     ludus pause --> control.json --> Control.check --(waits)--> the driver's next step
     ludus status <-- status.json <-- Control
@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from types import FrameType
 
 from ludus import __version__
 from ludus.core.types import Metrics, Task
+from ludus.runtime.base import PartState
 from ludus.storage import live
 from ludus.storage.base import Doing, Observer, RunInfo, Silent
 from ludus.storage.live import LiveOrder, Status
@@ -123,6 +124,8 @@ TELL = 1.0
 _TASKS = (
     5  # that may begin in such a time, each of them told at once, since its first step may be long; on the mean, one
 )
+MOST_PARTS = 200
+"""Parts that a status tells of."""
 STOPPED = "stopped by `ludus stop`"
 
 
@@ -151,6 +154,7 @@ class Control(Silent):
         self._status = Status(self._order.session, socket.gethostname(), os.getpid(), __version__, now, now)
         self._tasks = Doing()
         self._seen = b""  # the newest order, as it lay there
+        self._parts: Callable[[], Sequence[PartState]] = tuple
         self._since = self._changed = clock()  # the end of the last check; the last order
         self._played = 0.0  # at the last check
         self._look_at = -math.inf
@@ -160,11 +164,13 @@ class Control(Silent):
             live.write(folder, self._order)
         self._write(self._since)
 
-    def check(self, played: float = 0.0) -> None:
+    def check(self, played: float = 0.0, *, checkpoint: Callable[[], None] | None = None) -> None:
         """To be called between two steps. Returns when the next one may begin, or a stop was asked for. played: seconds that workers have
-        played so far, each of them. Some of it they do while the driver waits here: that is work too, or their run would not be slower."""
+        played so far, each of them. Some of it they do while the driver waits here: that is work too, or their run would not be slower.
+        checkpoint: takes one, where that changes no number of the run; called if one was asked for."""
         begun = now = self._clock()
         self._look(now)
+        self._take_checkpoint(checkpoint)
         if self._order.paused or self._order.speed < 1.0:
             step = begun - self._since
             work = max(step, played - self._played)
@@ -172,12 +178,23 @@ class Control(Silent):
                 self._sleep(min(left, LOOK))
                 now = self._clock()
                 self._look(now)
+                self._take_checkpoint(checkpoint)
             self.waited += max(0.0, now - self._since - work)
         self._since, self._played = now, played
 
     def clock(self) -> float:
         """Seconds on a clock that stands while the run waits. Between two checks only."""
         return self._clock() - self.waited
+
+    def checkpointed(self) -> None:
+        """The driver has taken a checkpoint: those that were asked for are there."""
+        if self._status.checkpoints != self._order.checkpoints:
+            self._status = replace(self._status, checkpoints=self._order.checkpoints)
+            self._write(self._clock())
+
+    def watch(self, parts: Callable[[], Sequence[PartState]]) -> None:
+        """parts: says what is known of the run's parts, at no cost; asked when the status is written."""
+        self._parts = parts
 
     def close(self) -> None:
         """The session is over, and nobody need be told."""
@@ -188,6 +205,11 @@ class Control(Silent):
     def _left(self, work: float, taken: float) -> float:
         """Seconds still to be waited after a step with `work` seconds of work that has `taken` so many."""
         return math.inf if self._order.paused else work / self._order.speed - taken
+
+    def _take_checkpoint(self, checkpoint: Callable[[], None] | None) -> None:
+        if checkpoint is not None and self._order.checkpoints > self._status.checkpoints:
+            checkpoint()
+            self.checkpointed()
 
     def _look(self, now: float) -> None:
         if now < self._look_at:
@@ -251,9 +273,17 @@ class Control(Silent):
             stopping=self._stop.requested,
             seconds=now - self._changed,
             written=time.time(),
+            parts=self._known_parts(),
         )
         with suppress(OSError):  # a full disk will be told by who needs it
             live.write(self._folder, self._status)
+
+    def _known_parts(self) -> tuple[PartState, ...]:
+        """The driver first, then as many as a reader takes, those before the others that say nothing."""
+        status = self._status
+        own = PartState("driver", "driver", status.host, status.pid, "busy", time.time())
+        known = sorted(self._parts(), key=lambda part: part.state not in ("dead", "silent"))
+        return (own, *known[:MOST_PARTS])
 
 
 def pace_of(order: LiveOrder) -> str:

@@ -200,11 +200,14 @@ class Driver:
                 self._covered = False
                 for together in _groups(tasks):
                     self._do_all(together)
+                    self.control.check(self.parts.profile.played, checkpoint=self._checkpoint_now)
+                    if self.stop.requested:
+                        return self.stop.reason
         except Interrupted:
             return self.stop.reason
 
     def _over(self) -> str | None:
-        self.control.check(self.parts.profile.played)
+        self.control.check(self.parts.profile.played, checkpoint=self._checkpoint_now)
         if self.stop.requested:
             return self.stop.reason
         return reason_of(self.stopper, self.progress) if self.stopper else None
@@ -245,6 +248,7 @@ class Driver:
     # ------------------------------------------------------------------------------------------ results
 
     def _record(self, result: TaskResult) -> None:
+        self._covered = False
         self.store.task_done(result)
         self.observer.task_done(result)
         if isinstance(result, Trained):
@@ -363,6 +367,13 @@ class Driver:
         self.named.append(name)
         self.clean()
         self._covered, self._matches = True, 0
+        self.control.checkpointed()
+
+    def _checkpoint_now(self) -> None:
+        """Between tasks one may be taken at any time: nothing of the run depends on it. Within one it may not, as open episodes end at a
+        barrier; those of the schedule come by themselves."""
+        if not self._covered:
+            self.checkpoint(self.work.resumed)
 
     def _tell_throughput(self, trainings: Sequence[Curve]) -> None:
         """Where the time since the last barrier went. trainings: of the tasks in progress."""

@@ -237,7 +237,7 @@ class TableShard:
 def spawn_shards(runtime: Runtime, number: int, *, resources: Mapping[str, float] | None = None) -> list[Peer]:
     """So many shards for an `EpisodeServer`, each with these resources, which live as long as the runtime. Waits until they are there, and
     raises as `Runtime.get` does."""
-    parts = [runtime.spawn(TableShard, k, resources=resources) for k in range(number)]
+    parts = [runtime.spawn(TableShard, k, resources=resources, name=f"table shard {k}") for k in range(number)]
     for part in parts:
         runtime.get(runtime.call(part, "ready"))
     return [runtime.peer(part) for part in parts]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from ludus.core.errors import RunError, article
@@ -11,6 +13,34 @@ Handle: TypeAlias = Any
 Ref: TypeAlias = Any
 
 GIVEN_UP = "was given up before it had answered"
+
+
+@dataclass(frozen=True, slots=True)
+class PartState:
+    """What is known of a part, without asking it. kind: "worker", "server", "trainer" … state: "starting", "alive" (it owes no answer),
+    "busy", "silent" (it has owed one for long) or "dead". seen: Unix time of its last sign of life. restarts: how many it has cost so far.
+    pid: of its process on `node`, where that is known."""
+
+    kind: str
+    name: str
+    node: str = ""
+    pid: int | None = None
+    state: str = "alive"
+    seen: float | None = None
+    restarts: int = 0
+
+
+def kind_of(name: str) -> str:
+    """Of a part, by what messages call it: "rollout worker 3" is a worker, "part 'TrainerHost'" a trainer host."""
+    quoted = re.search(r"'(\w+)'", name)
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", quoted[1]).lower().split() if quoted else name.split()
+    return " ".join(words) if quoted else next((word for word in reversed(words) if not word.isdigit()), "part")
+
+
+def parts_of(runtime: Runtime) -> Sequence[PartState]:
+    """Of a runtime whose parts are processes; those of one that does not say are none."""
+    known: Callable[[], Sequence[PartState]] = getattr(runtime, "parts", tuple)
+    return known()
 
 
 class Reply(Protocol):

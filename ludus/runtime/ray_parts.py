@@ -16,7 +16,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ludus.core.errors import PartDied, RunError
-from ludus.runtime.base import CLOSED, Runtime
+from ludus.runtime.base import CLOSED, PartState, Runtime, kind_of
 from ludus.runtime.ray_host import Carried, Host, loading_error, unpack
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -103,15 +103,37 @@ ROOM = 10.0
 """Seconds that a part without a process waits where a node was lost and those that are left are too small: another may come."""
 
 
+SILENT = 60.0
+"""Seconds without a sign of life after which a part that owes an answer is called silent."""
+
+
 class Life:
     """One incarnation of a part: an actor. Once it has ended, `why` what it did not answer fails.
 
     placed: done as soon as its process is there, or failed. made: done as soon as the part is, too. until: when it must be there, in
     `time.monotonic` seconds; look_at: when to look if it can be; roomy_at: when there last was room for it, 0 if there never was.
-    process: its id where it was seen to be there, otherwise 0.
+    process: its id where it was seen to be there, otherwise 0; node: where that is. calls, answered: how many it was asked for, and the
+    number of the last that is known to be answered. seen: Unix time of its last sign of life. sign: of its pulse, where that was asked for.
     """
 
-    __slots__ = ("actor", "actor_id", "look_at", "made", "part", "placed", "process", "roomy_at", "until", "why")
+    __slots__ = (
+        "actor",
+        "actor_id",
+        "answered",
+        "calls",
+        "look_at",
+        "made",
+        "node",
+        "part",
+        "placed",
+        "process",
+        "roomy_at",
+        "seen",
+        "sign",
+        "sign_at",
+        "until",
+        "why",
+    )
 
     def __init__(self, part: RayPart, until: float) -> None:
         self.part = part
@@ -123,7 +145,11 @@ class Life:
         self.made = self.actor.begin.options(**own).remote(part.order, path)
         self.until = self.look_at = until
         self.roomy_at = time.monotonic() if part.number else 0.0
-        self.process = 0
+        self.process, self.node = 0, ""
+        self.calls = self.answered = 0
+        self.seen: float | None = None
+        self.sign: ray.ObjectRef[Any] | None = None
+        self.sign_at = 0.0
         self.why: RunError | None = None
 
     def look(self) -> bool:
@@ -131,8 +157,32 @@ class Life:
         if self.process or not ray.wait([self.placed], timeout=0.0)[0]:
             return self.process > 0
         with contextlib.suppress(RayError):  # it ended before
-            self.process, _ = ray.get(self.placed)
+            self.process, self.node = ray.get(self.placed)
+            self.seen = self.seen or time.time()
         return True
+
+    def heard(self, number: int) -> None:
+        """The call of this number is answered: those before it, too."""
+        self.answered = max(self.answered, number)
+        self.seen = time.time()
+
+    def state(self) -> PartState:
+        """What is known of it."""
+        busy = self.calls > self.answered
+        late = busy and self.seen is not None and time.time() - self.seen > SILENT
+        state = (
+            "dead"
+            if self.why
+            else "starting"
+            if not self.process
+            else "silent"
+            if late
+            else "busy"
+            if busy
+            else "alive"
+        )
+        name, part = self.part.name, self.part
+        return PartState(kind_of(name), name, self.node[:8], self.process or None, state, self.seen, part.spent)
 
     def pulse(self) -> ray.ObjectRef[Any]:
         """Asked of the thread that runs no calls."""
@@ -185,7 +235,7 @@ class RayPart:
 class RayAnswer:
     """Reference to what comes of a call, or to a value; or why nothing can come."""
 
-    __slots__ = ("error", "life", "owner", "ref")
+    __slots__ = ("error", "life", "number", "owner", "ref")
 
     def __init__(
         self,
@@ -193,12 +243,20 @@ class RayAnswer:
         ref: ray.ObjectRef[Any] | None,
         *,
         life: Life | None = None,
+        number: int = 0,
         error: RunError | None = None,
     ) -> None:
+        """number: of the call in its life, 0 for what is no call."""
         self.owner = owner
         self.ref = ref
         self.life = life
+        self.number = number
         self.error = error
+
+    def is_there(self) -> None:
+        """To be called when it is known to be answered."""
+        if self.number and self.life is not None:
+            self.life.heard(self.number)
 
     def __reduce__(self) -> Any:
         """Inside an argument it arrives as what `fetch` takes."""

@@ -17,6 +17,7 @@ from ludus.runtime.base import (
     GIVEN_UP,
     NO_PULSE,
     STOPPED,
+    PartState,
     made_again,
     name_of,
     nobody,
@@ -43,6 +44,8 @@ from ludus.runtime.ray_parts import (
 )
 from ludus.runtime.ray_session import enter, kill, last_words, leave, require_alive, spilled
 
+SIGN = 10.0
+"""Seconds after which a part that has said nothing is asked for a sign of life."""
 _LOOK = 2.0  # seconds between two looks at the room for parts
 _PULSE = 1.0  # seconds between two looks at the Ray that was started here, while it is waited for
 
@@ -132,11 +135,13 @@ class RayRuntime:
         if life.why is not None:
             return RayAnswer(self, None, error=life.why)
         try:
-            return RayAnswer(self, life.actor.call.remote(method, *values), life=life)
+            answer = RayAnswer(self, life.actor.call.remote(method, *values), life=life, number=life.calls + 1)
         except (TypeError, ValueError, AttributeError) as error:
             raise RunError(
                 f"an argument of {method!r} of {handle.name} cannot be sent to another process: {error}"
             ) from error
+        life.calls += 1
+        return answer
 
     def wait(
         self, refs: Sequence[RayAnswer], *, at_least: int = 1, timeout: float | None = None
@@ -149,6 +154,8 @@ class RayRuntime:
         asked = [ref.ref for ref in refs if ref.ref is not None]
         finished = self._wait(asked, at_least - (len(refs) - len(asked)), timeout)
         done = [ref for ref in refs if ref.ref is None or ref.ref in finished]
+        for ref in done:
+            ref.is_there()
         return done, [ref for ref in refs if ref.ref is not None and ref.ref not in finished]
 
     def put(self, value: Any) -> RayAnswer:
@@ -169,7 +176,9 @@ class RayRuntime:
         try:
             self._wait([ref.ref], 1, timeout)
             left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
-            return ray.get(ref.ref, timeout=left)
+            value = ray.get(ref.ref, timeout=left)
+            ref.is_there()
+            return value
         except GetTimeoutError:
             raise TimeoutError(f"no answer within {timeout:g} seconds.") from None
         except RayError as error:
@@ -243,6 +252,29 @@ class RayRuntime:
             self._parts.remove(handle)
         handle.life.why = RunError(STOPPED)
         self._kill(handle.life)
+
+    def parts(self) -> list[PartState]:
+        """What is known of each part. Of one that has a pulse and has said nothing for `SIGN` seconds a sign is asked for, and not waited
+        for: it shows the next time."""
+        self._require_open()
+        lives = [part.life for part in self._parts]
+        self._take_signs([life for life in lives if life.why is None])
+        return [life.state() for life in lives]
+
+    def _take_signs(self, lives: Sequence[Life]) -> None:
+        waiting = {life.sign: life for life in lives if life.sign is not None}
+        done = ray.wait([*waiting], num_returns=len(waiting), timeout=0.0)[0] if waiting else []
+        for ref in done:
+            life = waiting[ref]
+            life.sign = None
+            with contextlib.suppress(RayError):  # it has died, which the next `get` tells
+                ray.get(ref)
+                life.seen = time.time()
+        for life in lives:
+            life.look()
+            quiet = time.time() - max(life.seen or 0.0, life.sign_at)
+            if life.part.pulse and life.process and life.sign is None and quiet > SIGN:
+                life.sign, life.sign_at = life.pulse(), time.time()
 
     def spilled(self) -> int:
         """Bytes that went to disk so far since the nodes' shared memory was full, those of others who use the cluster included."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ludus.core.errors import RunError
+from ludus.runtime.base import PartState
 
 CONTROL, STATUS = "control.json", "status.json"
 FORMAT = 1
@@ -30,12 +31,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LiveOrder:
-    """How a run is to go on from here. session: of the driver that it is meant for. speed: share of full speed, in (0, 1]."""
+    """How a run is to go on from here. session: of the driver that it is meant for. speed: share of full speed, in (0, 1]. checkpoints: how
+    many were asked for in this session; one that the driver takes by itself answers all that were asked for before."""
 
     session: str
     paused: bool = False
     speed: float = 1.0
     stop: bool = False
+    checkpoints: int = 0
 
     def __post_init__(self) -> None:
         if not 0.0 < self.speed <= 1.0:
@@ -45,7 +48,8 @@ class LiveOrder:
 @dataclass(frozen=True, slots=True)
 class Status:
     """What a driver does. host, pid, version: of its process. began, written: Unix times. seconds: how long it has been paused, or at this
-    speed. generations: the limit, None without one. fraction: of the task, in [0, 1], None if it cannot be said."""
+    speed. generations: the limit, None without one. fraction: of the task, in [0, 1], None if it cannot be said. checkpoints: how many of
+    those that were asked for are there. parts: what it runs, as it last heard of each."""
 
     session: str
     host: str
@@ -61,6 +65,8 @@ class Status:
     generations: int | None = None
     doing: str = "starting"
     fraction: float | None = None
+    checkpoints: int = 0
+    parts: tuple[PartState, ...] = ()
 
 
 def read_order(folder: Path) -> LiveOrder | None:
@@ -144,6 +150,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "float": (int, float),
     "int | None": (int, type(None)),
     "float | None": (int, float, type(None)),
+    "str | None": (str, type(None)),
 }
 
 
@@ -158,6 +165,10 @@ def _parse(kind: type[T], content: bytes) -> T:
     if form != FORMAT:
         newer = isinstance(form, int) and form > FORMAT
         raise (NewerFormat if newer else ValueError)(f"its format is {form!r}, and {FORMAT} was expected")
+    return _record(kind, data)
+
+
+def _record(kind: type[T], data: dict[str, Any]) -> T:
     try:
         return kind(**{f.name: _value(f.name, str(f.type), data) for f in fields(kind) if f.name in data})  # type: ignore[arg-type]
     except TypeError as error:
@@ -166,6 +177,10 @@ def _parse(kind: type[T], content: bytes) -> T:
 
 def _value(name: str, kind: str, data: dict[str, Any]) -> Any:
     value = data[name]
+    if kind == "tuple[PartState, ...]":
+        if not isinstance(value, list) or not all(isinstance(part, dict) for part in value):
+            raise ValueError(f"{name} is {value!r}")
+        return tuple(_record(PartState, part) for part in value)
     if not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "bool"):
         raise ValueError(f"{name} is {value!r}")
     if isinstance(value, float) and not math.isfinite(value):

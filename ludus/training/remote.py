@@ -419,7 +419,10 @@ class Trainers:
 
     def _group(self) -> list[Handle]:
         runtime = self._runtime
-        ranks = [runtime.spawn(TrainerHost, spec, resources=self._resources) for spec in self._ranks]
+        ranks = [
+            runtime.spawn(TrainerHost, spec, resources=self._resources, name=f"trainer {rank}")
+            for rank, spec in enumerate(self._ranks)
+        ]
         if len(ranks) > 1:
             local = len({runtime.node(rank) for rank in ranks}) == 1
             address = runtime.get(runtime.call(ranks[0], "meet", local))

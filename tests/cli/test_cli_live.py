@@ -37,9 +37,13 @@ class Driver(threading.Thread):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder, self.stop, self.paces = folder, StopRequest(), list[str]()
+        self.checkpoints = 0
         self.ready = threading.Event()
         self.listens = threading.Event()
         self.listens.set()
+
+    def _checkpoint(self) -> None:
+        self.checkpoints += 1
 
     def run(self) -> None:
         class Watcher(Silent):
@@ -57,7 +61,7 @@ class Driver(threading.Thread):
             self.ready.set()
             while not self.stop.requested:
                 self.listens.wait()
-                control.check()
+                control.check(checkpoint=self._checkpoint)
             store.run_finished(RunSummary(self.folder, 2, 4.0, 100, 0.5, self.stop.reason, complete=False))
 
 
@@ -129,6 +133,15 @@ def test_stop_waits_for_the_end(driver: Driver, capsys: pytest.CaptureFixture[st
     assert err == (
         "error: run 'try1' is not running: it was stopped by `ludus stop`; `ludus resume try1` goes on with it.\n"
     )
+
+
+def test_checkpoint_waits_for_it(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoint", RUN]) == 0
+    assert said(capsys) == "try1 has taken a checkpoint, in generation 3: best response of population 1 (25%).\n"
+    assert driver.checkpoints == 1
+    driver.listens.clear()
+    err = refused(["checkpoint", RUN, "--wait", "0.1"], capsys)
+    assert "has taken no checkpoint within 0.1 seconds. The order stands" in err
 
 
 @pytest.mark.parametrize("line", [["pause"], ["throttle", "0.5"], ["stop"]])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ludus.core.errors import RunError
 from ludus.core.types import EvaluationTask, Mixture, TrainingTask
 from ludus.driver.control import LOOK, STOPPED, Control, StopRequest
+from ludus.runtime.base import PartState
 from ludus.storage import live
 from ludus.storage.base import Observer, RunInfo, Silent
 from ludus.storage.live import LiveOrder
@@ -110,6 +111,46 @@ def test_ctrl_c_ends_a_pause_at_once(loop: Loop) -> None:
     loop.order(paused=True)
     loop.plan[1] = loop.stop.request
     assert loop.step() == pytest.approx(LOOK)
+
+
+def test_a_checkpoint_is_taken_once_where_it_may_be(loop: Loop) -> None:
+    taken = list[int]()
+
+    def checkpoint() -> None:
+        taken.append(loop.status.checkpoints)
+
+    loop.order(checkpoints=1)
+    loop.control.check()  # within a task
+    assert (taken, loop.status.checkpoints) == ([], 0)
+    loop.control.check(checkpoint=checkpoint)
+    loop.control.check(checkpoint=checkpoint)
+    assert (taken, loop.status.checkpoints) == ([0], 1)
+
+
+def test_a_checkpoint_of_the_schedule_answers_those_that_were_asked_for(loop: Loop) -> None:
+    loop.order(checkpoints=2)
+    loop.control.check()
+    loop.control.checkpointed()
+    loop.control.check(checkpoint=lambda: pytest.fail("there is one"))
+    assert loop.status.checkpoints == 2
+
+
+def test_a_paused_run_takes_a_checkpoint(loop: Loop) -> None:
+    taken = list[int]()
+    loop.order(paused=True)
+    loop.plan[3] = lambda: loop.order(paused=True, checkpoints=1)
+    loop.plan[5] = loop.order
+    loop.control.check(checkpoint=lambda: taken.append(loop.sleeps))
+    assert taken == [3]
+
+
+def test_the_status_tells_of_parts_that_say_nothing_first(loop: Loop) -> None:
+    many = [PartState("worker", f"rollout worker {k}", state="silent" if k == 300 else "busy") for k in range(301)]
+    loop.control.watch(lambda: many)
+    loop.step(2.0)
+    parts = loop.status.parts
+    assert (len(parts), parts[0].kind, parts[1], parts[2]) == (201, "driver", many[300], many[0])
+    assert parts[0].pid == os.getpid()
 
 
 @pytest.mark.parametrize(("speed", "held"), [(0.5, 1.0), (0.25, 3.0), (0.8, 0.25), (1.0, 0.0)])

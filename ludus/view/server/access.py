@@ -160,7 +160,7 @@ class Buckets:
 class Hosts:
     """The names under which the server may be asked: a page of another site whose name leads here (DNS rebinding) is none of them.
 
-    names: allowed beside numbers. numbers: whether any IP address is, or only those of this machine alone (no name can lead to a number)."""
+    names: allowed beside numbers, to which no name can lead. numbers: whether any IP address is, or this machine's loopback alone."""
 
     names: frozenset[str] = frozenset({"localhost"})
     numbers: bool = False

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ludus.storage.database import FILE
 from ludus.storage.live import STATUS
 from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, run_dirs
+
+PATIENCE = 1.0
+"""Seconds between two looks for a run that is not known."""
 
 Stamp = tuple[int, ...]
 """Changes when a file does."""
@@ -36,8 +40,15 @@ class KnownRuns:
     """Those that a user named, experiments as all that they hold, or else all below a folder. What has come and gone shows at the next
     `refresh`; in between nothing is looked up on the disk."""
 
-    def __init__(self, named: Sequence[str] = (), *, root: Path | None = None) -> None:
+    def __init__(
+        self,
+        named: Sequence[str] = (),
+        *,
+        root: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Raises RunError for a name that is none of a run's or an experiment's."""
+        self._clock, self._looked = clock, -1e9
         self._root = root
         self._experiments = [found for name in named if (found := find_experiment(name)) is not None]
         self._named = [find_run(name, zoo=False) for name in named if find_experiment(name) is None]
@@ -49,7 +60,7 @@ class KnownRuns:
         """Looks again. Whether the list is another now."""
         found = {run.id: run for run in map(known_run, self._folders())}
         changed = found.keys() != self._runs.keys()
-        self._runs = found
+        self._runs, self._looked = found, self._clock()
         return changed
 
     def _folders(self) -> list[Path]:
@@ -62,7 +73,9 @@ class KnownRuns:
         return tuple(self._runs.values())
 
     def get(self, run_id: str) -> KnownRun | None:
-        """None for an id that is none of theirs."""
+        """None for an id that is none of theirs. One that is not known yet may have come since the last look."""
+        if run_id not in self._runs and self._clock() - self._looked > PATIENCE:
+            self.refresh()
         return self._runs.get(run_id)
 
     def find(self, folder: Path) -> KnownRun | None:

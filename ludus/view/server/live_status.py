@@ -19,7 +19,8 @@ FRESH = 15.0
 
 @dataclass(frozen=True, slots=True)
 class LiveStatus:
-    """state: "running", "running at 50%", "paused" or "stopping". pace: the share of full speed. seconds: how long it has been so."""
+    """state: "running", "running at 50%", "paused" or "stopping". pace: the share of full speed. seconds: how long it has been so.
+    checkpoints: how many that were asked for have been taken."""
 
     state: str
     doing: str
@@ -29,6 +30,7 @@ class LiveStatus:
     pace: float
     session: str
     seconds: float
+    checkpoints: int
     parts: list[dict[str, Any]]
 
 
@@ -59,5 +61,6 @@ def live_status(status: Status) -> LiveStatus:
         pace=0.0 if status.paused else status.speed,
         session=status.session,
         seconds=status.seconds,
-        parts=[asdict(part) for part in getattr(status, "parts", ())],
+        checkpoints=status.checkpoints,
+        parts=[asdict(part) for part in status.parts],
     )

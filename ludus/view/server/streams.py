@@ -65,7 +65,8 @@ class Stream(Response):
         self._loop = asyncio.get_running_loop()
 
     def put(self, event: str, data: Any, *, key: str = "", merge: Merge | None = None) -> None:
-        """To be sent soon, in place of what waits with the same event and key. merge(waiting, data): of both one."""
+        """To be sent soon, in place of what waits with the same event and key. data: as `encode` takes it. merge(waiting, data): of both
+        one."""
         waiting = self._waiting.pop((event, key), None)
         self._waiting[event, key] = data if merge is None or waiting is None else merge(waiting, data)
         self._wake.set()
@@ -113,9 +114,15 @@ class Stream(Response):
         await asyncio.wait_for(send({"type": "http.response.body", "body": body, "more_body": True}), PATIENCE)
 
 
+def encode(data: Any) -> bytes:
+    """As JSON in one line; what is bytes is that already, for the streams of many browsers."""
+    if isinstance(data, bytes):
+        return data
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
 def _event(key: tuple[str, str], data: Any) -> bytes:
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)  # has no line breaks
-    return f"event: {key[0]}\ndata: {text}\n\n".encode()
+    return b"event: %s\ndata: %s\n\n" % (key[0].encode(), encode(data))
 
 
 async def _gone(receive: Receive) -> None:

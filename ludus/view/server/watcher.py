@@ -9,7 +9,7 @@ at the end. Nothing here waits for a browser, and no run waits for anything here
 from __future__ import annotations
 
 import asyncio
-import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ from ludus.view.server import figures_today as figures
 from ludus.view.server.known_runs import KnownRun, KnownRuns, Stamp, database_stamp, status_stamp
 from ludus.view.server.live_status import LiveStatus, read_live
 from ludus.view.server.panels import Answers, Body
-from ludus.view.server.streams import Stream, StreamCount
+from ludus.view.server.streams import Stream, StreamCount, encode
 
 LOOK = 0.5
 """Seconds between two looks at a run."""
@@ -35,7 +35,7 @@ LIST = 2.0
 IDLE = 60.0
 """Seconds after which a run that nobody has asked for is not known any more."""
 
-Encode = Callable[[Any], bytes]
+_LOG = logging.getLogger("uvicorn.error")  # which a server's terminal shows
 
 
 @dataclass(slots=True)
@@ -158,17 +158,22 @@ class Watcher:
     async def _look_for_ever(self) -> None:
         while True:
             await asyncio.sleep(LOOK)
-            if not self._viewers:
-                continue
-            wanted = frozenset().union(*self._viewers.values())
-            for run_id in wanted:
-                run = self.runs.get(run_id)
-                if run is None:
-                    self._forget(run_id)
-                else:
-                    await self._fresh(run)
+            try:
+                await self._look_at_all()
+            except Exception:  # noqa: BLE001  nobody would look any more
+                _LOG.exception("a look at the runs failed; the next one may not")
+
+    async def _look_at_all(self) -> None:
+        wanted = frozenset().union(*self._viewers.values())
+        for run_id in wanted:
+            run = self.runs.get(run_id)
+            if run is None:
+                self._forget(run_id)
+            else:
+                await self._fresh(run)
+        if self._viewers:
             await self._fresh_list()
-            self._forget_idle(wanted)
+        self._forget_idle(wanted)
 
     def _of(self, run: KnownRun) -> Watched:
         watched = self._watched.setdefault(run.id, Watched(run))
@@ -203,7 +208,7 @@ class Watcher:
             for stream in viewers:
                 stream.put("changed", data, key=run_id, merge=_both)
         if news.status:
-            told = json.dumps({"run": run_id, "status": watched.live and asdict(watched.live)}).encode()
+            told = encode({"run": run_id, "status": watched.live and asdict(watched.live)})
             for stream in viewers:
                 stream.put("status", told, key=run_id)
 
