@@ -34,14 +34,11 @@ _PAGES: dict[Kind, tuple[str, ...]] = {
     "report": (
         "run.js",
         "overview.js",
-        "population.js",
-        "policy.js",
         "learning.js",
         "log.js",
-        "replay.js",
     ),
     "comparison": ("compare.js",),
-    "replay": ("replay.js",),
+    "replay": (),
 }
 """The modules that make sense without a server; what these import comes along."""
 
@@ -93,9 +90,10 @@ def render(snapshot: Snapshot) -> str:
 
 def write(target: Path, snapshot: Snapshot) -> Path:
     """Writes the file (aside, then renamed) and returns its path. Raises RunError if it cannot be written."""
+    page = render(snapshot)
     aside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        aside.write_text(render(snapshot), encoding="utf-8", errors="replace")  # a folder's name need not be UTF-8
+        aside.write_text(page, encoding="utf-8", errors="replace")  # a folder's name need not be UTF-8
         aside.replace(target)
     except OSError as error:
         with suppress(OSError):
