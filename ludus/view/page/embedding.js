@@ -3,9 +3,10 @@
 import { announce, h, picker, write } from "./dom.js";
 import { colour, number, percent, ramp } from "./charts.js";
 import { policyLink } from "./links.js";
+import { share } from "./measured.js";
 import { colours, font, nameThem, nearest, neighbour, spread, stage } from "./stage.js";
 
-const HEIGHT = 460;
+const HEIGHT = 540;
 const BY = ["age", "cluster"];
 
 export function embedding(place, scene, state) {
@@ -98,7 +99,7 @@ class Embedding {
   }
 
   lines({ policy, generation, strength, probability, cluster }) {
-    return [policy, `generation ${generation}${cluster === null ? "" : `, kind ${cluster}`}`, `strength ${number(strength, 3)}`, `probability ${percent(probability, 1)}`];
+    return [policy, `generation ${generation}${cluster === null ? "" : `, kind ${cluster}`}`, `strength ${number(strength, 3)}`, `probability ${share(probability)}`];
   }
 
   choose(place) {
@@ -141,7 +142,7 @@ class Embedding {
     this.ring(context, this.pointed, this.colours.ink);
     context.font = font(12);
     const first = this.places.filter(({ policy }) => policy === this.pointed || policy === this.chosen);
-    nameThem(context, [...first, ...this.places.toReversed()], { width, height, most: 28 + 8 * on.view.scale, colour: this.colours.ink });
+    nameThem(context, [...first, ...this.places.toReversed()], { width, height, most: 28 + 8 * on.view.scale, colour: this.colours.ink, halo: this.colours.card });
   }
 
   // Through the middle of the world: left and right, up and down of the average.

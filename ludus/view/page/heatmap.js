@@ -54,7 +54,7 @@ export function arranged(order, index, clusters) {
 // Centre and reach of the colours: around 0 where both signs are possible, else around the middle of what is. Few extreme values must
 // not make all others pale: past `reach` colours stay as they are.
 export function range(mean, utility) {
-  const step = Math.max(1, Math.floor(mean.length / 40000)), seen = [];
+  const step = Math.max(1, Math.floor(mean.length / 10000)), seen = [];
   for (let k = 0; k < mean.length; k += step) if (!Number.isNaN(mean[k])) seen.push(mean[k]);
   if (!seen.length) return { centre: 0, reach: 1, cut: false };
   seen.sort((a, b) => a - b);
@@ -94,13 +94,13 @@ class HeatMap {
     this.picked = null;  // [row, column] names
     this.pointed = null;  // [row, column] places, as seen
     this.image = document.createElement("canvas");
-    this.legend = h("div", { class: "heat-legend" });
+    this.legend = h("div", { class: "key" });
     this.node = h("div", { class: "heat" });
-    node.append(this.node, this.legend);
+    node.append(this.node);
     this.theme();
     this.stage = stage(this.node, {
       label: "Payoff table. Arrow keys go from cell to cell, with Shift ten at once; Enter opens a cell; plus, minus and 0 zoom.",
-      describedby,
+      describedby, legend: this.legend,
       height: (width) => this.height(width),
       insets: (width) => this.insets(width),
       world: () => ({ width: this.columns.length, height: this.rows.length }),
@@ -178,7 +178,7 @@ class HeatMap {
     const { centre, reach, cut } = this.range, less = cut ? "≤ " : "", more = cut ? "≥ " : "";
     this.legend.replaceChildren(
       h("span", { text: `${less}${number(centre - reach, 3)}` }), h("span", { class: "heat-scale", "aria-hidden": "true" }), h("span", { text: `${more}${number(centre + reach, 3)}` }),
-      h("span", { class: "heat-hole", "aria-hidden": "true" }), h("span", { text: "not played" }),
+      h("i", { class: "heat-hole", "aria-hidden": "true" }), h("span", { text: "not played" }),
     );
   }
 
@@ -188,7 +188,7 @@ class HeatMap {
     if (!this.data) return {};
     if (this.longest?.width !== width) {
       const context = this.stage.context;
-      context.font = font(12);
+      context.font = font(12, 700);
       const widest = (names) => Math.max(0, ...names.map((name) => context.measureText(name).width));
       const left = Math.min(Math.ceil(widest(this.data.rows)) + 14, Math.round(Math.min(130, 0.28 * width)));
       const columns = Math.ceil(widest(this.data.columns)) + 12;
@@ -208,7 +208,7 @@ class HeatMap {
   tighten() {
     const { left, top } = this.insets(this.stage.node.clientWidth || 800);
     const cell = Math.min(CLOSEST, (TALLEST - top - 2) / Math.max(1, this.rows.length));
-    this.node.style.maxWidth = `${Math.max(180, Math.ceil(left + 2 + cell * this.columns.length))}px`;
+    this.node.parentElement.style.maxWidth = `${Math.max(180, Math.ceil(left + 2 + cell * this.columns.length))}px`;
   }
 
   placeOf(point) {
@@ -378,10 +378,11 @@ class HeatMap {
         if (!cell.known) continue;
         context.fillStyle = Math.abs(cell.mean - centre) > 0.55 * reach ? this.colours.card : this.colours.ink;
         context.font = font(tall ? 14 : 12, 600);
-        context.fillText(number(cell.mean, 3), x, tall && !cell.exact ? y - 8 : y);
-        if (!tall || cell.exact || cell.half_width === null) continue;
+        const [mean, half] = cell.exact ? [number(cell.mean, 3)] : interval(cell.mean, cell.half_width).split(" ± ");
+        context.fillText(mean, x, tall && half ? y - 8 : y);
+        if (!tall || !half) continue;
         context.font = font(11);
-        context.fillText(interval(cell.mean, cell.half_width).replace(/^.* ±/, "±"), x, y + 10);
+        context.fillText(`± ${half}`, x, y + 10);
       }
     }
   }

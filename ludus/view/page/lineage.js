@@ -1,13 +1,13 @@
 // Who began as a copy of whom: generations from left to right, each line of copies in a lane of its own.
 
 import { announce, h, write } from "./dom.js";
-import { number, percent, ramp, whole } from "./charts.js";
+import { number, ramp, whole } from "./charts.js";
 import { policyLink, shares } from "./links.js";
-import { SMALL } from "./measured.js";
+import { share, SMALL } from "./measured.js";
 import { colours, css, font, nameThem, nearest, neighbour, stage } from "./stage.js";
 
-const TALLEST = 520, AXIS = 26, TITLE = 24;  // pixels
-const LANE = [24, 15], MANY = 18;  // pixels of a lane where there are few, and many
+const TALLEST = 520, AXIS = 26, TITLE = 36;  // pixels
+const LANES = [[6, 44], [18, 26], [Infinity, 15]];  // up to so many lanes: pixels of one
 const FOLDED = 7;  // pixels of a generation, below which a line of copies is drawn without those in between
 
 export function lineage(body, scene) {
@@ -70,11 +70,11 @@ class LineageView {
     this.pointed = this.chosen = null;  // keys
     this.told = h("p", { class: "unseen", id: "lineage-told" });
     this.about = h("div", { class: "chosen" });
-    this.legend = h("div", { class: "heat-legend" }, h("span", { text: "weakest" }), h("span", { class: "age-scale", "aria-hidden": "true" }), h("span", { text: "strongest" }), h("span", { class: "lineage-ring", "aria-hidden": "true" }), h("span", { text: "began from random weights" }));
+    const legend = h("div", { class: "key" }, h("span", { text: "weakest" }), h("span", { class: "age-scale", "aria-hidden": "true" }), h("span", { text: "strongest" }), h("i", { class: "lineage-root", "aria-hidden": "true" }), h("span", { text: "a copy of nobody" }));
     body.append(this.told);
     this.theme();
     this.stage = stage(body, {
-      label: "Lineage. Arrow keys go from one policy to the next, Enter chooses; plus, minus and 0 zoom.", describedby: "lineage-told", flat: true,
+      label: "Lineage. Arrow keys go from one policy to the next, Enter chooses; plus, minus and 0 zoom.", describedby: "lineage-told", legend, flat: true,
       height: () => Math.min(TALLEST, AXIS + (this.tall ?? 100)),
       insets: () => ({ left: 8, right: 8, bottom: AXIS }),
       world: () => ({ width: this.span ?? 1, height: this.tall ?? 100 }),
@@ -85,7 +85,7 @@ class LineageView {
       key: (event) => this.key(event),
       theme: () => { this.theme(); this.dress(); },
     });
-    body.append(this.legend, this.about);
+    body.append(this.about);
   }
 
   destroy() {
@@ -102,7 +102,7 @@ class LineageView {
     const { members, bands, lanes, first, last } = this.forest;
     this.nodes = [...members.values()];
     this.span = last - first + 1;
-    this.lane = LANE[lanes > MANY ? 1 : 0];
+    this.lane = LANES.find(([most]) => lanes <= most)[1];
     this.titled = bands.length > 1;
     this.tall = lanes * this.lane + bands.length * (this.titled ? TITLE : 0) + 12;
     bands.forEach((band, k) => { band.y = band.lane * this.lane + (k + 1) * (this.titled ? TITLE : 0) + 6; });
@@ -110,7 +110,7 @@ class LineageView {
       const band = bands.find(({ population }) => population === node.population);
       node.y = band.y + (node.lane - band.lane + 0.5) * this.lane;
       node.x = node.generation - first + 0.5;
-      node.radius = Math.min(this.lane / 2, 3.5 + 9 * Math.sqrt(node.member.probability));
+      node.radius = Math.min(this.lane / 3, 3.5 + 9 * Math.sqrt(node.member.probability));
     }
     this.dress();
     const roots = this.nodes.filter(({ parent }) => !parent).length;
@@ -140,10 +140,10 @@ class LineageView {
 
   lines({ member, parent }) {
     const strength = member.rating === null ? (member.mean === null ? null : `mean return ${number(member.mean)}`) : `rating ${number(member.rating)}`;
-    const met = member.opponents.slice(0, 3).map(({ policy, probability }) => `${policy} ${percent(probability)}`);
+    const met = [...member.opponents].sort((a, b) => b.probability - a.probability).slice(0, 3).map(({ policy, probability }) => `${policy} ${share(probability)}`);
     return [
       member.policy, `generation ${member.generation}, ${parent ? `a copy of ${parent.name}` : `began as ${member.start}`}`, strength,
-      member.probability >= SMALL ? `played with ${percent(member.probability, 1)}` : null, met.length ? `trained against ${met.join(", ")}${member.opponents.length > 3 ? " …" : ""}` : null,
+      member.probability >= SMALL ? `played with ${share(member.probability)}` : null, met.length ? `trained against ${met.join(", ")}${member.opponents.length > 3 ? " …" : ""}` : null,
     ].filter(Boolean);
   }
 
@@ -208,6 +208,7 @@ class LineageView {
     context.clip();
     this.paintBands(context, on);
     this.paintEdges(context, (node) => !focus || !line.has(node) || !line.has(node.parent), focus ? this.colours.line : this.colours.faint, 1.2);
+    if (scale < FOLDED) this.paintLines(context, focus && line);
     if (focus) this.paintEdges(context, (node) => line.has(node) && line.has(node.parent), this.colours.accent, 2.2);
     if (focus) this.paintOpponents(context, focus);
     this.paintNodes(context, on, { focus, line });
@@ -224,7 +225,7 @@ class LineageView {
     for (const { population, y } of this.forest.bands) {
       const top = on.toScreen(0, y)[1], players = this.info.population.flatMap((one, player) => (one === population ? [player] : []));
       context.fillStyle = this.colours.soft;
-      context.fillText(players.length > 1 ? `Players ${players.join(", ")}` : `Player ${players[0] ?? population}`, 8, top - TITLE / 2);
+      context.fillText(players.length > 1 ? `Players ${players.join(", ")}` : `Player ${players[0] ?? population}`, 0, top - TITLE + 12);
     }
   }
 
@@ -243,6 +244,21 @@ class LineageView {
     context.lineWidth = width;
     context.strokeStyle = stroke;
     context.stroke();
+  }
+
+  // Where its members are left out, a line of copies has their colours.
+  paintLines(context, only) {
+    context.lineWidth = 4;
+    for (const node of this.nodes) {
+      if (node.parent?.y !== node.y) continue;
+      context.globalAlpha = only && !only.has(node) ? 0.25 : 1;
+      context.strokeStyle = node.colour ?? this.colours.faint;
+      context.beginPath();
+      context.moveTo(node.parent.at[0] - 0.5, node.at[1]);
+      context.lineTo(node.at[0] + 0.5, node.at[1]);
+      context.stroke();
+    }
+    context.globalAlpha = 1;
   }
 
   paintOpponents(context, node) {
@@ -297,7 +313,7 @@ class LineageView {
     const met = new Set((focus?.member.opponents ?? []).map(({ player, policy }) => `${this.info.population[player]}/${policy}`));
     const worth = (node) => (node === focus ? 3 : met.has(node.key) ? 2 : node.member.probability);
     const wanted = this.nodes.filter((node) => node === focus || met.has(node.key) || (!focus && (node.member.probability >= SMALL || on.view.scale > 46)));
-    nameThem(context, wanted.sort((a, b) => worth(b) - worth(a)), { width: on.size.width, height: on.body.height, most: 90, colour: this.colours.ink });
+    nameThem(context, wanted.sort((a, b) => worth(b) - worth(a)), { width: on.size.width, height: on.body.height, most: 90, colour: this.colours.ink, halo: this.colours.card, above: true });
   }
 
   paintAxis(context, on, scale) {

@@ -1,8 +1,7 @@
 // Where policies lead: their addresses, games between them, and lists of them with their shares.
 
 import { h } from "./dom.js";
-import { percent } from "./charts.js";
-import { SMALL } from "./measured.js";
+import { share, SMALL } from "./measured.js";
 
 export const policyAddress = (run, population, policy) => `#/run/${run}/policy/${population}/${encodeURIComponent(policy)}`;
 
@@ -40,6 +39,6 @@ export function shares(run, entries, most = 8) {
   const item = ({ population, policy, probability }) => h("li", null,
     h("span", { class: "share-name" }, policyLink(run, population, policy)),
     h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: `${(100 * probability).toFixed(1)}%` } })),
-    h("span", { class: "share-text", text: percent(probability, probability < 0.0995 ? 1 : 0) }));
-  return h("ol", { class: "shares" }, sorted.slice(0, most).map(item), rest > 0 && h("li", { class: "faint", text: `and ${sorted.length - most} more with ${percent(rest, 1)}` }));
+    h("span", { class: "share-text", text: share(probability) }));
+  return h("ol", { class: "shares" }, sorted.slice(0, most).map(item), rest > 0 && h("li", { class: "faint", text: `and ${sorted.length - most} more with ${share(rest)}` }));
 }

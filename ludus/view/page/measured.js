@@ -36,9 +36,15 @@ export function measured(value, half, [low, high]) {
   return h("span", { class: "measured" }, interval(value, half), svg("svg", { viewBox: `0 0 ${WIDTH} 16`, width: WIDTH, height: 16, "aria-hidden": "true" }, zero, whisker, dot));
 }
 
+// "12%", "4.3%", "< 0.1%", "0"
+export function share(value) {
+  if (value > 0 && value < SMALL) return "< 0.1%";
+  return value === 0 ? "0" : percent(value, value < 0.0995 ? 1 : 0);
+}
+
 // A probability as a bar with its number.
 export function probability(value) {
   if (value === null || value === undefined) return "–";
   const bar = h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: `${(100 * value).toFixed(1)}%` } }));
-  return h("span", { class: value < SMALL ? "faint" : null }, bar, value === 0 ? "0" : percent(value, 1));
+  return h("span", { class: value < SMALL ? "faint" : null }, bar, share(value));
 }

@@ -78,7 +78,7 @@ class Head {
     const { population, policy, run, source, overview: { info, can } } = this.scene;
     const players = info.population.flatMap((one, player) => (one === population ? [player] : [])), now = probability[probability.length - 1] ?? null;
     const told = [
-      `Generation ${generation}`, players.length > 1 ? `for the players ${players.join(", ")}` : `for player ${players[0]}`,
+      `Generation ${generation}`, `plays as player ${players.join(" or ")}`,
       rating === null || rating === undefined ? null : `rating ${interval(rating, half)}`,
       now === null ? null : now < SMALL ? "not played by the last meta-strategy" : `played with ${percent(now, 1)} by the last meta-strategy`,
     ];
@@ -306,7 +306,7 @@ class Over {
     this.none.hidden = probability.length > 0;
     this.place.hidden = !probability.length;
     if (!probability.length) return;
-    const data = { x: generations ?? [...probability.keys()], xTitle: "generation", yTitle: "probability", whole: true, height: 200, format: (v) => percent(v, 1), series: [{ name: "probability", values: probability }] };
+    const data = { x: generations ?? [...probability.keys()], xTitle: "generation", yTitle: "probability", whole: true, height: 240, format: (v) => percent(v, 1), series: [{ name: "probability", values: probability }] };
     if (this.chart) this.chart.set(data);
     else this.chart = lines(this.place, data);
   }
@@ -351,7 +351,7 @@ class Learning {
       const edge = (sign) => mean.map((v, at) => (v === null || learner.spread[at] === null ? null : v + sign * learner.spread[at]));
       return { name: learner.learner, x: learner.over[this.over], values: mean, ...(band ? { low: edge(-1), high: edge(1) } : {}) };
     };
-    const data = { xTitle: this.over, yTitle, height: 230, series: this.learners.map(one) };
+    const data = { xTitle: this.over, yTitle, height: 240, series: this.learners.map(one) };
     if (this.charts[k]) this.charts[k].set(data);
     else this.charts[k] = lines(this.places[k], data);
   }

@@ -4,7 +4,7 @@
 // and its data has changed.
 
 import { card, empty, failure, h, picker, write } from "./dom.js";
-import { lines, number, percent, ramp, table, whole } from "./charts.js";
+import { colour, lines, number, percent, ramp, table, whole } from "./charts.js";
 import { embedding } from "./embedding.js";
 import { cellOf, heatMap, ORDERS, played, unpacked, worth } from "./heatmap.js";
 import { lineage } from "./lineage.js";
@@ -249,8 +249,8 @@ class Payoffs {
 }
 
 function introduction({ of, row_player: row, column_player: column, others }) {
-  const who = row === of ? "its policies are the rows" : column === of ? "its policies are the columns" : "for the policies of two others";
-  return `What player ${of} earns on average: ${who}; the rows are player ${row}'s, the columns player ${column}'s.${others ? ` ${others}` : ""}`;
+  const who = (player) => (player === of ? "its own" : `player ${player}'s`);
+  return `What player ${of} earns on average. The rows are ${who(row)} policies, the columns ${who(column)}.${others ? ` ${others}` : ""}`;
 }
 
 function summary({ rows, columns, mean, of }) {
@@ -277,6 +277,17 @@ const STRATEGIES = {
   make: (place, scene) => new Strategies(place, scene),
 };
 
+// Players of one population who mix alike are shown once.
+function together(over, population) {
+  const found = new Map();
+  for (const one of over) {
+    const key = `${population[one.player]} ${JSON.stringify(one.layers)}`;
+    if (found.has(key)) found.get(key).players.push(one.player);
+    else found.set(key, { ...one, players: [one.player] });
+  }
+  return [...found.values()];
+}
+
 class Strategies {
   constructor({ body }, scene) {
     this.scene = scene;
@@ -288,15 +299,23 @@ class Strategies {
   }
 
   destroy() {
-    this.players.forEach(({ chart }) => chart.destroy());
+    this.restart();
     this.chart?.destroy();
   }
 
-  set([{ over, last }, diversity, { info: { population } }]) {
-    over.forEach(({ player, generation, layers }, k) => {
-      this.players[k] ??= this.player(player, over.length);
+  restart() {
+    this.players.forEach(({ chart }) => chart.destroy());
+    this.players = [];
+    this.place.replaceChildren();
+  }
+
+  set([{ over: all, last }, diversity, { info: { population } }]) {
+    const over = together(all, population);
+    if (this.players.length !== over.length) this.restart();
+    over.forEach(({ player, players, generation, layers }, k) => {
+      this.players[k] ??= this.player(players, over.length);
       const data = {
-        x: generation, xTitle: "generation", yTitle: "probability", stacked: true, whole: true, height: 230,
+        x: generation, xTitle: "generation", yTitle: "probability", stacked: true, whole: true, height: 240,
         series: layers.map(({ label, place, values }) => ({ name: label, values, colour: () => ramp(place) })),
       };
       const { node, list } = this.players[k];
@@ -309,9 +328,9 @@ class Strategies {
     this.diversity(diversity);
   }
 
-  player(player, players) {
+  player(players, charts) {
     const node = h("div"), list = h("div", { class: "mixture-now" });
-    this.place.append(h("div", { class: "mixture" }, players > 1 && h("h3", { text: `Player ${player}` }), h("div", { class: "mixture-both" }, node, list)));
+    this.place.append(h("div", { class: "mixture" }, charts > 1 && h("h3", { text: `Player ${players.join(", ")}` }), h("div", { class: "mixture-both" }, node, list)));
     return { node, list };
   }
 
@@ -319,11 +338,14 @@ class Strategies {
     const told = last.map(({ population, policies, effective_diversity: diversity, clusters }) =>
       `${last.length > 1 ? `Population ${population}: ` : ""}${whole(policies)} ${policies === 1 ? "policy" : "policies"} that fall into ${whole(clusters)} ${clusters === 1 ? "kind" : "kinds"} by what they earn${diversity === null ? "" : `, effective diversity ${number(diversity, 3)}`}.`);
     write(this.facts, `The effective number is how many equally likely policies would be as uncertain as the meta-strategy. ${told.join(" ")}`);
-    const name = (what, player) => (effective.length > 1 ? `${what}, player ${player}` : what);
+    const players = effective.map((_, player) => player).filter((player) => !effective.slice(0, player).some((values, other) => String(values) === String(effective[player]) && String(support[other]) === String(support[player])));
+    const name = (what, player) => (players.length > 1 ? `${what}, player ${player}` : what);
     const data = {
       x: generation, xTitle: "generation", yTitle: "policies", whole: true, height: 240,
-      series: effective.flatMap((values, player) => [{ name: name("effective number", player), values, colour: `--p${player}` }, { name: name("with any probability", player), values: support[player], dashed: true, colour: `--p${player}` }])
-        .map((one) => ({ ...one, colour: () => getComputedStyle(document.documentElement).getPropertyValue(one.colour).trim() })),
+      series: players.flatMap((player) => {
+        const own = () => colour(player, effective.length);
+        return [{ name: name("effective number", player), values: effective[player], colour: own }, { name: name("with any probability", player), values: support[player], dashed: true, colour: own }];
+      }),
     };
     if (this.chart) this.chart.set(data);
     else this.chart = lines(this.effective, data);

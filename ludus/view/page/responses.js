@@ -1,8 +1,9 @@
 // The response graph: which change of policy pays, where play comes to rest, and where it goes in circles.
 
 import { announce, h, write } from "./dom.js";
-import { number, percent, whole } from "./charts.js";
+import { number, whole } from "./charts.js";
 import { policyLink } from "./links.js";
+import { share } from "./measured.js";
 import { colours, font, nameThem, nearest, neighbour, spread, stage } from "./stage.js";
 
 const HEIGHT = 460;
@@ -36,10 +37,12 @@ class ResponsesView {
     this.cut = h("p", { class: "hint" });
     this.list = h("div", { class: "answers-list" });
     const canvas = h("div", { class: "answers-graph" });
+    const mark = (name, text) => [h("i", { class: name, "aria-hidden": "true" }), h("span", { text })];
+    const legend = h("div", { class: "key" }, mark("answers-rest", "play comes to rest here"), mark("answers-round", "in a circle"), mark("answers-other", "on the way"));
     body.append(this.told, this.cut, h("div", { class: "answers" }, canvas, this.list));
     this.theme();
     this.stage = stage(canvas, {
-      label: "Response graph. Arrow keys go from one node to the next, Enter chooses; plus, minus and 0 zoom.", describedby: "responses-told", centred: true,
+      label: "Response graph. Arrow keys go from one node to the next, Enter chooses; plus, minus and 0 zoom.", describedby: "responses-told", legend, centred: true,
       height: (width) => Math.min(HEIGHT, Math.max(260, 0.8 * width)),
       world: () => this.stage?.size ?? { width: 1, height: 1 },
       closest: () => 20,
@@ -138,7 +141,7 @@ class ResponsesView {
 
   lines({ label, size, mass, sink, k }) {
     const out = this.data.edges.filter(([from]) => from === k).length, into = this.data.edges.filter(([, to]) => to === k).length;
-    return [label, size > 1 ? `${whole(size)} policies` : null, mass === null ? null : `mass ${percent(mass, 1)}`, `${whole(into)} come here, ${whole(out)} lead on`, sink ? "play comes to rest here" : null].filter(Boolean);
+    return [label, size > 1 ? `${whole(size)} policies` : null, mass === null ? null : `mass ${share(mass)}`, `${whole(into)} come here, ${whole(out)} lead on`, sink ? "play comes to rest here" : null].filter(Boolean);
   }
 
   choose(place) {
@@ -179,7 +182,7 @@ class ResponsesView {
     this.paintNodes(context, focus);
     context.font = font(12);
     const worth = (place) => (place === focus ? 4 : 0) + (place.label === this.chosen ? 3 : 0) + (place.sink ? 1 : 0) + (place.mass ?? 0);
-    nameThem(context, [...this.places].sort((a, b) => worth(b) - worth(a)), { width: on.size.width, height: on.size.height, most: 30 + 10 * on.view.scale, colour: this.colours.ink });
+    nameThem(context, [...this.places].sort((a, b) => worth(b) - worth(a)), { width: on.size.width, height: on.size.height, most: 30 + 10 * on.view.scale, colour: this.colours.ink, halo: this.colours.card });
   }
 
   paintEdges(context, focus) {

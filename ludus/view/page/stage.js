@@ -5,12 +5,13 @@
 // `scale` is what one unit of the world measures on the screen, in CSS pixels. A flat stage zooms along x only; its y is in pixels.
 
 import { h } from "./dom.js";
+import { ontheme } from "./charts.js";
 
 const STEP = 1.4;  // of a key or button
 const SLACK = 4;  // pixels that a click may move
 
 // options: {
-//   label: its name for a screen reader; describedby: id of a text on what is seen
+//   label: its name for a screen reader; describedby: id of a text on what is seen; legend: a node on what colours mean, shown below
 //   height: (width) => CSS pixels;  insets: (width) => { left, top, right, bottom }, all optional
 //   world: () => { width, height };  closest: () => greatest scale;  flat: bool;  centred: bool
 //   paint: (context, stage) => void;  hover: (point | null) => void;  pick: (point) => void;  key: (event) => bool, whether it was taken
@@ -34,9 +35,9 @@ class Stage {
     this.context = this.canvas.getContext("2d");
     this.hint = h("div", { class: "stage-tip", hidden: true });
     const button = (text, name, act) => h("button", { type: "button", text, title: name, "aria-label": name, on: { click: act } });
-    const tools = h("div", { class: "stage-tools" }, button("+", "Zoom in", () => this.zoom(STEP)), button("−", "Zoom out", () => this.zoom(1 / STEP)), button("⤢", "Show everything", () => this.fit()));
-    this.node = h("div", { class: "stage" }, this.canvas, tools, this.hint);
-    node.append(this.node);
+    this.tools = h("div", { class: "stage-tools", role: "group", "aria-label": "Zoom" }, button("+", "Zoom in", () => this.zoom(STEP)), button("−", "Zoom out", () => this.zoom(1 / STEP)), button("⤢", "Show everything", () => this.fit()));
+    this.node = h("div", { class: "stage" }, this.canvas, this.hint);
+    node.append(this.node, h("div", { class: "stage-foot" }, options.legend, this.tools));
     this.listen();
   }
 
@@ -51,16 +52,13 @@ class Stage {
     on("keydown", (event) => this.key(event));
     this.watcher = new ResizeObserver(() => this.resize());
     this.watcher.observe(this.node);
-    this.dark = window.matchMedia("(prefers-color-scheme: dark)");
-    this.recolour = () => { this.options.theme?.(); this.draw(); };
-    this.dark.addEventListener("change", this.recolour);
+    this.untheme = ontheme(() => { this.options.theme?.(); this.draw(); });
   }
 
   destroy() {
     this.watcher.disconnect();
-    this.dark.removeEventListener("change", this.recolour);
+    this.untheme();
     cancelAnimationFrame(this.frame);
-    this.node.remove();
   }
 
   // ---------------------------------------------------------------------------------------------------------- geometry
@@ -117,6 +115,7 @@ class Stage {
     };
     this.view.x = along(this.view.x, width, body.width / this.view.scale);
     this.view.y = along(this.view.y, height, body.height / this.scaleY);
+    this.tools.hidden = this.whole >= this.closest;  // all of it is seen, as large as it gets
     // Where there is nothing to move, one finger scrolls the page.
     this.canvas.style.touchAction = this.zoomed ? "none" : "pan-y";
   }
@@ -314,23 +313,29 @@ export function neighbour(places, from, key) {
   return found;
 }
 
-// Writes names beside their places where there is room, the first ones first. places: [{ at, radius, name }].
-export function nameThem(context, places, { width, height, most = 60, colour }) {
+// Writes names beside (or above) their places where there is room, the first ones first. places: [{ at, radius, name }].
+// halo: of what is behind, so that lines below a name do not blur it.
+export function nameThem(context, places, { width, height, most = 60, colour, halo, above = false }) {
   const taken = [];
   const free = (box) => box.x >= 0 && box.y >= 0 && box.x + box.width <= width && box.y + box.height <= height
     && !taken.some((other) => box.x < other.x + other.width && other.x < box.x + box.width && box.y < other.y + other.height && other.y < box.y + box.height);
   context.textBaseline = "middle";
   context.textAlign = "left";
+  context.lineJoin = "round";
+  context.lineWidth = 3;
+  context.fillStyle = colour;
   let written = 0;
-  for (const { at: [x, y], radius, name } of places) {
+  for (const { at: [x, y], radius: own, sink, name } of places) {
+    const radius = own + (sink ? 4 : 0);  // and its ring
     if (written >= most) break;
     if (x < 0 || y < 0 || x > width || y > height) continue;
     const size = context.measureText(name).width;
-    const box = [[x + radius + 4, y - 7], [x - radius - 4 - size, y - 7], [x - size / 2, y - radius - 16], [x - size / 2, y + radius + 3]]
-      .map(([left, top]) => ({ x: left, y: top, width: size, height: 14 })).find(free);
+    const beside = [[x + radius + 4, y - 7], [x - radius - 4 - size, y - 7]], upright = [[x - size / 2, y - radius - 15], [x - size / 2, y + radius + 3]];
+    const box = (above ? [...upright, ...beside] : [...beside, ...upright]).map(([left, top]) => ({ x: left, y: top, width: size, height: 14 })).find(free);
     if (!box) continue;
     taken.push(box);
-    context.fillStyle = colour;
+    context.strokeStyle = halo;
+    context.strokeText(name, box.x, box.y + 7);
     context.fillText(name, box.x, box.y + 7);
     written += 1;
   }
