@@ -46,5 +46,5 @@ export function share(value) {
 export function probability(value) {
   if (value === null || value === undefined) return "–";
   const bar = h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: `${(100 * value).toFixed(1)}%` } }));
-  return h("span", { class: value < SMALL ? "faint" : null }, bar, share(value));
+  return h("span", { class: value < SMALL ? "faint" : null }, bar, h("span", { class: "share-text", text: share(value) }));
 }

@@ -96,6 +96,8 @@ class Part {
       this.put(data);
     } catch (error) {
       if (turn !== this.turn || this.closed) return;
+      this.stale = true;
+      if (error.status === 0 && this.view) return;  // no server: the frame says so, and asks again when it is back
       if (error.status === undefined) throw error;  // not of the source: a mistake of ours
       this.drop();
       this.card.body.replaceChildren(failure(error, error.status === 404 ? null : () => this.refresh()));
@@ -235,7 +237,8 @@ class Payoffs {
       h("h3", null, policyLink(run, population[row], cell.row), " against ", policyLink(run, population[column], cell.column)),
       h("p", { class: "heat-value", text: worth(cell) }),
       h("p", { class: "faint", text: [`to player ${data.of}`, played(cell)].filter(Boolean).join(", ") }),
-      this.mirrored(cell, population),
+      ...this.mirrored(cell, population),
+      cell.known && !cell.exact && data.interval ? h("p", { class: "faint", text: data.interval }) : "",
       h("div", { class: "heat-games" }, games({ ...game, person: column, name: cell.row, tree: true }), games({ ...game, person: row, name: cell.column }).slice(1)),
     );
   }
@@ -243,14 +246,15 @@ class Payoffs {
   // The same two the other way round, where both play from one population.
   mirrored({ row, column }, population) {
     const { data } = this, i = data.rows.indexOf(column), j = data.columns.indexOf(row);
-    if (population[data.row_player] !== population[data.column_player] || row === column || i < 0 || j < 0) return null;
-    return h("p", { class: "faint", text: `The other way round, ${column} against ${row}: ${worth(cellOf(data, i, j))}.` });
+    if (population[data.row_player] !== population[data.column_player] || row === column || i < 0 || j < 0) return [];
+    return [h("p", { class: "faint", text: `The other way round, ${column} against ${row}: ${worth(cellOf(data, i, j))}.` })];
   }
 }
 
-function introduction({ of, row_player: row, column_player: column, others }) {
+function introduction({ of, row_player: row, column_player: column, others, rows, columns, rows_in_all: all, columns_in_all: across }) {
   const who = (player) => (player === of ? "its own" : `player ${player}'s`);
-  return `What player ${of} earns on average. The rows are ${who(row)} policies, the columns ${who(column)}.${others ? ` ${others}` : ""}`;
+  const cut = all > rows.length || across > columns.length ? `These are the newest ${whole(rows.length)} of ${whole(all)} and ${whole(columns.length)} of ${whole(across)}.` : "";
+  return [`What player ${of} earns on average. The rows are ${who(row)} policies, the columns ${who(column)}.`, cut, others].filter(Boolean).join(" ");
 }
 
 function summary({ rows, columns, mean, of }) {
@@ -336,7 +340,7 @@ class Strategies {
 
   diversity({ generation, effective, support, last }) {
     const told = last.map(({ population, policies, effective_diversity: diversity, clusters }) =>
-      `${last.length > 1 ? `Population ${population}: ` : ""}${whole(policies)} ${policies === 1 ? "policy" : "policies"} that fall into ${whole(clusters)} ${clusters === 1 ? "kind" : "kinds"} by what they earn${diversity === null ? "" : `, effective diversity ${number(diversity, 3)}`}.`);
+      `${last.length > 1 ? `Population ${population}: ` : ""}${whole(policies)} ${policies === 1 ? "policy" : "policies"} of ${whole(clusters)} ${clusters === 1 ? "kind" : "kinds"} by what they earn${diversity === null ? "" : `, effective diversity ${number(diversity, 3)}`}.`);
     write(this.facts, `The effective number is how many equally likely policies would be as uncertain as the meta-strategy. ${told.join(" ")}`);
     const players = effective.map((_, player) => player).filter((player) => !effective.slice(0, player).some((values, other) => String(values) === String(effective[player]) && String(support[other]) === String(support[player])));
     const name = (what, player) => (players.length > 1 ? `${what}, player ${player}` : what);
