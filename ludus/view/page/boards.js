@@ -127,12 +127,25 @@ function matrix(node, { choose }) {
       if (key === drawn) return;
       drawn = key;
       const held = node.contains(document.activeElement);
-      clear(node).append(matrixTable(board, view, choose));
+      clear(node).append(board.actions.length === 2 && board.payoffs ? matrixTable(board, view, choose) : choicesOf(board, view, choose));
       if (held) node.querySelector("button:not(:disabled)")?.focus();
     },
     focus() { node.querySelector("button:not(:disabled)")?.focus(); },
     destroy() { clear(node); },
   };
+}
+
+// More than two players, or payoffs that nobody wrote down: everybody's actions, what was chosen, and one's own as buttons.
+function choicesOf(board, view, choose) {
+  const rows = board.actions.map((labels, player) => {
+    const mine = player === view.mine;
+    const chosen = board.chosen?.[player];
+    const moves = mine && view.legal.length ? view.legal : labels.map((label, action) => ({ label, action }));
+    return h("div", { class: "choice-row", role: "group", "aria-label": view.names?.[player] ?? `player ${player}` }, h("span", { class: "soft", text: mine ? "You" : view.names?.[player] ?? `player ${player}` }),
+      moves.map((move) => h("button", { type: "button", class: "move strong", disabled: !mine || !view.can, "aria-pressed": labels.indexOf(move.label) === chosen ? "true" : null, on: { click: () => choose(move.action) } },
+        move.label, mine && view.weights?.has(move.action) ? h("span", { class: "share", text: `${Math.round(100 * view.weights.get(move.action))}%` }) : null)));
+  });
+  return h("div", { class: "matrix-game" }, rows);
 }
 
 function matrixTable(board, view, choose) {

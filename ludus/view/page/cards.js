@@ -15,8 +15,8 @@ function spoken(card) {
 }
 
 /** One card or die as a node. action: called when it is played, or null. */
-export function card(what, { action = null, label = "" } = {}) {
-  if (what.die !== undefined) return die(what.hidden ? null : what.die);
+export function card(what, { action = null, label = "", dice = false } = {}) {
+  if (dice || Number.isInteger(what.die)) return die(what.hidden ? null : what.die);
   const red = what.suit === "♥" || what.suit === "♦";
   const face = what.hidden
     ? [h("span", { class: "back", "aria-hidden": "true" })]
@@ -46,13 +46,17 @@ export function cards(node, { choose }) {
   // In goofspiel a card of one's hand is the bid itself.
   function held_card(board, held, mine, view) {
     const move = mine && board.game === "goofspiel" && view.can ? view.legal.find((legal) => NUMBER.exec(legal.label)?.[1] === held.text) : null;
-    return card(held, move ? { action: () => choose(move.action), label: `bid ${held.text}` } : {});
+    if (!move) return card(held, { dice: board.game === "liars_dice" });
+    const weight = view.weights?.get(move.action);
+    const share = weight === undefined ? null : h("span", { class: "share", text: `${Math.round(100 * weight)}%` });
+    return h("span", { class: "bidding" }, card(held, { action: () => choose(move.action), label: `bid ${held.text}` }), share);
   }
 
   function middle(board) {
     const table = board.table ?? [];
     const parts = [];
-    if (table.length) parts.push(h("div", { class: "hand", role: "group", "aria-label": board.game === "goofspiel" ? "The prize" : "On the table" }, table.map((lying) => card(lying))));
+    const prize = board.game === "goofspiel";
+    if (table.length) parts.push(h("div", { class: "hand", role: "group", "aria-label": prize ? "The prize" : "On the table" }, prize ? h("span", { class: "prize", text: "The prize" }) : null, table.map((lying) => card(lying))));
     if (board.pot !== null && board.pot !== undefined) parts.push(h("div", { class: "pot" }, h("i", { "aria-hidden": "true" }), `Pot ${number(board.pot)}`));
     const bids = board.bids ?? [];
     if (bids.length) parts.push(h("div", { class: "bids", role: "group", "aria-label": "Bids so far" }, bids.map((bid, k) => bid_shown(bid, k === bids.length - 1))));

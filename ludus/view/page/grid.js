@@ -21,6 +21,8 @@ const SHAPES = {
     size: (rows, columns) => [(columns + (rows - 1) / 2) * 100, (rows - 1) * 1.5 * SIDE + 2 * SIDE],
   },
 };
+const ARROWS = 8; // at most
+const LITTLE = 0.02; // a probability below is not drawn
 const same = (one, other) => Boolean(one && other) && one[0] === other[0] && one[1] === other[1];
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
@@ -35,6 +37,7 @@ export function grid(node, { choose }) {
   let built = null; // what the SVG was made for
   let cells = []; // [rows][columns] of {node, piece, symbol, mark}
   let root = null;
+  let arrows = null; // moves that go from one cell to another, as probable as they are thick
   let board = null;
   let view = null;
   let at = [0, 0]; // the cell that the keyboard is at, as drawn
@@ -49,7 +52,7 @@ export function grid(node, { choose }) {
     const [width, height] = shape.size(board.rows, board.columns);
     const named = Boolean(board.labels?.rows?.length || board.labels?.columns?.length);
     const margin = board.shape === "hex" ? 44 : named ? 46 : 14;
-    const layers = Object.fromEntries(["base", "pieces", "plate", "marks", "hits"].map((name) => [name, svg("g", { class: name })]));
+    const layers = Object.fromEntries(["base", "pieces", "plate", "marks", "arrows", "hits"].map((name) => [name, svg("g", { class: name })]));
     layers.hits.removeAttribute("class");
     layers.hits.setAttribute("role", "rowgroup");
     cells = Array.from({ length: board.rows }, (_, r) => {
@@ -63,8 +66,10 @@ export function grid(node, { choose }) {
     });
     layers.base.prepend(...ground(width, height));
     if (board.drop) layers.plate.append(plate(width, height));
-    root.append(layers.base, layers.pieces, layers.plate, layers.marks, layers.hits);
+    root.append(...Object.values(layers));
+    arrows = layers.arrows;
     if (named) root.append(labels(shape, height, margin));
+    root.addEventListener("mousedown", (event) => { if (!view.can) event.preventDefault(); }); // only the keyboard reads a board that waits
     root.addEventListener("click", (event) => act(event.target.closest?.(".cell")));
     root.addEventListener("keydown", onkey);
     root.addEventListener("focusin", (event) => {
@@ -73,7 +78,8 @@ export function grid(node, { choose }) {
     });
     node.replaceChildren(root, choices);
     const ratio = (width + 2 * margin) / (height + 2 * margin);
-    root.style.maxWidth = `${Math.round(Math.min(640, 82 * Math.max(board.rows, board.columns) + 40) * Math.min(1, ratio) * (board.shape === "hex" ? 1.25 : 1))}px`;
+    const most = Math.min(640, Math.max(400, 84 * Math.max(board.rows, board.columns)));
+    root.style.maxWidth = `${Math.round(most * Math.min(1, ratio) * (board.shape === "hex" ? 1.2 : 1))}px`;
   }
 
   function cell(shape, layers, row, r, c) {
@@ -86,7 +92,7 @@ export function grid(node, { choose }) {
     }
     layers.pieces.append(made.piece);
     layers.marks.append(made.mark);
-    made.node = svg("g", { class: "cell", role: "gridcell", tabindex: -1, "data-at": `${r},${c}`, ...where }, svg("path", { class: "area", d: shape.outline() }));
+    made.node = svg("g", { class: "cell", role: "gridcell", tabindex: -1, "data-at": `${r},${c}`, ...where }, svg("path", { class: "area", d: shape.outline() }), board.drop ? svg("circle", { class: "hole", r: 43 }) : null);
     row.append(made.node);
     return made;
   }
@@ -219,7 +225,26 @@ export function grid(node, { choose }) {
     const column = board.drop && legal().some((move) => move.cell?.[1] === where[1]);
     const starts = legal().some((move) => same(move.from, where));
     const ends = legal().some((move) => same(move.cell, where) && (!move.from || same(move.from, selected)));
-    return { playable: ends || column ? "legal" : starts ? "can move" : "", target: ends && !board.drop, landing: board.drop && here.length > 0 && view.can, weight: here.length ? weight : null };
+    const moves_there = here.some((move) => move.from) && !selected; // then arrows say it
+    return { playable: ends || column ? "legal" : starts ? "can move" : "", target: ends && !board.drop, landing: board.drop && here.length > 0 && view.can, weight: here.length && !moves_there ? weight : null };
+  }
+
+  function moving() {
+    const likely = view.legal.filter((move) => move.from && move.cell && (view.weights.get(move.action) >= LITTLE || move.action === view.chosen));
+    likely.sort((one, other) => view.weights.get(one.action) - view.weights.get(other.action));
+    return likely.slice(-ARROWS).map((move) => arrow(move, view.weights.get(move.action) ?? 0));
+  }
+
+  function arrow(move, weight) {
+    const { centre } = SHAPES[board.shape] ?? SHAPES.square;
+    const [[x0, y0], [x1, y1]] = [centre(...seen(move.from)), centre(...seen(move.cell))];
+    const length = Math.hypot(x1 - x0, y1 - y0) || 1;
+    const [dx, dy] = [(x1 - x0) / length, (y1 - y0) / length];
+    const thick = 5 + 15 * Math.sqrt(weight);
+    const [ex, ey] = [x1 - dx * 2.4 * thick, y1 - dy * 2.4 * thick];
+    const head = `M${x1},${y1} L${ex - dy * 1.5 * thick},${ey + dx * 1.5 * thick} L${ex + dy * 1.5 * thick},${ey - dx * 1.5 * thick} Z`;
+    return svg("g", { class: move.action === view.chosen ? "arrow chosen" : "arrow", opacity: Math.min(0.85, 0.3 + weight) },
+      svg("path", { class: "shaft", d: `M${x0 + dx * 22},${y0 + dy * 22} L${ex},${ey}`, "stroke-width": thick }), svg("path", { class: "tip", d: head }));
   }
 
   function moves_shown(open, where) {
@@ -238,7 +263,7 @@ export function grid(node, { choose }) {
       drawn.node.setAttribute("class", classes.filter(Boolean).join(" "));
       drawn.node.setAttribute("aria-label", name(where, symbol, offer.playable));
     }));
-    root.classList.toggle("waiting", !view.can);
+    arrows.replaceChildren(...(view.weights && !selected ? moving() : []));
     cells[at[0]]?.[at[1]]?.node.setAttribute("tabindex", 0);
   }
 
@@ -249,7 +274,7 @@ export function grid(node, { choose }) {
       if (board.drop && shown.length) shown[0].style.setProperty("--from", `${-(r + 1) * 100}px`);
       drawn.piece.replaceChildren(...shown);
     }
-    drawn.piece.setAttribute("class", won ? "at won" : "at");
+    drawn.piece.setAttribute("class", won ? "at won" : symbol === "?" && view.weights ? "at under" : "at");
   }
 
   function mark(drawn, where, symbol, offer) {
@@ -263,8 +288,8 @@ export function grid(node, { choose }) {
     if (offer.playable === "legal" && view.can && symbol === "" && !selected && !board.drop) parts.push(svg("g", { class: "ghost" }, piece(board.game, board.game === "chess" ? "P" : mine)));
     if (offer.target && selected) parts.push(symbol === "" ? svg("circle", { class: "dot", r: 15 }) : svg("circle", { class: "ring", r: 43 }));
     if (offer.landing) parts.push(svg("g", { class: "ghost" }, piece(board.game, mine)));
-    if (offer.weight !== null && offer.weight >= 0.005) parts.push(svg("g", { class: "weight" },
-      svg("circle", { r: 12 + 30 * Math.sqrt(offer.weight) }), svg("text", { y: 9, text: `${Math.round(100 * offer.weight)}` })));
+    if (offer.weight !== null && offer.weight >= LITTLE) parts.push(svg("g", { class: "weight" },
+      svg("circle", { r: 10 + 30 * Math.sqrt(offer.weight) }), offer.weight >= 2 * LITTLE ? svg("text", { y: 9, text: `${Math.round(100 * offer.weight)}` }) : null));
     drawn.mark.replaceChildren(...parts);
   }
 
@@ -301,9 +326,9 @@ export function grid(node, { choose }) {
   };
 }
 
-/** "connect_four" -> "Connect four". */
+/** "openspiel/connect_four(rows=6)" -> "Connect four". */
 export function title(game) {
-  const text = game.replaceAll("_", " ");
+  const text = game.replace(/^[^/]*\//, "").replace(/\(.*/, "").replaceAll("_", " ");
   return text ? text[0].toUpperCase() + text.slice(1) : "";
 }
 

@@ -2,6 +2,10 @@
 
 import { h } from "./dom.js";
 
+/** Names of policies as one text in an address, and back: a bot's name may hold a comma. */
+export const joined = (list) => list.map((name) => name.replace(/[%,]/g, encodeURIComponent)).join(",");
+export const names = (text) => (text ? text.split(",").map(decodeURIComponent) : []);
+
 const SHOWN = 60; // of those that match
 let made = 0;
 
@@ -16,7 +20,7 @@ export function memberField({ members, value, label, onpick = () => {} }) {
   let at = -1;
   let found = [];
   const list = h("ul", { class: "options", id, role: "listbox", "aria-label": label, hidden: true });
-  const field = h("input", { type: "text", role: "combobox", "aria-label": label, "aria-expanded": "false", "aria-controls": id, "aria-autocomplete": "list", autocomplete: "off", spellcheck: "false",
+  const field = h("input", { type: "text", class: "field", role: "combobox", "aria-label": label, "aria-expanded": "false", "aria-controls": id, "aria-autocomplete": "list", autocomplete: "off", spellcheck: "false",
     value: text(value), on: { focus: () => { field.select(); open(""); }, input: () => open(field.value), blur: leave, keydown: onkey, click: () => list.hidden && open("") } });
   const node = h("div", { class: "member-field" }, field, list);
 

@@ -32,6 +32,7 @@ const CHESS_NAMES = { p: "pawn", r: "rook", n: "knight", b: "bishop", q: "queen"
 export const IN_A_ROW = { tic_tac_toe: 3, phantom_ttt: 3, connect_four: 4 };
 
 const LINES_GAMES = new Set(["tic_tac_toe", "phantom_ttt"]);
+const BLACK_AND_WHITE = new Set(["go", "othello"]);
 const PAWN_GAMES = new Set(["breakthrough"]);
 const isChess = (symbol) => /^[a-z]$/i.test(symbol);
 
@@ -45,9 +46,9 @@ export function piece(game, symbol) {
     const shape = symbol === "0" ? { d: "M-26,-26 L26,26 M26,-26 L-26,26" } : { d: "M0,-29 A29,29 0 1 1 -0.1,-29 Z" };
     return svg("path", { class: `mark p${symbol}`, ...shape });
   }
+  const plain = BLACK_AND_WHITE.has(game);
   const radius = game === "go" ? 46 : game.endsWith("hex") ? 38 : 41;
-  return svg("g", { class: `${colour} ${game === "go" ? "go" : ""}` },
-    svg("circle", { r: radius }), game === "go" ? null : svg("circle", { class: "rim", r: radius * 0.72 }));
+  return svg("g", { class: plain ? `${colour} plain` : colour }, svg("circle", { r: radius }), plain ? null : svg("circle", { class: "rim", r: radius * 0.72 }));
 }
 
 function chess(kind, side) {
@@ -65,7 +66,7 @@ export function pieceName(game, symbol, mine) {
   if (symbol === "?") return "unknown";
   if (isChess(symbol)) return `${symbol === symbol.toLowerCase() ? "black" : "white"} ${CHESS_NAMES[symbol.toLowerCase()] ?? "piece"}`;
   if (LINES_GAMES.has(game)) return symbol === "0" ? "cross" : "nought";
-  if (game === "go") return symbol === "0" ? "black stone" : "white stone";
+  if (BLACK_AND_WHITE.has(game)) return symbol === "0" ? "black stone" : "white stone";
   if (mine === null || mine === undefined) return `piece of player ${symbol}`;
   return String(mine) === symbol ? "yours" : "theirs";
 }

@@ -1,7 +1,7 @@
 // Laying a table: who sits where, with hints or without.
 
 import { card, empty, h, icon, sentence } from "./dom.js";
-import { memberField } from "./members.js";
+import { joined, memberField, names } from "./members.js";
 
 const NAME_KEY = "ludus-name";
 
@@ -29,14 +29,14 @@ export async function show(root, { source, params, query, go }) {
 }
 
 function layTable({ source, seats, run, query, go }) {
-  const wanted = query.get("seats")?.split(",") ?? [];
+  const wanted = names(query.get("seats"));
   const name = query.get("name") || lastName();
   const rows = seats.players.map((player, k) => seatRow({ player, k, seats, name, wanted: wanted[k] ?? (k === 0 ? "person" : seats.defaults?.[k] ?? "@best") }));
   const hints = h("input", { type: "checkbox", checked: query.get("hints") === "1" });
   const rated = h("input", { type: "checkbox", checked: query.get("rated") !== "0" });
-  const seed = h("input", { type: "number", min: 0, step: 1, placeholder: "any", value: query.get("seed") });
+  const seed = h("input", { type: "number", class: "field", min: 0, step: 1, placeholder: "any", value: query.get("seed") });
   const said = h("p", { class: "said", role: "alert" });
-  const button = h("button", { type: "submit", class: "strong" }, icon("play"), "Start the game");
+  const button = h("button", { type: "submit", class: "more main" }, icon("play"), "Start the game");
   const made = card("Play", { hint: seats.human === false ? "Nobody can sit down at this game by hand, but you can watch one below." : "Sit down against what was trained. Every seat may be yours, another person’s at this screen, or a policy’s." });
   const form = h("form", { class: "lay", on: { submit: (event) => { event.preventDefault(); start(); } } },
     h("div", { class: "seat-rows" }, rows.map((row) => row.node)),
@@ -73,8 +73,8 @@ function tick(box, label, what) {
 function seatRow({ player, k, seats, name, wanted }) {
   const title = player.name || `Player ${player.player}`;
   const policy = memberField({ members: seats.members, value: wanted === "person" ? seats.defaults?.[k] ?? "@best" : wanted, label: `Policy in the seat of ${title}` });
-  const person = h("input", { type: "text", class: "person-name", "aria-label": `Name of the person in the seat of ${title}`, maxlength: 40, value: k === 0 || wanted === "person" ? name : `${name} 2`, autocomplete: "off" });
-  const kind = h("select", { "aria-label": `Who sits in the seat of ${title}`, on: { change: shown } }, h("option", { value: "person", text: "A person" }), h("option", { value: "policy", text: "A policy" }));
+  const person = h("input", { type: "text", class: "field", "aria-label": `Name of the person in the seat of ${title}`, maxlength: 40, value: k === 0 || wanted === "person" ? name : `${name} 2`, autocomplete: "off" });
+  const kind = h("select", { class: "field", "aria-label": `Who sits in the seat of ${title}`, on: { change: shown } }, h("option", { value: "person", text: "A person" }), h("option", { value: "policy", text: "A policy" }));
   kind.value = wanted === "person" ? "person" : "policy";
   const node = h("div", { class: "seat-row", role: "group", "aria-label": title }, h("span", { class: `spot p${player.player}`, "aria-hidden": "true" }), h("strong", { text: title }), kind, person, policy);
   function shown() {
@@ -88,9 +88,9 @@ function seatRow({ player, k, seats, name, wanted }) {
 function watchGame(seats, run, go) {
   const fields = seats.players.map((player, k) => memberField({ members: seats.members, value: seats.defaults?.[k] ?? "@best", label: `Policy of ${player.name || `player ${player.player}`} in the game to watch` }));
   const made = card("Watch a game", { hint: "Policies play one game now, and you step through it." });
-  made.body.append(h("form", { class: "lay watch", on: { submit: (event) => { event.preventDefault(); go(`#/run/${run}/show?seats=${encodeURIComponent(fields.map((field) => field.value).join(","))}`); } } },
+  made.body.append(h("form", { class: "lay watch", on: { submit: (event) => { event.preventDefault(); go(`#/run/${run}/show?seats=${encodeURIComponent(joined(fields.map((field) => field.value)))}`); } } },
     fields.map((field, k) => h("div", { class: "seat-row" }, h("span", { class: `spot p${seats.players[k].player}`, "aria-hidden": "true" }), h("strong", { text: seats.players[k].name || `Player ${k}` }), field)),
-    h("div", { class: "go" }, h("button", { type: "submit" }, icon("play"), "Show me a game"))));
+    h("div", { class: "go" }, h("button", { type: "submit", class: "more" }, icon("play"), "Show me a game"))));
   return made.node;
 }
 
