@@ -15,6 +15,7 @@ const MANY = 14; // legal actions beyond which they are a list with a filter
  *   legal    [{action, label, cell, from}] of the decision that is shown ([] none)
  *   can      whether the viewer may choose now
  *   mine     the player who looks, or null: everybody
+ *   watching whether the viewer only looks through that player's eyes (a replay)
  *   names    [players] who plays them
  *   turn     players who are to move
  *   weights  Map action -> probability to show (hints; what a policy thought), or null

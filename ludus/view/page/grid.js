@@ -21,7 +21,7 @@ const SHAPES = {
     size: (rows, columns) => [(columns + (rows - 1) / 2) * 100, (rows - 1) * 1.5 * SIDE + 2 * SIDE],
   },
 };
-const ARROWS = 8; // at most
+const ARROWS = 24; // at most
 const LITTLE = 0.02; // a probability below is not drawn
 const same = (one, other) => Boolean(one && other) && one[0] === other[0] && one[1] === other[1];
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };

@@ -32,9 +32,9 @@ function layTable({ source, seats, run, query, go }) {
   const wanted = names(query.get("seats"));
   const name = query.get("name") || lastName();
   const rows = seats.players.map((player, k) => seatRow({ player, k, seats, name, wanted: wanted[k] ?? (k === 0 ? "person" : seats.defaults?.[k] ?? "@best") }));
-  const hints = h("input", { type: "checkbox", checked: query.get("hints") === "1" });
+  const hints = h("input", { type: "checkbox", checked: query.get("hints") === "1", on: { change: fair } });
   const rated = h("input", { type: "checkbox", checked: query.get("rated") !== "0" });
-  const seed = h("input", { type: "number", class: "field", min: 0, step: 1, placeholder: "any", value: query.get("seed") });
+  const seed = h("input", { type: "number", class: "field", min: 0, step: 1, placeholder: "any", value: query.get("seed"), on: { input: fair } });
   const said = h("p", { class: "said", role: "alert" });
   const button = h("button", { type: "submit", class: "more main" }, icon("play"), "Start the game");
   const made = card("Play", { hint: seats.human === false ? "Nobody can sit down at this game by hand, but you can watch one below." : "Sit down against what was trained. Every seat may be yours, another person’s at this screen, or a policy’s." });
@@ -42,10 +42,17 @@ function layTable({ source, seats, run, query, go }) {
     h("div", { class: "seat-rows" }, rows.map((row) => row.node)),
     h("div", { class: "settings" },
       tick(hints, "Hints", "what the policy thinks, and what the mixture would play"),
-      tick(rated, "Rated", "counts for your rating among people"),
+      tick(rated, "Rated", "counts for your rating; not with hints or a seed"),
       h("label", { class: "seed" }, h("span", { text: "Seed" }), seed)),
     h("div", { class: "go" }, button, said));
   if (seats.human !== false) made.body.append(form);
+  fair();
+
+  // Who sees hints, or knows the cards beforehand, is not rated.
+  function fair() {
+    rated.disabled = hints.checked || seed.value !== "";
+    if (rated.disabled) rated.checked = false;
+  }
 
   async function start() {
     said.textContent = "";

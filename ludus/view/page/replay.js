@@ -137,7 +137,7 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
     const shown = local.viewer === null ? frame.board : frame.board_of?.[local.viewer] ?? frame.board;
     const weights = local.onBoard && decision?.probs ? new Map(decision.legal.map((move, k) => [move.action, decision.probs[k]])) : null;
     board.set(shown, {
-      legal: decision?.legal ?? [], can: false, mine: local.viewer, names: replay.seats.map((seat) => seat.name), turn: frame.to_move, weights,
+      legal: decision?.legal ?? [], can: false, watching: true, mine: local.viewer, names: replay.seats.map((seat) => seat.name), turn: frame.to_move, weights,
       chosen: decision?.chosen ?? null, over: Boolean(frame.over), box: null, keys: null, hold: false, animate,
     });
     drawWhere(frame);
@@ -162,7 +162,7 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
 
   function verdict(frame) {
     const won = replay.seats.filter((seat) => ending(frame.returns, seat.player) === "won");
-    const how = frame.over === "terminated" ? "" : frame.over === "truncated" ? " (the time limit)" : ` (${frame.over})`;
+    const how = { terminated: "", truncated: " (the time limit)" }[frame.over] ?? ` (${frame.over})`;
     if (replay.seats.length < 2) return `The end, with ${signed(frame.returns[0])}${how}`;
     return `${won.length === 1 ? `${won[0].name} won` : "A draw"}${how}`;
   }

@@ -194,7 +194,7 @@ function tablePage(root, { source, table, seats, go }) {
     parts.status.className = `turn-line ${kind}`;
     parts.again.hidden = !state.over;
     swap.hidden = state.players.length < 2;
-    write(parts.returns, state.over ? state.players.map((player) => `${player.name} ${signed(state.frame.returns[player.player])}`).join(" · ") : state.frame.text ?? "");
+    write(parts.returns, told(state));
     const others = state.frame.last.filter((move) => !state.you.includes(move.player)).map((move) => `${nameOf(state, move.player)} played ${move.label}.`);
     tell([...others, `${text}.`].join(" "), `${state.results.length} ${state.frame.number} ${state.over}`);
   }
@@ -262,12 +262,21 @@ function layOut(root) {
   return made;
 }
 
+/** What stands under the status: the returns, why a game was stopped, or what the game says of itself. */
+function told(state) {
+  if (!state.over) return state.frame.text ?? "";
+  const returns = state.players.map((player) => `${player.name} ${signed(state.frame.returns[player.player])}`).join(" · ");
+  return ENDS.has(state.over) ? returns : sentence(state.over);
+}
+
 /** Whether a state was sent before another: games first, then positions. */
 function older(state, than) {
   return state.results.length < than.results.length || (state.results.length === than.results.length && !than.over && state.frame.number < than.frame.number);
 }
 
 const nameOf = (state, player) => state.players.find((one) => one.player === player)?.name ?? `Player ${player}`;
+
+const ENDS = new Set(["terminated", "truncated"]); // anything else says why a game could not go on
 
 /** "+1", "−1", "0". */
 export function signed(value) {
@@ -285,9 +294,8 @@ export function ending(returns, player) {
 
 function outcome(state) {
   const { returns, over } = state.frame;
+  if (!ENDS.has(over)) return ["The game was stopped", "drawn"];
   const mine = state.you.length === 1 ? ending(returns, state.you[0]) : "";
-  const cut = over.startsWith("cut") ? over : "";
-  if (cut) return [`The game was stopped: ${cut}`, "drawn"];
   if (mine) return [{ won: "You won", lost: "You lost", drawn: "A draw" }[mine], mine];
   const best = Math.max(...returns);
   const winners = state.players.filter((player) => returns[player.player] === best);

@@ -48,7 +48,8 @@ export function hintPanel(node, decision, { onBoard, toggle }) {
 }
 
 function told(decision) {
-  const policy = decision.hint?.policy ?? decision.policy ?? "the policy";
+  const policy = decision.hint?.policy || decision.policy || "the policy";
   const worth = decision.value === null || decision.value === undefined ? "" : ` It expects ${decision.value > 0 ? "+" : ""}${number(decision.value)} from here.`;
-  return `What ${policy} would play.${worth}${decision.hint?.meta ? " The last column is what the mixture would answer." : ""}`;
+  const mixture = decision.hint?.meta ? ` The last column is what the mixture would answer. ${decision.hint.how ?? ""}` : "";
+  return `What ${policy} would play.${worth}${mixture}`;
 }
