@@ -3,7 +3,7 @@
 import { card, empty, h } from "./dom.js";
 import { number, table } from "./charts.js";
 import { title } from "./grid.js";
-import { ending, signed } from "./table.js";
+import { ending, signed } from "./outcomes.js";
 
 /** See app.js. */
 export async function show(root, { source }) {

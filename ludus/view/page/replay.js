@@ -5,8 +5,8 @@ import { showBoard } from "./boards.js";
 import { number } from "./charts.js";
 import { title } from "./grid.js";
 import { names } from "./members.js";
+import { ending, signed } from "./outcomes.js";
 import { stoneIcon } from "./pieces.js";
-import { ending, signed } from "./table.js";
 import { thoughts } from "./thoughts.js";
 
 const SPEEDS = [0.5, 1, 2, 4];

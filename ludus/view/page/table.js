@@ -6,6 +6,7 @@ import { announce, clear, failure, h, icon, sentence, write } from "./dom.js";
 import { showBoard } from "./boards.js";
 import { number } from "./charts.js";
 import { title } from "./grid.js";
+import { ending, isEnd, scores, signed } from "./outcomes.js";
 import { stoneIcon } from "./pieces.js";
 import { hintPanel } from "./thoughts.js";
 
@@ -29,6 +30,7 @@ function tablePage(root, { source, table, seats, go }) {
   parts.again.append(again, swap);
   parts.leave.addEventListener("click", leave);
   for (const seat of seats) listen(seat);
+  document.addEventListener("visibilitychange", looked);
   local.seat = due();
   local.ready = local.seat; // whoever opened the page is looked over by nobody
   draw();
@@ -56,6 +58,15 @@ function tablePage(root, { source, table, seats, go }) {
         if (await refresh(seat)) listen(seat);
       }, AGAIN);
     });
+  }
+
+  // A browser has few connections to one server: a page that nobody looks at gives its own back.
+  async function looked() {
+    for (const seat of seats) {
+      seat.stream?.close();
+      clearTimeout(seat.timer);
+      if (!document.hidden && await refresh(seat)) listen(seat);
+    }
   }
 
   async function refresh(seat) {
@@ -235,6 +246,7 @@ function tablePage(root, { source, table, seats, go }) {
 
   function close() {
     local.ended = true;
+    document.removeEventListener("visibilitychange", looked);
     for (const seat of seats) {
       clearTimeout(seat.timer);
       seat.stream?.close();
@@ -266,7 +278,7 @@ function layOut(root) {
 function told(state) {
   if (!state.over) return state.frame.text ?? "";
   const returns = state.players.map((player) => `${player.name} ${signed(state.frame.returns[player.player])}`).join(" · ");
-  return ENDS.has(state.over) ? returns : sentence(state.over);
+  return isEnd(state.over) ? returns : sentence(state.over);
 }
 
 /** Whether a state was sent before another: games first, then positions. */
@@ -276,25 +288,9 @@ function older(state, than) {
 
 const nameOf = (state, player) => state.players.find((one) => one.player === player)?.name ?? `Player ${player}`;
 
-const ENDS = new Set(["terminated", "truncated"]); // anything else says why a game could not go on
-
-/** "+1", "−1", "0". */
-export function signed(value) {
-  if (value === null || value === undefined) return "–";
-  return value > 0 ? `+${number(value)}` : number(value);
-}
-
-/** How a game ended for one player among others: "won", "drawn" or "lost"; "" where that means nothing. */
-export function ending(returns, player) {
-  const others = returns.filter((_, k) => k !== player);
-  if (!others.length || player === null || player === undefined) return "";
-  const best = Math.max(...others);
-  return returns[player] > best ? "won" : returns[player] < best ? "lost" : "drawn";
-}
-
 function outcome(state) {
   const { returns, over } = state.frame;
-  if (!ENDS.has(over)) return ["The game was stopped", "drawn"];
+  if (!isEnd(over)) return ["The game was stopped", "drawn"];
   const mine = state.you.length === 1 ? ending(returns, state.you[0]) : "";
   if (mine) return [{ won: "You won", lost: "You lost", drawn: "A draw" }[mine], mine];
   const best = Math.max(...returns);
@@ -304,7 +300,8 @@ function outcome(state) {
 }
 
 function drawSeats(node, state, seat) {
-  const score = scores(state);
+  const names = state.players.map((player) => player.name);
+  const score = scores(state.results.map(({ returns, seats }) => ({ returns, seats: seats ?? names })));
   node.replaceChildren(...state.players.map((player) => {
     const turn = !state.over && state.frame.to_move.includes(player.player);
     const icon_shown = stoneIcon(state.frame.board, player.player) ?? h("span", { class: `spot p${player.player % 8}`, "aria-hidden": "true" });
@@ -313,20 +310,6 @@ function drawSeats(node, state, seat) {
       h("div", { class: "names" }, h("strong", { text: player.name }), h("span", { class: "soft", text: mine ? "you" : player.person ? "a person" : player.who === player.name ? "a policy" : player.who })),
       state.results.length ? h("b", { class: "score", "aria-label": `${number(score.get(player.name) ?? 0)} games won`, text: number(score.get(player.name) ?? 0) }) : null);
   }), state.results.length ? h("p", { class: "soft tally", text: `${state.results.length} ${state.results.length === 1 ? "game" : "games"} at this table` }) : "");
-}
-
-/** Games won at this table, by name; a draw is half a game for each. */
-export function scores(state) {
-  const score = new Map();
-  for (const { returns, seats } of state.results) {
-    const best = Math.max(...returns);
-    const winners = returns.flatMap((value, k) => (value === best ? [k] : []));
-    if (returns.length > 1) for (const k of winners) {
-      const name = seats?.[k] ?? nameOf(state, k);
-      score.set(name, (score.get(name) ?? 0) + 1 / winners.length);
-    }
-  }
-  return score;
 }
 
 function drawMoves(node, state) {

@@ -4,7 +4,7 @@ import { announce, clear, failure, h, write } from "./dom.js";
 import { showBoard } from "./boards.js";
 import { number } from "./charts.js";
 import { joined, memberField, names } from "./members.js";
-import { signed } from "./table.js";
+import { signed } from "./outcomes.js";
 import { bar, percent } from "./thoughts.js";
 
 const LARGE = 0.1; // of the largest regret seen: what is worth a mark
