@@ -6,6 +6,18 @@ import { h } from "./dom.js";
 export const joined = (list) => list.map((name) => name.replace(/[%,]/g, encodeURIComponent)).join(",");
 export const names = (text) => (text ? text.split(",").map(decodeURIComponent) : []);
 
+/** Of a run's seats: who can play for a player, who does if nobody says otherwise, and what the player is called. */
+export const membersFor = (seats, player) => seats.members.filter((member) => member.players?.includes(player) ?? true);
+export function defaultFor(seats, player) {
+  const able = membersFor(seats, player);
+  const wanted = seats.defaults?.[player];
+  return able.find((member) => member.name === wanted)?.name ?? able.find((member) => member.name === "@best")?.name ?? able[0]?.name ?? "random";
+}
+export function playerName(seats, player) {
+  const name = seats.players[player]?.name?.replaceAll("_", " ") || `player ${player}`;
+  return name[0].toUpperCase() + name.slice(1);
+}
+
 const SHOWN = 60; // of those that match
 let made = 0;
 

@@ -1,7 +1,7 @@
 // Laying a table: who sits where, with hints or without.
 
 import { card, empty, h, icon, sentence } from "./dom.js";
-import { joined, memberField, names } from "./members.js";
+import { defaultFor, joined, memberField, membersFor, names, playerName } from "./members.js";
 
 const NAME_KEY = "ludus-name";
 
@@ -31,7 +31,7 @@ export async function show(root, { source, params, query, go }) {
 function layTable({ source, seats, run, query, go }) {
   const wanted = names(query.get("seats"));
   const name = query.get("name") || lastName();
-  const rows = seats.players.map((player, k) => seatRow({ player, k, seats, name, wanted: wanted[k] ?? (k === 0 ? "person" : seats.defaults?.[k] ?? "@best") }));
+  const rows = seats.players.map((player, k) => seatRow({ player, k, seats, name, wanted: wanted[k] ?? (k === 0 ? "person" : defaultFor(seats, k)) }));
   const hints = h("input", { type: "checkbox", checked: query.get("hints") === "1", on: { change: fair } });
   const rated = h("input", { type: "checkbox", checked: query.get("rated") !== "0" });
   const seed = h("input", { type: "number", class: "field", min: 0, step: 1, placeholder: "any", value: query.get("seed"), on: { input: fair } });
@@ -78,8 +78,8 @@ function tick(box, label, what) {
 }
 
 function seatRow({ player, k, seats, name, wanted }) {
-  const title = player.name || `Player ${player.player}`;
-  const policy = memberField({ members: seats.members, value: wanted === "person" ? seats.defaults?.[k] ?? "@best" : wanted, label: `Policy in the seat of ${title}` });
+  const title = playerName(seats, k);
+  const policy = memberField({ members: membersFor(seats, k), value: wanted === "person" ? defaultFor(seats, k) : wanted, label: `Policy in the seat of ${title}` });
   const person = h("input", { type: "text", class: "field", "aria-label": `Name of the person in the seat of ${title}`, maxlength: 40, value: k === 0 || wanted === "person" ? name : `${name} 2`, autocomplete: "off" });
   const kind = h("select", { class: "field", "aria-label": `Who sits in the seat of ${title}`, on: { change: shown } }, h("option", { value: "person", text: "A person" }), h("option", { value: "policy", text: "A policy" }));
   kind.value = wanted === "person" ? "person" : "policy";
@@ -93,10 +93,10 @@ function seatRow({ player, k, seats, name, wanted }) {
 }
 
 function watchGame(seats, run, go) {
-  const fields = seats.players.map((player, k) => memberField({ members: seats.members, value: seats.defaults?.[k] ?? "@best", label: `Policy of ${player.name || `player ${player.player}`} in the game to watch` }));
+  const fields = seats.players.map((_, k) => memberField({ members: membersFor(seats, k), value: defaultFor(seats, k), label: `Policy of ${playerName(seats, k)} in the game to watch` }));
   const made = card("Watch a game", { hint: "Policies play one game now, and you step through it." });
   made.body.append(h("form", { class: "lay watch", on: { submit: (event) => { event.preventDefault(); go(`#/run/${run}/show?seats=${encodeURIComponent(joined(fields.map((field) => field.value)))}`); } } },
-    fields.map((field, k) => h("div", { class: "seat-row" }, h("span", { class: `spot p${seats.players[k].player}`, "aria-hidden": "true" }), h("strong", { text: seats.players[k].name || `Player ${k}` }), field)),
+    fields.map((field, k) => h("div", { class: "seat-row" }, h("span", { class: `spot p${seats.players[k].player}`, "aria-hidden": "true" }), h("strong", { text: playerName(seats, k) }), field)),
     h("div", { class: "go" }, h("button", { type: "submit", class: "more" }, icon("play"), "Show me a game"))));
   return made.node;
 }

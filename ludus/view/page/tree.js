@@ -3,7 +3,7 @@
 import { announce, clear, failure, h, write } from "./dom.js";
 import { showBoard } from "./boards.js";
 import { number } from "./charts.js";
-import { joined, memberField, names } from "./members.js";
+import { joined, memberField, membersFor, names, playerName } from "./members.js";
 import { signed } from "./outcomes.js";
 import { bar, percent } from "./thoughts.js";
 
@@ -13,23 +13,22 @@ const LARGE = 0.1; // of the largest regret seen: what is worth a mark
 export async function show(root, { source, params, query }) {
   const base = `runs/${params.run}`;
   const seats = await source.get(`${base}/seats`).catch(() => null); // a snapshot has none: the profile stays
-  const members = seats?.members ?? [];
   const given = names(query.get("seats"));
   const profile = given.length ? given : seats?.players.map(() => "@meta") ?? [];
   const first = await source.get(`${base}/tree`, { seats: joined(profile), node: "" });
-  const page = treePage(root, { first, seats, members, profile: first.seats ?? profile, fetchNode: (now, node) => source.get(`${base}/tree`, { seats: joined(now), node }) });
+  const page = treePage(root, { first, seats, profile: first.seats ?? profile, fetchNode: (now, node) => source.get(`${base}/tree`, { seats: joined(now), node }) });
   await page.open("");
   return {};
 }
 
-function treePage(root, { first, seats, members, profile, fetchNode }) {
+function treePage(root, { first, seats, profile, fetchNode }) {
   const nodes = new Map(); // id -> { data, item, list, open }
   let now = profile;
   let at = "";
   let largest = 0; // regret
   const made = layOut(root);
   const board = showBoard(made.board, { choose: (action) => follow(action) });
-  if (members.length) made.profile.append(...now.map(seatField));
+  if (seats) made.profile.append(...now.map(seatField));
   made.tree.addEventListener("keydown", onkey);
   made.tree.addEventListener("click", (event) => {
     const item = event.target.closest("[role=treeitem]");
@@ -39,8 +38,8 @@ function treePage(root, { first, seats, members, profile, fetchNode }) {
   begin(first);
 
   function seatField(name, k) {
-    const label = seats.players[k]?.name ?? `player ${k}`;
-    const field = memberField({ members, value: name, label: `Policy of ${label}`, onpick: () => change([...made.profile.querySelectorAll(".member-field")].map((one) => one.value)) });
+    const label = playerName(seats, k);
+    const field = memberField({ members: membersFor(seats, k), value: name, label: `Policy of ${label}`, onpick: () => change([...made.profile.querySelectorAll(".member-field")].map((one) => one.value)) });
     return h("label", { class: "profile-seat" }, h("span", { class: `spot p${k % 8}`, "aria-hidden": "true" }), h("span", { text: label }), field);
   }
 
@@ -199,7 +198,7 @@ function treePage(root, { first, seats, members, profile, fetchNode }) {
   // ------------------------------------------------------------------------------------------------- what is known of a node
 
   function detail(data) {
-    const players = data.value.map((_, k) => seats?.players[k]?.name ?? `player ${k}`);
+    const players = data.value.map((_, k) => (seats ? playerName(seats, k) : `Player ${k}`));
     made.path.replaceChildren(...data.path.map((step, k) => h("li", null, k === data.path.length - 1
       ? h("span", { "aria-current": "true", text: step.label || "The start" })
       : h("button", { type: "button", text: step.label || "The start", on: { click: () => go(step.node) } }))));
