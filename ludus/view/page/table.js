@@ -13,6 +13,8 @@ import { hintPanel } from "./thoughts.js";
 const AGAIN = 2000; // milliseconds until a lost stream is opened anew
 const RATES = [5, 10, 15, 30]; // moves a second of a game in real time
 
+const past = new Map(); // table -> results of the tables before it, whose seats were swapped
+
 /** See app.js. */
 export async function show(root, { source, params, query, go }) {
   const tokens = (query.get("seat") ?? "").split(",");
@@ -23,11 +25,13 @@ export async function show(root, { source, params, query, go }) {
 
 function tablePage(root, { source, table, seats, go }) {
   const parts = layOut(root);
+  const before = past.get(table) ?? [];
   const board = showBoard(parts.board, { choose });
   const local = { seat: seats[0], busy: false, made: [], covered: false, ready: null, hold: false, rate: 15, onBoard: true, told: "", streams: [], ended: false };
-  const again = h("button", { type: "button", class: "more main", on: { click: () => restart(false) } }, icon("again"), "Play again");
-  const swap = h("button", { type: "button", class: "more", text: "Swap seats", on: { click: () => restart(true) } });
-  parts.again.append(again, swap);
+  const again = h("button", { type: "button", class: "more main", on: { click: restart } }, icon("again"), "Play again");
+  const swap = h("button", { type: "button", class: "more", text: "Swap seats", on: { click: swapSeats } });
+  const review = h("a", { class: "more", text: "Step through it" });
+  parts.again.append(again, swap, review);
   parts.leave.addEventListener("click", leave);
   for (const seat of seats) listen(seat);
   document.addEventListener("visibilitychange", looked);
@@ -42,6 +46,7 @@ function tablePage(root, { source, table, seats, go }) {
     if (local.ended) return;
     const stream = new EventSource(`/api/tables/${encodeURIComponent(table)}/live?seat=${encodeURIComponent(seat.token)}`);
     seat.stream = stream;
+    stream.addEventListener("gone", () => gone(new Error("this table was closed. Lay another one.")));
     stream.addEventListener("frame", (event) => take(seat, JSON.parse(event.data)));
     stream.addEventListener("open", async () => {
       if (!seat.lost) return;
@@ -110,7 +115,7 @@ function tablePage(root, { source, table, seats, go }) {
   /** Between two people's turns nobody sees a hand: the next one says that it is them. */
   function covered() {
     const state = local.seat.state;
-    return seats.length > 1 && state.hidden && !state.over && local.ready !== local.seat && state.frame.decisions.length > 0;
+    return seats.length > 1 && hides(state) && !state.over && local.ready !== local.seat && state.frame.decisions.length > 0;
   }
 
   function decisions() {
@@ -137,17 +142,34 @@ function tablePage(root, { source, table, seats, go }) {
     }
   }
 
-  async function restart(swapped) {
+  async function restart() {
     again.disabled = swap.disabled = true;
     write(parts.said, "");
     try {
-      const state = await source.post(`tables/${table}/again`, { seat: local.seat.token, swap: swapped });
-      if (state?.frame) take(local.seat, state);
-      await Promise.all(seats.filter((seat) => seat !== local.seat || !state?.frame).map(refresh));
+      take(local.seat, await source.post(`tables/${table}/again`, { seat: local.seat.token }));
+      await Promise.all(seats.filter((seat) => seat !== local.seat).map(refresh));
       board.focus();
     } catch (error) {
       write(parts.said, sentence(error.message));
     } finally {
+      again.disabled = swap.disabled = false;
+    }
+  }
+
+  /** Another table where everybody sits one seat further on; the score goes along. */
+  async function swapSeats() {
+    const { run, players, hints, rated, results } = local.seat.state;
+    again.disabled = swap.disabled = true;
+    write(parts.said, "");
+    try {
+      const wishes = players.map((_, k) => players[(k + players.length - 1) % players.length]);
+      const made = await source.post("tables", { run, seats: wishes.map(({ who, person, name }) => (person ? { who, name } : { who })), hints, rated: Boolean(rated), seed: null });
+      past.set(made.table, [...before, ...named(results, players)]);
+      close();
+      await source.remove(`tables/${table}?seat=${encodeURIComponent(seats[0].token)}`).catch(() => {}); // nobody waits at the old one
+      go(`#/table/${made.table}?seat=${made.seats.map((seat) => seat.token).filter(Boolean).join(",")}`);
+    } catch (error) {
+      write(parts.said, sentence(error.message));
       again.disabled = swap.disabled = false;
     }
   }
@@ -168,10 +190,10 @@ function tablePage(root, { source, table, seats, go }) {
     parts.cover.hidden = !hide;
     parts.play.hidden = hide;
     if (hide) return drawCover(state);
-    local.ready = seats.length > 1 && state.hidden && state.frame.decisions.length ? local.seat : local.ready;
+    local.ready = seats.length > 1 && hides(state) && state.frame.decisions.length ? local.seat : local.ready;
     drawBoard(state);
     drawStatus(state);
-    drawSeats(parts.seats, state, local.seat);
+    drawSeats(parts.seats, state, [...before, ...named(state.results, state.players)]);
     drawMoves(parts.moves, state);
     parts.sofar.hidden = !parts.moves.childElementCount;
     drawLive(state);
@@ -204,7 +226,9 @@ function tablePage(root, { source, table, seats, go }) {
     write(parts.status, text);
     parts.status.className = `turn-line ${kind}`;
     parts.again.hidden = !state.over;
-    swap.hidden = state.players.length < 2;
+    swap.hidden = state.players.length < 2 || state.players.filter((player) => player.person).length !== seats.length;
+    review.hidden = !state.replay;
+    if (state.replay) review.href = `#/run/${state.run}/replay/${encodeURIComponent(state.replay)}`;
     write(parts.returns, told(state));
     const others = state.frame.last.filter((move) => !state.you.includes(move.player)).map((move) => `${nameOf(state, move.player)} played ${move.label}.`);
     tell([...others, `${text}.`].join(" "), `${state.results.length} ${state.frame.number} ${state.over}`);
@@ -274,6 +298,12 @@ function layOut(root) {
   return made;
 }
 
+/** Whether one seat may see what another may not: then two people at one screen take turns at looking. */
+function hides({ game, frame: { board } }) {
+  if (board.kind === "grid") return /phantom|dark/.test(game) || board.cells.some((row) => row.includes("?"));
+  return board.kind !== "frame";
+}
+
 /** What stands under the status: the returns, why a game was stopped, or what the game says of itself. */
 function told(state) {
   if (!state.over) return state.frame.text ?? "";
@@ -299,18 +329,27 @@ function outcome(state) {
   return [state.players.length > 1 ? "A draw" : `The game is over with ${signed(returns[0])}`, "drawn"];
 }
 
-function drawSeats(node, state, seat) {
-  const names = state.players.map((player) => player.name);
-  const score = scores(state.results.map(({ returns, seats }) => ({ returns, seats: seats ?? names })));
+function drawSeats(node, state, results) {
+  const score = scores(results);
   node.replaceChildren(...state.players.map((player) => {
     const turn = !state.over && state.frame.to_move.includes(player.player);
-    const icon_shown = stoneIcon(state.frame.board, player.player) ?? h("span", { class: `spot p${player.player % 8}`, "aria-hidden": "true" });
-    const mine = seat.state.you.includes(player.player);
-    return h("div", { class: `sitter${turn ? " turn" : ""}` }, icon_shown,
-      h("div", { class: "names" }, h("strong", { text: player.name }), h("span", { class: "soft", text: mine ? "you" : player.person ? "a person" : player.who === player.name ? "a policy" : player.who })),
-      state.results.length ? h("b", { class: "score", "aria-label": `${number(score.get(player.name) ?? 0)} games won`, text: number(score.get(player.name) ?? 0) }) : null);
-  }), state.results.length ? h("p", { class: "soft tally", text: `${state.results.length} ${state.results.length === 1 ? "game" : "games"} at this table` }) : "");
+    const shown = stoneIcon(state.frame.board, player.player) ?? h("span", { class: `spot p${player.player % 8}`, "aria-hidden": "true" });
+    const won = number(score.get(calledIn(player)) ?? 0);
+    return h("div", { class: `sitter${turn ? " turn" : ""}` }, shown,
+      h("div", { class: "names" }, h("strong", { text: player.name }), h("span", { class: "soft", text: kindOf(player, state) })),
+      results.length && state.players.length > 1 ? h("b", { class: "score", "aria-label": `${won} won`, text: won }) : null);
+  }), results.length ? h("p", { class: "soft tally", text: `${results.length} ${results.length === 1 ? "game" : "games"} so far` }) : "");
 }
+
+function kindOf(player, state) {
+  if (state.you.includes(player.player)) return "you";
+  if (player.person) return "a person";
+  return player.who === player.name ? "a policy" : player.who;
+}
+
+/** Whom a game counts for: a mixture's policy is another one in each game, so what was asked for counts. */
+const calledIn = (player) => (player.person ? player.name : player.who);
+const named = (results, players) => results.map(({ returns }) => ({ returns, seats: players.map(calledIn) }));
 
 function drawMoves(node, state) {
   const moves = state.moves ?? state.frame.last;
