@@ -34,11 +34,14 @@ _PAGES: dict[Kind, tuple[str, ...]] = {
     "report": (
         "run.js",
         "overview.js",
+        "population.js",
+        "policy.js",
         "learning.js",
         "log.js",
+        "replay.js",
     ),
     "comparison": ("compare.js",),
-    "replay": (),
+    "replay": ("replay.js",),
 }
 """The modules that make sense without a server; what these import comes along."""
 

@@ -10,9 +10,9 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 
 // ------------------------------------------------------------------------------------------------------------ numbers
 
-const MINUS = "\u2212", THIN = "\u2009";
+const MINUS = "\u2212";
 
-// 0.1234, 12.35, 12 345, 1.2e−7: four digits that matter, a real minus; "–" where there is none.
+// 0.1234, 12.35, 12,345, 1.2e−7: four digits that matter, a real minus; "–" where there is none.
 export function number(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : `${MINUS}∞`;
@@ -26,7 +26,7 @@ export function number(value, digits = 4) {
 
 export function whole(value) {
   if (value === null || value === undefined) return "–";
-  return Math.round(value).toLocaleString("en-US").replaceAll(",", THIN).replace("-", MINUS);
+  return Math.round(value).toLocaleString("en-US").replace("-", MINUS);
 }
 
 export const percent = (share, places = 0) => (share === null || share === undefined ? "–" : `${(100 * share).toFixed(places)}%`);

@@ -22,7 +22,7 @@ from fastapi import HTTPException
 from ludus.core.errors import LudusError, RunError
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import is_running
-from ludus.view.server import figures_today as figures
+from ludus.view.figures import panels as figures
 from ludus.view.server.known_runs import KnownRun, KnownRuns, Stamp, database_stamp, status_stamp
 from ludus.view.server.live_status import LiveStatus, read_live
 from ludus.view.server.panels import Answers, Body
