@@ -54,7 +54,11 @@ def write_report(run_dir: Path | str) -> Path:
 
 def collect(reader: Reader) -> Snapshot:
     """Everything that the report shows. Raises RunError if the database is damaged."""
-    panels = {panel_key(name, query): to_json(PANELS[name](reader, **query)) for name, query in _asked(reader) if name in PANELS}
+    panels = {
+        panel_key(name, query): to_json(PANELS[name](reader, **query))
+        for name, query in _asked(reader)
+        if name in PANELS
+    }
     panels |= {panel_key("payoffs", query): to_json(table) for query, table in _payoffs(reader)}
     return Snapshot("report", reader.info().name, panels)
 

@@ -46,7 +46,9 @@ def test_nothing_is_fetched_and_no_path_of_the_machine_is_told(report: Path) -> 
     assert "default-src 'none'" in re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', head)[0]
     assert not re.search(r'(?:src|href)="(?!data:|#)', page)
     outside = {address for address in re.findall(r"https?://[^\s\"'<>\\]+", page) if "www.w3.org" not in address}
-    assert {re.sub(r"\).*", "", address) for address in outside} <= {"https://github.com/leeoniya/uPlot"}  # its licence's line
+    assert {re.sub(r"\).*", "", address) for address in outside} <= {
+        "https://github.com/leeoniya/uPlot"
+    }  # its licence's line
     assert str(report.parent.parent) not in page
 
 
