@@ -186,7 +186,8 @@ def read_group(text: str) -> Group:
 
 
 def grouped(runs: Sequence[tuple[str | None, str, Path]], *, apart: bool = False) -> list[Group]:
-    """Of (experiment, name, directory) of each run: those of one experiment are a group, every other run is one of its own. apart: all are."""
+    """Of (experiment, name, directory) of each run: those of one experiment are a group, every other run is one by itself. apart: all
+    are."""
     groups: dict[str, list[ComparedRun]] = {}
     for experiment, name, folder in runs:
         groups.setdefault(name if apart or experiment is None else experiment, []).append(_read_run(folder, name))
