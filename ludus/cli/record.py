@@ -15,16 +15,27 @@ from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import find_run, is_entry
 
 if TYPE_CHECKING:
+    from ludus.evaluation.play.records import Replay
     from ludus.evaluation.recording import Recording
 
 _STEPS, _FPS = 1000, 15
+_PAGE, _JSON, _LINES = ".html", ".json", ".jsonl"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
-        metavar="RUN[@WHAT]",
-        help="a run's name below ./runs, or its directory; it may be going on. @WHAT: who plays (default: @meta, the last meta-strategy)",
+        metavar="RUN[@WHAT]|FILE.jsonl",
+        help="a run's name below ./runs, or its directory; it may be going on. @WHAT: who plays (default: @meta, the last meta-strategy). "
+        "Or an episode that `ludus debug` saved, for a replay",
+    )
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        type=_file,
+        help="where to: a .gif, .mp4 or .txt file, or a replay that can be stepped through: a page, .html, or .json (default: "
+        "episode.gif, or .txt, in the run's directory; of a zoo's entry, here)",
     )
     parser.add_argument(
         "--policies",
@@ -34,10 +45,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="after RUN: who plays, one for all or one per player: @meta, @best, @12, @PLAYER/POLICY of RUN, any policy of another run of "
         "the game, a file, random, bot:NAME or module:Class",
     )
+    parser.add_argument("--out", type=_file, metavar="FILE", help="the same as FILE")
     parser.add_argument(
-        "--out",
-        type=_file,
-        help="a .gif, .mp4 or .txt file (default: episode.gif, or .txt, in the run's directory; of a zoo's entry, here)",
+        "--keep", action="store_true", help="keep the replay of an episode beside the run, for its page and report"
     )
     parser.add_argument(
         "--trajectories",
@@ -69,6 +79,11 @@ def _file(text: str) -> Path:
 
 
 def _execute(options: argparse.Namespace) -> int:
+    if options.file is not None and options.out is not None:
+        raise ConfigError(f"{str(options.file)!r} and --out {str(options.out)!r} were given. Leave one out.")
+    options.out = options.out or options.file
+    if options.keep or options.run.endswith(_LINES) or (options.out and options.out.suffix.lower() in (_PAGE, _JSON)):
+        return _replay(options)
     from ludus.evaluation.policies import split_name
 
     run_dir, named = split_name(options.run, find_run)
@@ -114,6 +129,74 @@ def _film(run_dir: Path, options: argparse.Namespace) -> int:
     save(recording, path, fps=fps)
     _show(recording, path)
     return 0
+
+
+def _replay(options: argparse.Namespace) -> int:
+    """An episode that can be stepped through, as a page or JSON, and beside the run."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    path: Path | None = options.out
+    if options.trajectories is not None or options.fps is not None or options.episodes > 1:
+        raise ConfigError("a replay is of one episode, without --trajectories, --fps and --episodes. Leave these out.")
+    if path is not None:
+        if path.suffix.lower() not in (_PAGE, _JSON):
+            raise ConfigError(
+                f"{str(path)!r} was given for a replay; a name that ends in {_PAGE} or {_JSON} is needed."
+            )
+        if not path.parent.is_dir() or path.is_dir():
+            raise ConfigError(f"{str(path)!r} was given; a file in a folder that there is is needed.")
+        _check_new("the replay", path, options)
+    elif not options.keep:
+        raise ConfigError(
+            f"{options.run!r} was given alone; say where its replay is to go: FILE{_PAGE} or FILE{_JSON}."
+        )
+    replay, run_dir = _replay_of(options)
+    pairs = [("players", " against ".join(seat.name for seat in replay.seats))]
+    if path is not None:
+        _write_replay(replay, path)
+        pairs.insert(0, ("file", str(path)))
+    if options.keep and run_dir is not None:
+        from ludus.evaluation.play.replays import FOLDER, keep
+
+        pairs.insert(0, ("kept", str(run_dir / FOLDER / f"{keep(run_dir, replay)}.json")))
+    pairs.append(("episode", f"{replay.steps} steps, returns {' '.join(f'{value:+.3g}' for value in replay.returns)}"))
+    facts("Replay", pairs)
+    return 0
+
+
+def _replay_of(options: argparse.Namespace) -> tuple[Replay, Path | None]:
+    """And the run's directory, where it is of one."""
+    from ludus.evaluation.play.views import View
+
+    if options.run.endswith(_LINES):
+        from ludus.evaluation.debugger import RecordedEpisode
+
+        if options.keep or options.policies:
+            raise ConfigError(f"{options.run!r} is an episode that was played; --keep and --policies are of no use.")
+        episode = RecordedEpisode(Path(options.run))
+        return View(episode, episode.episode.policy).replay(seed=episode.episode.seed), None
+    from ludus.evaluation.play.games import RunGame
+    from ludus.evaluation.play.replays import play
+    from ludus.evaluation.policies import META, split_name
+
+    run_dir, named = split_name(options.run, find_run)
+    if named and options.policies:
+        raise ConfigError(f"{options.run!r} and --policies were given, and both say who plays. Leave one out.")
+    if options.keep and is_entry(run_dir):
+        raise ConfigError(f"{str(run_dir)!r} is an entry of a zoo, which stays as it was signed. Write a file instead.")
+    who = options.policies or [named or f"@{META}"]
+    return play(RunGame(run_dir), who, seed=options.seed, steps=options.steps or _STEPS), run_dir
+
+
+def _write_replay(replay: Replay, path: Path) -> None:
+    if path.suffix.lower() == _JSON:
+        from ludus.evaluation.play.replays import write_json
+
+        write_json(replay, path)
+        return
+    from ludus.evaluation.play.records import plain
+    from ludus.view.snapshot import write_replay
+
+    write_replay(plain(replay), path)
 
 
 def _trajectories(run_dir: Path, options: argparse.Namespace) -> int:
@@ -174,11 +257,12 @@ def _show(recording: Recording, path: Path) -> None:
 
 COMMAND = Command(
     name="record",
-    summary="Play episodes with a run's policies, and write a GIF, an MP4, a text or the decisions of them.",
+    summary="Play episodes with a run's policies, and write a replay, a GIF, an MP4, a text or the decisions of them.",
     examples=(
         ("ludus record leduc-20261120-120000", "the meta-strategies"),
         ("ludus record try1@best", "the best policies"),
         ("ludus record try1 --policies @0/0-3 @1/1-7 --out match.mp4 --seed 4", "two policies, another deal"),
+        ("ludus record try1@best game.html", "a page to step through, which needs no server"),
         ("ludus record try1 --trajectories games.parquet --episodes 5000", "decisions, for `ludus clone`"),
     ),
     add_arguments=_add_arguments,

@@ -12,6 +12,9 @@ LudusError
 │   └── Deadlock         a rate limiter setting that could never make progress
 ├── TrainingError        NaN loss or weights; a device whose memory is not enough for a task
 ├── CallbackError        a callback that raised
+├── PlayError            a move, or another wish, that a table does not grant
+│   ├── NotNow           one that comes too late, too early, or from another's seat
+│   └── TooManyTables    one more than there may be
 └── RunError             a run directory that is missing, half-written, changed or of another version; a runtime that cannot go on
     ├── PartDied         the process of a part ended before it had answered
     └── RunIsOver        a run that is to be extended, and would stop at once
@@ -31,13 +34,16 @@ __all__ = [
     "Deadlock",
     "EnvError",
     "LudusError",
+    "NotNow",
     "PartDied",
+    "PlayError",
     "PolicyError",
     "RunError",
     "RunIsOver",
     "ScenarioError",
     "SolverError",
     "TableClosed",
+    "TooManyTables",
     "TrainingError",
     "UnknownName",
     "article",
@@ -101,6 +107,18 @@ class TrainingError(LudusError):
 
 class CallbackError(LudusError):
     """A callback of the user's raised; the run has ended and can be resumed."""
+
+
+class PlayError(LudusError):
+    """A move, or another wish of somebody who plays, is not granted; nothing has changed."""
+
+
+class NotNow(PlayError):
+    """It comes too late, too early, or from another's seat."""
+
+
+class TooManyTables(PlayError):
+    """There are as many tables as there may be."""
 
 
 class RunError(LudusError):

@@ -29,7 +29,7 @@ from ludus.driver.driver import Driver, History
 from ludus.driver.imported_policies import ImportedPolicies, read_given, with_files
 from ludus.driver.result import Result, read_result
 from ludus.driver.scenario import Scenario
-from ludus.driver.scenario_check import check_vector
+from ludus.driver.scenario_check import check_vector, unfollowed
 from ludus.driver.scenario_files import to_scenario
 from ludus.driver.stored_run import SCENARIO, ResumableRun, read_run
 from ludus.envs.families import GivenObject
@@ -250,6 +250,9 @@ def _require_open(scenario: Scenario, state: State) -> None:
 
 def _first_policies(driver: Driver, given: ImportedPolicies | None) -> None:
     """Generation 0: every population starts with the policy that plays uniformly at random, and those that were given."""
+    for warning in unfollowed(driver.scenario):
+        driver.store.event("schedule", warning, level="warning")
+        driver.observer.message(warning)
     env = driver.parts.rollouts.spec
     table = driver.manager.table
     for population in range(len(table.population_sizes)):

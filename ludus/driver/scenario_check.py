@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from ludus.envs.families import GivenObject
 from ludus.learners.acting import learns_in_place
 from ludus.learners.base import Algorithm, ChecksStart, Learner, LearnerContext, WarmsUp, sizes_of
 from ludus.learners.registry import ALGORITHMS, COMPUTED, Assignment
+from ludus.learners.schedule import Schedule
 from ludus.replay.kinds import build_table
 from ludus.replay.table import BoundedTable
 from ludus.schedulers.chunked import ChunkedScheduler
@@ -126,6 +128,24 @@ def _check_storage(algorithm: Algorithm) -> None:
             raise ScenarioError(
                 f"the algorithm {kind_of(algorithm, ALGORITHMS)!r}, table {spec.name!r}: {error}"
             ) from error
+
+
+def unfollowed(scenario: Scenario) -> Iterator[str]:
+    """Numbers that are to change over a training, and will not, since nothing says how long it is in the unit that they follow."""
+    for algorithm in dict.fromkeys((scenario.algorithm, *scenario.algorithms.values())):
+        if not isinstance(algorithm, Algorithm):
+            continue
+        unit = algorithm.collect().unit
+        if limit_of(scenario.response, unit) is not None:
+            continue
+        values = {key: getattr(algorithm, key) for key in type(algorithm).model_fields}
+        changing = {k: v.start for k, v in values.items() if isinstance(v, Schedule) and v.end not in (None, v.start)}
+        if changing:
+            starts = ", ".join(f"algorithm.{key} at {start:g}" for key, start in changing.items())
+            yield (
+                f"these stay at their start: {starts}. They change over the {unit} of a training, and `response` sets no limit of {unit}. "
+                "Give it one beside what it has, or give plain numbers."
+            )
 
 
 def _check_warm_up(scenario: Scenario, env: EnvSpec, algorithm: Algorithm, scheduler: Scheduler) -> None:

@@ -20,16 +20,18 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
-from ludus.core.errors import ConfigError, DataError, EnvError, either
+from ludus.core.errors import ConfigError, DataError, EnvError, LudusError, either
 from ludus.core.files import replace_file
 from ludus.core.types import AgentSpec, Array, EnvSpec
 from ludus.envs.spaces import Choices
 from ludus.evaluation.conditions import Condition, Known, StepScope, parse_condition
-from ludus.evaluation.recording import MOST_PIXELS, SUFFIXES, Pictures, Recording, check_target, save
+from ludus.evaluation.recording import MOST_PIXELS, SUFFIXES, Pictures, Recording, check_target, episode_key, save
 from ludus.replay.parquet import space_from_json, space_to_json
+from ludus.rollout.shards import whole
 
 _PACKED = 1 << 14  # bytes of observations in a step from which they are compressed
 LINES = ".jsonl"
+_OPENSPIEL = "openspiel/"
 
 # --------------------------------------------------------------------------------------------------------------------
 # What is kept of a step.
@@ -582,8 +584,44 @@ class RecordedEpisode(EpisodeDebugger):
             )
         return text
 
+    def state(self, number: int) -> Any | None:
+        """See `EpisodeDebugger.state`: made again from the seed and the moves, and checked against what the file shows."""
+        return None if self._states is None else self._states[number]
+
+    @cached_property
+    def _states(self) -> list[Any] | None:
+        """None of another game, and where moves do not lead to what was written (through wrappers, say)."""
+        if not self.episode.spec.id.startswith(_OPENSPIEL):
+            return None
+        try:
+            states = _states_again(self.episode)
+        except (LudusError, ValueError, RuntimeError, IndexError):  # pyspiel's own errors are RuntimeErrors
+            return None
+        return states if [str(state) for state in states] == self._texts else None
+
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _states_again(episode: Episode) -> list[Any]:
+    """The states of an OpenSpiel game before each step, and behind the last one. Raises whatever moves that do not fit raise."""
+    from ludus.envs.openspiel.games import load_game
+    from ludus.envs.openspiel.states import Luck, OpenSpielGame
+
+    luck = Luck(int(whole(1).keys(episode_key(episode.seed, episode.number), "environment")[0]))
+    state = OpenSpielGame(load_game(episode.spec.id)).new_state(luck)
+    luck.play(state)
+    states = [state]
+    for step in episode.steps:
+        state = state.clone()
+        moves = [int(rows.action[0]) if len(rows) else -1 for rows in step.due]
+        if state.is_simultaneous_node():
+            state.apply_actions(moves)
+        else:
+            state.apply_action_with_legality_check(moves[state.current_player()])
+        luck.play(state)
+        states.append(state)
+    return states
 
 
 def _episode(head: Mapping[str, Any]) -> Episode:

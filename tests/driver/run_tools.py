@@ -177,6 +177,7 @@ def rows_of(run_dir: Path) -> dict[str, list[dict[str, Any]]]:
         for table in sorted(set(names) - {"checkpoints", "run"}):
             rows = [dict(row) for row in connection.execute(f"SELECT * FROM {table}")]
             rows = [row for row in rows if not str(row.get("name", "")).startswith("seconds/")]
+            rows = [row for row in rows if row.get("counter") != "barriers"]  # where the time went between two of them
             out[table] = [{k: v for k, v in row.items() if k not in CLOCKS} for row in rows]
     return out
 

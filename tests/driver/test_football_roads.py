@@ -36,7 +36,9 @@ def test_from_the_side_by_rules_to_psro(tmp_path: Path) -> None:
         "built_in-level-1",
     ]
     assert started.payoffs.mean.shape == (2, 4, 4)
-    goals = started.payoffs.mean * started.payoffs.count  # learners are paid for more than goals, and matches count goals alone
+    goals = (
+        started.payoffs.mean * started.payoffs.count
+    )  # learners are paid for more than goals, and matches count goals alone
     np.testing.assert_array_equal(goals, np.round(goals))
     assert started.payoffs.zero_sum
 

@@ -281,7 +281,7 @@ def test_a_response_whose_seconds_are_few_is_cut_short_and_says_so(tmp_path: Pat
     options = ["algorithm={kind: ppo, batch: 1000000, hidden: [4], epochs: 1}", "response={seconds: 0.05}"]
     tools.train("psro", tmp_path / "run", *options, "generations=1")
     with Reader(tmp_path / "run") as reader:
-        (event,) = reader.events()  # of two responses: once
+        (event,) = [event for event in reader.events() if event.kind == "training"]  # of two responses: once
         assert 0 < reader.summary().episodes < 1_000_000
     assert re.fullmatch(
         r"task response-0-1 ended after [\d,]+ decisions and only 1 update of policy 0-1\. Let .*",
@@ -289,7 +289,22 @@ def test_a_response_whose_seconds_are_few_is_cut_short_and_says_so(tmp_path: Pat
     )
     tools.train("psro", tmp_path / "asked", "response={updates: 1}", "generations=1")
     with Reader(tmp_path / "asked") as reader:
-        assert not reader.events()
+        assert [event.kind for event in reader.events()] == ["schedule"]
+
+
+def test_what_would_stay_at_its_start_is_told(tmp_path: Path) -> None:
+    """Nothing says over how many decisions epsilon is to fall."""
+    options = [
+        "algorithm={kind: dqn, rollout: 20, hidden: [4], min_size: 20, batch: 4}",
+        "response={updates: 2}",
+        "generations=1",
+    ]
+    tools.train("psro", tmp_path / "run", *options)
+    with Reader(tmp_path / "run") as reader:
+        (event,) = reader.events()
+    assert (event.kind, event.level) == ("schedule", "warning")
+    assert event.text.startswith("these stay at their start: algorithm.")
+    assert "algorithm.epsilon at 1. They change over the episodes of a training" in event.text
 
 
 def test_a_task_without_an_update_says_so(tmp_path: Path) -> None:

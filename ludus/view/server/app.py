@@ -19,8 +19,9 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from ludus import __version__
 from ludus.core.errors import LudusError
-from ludus.view.server import steering, watching
+from ludus.view.server import replays, steering, tables, watching
 from ludus.view.server.access import Access, Gate
+from ludus.view.server.games import PlayRoom
 from ludus.view.server.panels import Body
 from ludus.view.server.state import State
 
@@ -50,6 +51,9 @@ def make_app(state: State) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(LudusError, _wrong)
     _add_page(app, state.access)
+    room = PlayRoom(state)
+    app.include_router(tables.router(room))  # before the panels, whose addresses look like some of theirs
+    app.include_router(replays.router(room))
     app.include_router(watching.router(state))
     app.include_router(steering.router(state))
     app.add_middleware(Gate, access=state.access)

@@ -1,0 +1,244 @@
+"""ludus play"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import webbrowser
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from ludus.cli.command import Command, whole_number
+from ludus.cli.output import write
+from ludus.core.errors import ConfigError, PlayError
+from ludus.storage.run_dirs import find_run
+
+if TYPE_CHECKING:
+    from ludus.evaluation.play.tables import Table
+
+_PERSON = "person"
+_QUIT = ("q", "quit", "exit")
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run",
+        metavar="RUN[@WHAT]",
+        help="a run's name below ./runs, or its directory; it may be going on. @WHAT: who plays against you (default: @meta, the mixture)",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="NAME",
+        nargs="+",
+        default=[],
+        help="one for all other seats, or one for each: @meta, @best, @PLAYER/POLICY, random, bot:NAME, person",
+    )
+    parser.add_argument("--seat", type=whole_number, default=0, metavar="P", help="which player you are (default: 0)")
+    parser.add_argument("--name", default="", help="yours, for the list of people")
+    parser.add_argument("--hints", action="store_true", help="show what policies would do in your place")
+    parser.add_argument("--rated", action="store_true", help="let the result count for your rating")
+    parser.add_argument("--text", action="store_true", help="play here, in the terminal, by numbers")
+    parser.add_argument(
+        "--port", type=whole_number, help="where the page is served (default: 8300, or the next that is free)"
+    )
+    parser.add_argument("--no-open", action="store_true", help="open no browser, print the address only")
+
+
+def _execute(options: argparse.Namespace) -> int:
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # for pygame: images are wanted, no window
+    from ludus.evaluation.policies import META, split_name
+
+    run_dir, named = split_name(options.run, find_run)
+    if named and options.against:
+        raise ConfigError(
+            f"{options.run!r} and --against were given, and both say who plays against you. Leave one out."
+        )
+    against = options.against or [named or f"@{META}"]
+    return _in_terminal(run_dir, against, options) if options.text else _on_the_page(run_dir, against, options)
+
+
+def seats_of(players: int, seat: int, against: Sequence[str]) -> list[str]:
+    """[P] who sits where. Raises ConfigError for a seat that there is not, or another number of opponents."""
+    if seat >= players:
+        raise ConfigError(f"--seat {seat} was given; the game has the players 0 to {players - 1}.")
+    others = list(against) * (players - 1) if len(against) == 1 else list(against)
+    if len(others) != players - 1:
+        raise ConfigError(
+            f"{len(others)} opponents were given; the game has {players - 1}. Name one for all, or one for each."
+        )
+    return [*others[:seat], _PERSON, *others[seat:]]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# On the page.
+
+
+def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namespace) -> int:
+    from ludus.storage.reader import Reader
+    from ludus.view.server.access import PLAY, Access
+    from ludus.view.server.known_runs import KnownRuns, id_of
+    from ludus.view.server.serving import serve
+
+    with Reader(run_dir) as reader:
+        players = len(reader.info().population)
+    wanted = {
+        "seats": ",".join(seats_of(players, options.seat, against)),
+        "name": options.name,
+        "hints": "1" if options.hints else "",
+        "rated": "1" if options.rated else "",
+        "start": "1",
+    }
+    place = f"#/run/{id_of(run_dir)}/play?{urlencode({key: value for key, value in wanted.items() if value})}"
+    served = serve(KnownRuns([str(run_dir)]), access=Access(granted=(PLAY,)), port=options.port)
+    link = served.link(PLAY, place)
+    write(f"{link}  (Ctrl-C ends it)")
+    sys.stdout.flush()
+    if not options.no_open:
+        webbrowser.open(link)
+    served.run()
+    return 0
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# In the terminal.
+
+
+def _in_terminal(run_dir: Path, against: Sequence[str], options: argparse.Namespace) -> int:
+    from ludus.evaluation.play.games import RunGame
+    from ludus.evaluation.play.tables import Table, Wish
+
+    if _PERSON in against:
+        raise ConfigError("the terminal has one seat for a person. Play with others on the page, without --text.")
+    game = RunGame(run_dir)
+    who = seats_of(game.spec.num_players, options.seat, against)
+    wishes = [Wish(who=name, name=options.name or "you") if name == _PERSON else Wish(who=name) for name in who]
+    table = Table("terminal", game, wishes, hints=options.hints, rated=False)
+    try:
+        while _play(table, options.seat) and _asked("Another game? [y/N] ").lower() in ("y", "yes"):
+            table.again(options.seat)
+    finally:
+        table.close()
+    return 0
+
+
+def _play(table: Table, player: int) -> bool:
+    """One game; whether it was played to its end."""
+    while not (view := table.view(player))["over"]:
+        write("\n".join(_position(view)))
+        for one in view["frame"]["decisions"]:
+            write("\n".join(_choices(one)))
+            answer = _asked("> ")
+            if answer.lower() in _QUIT:
+                return False
+            _move(table, player, one, answer)
+            if table.view(player) is not view and len(view["frame"]["decisions"]) == 1:
+                break
+    write("\n".join(_position(view)))
+    returns = ", ".join(
+        f"{seat['name']} {0.0 if value is None else value:+g}"
+        for seat, value in zip(view["players"], view["frame"]["returns"], strict=True)
+    )
+    write(f"The game is over ({view['over']}): {returns}.")
+    return True
+
+
+def _move(table: Table, player: int, one: Mapping[str, Any], answer: str) -> None:
+    """Make a move, or say what is wrong with it."""
+    from ludus.evaluation.play.tables import Order
+
+    legal = {each["label"]: each["action"] for each in one["legal"]}
+    try:
+        numbers = [float(part) for part in answer.replace(",", " ").split()] if answer not in legal else []
+        action = legal[answer] if answer in legal else int(numbers[0]) if one["box"] is None else numbers
+        table.move(
+            player,
+            [Order(player=player, agent=one["agent"], action=action)],
+            table.view(player)["frame"]["number"],
+        )
+    except (ValueError, IndexError):
+        write(f"{answer!r} is no move; give the number of one, or its name, or q to leave.")
+    except PlayError as error:
+        write(str(error))
+
+
+def _asked(prompt: str) -> str:
+    try:
+        return input(prompt).strip()
+    except EOFError:
+        return "q"
+
+
+def _position(view: Mapping[str, Any]) -> Iterator[str]:
+    frame = view["frame"]
+    yield ""
+    for move in frame["last"]:
+        yield f"{view['players'][move['player']]['name']}: {move['label']}"
+    yield from board_lines(frame["board"])
+
+
+def _choices(one: Mapping[str, Any]) -> Iterator[str]:
+    if one["box"] is not None:
+        yield f"{one['name']}: {len(one['box']['low'])} numbers, from {one['box']['low']} to {one['box']['high']}"
+        return
+    hint = one["hint"]
+    for place, legal in enumerate(one["legal"]):
+        said = f"  {legal['action']:>4}  {legal['label']}"
+        if hint is not None and one["probs"] is not None:
+            said += f"  ({hint['policy']} {one['probs'][place]:.0%}"
+            said += f", mixture {hint['meta'][place]:.0%})" if hint["meta"] is not None else ")"
+        yield said
+
+
+def board_lines(board: Mapping[str, Any]) -> Iterator[str]:
+    """A board's JSON as lines of text."""
+    kind = board["kind"]
+    if kind == "grid":
+        yield from _grid_lines(board)
+    elif kind == "cards":
+        yield from _card_lines(board)
+    elif kind == "matrix":
+        for player, names in enumerate(board["actions"]):
+            yield f"player {player}: {', '.join(names)}"
+    elif kind == "text":
+        yield from board["text"].splitlines()
+    else:
+        yield f"(a picture of {board['width']} × {board['height']}; it is shown on the page, without --text)"
+
+
+def _grid_lines(board: Mapping[str, Any]) -> Iterator[str]:
+    signs = {"": ".", "0": "x", "1": "o"}
+    rows, columns = board["labels"]["rows"], board["labels"]["columns"]
+    wide = max(map(len, rows), default=0)
+    for r, row in enumerate(board["cells"]):
+        lean = " " * r if board["shape"] == "hex" else ""
+        yield f"{lean}{rows[r] if rows else '':>{wide}} {' '.join(signs.get(cell, cell) for cell in row)}"
+    if columns:
+        yield f"{' ' * (board['rows'] if board['shape'] == 'hex' else 0)}{'':>{wide}} {' '.join(columns)}"
+
+
+def _card_lines(board: Mapping[str, Any]) -> Iterator[str]:
+    for seat in board["seats"]:
+        cards = " ".join("??" if card["hidden"] else card["text"] for card in seat["cards"])
+        chips = "" if seat["chips"] is None else f"  {seat['chips']['paid']:g} in the pot"
+        yield f"{seat['name']}: {cards}{chips}{'  ' + seat['note'] if seat['note'] else ''}"
+    if board["table"]:
+        yield f"on the table: {' '.join(card['text'] for card in board['table'])}"
+    if board["bids"]:
+        yield f"bids: {', '.join(board['bids'])}"
+
+
+COMMAND = Command(
+    name="play",
+    summary="Play against what a run trained, on the page or in the terminal.",
+    examples=(
+        ("ludus play leduc-20261120-120000", "against the mixture, a policy drawn for each game"),
+        ("ludus play try1@best --seat 1 --hints", "against the best policy, as player 1, with hints"),
+        ("ludus play try1 --against @0/0-3 --name ADA --rated", "against one policy, for a rating"),
+        ("ludus play try1 --text", "in the terminal"),
+    ),
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

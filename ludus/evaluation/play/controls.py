@@ -1,0 +1,84 @@
+"""Names of actions, and keys of a keyboard for them, of environments that number theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ludus.envs.base import HoldsGames, NamesColumns, VectorEnv
+
+_ACTIONS: Mapping[str, tuple[str, ...]] = {
+    "Acrobot-v1": ("left", "nothing", "right"),
+    "Blackjack-v1": ("stick", "hit"),
+    "CartPole-v0": ("left", "right"),
+    "CartPole-v1": ("left", "right"),
+    "CliffWalking-v1": ("up", "right", "down", "left"),
+    "FrozenLake-v1": ("left", "down", "right", "up"),
+    "FrozenLake8x8-v1": ("left", "down", "right", "up"),
+    "LunarLander-v3": ("nothing", "left engine", "main engine", "right engine"),
+    "MountainCar-v0": ("left", "nothing", "right"),
+    "Taxi-v3": ("down", "up", "right", "left", "pick up", "drop off"),
+}
+"""As Gymnasium documents them."""
+_KEYS: Mapping[str, str] = {
+    "left": "ArrowLeft",
+    "right": "ArrowRight",
+    "up": "ArrowUp",
+    "down": "ArrowDown",
+    "left engine": "ArrowLeft",
+    "main engine": "ArrowUp",
+    "right engine": "ArrowRight",
+    "top": "ArrowUp",
+    "bottom": "ArrowDown",
+    "fire": " ",
+    "shot": " ",
+    "short_pass": "s",
+    "long_pass": "a",
+    "high_pass": "w",
+    "sprint": "e",
+    "release_sprint": "r",
+    "sliding": "d",
+    "dribble": "c",
+    "release_dribble": "v",
+    "release_direction": "x",
+    "top_left": "7",
+    "top_right": "9",
+    "bottom_left": "1",
+    "bottom_right": "3",
+    "pick up": "p",
+    "drop off": "o",
+    "stick": "s",
+    "hit": "h",
+}
+"""Name of an action -> `KeyboardEvent.key`."""
+_IDLE = ("nothing", "noop", "idle", "no-op", "no_action")
+_DIGITS = 10
+
+
+def action_names_of(env: VectorEnv) -> tuple[str, ...]:
+    """Names of the actions 0, 1, … of the first player; () where nobody knows them."""
+    names = tuple(env.action_names(0)) if isinstance(env, NamesColumns) else ()
+    if names:
+        return names
+    if known := _ACTIONS.get(env.spec.id.partition("/")[2]):
+        return known
+    game = getattr(env.game(0), "unwrapped", None) if isinstance(env, HoldsGames) else None
+    meanings = getattr(game, "get_action_meanings", None)
+    return tuple(str(name).lower() for name in meanings()) if callable(meanings) else ()
+
+
+def keys_of(id: str, names: Sequence[str], actions: int) -> Mapping[str, int] | None:
+    """Keys for an environment's actions: arrows and letters where names say what they do, else digits; None of board games, which are
+    clicked."""
+    if id.startswith("openspiel/"):
+        return None
+    found: dict[str, int] = {}
+    for action, name in enumerate(names):
+        key = _KEYS.get(name.lower().removeprefix("action_"))
+        if key is not None:
+            found.setdefault(key, action)
+        elif name.lower() in _IDLE:
+            found.setdefault("Enter", action)
+    for action in range(min(actions, _DIGITS)):
+        if action not in found.values() and str(action) not in found:
+            found[str(action)] = action
+    return found or None

@@ -1,0 +1,144 @@
+"""What a person's decision looks like to a policy, and what the meta-strategy would answer there.
+
+The meta-strategy mixes policies at the start of a game. What it plays at a decision is the mixture of its members' answers, each weighted
+by its probability times how likely it would have made the decisions so far (Bayes's rule); the weights of before the game where that cannot
+be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.types import PolicyRef
+from ludus.evaluation.debugger import Answers, Decisions, Step
+from ludus.evaluation.play.games import RunGame
+from ludus.evaluation.play.records import FrameDecision, Hint
+from ludus.evaluation.played_episode import answers_of
+from ludus.policies.base import Policy
+
+MOST_MEMBERS = 32
+"""Of a mixture, those that are played most."""
+_MIDDLE = 0.5  # the uniforms with which a policy is asked what it would remember
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    ref: PolicyRef
+    policy: Policy
+    prob: float
+
+
+class Advisor:
+    """Gives hints to one player of a game, episode by episode."""
+
+    def __init__(self, game: RunGame, player: int) -> None:
+        """Raises RunError for a run without policies for this player."""
+        run, self._spec, self._player = game.run, game.spec, player
+        which = run.population[player]
+        best = run.best[which]
+        self._name = f"@{run.name(best)}"
+        self._best = _Member(best, run.policy(best), 1.0)
+        probs = run.solution.strategies[player]
+        order = [int(k) for k in np.argsort(-probs, kind="stable") if probs[k] > 0][:MOST_MEMBERS]
+        members = run.members[which]
+        self._members = [_Member(members[k].ref, run.policy(members[k].ref), float(probs[k])) for k in order]
+        self._left_out = int((probs > 0).sum()) - len(order)
+        self.begin()
+
+    def begin(self) -> None:
+        """Another episode."""
+        self._seen = 0  # steps that are accounted for
+        self._weights: NDArray[np.float64] | None = np.log([m.prob for m in self._members])
+        self._memory: dict[PolicyRef, dict[int, NDArray[np.float32]]] = {}
+
+    def advise(self, steps: Sequence[Step], now: Step, decisions: Sequence[FrameDecision]) -> list[FrameDecision]:
+        """The player's open decisions, with what the policies say of them. steps: of the episode so far; now: with the open decisions,
+        as `decisions` has them."""
+        for step in steps[self._seen :]:
+            self._account(step)
+        self._seen = len(steps)
+        said = self._answers(self._best, now)
+        meta, how = self._meta(now)
+        out = []
+        for row, one in enumerate(decisions):
+            legal = [each.action for each in one.legal]
+            out.append(
+                replace(
+                    one,
+                    probs=None if said.probs is None else said.probs[row, legal].tolist(),
+                    values=None if said.action_values is None else said.action_values[row, legal].tolist(),
+                    value=None if said.value is None else float(said.value[row]),
+                    hint=Hint(policy=self._name, meta=None if meta is None else meta[row, legal].tolist(), how=how),
+                )
+            )
+        return out
+
+    def _account(self, step: Step) -> None:
+        """The weights of the members after a decision that was made."""
+        rows = step.due[self._player]
+        if not len(rows):
+            return
+        for k, member in enumerate(self._members):
+            probs = self._answers(member, step).probs
+            if probs is None or self._weights is None:
+                self._weights = None
+            else:
+                with np.errstate(divide="ignore"):
+                    made = probs[np.arange(len(rows)), rows.action]
+                    self._weights[k] += float(np.log(np.nan_to_num(made)).sum())
+        for member in {m.ref: m for m in (*self._members, self._best)}.values():
+            self._remember(member, rows)
+
+    def _meta(self, now: Step) -> tuple[NDArray[np.float64] | None, str]:
+        """[n, A] what the meta-strategy plays, and how that was found out."""
+        if not self._members:
+            return None, "The run has no meta-strategy."
+        answers = [self._answers(member, now).probs for member in self._members]
+        known = [probs for probs in answers if probs is not None]
+        if len(known) < len(answers):
+            return None, "Some policies of the mixture cannot say how likely they are to do what."
+        prior = np.array([m.prob for m in self._members])
+        weights, how = prior, "weighted as before the game"
+        if self._seen and self._weights is not None and np.isfinite(self._weights.max()):
+            weights = np.exp(self._weights - self._weights.max())
+            how = "each weighted by how likely it is to have made your decisions so far"
+        elif self._seen and self._weights is not None:
+            how = "weighted as before the game, since none of them would have made all of your decisions"
+        weights = weights / weights.sum()
+        mixed: NDArray[np.float64] = np.einsum("k,kna->na", weights, np.nan_to_num(np.stack(known)))
+        count = f"The mixture's {len(known)} policies" if len(known) > 1 else "The mixture's only policy"
+        more = f" ({self._left_out} that are rarer left out)" if self._left_out else ""
+        return mixed, f"{count}{more}, {how}." if len(known) > 1 else f"{count}."
+
+    # ------------------------------------------------------------------------------------------ asking
+
+    def _answers(self, member: _Member, step: Step) -> Answers:
+        return answers_of(member.policy, self._recalled(member, step), self._spec, self._player, mode=member.ref.mode)
+
+    def _recalled(self, member: _Member, step: Step) -> Step:
+        """The step as this policy would stand in it, with what it would remember."""
+        shape = member.policy.memory_shape
+        rows = step.due[self._player]
+        memory = None if shape is None else self._recall(member, rows, shape)
+        due = [*step.due]
+        due[self._player] = replace(rows, memory=memory)
+        return replace(step, due=tuple(due))
+
+    def _recall(self, member: _Member, rows: Decisions, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        held = self._memory.get(member.ref, {})
+        return np.stack([held.get(agent, np.zeros(shape, np.float32)) for agent in rows.agent.tolist()])
+
+    def _remember(self, member: _Member, rows: Decisions) -> None:
+        shape = member.policy.memory_shape
+        if shape is None:
+            return
+        noise = np.full((len(rows), member.policy.noise_width), _MIDDLE, np.float32)
+        memory = self._recall(member, rows, shape)
+        act = member.policy.act(rows.observation, rows.mask, memory, noise, mode=member.ref.mode)
+        if act.memory is not None:
+            held = self._memory.setdefault(member.ref, {})
+            held.update(zip(rows.agent.tolist(), act.memory, strict=True))

@@ -1,0 +1,178 @@
+"""Replays as files and films: RUN/replays/*.json, `.json`, GIF and MP4; and how one is made of a profile, or of what the debugger wrote."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import secrets
+import tempfile
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import ConfigError, RunError
+from ludus.core.files import replace_file
+from ludus.evaluation.play.records import FORMAT, Replay, to_json
+
+if TYPE_CHECKING:
+    from ludus.evaluation.play.games import RunGame
+
+FOLDER = "replays"
+_ID = re.compile(r"[0-9a-f]{16}")
+_MOST_BYTES = 64 * 2**20
+_FPS = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayLine:
+    """A replay in a run's list. created: Unix time. returns: [P]."""
+
+    id: str
+    name: str
+    created: float
+    seats: Sequence[str]
+    steps: int
+    returns: Sequence[float | None]
+
+
+def new_id() -> str:
+    """16 random hexadecimal digits."""
+    return secrets.token_hex(8)
+
+
+def keep(run_dir: Path, replay: Replay) -> str:
+    """Put a replay beside its run; its id. Raises RunError if it cannot be written."""
+    id = new_id()
+    folder = run_dir / FOLDER
+    try:
+        folder.mkdir(exist_ok=True)
+        replace_file(folder / f"{id}.json", to_json(replay).encode())
+    except OSError as error:
+        raise RunError(f"a replay cannot be kept in {str(folder)!r}: {error}. Make the folder writable.") from error
+    return id
+
+
+def kept(run_dir: Path) -> list[ReplayLine]:
+    """The replays beside a run, the newest first. What is no replay is left out."""
+    found = []
+    with_names = sorted((run_dir / FOLDER).glob("*.json")) if (run_dir / FOLDER).is_dir() else []
+    for path in with_names:
+        if _ID.fullmatch(path.stem) is None:
+            continue
+        try:
+            found.append(line_of(path.stem, read(run_dir, path.stem)))
+        except RunError:
+            continue  # another program's file
+    return sorted(found, key=lambda line: line.created, reverse=True)
+
+
+def is_kept(run_dir: Path, id: str) -> bool:
+    """Whether a run has a replay of this id."""
+    path = run_dir / FOLDER / f"{id}.json"
+    return _ID.fullmatch(id) is not None and path.is_file() and not path.is_symlink()
+
+
+def read(run_dir: Path, id: str) -> Mapping[str, Any]:
+    """A kept replay, as JSON. Raises RunError if there is none of this id, or it is none."""
+    path = run_dir / FOLDER / f"{id}.json"
+    if not is_kept(run_dir, id):
+        raise RunError(f"{run_dir.name} has no replay {id[:32]!r}.")
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ValueError(f"it is larger than {_MOST_BYTES} bytes")
+        return checked(json.loads(path.read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"replay {id!r} of {run_dir.name} cannot be read: {error}.") from error
+
+
+def checked(replay: Any) -> Mapping[str, Any]:
+    """Raises ValueError for what is no replay."""
+    if not isinstance(replay, dict) or replay.get("format") != FORMAT or not isinstance(replay.get("frames"), list):
+        raise ValueError(f"it is no replay of format {FORMAT}")
+    if not replay["frames"] or not isinstance(replay.get("seats"), list):
+        raise ValueError("it has no frames or no seats")
+    return replay
+
+
+def line_of(id: str, replay: Mapping[str, Any]) -> ReplayLine:
+    """Of a replay's JSON. Raises KeyError or TypeError for what is none."""
+    seats = [str(seat["name"]) for seat in replay["seats"]]
+    last = replay["frames"][-1]
+    return ReplayLine(
+        id=id,
+        name=" against ".join(seats) if len(seats) > 1 else seats[0],
+        created=float(replay.get("created") or 0.0),
+        seats=seats,
+        steps=len(replay["frames"]) - 1,
+        returns=last["returns"],
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Playing one.
+
+
+def play(game: RunGame, who: Sequence[str], *, seed: int | None = None, steps: int | None = None) -> Replay:
+    """One game of these players now. who: [P] names, or one for all. seed: default: a new one. Raises as
+    `RunGame.episode`."""
+    from ludus.evaluation.play.games import MOST_STEPS
+    from ludus.evaluation.play.views import View
+
+    chosen = secrets.randbits(31) if seed is None else seed
+    with game.episode(who, seed=chosen, steps=steps or MOST_STEPS) as episode:
+        view = View(episode, list(episode.episode.policy))
+        return view.replay(run=game.name, seed=chosen, created=time.time())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Films.
+
+_PREFIX = "data:image/png;base64,"
+
+
+def film(replay: Mapping[str, Any], suffix: str, *, fps: int = _FPS) -> bytes:
+    """A replay of pictures as .gif or .mp4. Raises ConfigError for one without pictures, another suffix, and a missing package."""
+    from ludus.evaluation.recording import Pictures, Recording, save
+
+    frames = Pictures()
+    for frame in replay["frames"]:
+        image = frame["board"].get("image", "") if frame["board"]["kind"] == "frame" else ""
+        if image.startswith(_PREFIX):
+            frames.append(_pixels(base64.b64decode(image.removeprefix(_PREFIX))))
+    if not frames:
+        raise ConfigError("this replay has no pictures of which a film could be made. Save it as .html or .json.")
+    returns = np.array([frame or 0.0 for frame in replay["frames"][-1]["returns"]], np.float64)[None]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"replay{suffix}"
+        save(Recording(frames, "", returns, np.array([len(frames) - 1], np.int32)), path, fps=fps)
+        return path.read_bytes()
+
+
+def _pixels(data: bytes) -> NDArray[np.uint8]:
+    """An image that `views.png` wrote: three chunks, no filter. Raises ConfigError for another."""
+    if data[:8] != b"\x89PNG\r\n\x1a\n" or data[24:26] != b"\x08\x02":
+        raise ConfigError("a picture of this replay is no PNG of 8-bit colours. Play the game again.")
+    width, height = int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
+    length = int.from_bytes(data[33:37])
+    lines = np.frombuffer(zlib.decompress(data[41 : 41 + length]), np.uint8).reshape(height, 1 + 3 * width)
+    if lines[:, 0].any():
+        raise ConfigError("a picture of this replay has filters. Play the game again.")
+    return lines[:, 1:].reshape(height, width, 3).copy()
+
+
+def write_json(replay: Replay, path: Path) -> None:
+    """As a file, in the place of one of that name. Raises OSError."""
+    replace_file(path, to_json(replay).encode())
+
+
+def safe_name(replay: Mapping[str, Any]) -> str:
+    """A file's name for a download."""
+    text = "-".join([str(replay.get("game", "game")), *(str(seat.get("name", "")) for seat in replay["seats"])])
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:80] or "replay"

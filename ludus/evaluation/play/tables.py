@@ -1,0 +1,495 @@
+"""Tables: games with people in some of their seats, played as they answer.
+
+    Tables --id--> Table: RunGame --episode--> PlayedEpisode, whose persons (`Person`) answer what `move` gave
+                     |--View--> what each seat sees, and who only watches: published after every step, and read without waiting
+
+A table's seats are told by secret tokens. What a token shows is what its seat may know (`ludus.evaluation.play.views`).
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from gymnasium.spaces import Discrete
+
+from ludus.core.errors import ConfigError, LudusError, NotNow, PlayError, TooManyTables
+from ludus.evaluation.play.games import PERSON, RunGame, check_name
+from ludus.evaluation.play.hints import Advisor
+from ludus.evaluation.play.person import Person
+from ludus.evaluation.play.records import Frame, FrameDecision, Replay, plain
+from ludus.evaluation.play.views import View
+from ludus.evaluation.played_episode import PlayedEpisode
+from ludus.policies.bots import what_raised
+
+MOST_TABLES = 50
+IDLE_SECONDS = 3600.0
+_SEED_BITS = 48
+_NAME = 40  # characters
+
+Viewer: TypeAlias = int | None
+"""A player, or somebody who only watches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """Who is to sit somewhere. who: "person", or a name of a policy or bot. name: the person's."""
+
+    who: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a person wants an agent to do. action: a number, or the numbers of a vector."""
+
+    player: int
+    agent: int
+    action: int | Sequence[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seated:
+    """One who plays. name: of a policy that was drawn it is told when the game is over."""
+
+    player: int
+    name: str
+    who: str
+    person: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    returns: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableView:
+    """A table as one viewer may see it. you: players of the viewer's seat. frames: how many of the game's frames it has seen or could have.
+    over: as `Frame.over`. results: of the games so far. replay: id of the finished game's; "". note: what else is to be said; ""."""
+
+    table: str
+    run: str
+    game: str
+    players: Sequence[Seated]
+    you: Sequence[int]
+    hints: bool
+    rated: bool
+    frame: Frame
+    frames: int
+    over: str
+    results: Sequence[Result]
+    waiting_for: Sequence[int]
+    keys: Mapping[str, int] | None
+    replay: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedGame:
+    """A game that was played to its end. people: [P] names; None of policies. policies: [P] what played, "" of people."""
+
+    table: str
+    run: str
+    game: str
+    people: Sequence[str | None]
+    policies: Sequence[str]
+    returns: Sequence[float]
+    steps: int
+    rated: bool
+    replay: Replay
+
+
+Finish: TypeAlias = Callable[[FinishedGame], str]
+"""Told of a finished game; the id of its replay, or "" where it keeps none. It may raise a LudusError, which the table then shows."""
+Listener: TypeAlias = Callable[[Any], None]
+"""Told the table, as JSON, as its viewer sees it now; None when it was closed."""
+
+
+class Table:
+    """One table. All of it may be called from any thread."""
+
+    def __init__(
+        self,
+        id: str,
+        game: RunGame,
+        wishes: Sequence[Wish],
+        *,
+        run: str = "",
+        hints: bool = False,
+        seed: int | None = None,
+        rated: bool = True,
+        finish: Finish = lambda _: "",
+    ) -> None:
+        """run: what its page is to know it by. seed: of the first game; default: secret. rated: whether results are to count for the
+        people's ratings. Raises ConfigError for wishes that cannot be granted, and whatever the first moves of policies raise."""
+        check_wishes(wishes, game)
+        if rated and (hints or seed is not None):
+            raise ConfigError(
+                "a rated game with hints, or with a seed that somebody knows, was asked for. Choose rated: false."
+            )
+        self.id, self.run, self.game, self.wishes = id, run, game, list(wishes)
+        self.hints, self.rated = hints, rated
+        self._people = {p: Person(p) for p, wish in enumerate(wishes) if wish.who == PERSON}
+        self.tokens = {p: secrets.token_hex(16) for p in self._people}
+        self.watch_token = secrets.token_hex(16)
+        self._advisors = {p: Advisor(game, p) for p in self._people} if hints else {}
+        self._finish, self._seed, self._games = finish, seed, 0
+        self._lock = threading.RLock()
+        self._listeners: dict[int, tuple[Viewer, Listener]] = {}
+        self._next_listener = 0
+        self._shown: dict[Viewer, Any] = {}
+        self._given: dict[int, dict[int, Any]] = {}
+        self._results: list[Result] = []
+        self._failed = self._replay = self._note = ""
+        self._closed = self._counted = False
+        self.used = time.monotonic()
+        self._episode: PlayedEpisode = game.episode(
+            [wish.who for wish in wishes], seed=self._next_seed(), people=self._people
+        )
+        self._view = View(self._episode, self._names(over=False))
+        with self._lock:
+            self._go_on()
+
+    # ------------------------------------------------------------------------------------------ who looks
+
+    def viewer(self, token: str) -> Viewer:
+        """Whose token it is. Raises PlayError for nobody's."""
+        found: list[Viewer] = [p for p, mine in self.tokens.items() if secrets.compare_digest(mine, token)]
+        if not found and not secrets.compare_digest(self.watch_token, token):
+            raise PlayError("this address is of no seat at this table. Open the one that was made with the table.")
+        return found[0] if found else None
+
+    def view(self, viewer: Viewer) -> Any:
+        """The table as JSON, as a seat or a watcher sees it. Never waits for a policy."""
+        self.used = time.monotonic()
+        return self._shown[viewer]
+
+    def listen(self, viewer: Viewer, listener: Listener) -> Callable[[], None]:
+        """Be told whenever the viewer's view has changed. Returns what ends it."""
+        with self._lock:
+            key = self._next_listener
+            self._next_listener += 1
+            self._listeners[key] = viewer, listener
+        return lambda: self._listeners.pop(key, None) and None
+
+    # ------------------------------------------------------------------------------------------ what people do
+
+    def move(self, viewer: Viewer, orders: Sequence[Order], number: int) -> None:
+        """Answer decisions of a seat. number: of the frame that they refer to. Raises NotNow if it is another one by now, or not this
+        seat's turn; PlayError for an illegal action. Then nothing has changed."""
+        with self._lock:
+            self._check_open()
+            player = self._mine(viewer)
+            if number != self._number(player):
+                raise NotNow("the game has gone on since. Look at the newest position and choose again.")
+            if self._over():
+                raise NotNow("the game is over. Ask for another one.")
+            due = self._episode.open_decisions(player)
+            if not due or self._people[player].ready:
+                raise NotNow(f"it is not the turn of {self._names(over=False)[player]}. Wait for the others.")
+            given = dict(self._given.get(player, {}))
+            for order in orders:
+                given[order.agent] = self._action(order, player, [one.agent for one in due])
+            self._given[player] = given
+            if all(one.agent in given for one in due):
+                space = self.game.spec.agents_of(player)[0].action
+                kind = np.int32 if isinstance(space, Discrete) else space.dtype
+                self._people[player].answer(np.stack([np.asarray(given[one.agent], kind) for one in due]))
+                self._given.pop(player)
+            self.used = time.monotonic()
+            self._go_on()
+
+    def again(self, viewer: Viewer) -> None:
+        """Another game, with the seats as they are. Raises NotNow unless the last one is over."""
+        with self._lock:
+            self._check_open()
+            self._mine(viewer)
+            if not self._over():
+                raise NotNow("the game is still going on. Play it to its end, or leave the table.")
+            self.used = time.monotonic()
+            self._failed = self._replay = self._note = ""
+            self._counted = False
+            self._given.clear()
+            for person in self._people.values():
+                person.forget()
+            for advisor in self._advisors.values():
+                advisor.begin()
+            self._play(lambda: self._episode.restart(self._next_seed()))
+            self._view = View(self._episode, self._names(over=False))
+            self._go_on()
+
+    def close(self) -> None:
+        """Nobody plays here any more."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._episode.close()
+                listeners, self._listeners = [*self._listeners.values()], {}
+                for _, listener in listeners:
+                    listener(None)
+
+    # ------------------------------------------------------------------------------------------ the game
+
+    def _next_seed(self) -> int:
+        self._games += 1
+        return secrets.randbits(_SEED_BITS) if self._seed is None else self._seed + self._games - 1
+
+    def _go_on(self) -> None:
+        """As far as it goes without another answer of a person."""
+        steps = self._episode.episode.steps
+        while not self._over():
+            before = len(steps)
+            self._play(lambda at=before: self._episode.reach(at))
+            if len(steps) == before:
+                break
+            self._publish()
+        if self._over() and not self._counted:
+            self._counted = True
+            self._count()
+        self._publish()
+
+    def _play(self, go: Callable[[], object]) -> None:
+        """Whatever is raised ends the game."""
+        try:
+            go()
+        except Exception as error:  # noqa: BLE001  a policy's or an environment's own code
+            told = str(error) if isinstance(error, LudusError) else f"{what_raised(error)}."
+            self._failed = " ".join(told.split())
+
+    def _over(self) -> bool:
+        return bool(self._failed) or self._episode.over
+
+    def _how(self) -> str:
+        """How it ended; "" if it goes on."""
+        return self._failed or self._view.over(len(self._episode.episode.steps))
+
+    def _count(self) -> None:
+        """Keep the result, unless the game was cut short."""
+        steps = self._episode.episode.steps
+        if self._failed or self._episode.cut or not steps:
+            return
+        names = self._names(over=True)
+        returns = steps[-1].returns.tolist()
+        self._results.append(Result(returns=returns))
+        self._view = View(self._episode, names)
+        finished = FinishedGame(
+            table=self.id,
+            run=self.game.name,
+            game=self.game.spec.id,
+            people=[wish.name if wish.who == PERSON else None for wish in self.wishes],
+            policies=["" if p in self._people else names[p] for p in range(len(self.wishes))],
+            returns=returns,
+            steps=len(steps),
+            rated=self.rated,
+            replay=self._view.replay(run=self.game.name, created=time.time()),
+        )
+        try:
+            self._replay = self._finish(finished)
+        except LudusError as error:
+            self._note = str(error)
+
+    # ------------------------------------------------------------------------------------------ what is seen
+
+    def _publish(self) -> None:
+        for viewer in (None, *self._people):
+            found = plain(self._seen(viewer))
+            if found == self._shown.get(viewer):
+                continue
+            self._shown[viewer] = found
+            for whose, listener in [*self._listeners.values()]:
+                if whose == viewer:
+                    listener(found)
+
+    def _seen(self, viewer: Viewer) -> TableView:
+        over = self._over()
+        frame = self._frame(viewer, over)
+        due = [] if over else self._waiting()
+        return TableView(
+            table=self.id,
+            run=self.run,
+            game=self.game.spec.id,
+            players=self._seated(over),
+            you=[] if viewer is None else [viewer],
+            hints=self.hints,
+            rated=self.rated,
+            frame=frame,
+            frames=frame.number + 1,
+            over=frame.over,
+            results=list(self._results),
+            waiting_for=due,
+            keys=self.game.keys,
+            replay=self._replay,
+            note=self._note,
+        )
+
+    def _frame(self, viewer: Viewer, over: bool) -> Frame:
+        number = len(self._episode.episode.steps)
+        if over:
+            return replace(self._view.whole(number), over=self._how(), board_of=None)
+        eyes = [] if viewer is None else [viewer]
+        due = [] if viewer is None or self._people[viewer].ready else self._episode.open_decisions(viewer)
+        frame = self._view.seen(number, eyes, due)
+        decisions = list(map(self._named_decision, frame.decisions))
+        now = self._episode.open_step
+        if viewer in self._advisors and decisions and now is not None:
+            decisions = self._advised(viewer, decisions)
+        return replace(frame, number=self._number(viewer), decisions=decisions)
+
+    def _advised(self, player: int | None, decisions: list[FrameDecision]) -> list[FrameDecision]:
+        now = self._episode.open_step
+        assert player is not None
+        assert now is not None
+        try:
+            return self._advisors[player].advise(self._episode.episode.steps, now, decisions)
+        except LudusError:  # a hint that cannot be given is none
+            return decisions
+
+    def _named_decision(self, one: FrameDecision) -> FrameDecision:
+        legal = [replace(each, label=self.game.action_name(each.action, each.label)) for each in one.legal]
+        return replace(one, legal=legal)
+
+    def _number(self, viewer: Viewer) -> int:
+        """What a viewer may count: positions, or, where moves are hidden, decisions of its own."""
+        steps = self._episode.episode.steps
+        if self._view.shows_moves() or self._over():
+            return len(steps)
+        return 0 if viewer is None else sum(len(step.due[viewer]) > 0 for step in steps)
+
+    def _waiting(self) -> list[int]:
+        step = self._episode.open_step
+        if step is None:
+            return []
+        return [p for p, rows in enumerate(step.due) if len(rows) and not (p in self._people and self._people[p].ready)]
+
+    def _names(self, *, over: bool) -> list[str]:
+        drawn = self._episode.episode.policy
+        return [
+            (wish.name or f"player {p}") if wish.who == PERSON else (drawn[p] if over else wish.who)
+            for p, wish in enumerate(self.wishes)
+        ]
+
+    def _seated(self, over: bool) -> list[Seated]:
+        names = self._names(over=over)
+        return [
+            Seated(player=p, name=names[p], who=wish.who, person=wish.who == PERSON)
+            for p, wish in enumerate(self.wishes)
+        ]
+
+    # ------------------------------------------------------------------------------------------ checks
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise NotNow("this table was closed. Lay another one.")
+
+    def _mine(self, viewer: Viewer) -> int:
+        if viewer is None:
+            raise NotNow("who only watches cannot do that. Open a seat's own address.")
+        return viewer
+
+    def _action(self, order: Order, player: int, agents: Sequence[int]) -> Any:
+        """What an order means, in the agent's space. Raises NotNow for another's, PlayError for what is not legal."""
+        if order.player != player:
+            raise NotNow(
+                f"a move of player {order.player} came from the seat of player {player}. Use that seat's address."
+            )
+        if order.agent not in agents:
+            raise NotNow(f"agent {order.agent} of player {player} has nothing to decide now; {list(agents)} have.")
+        one = self._episode.open_decisions(player)[agents.index(order.agent)]
+        space = self.game.spec.agents_of(player)[order.agent].action
+        if isinstance(space, Discrete):
+            if (
+                isinstance(order.action, int)
+                and not isinstance(order.action, bool)
+                and order.action in (one.legal or ())
+            ):
+                return order.action
+            raise PlayError(f"action {str(order.action)[:40]} is not legal here; choose one of those that are listed.")
+        numbers = np.asarray(order.action if not isinstance(order.action, int) else [order.action], np.float64)
+        if numbers.shape != (int(np.prod(space.shape or ())),) or not np.isfinite(numbers).all():
+            raise PlayError(f"{len(numbers)} numbers were given for an action of {space}; one for each is expected.")
+        action = numbers.reshape(space.shape or ()).astype(space.dtype)
+        if not space.contains(action):
+            raise PlayError(f"{numbers.tolist()} is outside of {space}. Keep within its bounds.")
+        return action
+
+
+def check_wishes(wishes: Sequence[Wish], game: RunGame) -> None:
+    """Raises ConfigError unless there is one for each player, a person among them, and all may be named."""
+    if len(wishes) != game.spec.num_players:
+        raise ConfigError(f"{len(wishes)} seats were given; {game.spec.id} has {game.spec.num_players} players.")
+    if not any(wish.who == PERSON for wish in wishes):
+        raise ConfigError("no person was given a seat. Give one to somebody, or let policies show a game.")
+    for wish in wishes:
+        check_name(wish.who)
+        if len(wish.name) > _NAME or not wish.name.isprintable():
+            raise ConfigError(
+                f"a name of {len(wish.name)} characters was given; up to {_NAME} printable ones are expected."
+            )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
+
+class Tables:
+    """All tables of a server. most: that may be open at once; one that nobody has used for `idle` seconds is closed."""
+
+    def __init__(
+        self,
+        *,
+        most: int = MOST_TABLES,
+        idle: float = IDLE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._most, self._idle, self._clock = most, idle, clock
+        self._tables: dict[str, Table] = {}
+        self._making = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def add(self, make: Callable[[str], Table]) -> Table:
+        """A new table. make: makes it, given its id. Raises TooManyTables, and whatever `make` raises."""
+        self.sweep()
+        with self._lock:
+            if len(self._tables) + self._making >= self._most:
+                raise TooManyTables(f"{self._most} tables are open, and no more may be. Leave one, or try again later.")
+            self._making += 1
+        try:
+            table = make(secrets.token_hex(8))
+            with self._lock:
+                self._tables[table.id] = table
+        finally:
+            with self._lock:
+                self._making -= 1
+        return table
+
+    def get(self, id: str) -> Table | None:
+        """None for one that there is not (any more)."""
+        self.sweep()
+        return self._tables.get(id)
+
+    def remove(self, id: str) -> None:
+        """Close a table."""
+        with self._lock:
+            table = self._tables.pop(id, None)
+        if table is not None:
+            table.close()
+
+    def sweep(self) -> None:
+        """Close those that nobody uses."""
+        now = self._clock()
+        for id, table in [*self._tables.items()]:
+            if now - table.used > self._idle:
+                self.remove(id)
+
+    def close(self) -> None:
+        """Close all."""
+        for id in [*self._tables]:
+            self.remove(id)

@@ -1,0 +1,163 @@
+"""The games of people, `people.db` (SQLite), beside the runs: nothing that people play is written into a run.
+
+Each operation opens the file, does its work in one transaction, and closes it, so that any thread and process may do so, and a kill leaves
+the game there as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ludus.core.errors import RunError
+
+FILE = "people.db"
+APPLICATION_ID = 0x4C554450  # "LUDP"
+VERSION = 1
+_PATIENCE = 10.0  # seconds, while another process writes
+_MOST_REPLAY = 4 * 2**20  # bytes, packed
+
+TABLES = """
+CREATE TABLE games (
+  number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, time REAL NOT NULL, game TEXT NOT NULL, run TEXT NOT NULL, steps INTEGER NOT NULL,
+  rated INTEGER NOT NULL, returns TEXT NOT NULL, replay BLOB);
+CREATE TABLE seats (
+  game INTEGER NOT NULL REFERENCES games (number), player INTEGER NOT NULL, person INTEGER NOT NULL, name TEXT NOT NULL,
+  PRIMARY KEY (game, player)) WITHOUT ROWID;
+CREATE INDEX seats_of_people ON seats (name) WHERE person = 1;
+"""
+MIGRATIONS: dict[int, str] = {}
+"""version -> the SQL that leads to the next one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedSeat:
+    """Who sat there. name: a person's, or a policy's in its run."""
+
+    person: bool
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedGame:
+    """A game that people played to its end. time: Unix. run: its name. seats, returns: [P]."""
+
+    id: str
+    time: float
+    game: str
+    run: str
+    seats: Sequence[PlayedSeat]
+    returns: Sequence[float]
+    steps: int
+    rated: bool
+
+
+class People:
+    """The file of games. It is made with the first one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def add(self, game: PlayedGame, replay: bytes = b"") -> None:
+        """Keep a game. replay: as JSON; one that is very large is left out. Raises RunError."""
+        packed = zlib.compress(replay, 6) if replay else None
+        if packed is not None and len(packed) > _MOST_REPLAY:
+            packed = None
+        with self._open(write=True) as connection, connection:
+            row = connection.execute(
+                "INSERT INTO games (id, time, game, run, steps, rated, returns, replay) VALUES (?,?,?,?,?,?,?,?)",
+                (game.id, game.time, game.game, game.run, game.steps, game.rated, json.dumps([*game.returns]), packed),
+            )
+            connection.executemany(
+                "INSERT INTO seats VALUES (?,?,?,?)",
+                [(row.lastrowid, player, seat.person, seat.name) for player, seat in enumerate(game.seats)],
+            )
+
+    def games(self) -> list[PlayedGame]:
+        """All of them, in the order in which they ended. Raises RunError."""
+        if not self.path.exists():
+            return []
+        with self._open() as connection:
+            seats: dict[int, list[PlayedSeat]] = {}
+            for number, person, name in connection.execute(
+                "SELECT game, person, name FROM seats ORDER BY game, player"
+            ):
+                seats.setdefault(number, []).append(PlayedSeat(person=bool(person), name=name))
+            rows = connection.execute(
+                "SELECT number, id, time, game, run, returns, steps, rated FROM games ORDER BY number"
+            )
+            return [
+                PlayedGame(
+                    id=id,
+                    time=time,
+                    game=game,
+                    run=run,
+                    seats=seats.get(number, []),
+                    returns=json.loads(returns),
+                    steps=steps,
+                    rated=bool(rated),
+                )
+                for number, id, time, game, run, returns, steps, rated in rows
+            ]
+
+    def replay(self, id: str) -> bytes | None:
+        """A game's, as JSON; None if there is none. Raises RunError."""
+        if not self.path.exists():
+            return None
+        with self._open() as connection:
+            row = connection.execute("SELECT replay FROM games WHERE id = ?", (id,)).fetchone()
+        return None if row is None or row[0] is None else zlib.decompress(row[0])
+
+    @contextmanager
+    def _open(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
+        """Raises RunError for a file that is not ours, is newer than this Ludus, or cannot be used."""
+        try:
+            mode = "rwc" if write else "ro"
+            with closing(
+                sqlite3.connect(f"{self.path.resolve().as_uri()}?mode={mode}", uri=True, timeout=_PATIENCE)
+            ) as connection:
+                self._check(connection, write=write)
+                yield connection
+        except (sqlite3.Error, OSError) as error:
+            raise RunError(
+                f"the games of people, {str(self.path)!r}, cannot be {'written' if write else 'read'}: {error}. Make the folder writable, "
+                "or move the file away if it is damaged."
+            ) from error
+
+    def _check(self, connection: sqlite3.Connection, *, write: bool) -> None:
+        application, version = (
+            int(connection.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("application_id", "user_version")
+        )
+        empty = not connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+        if empty and application == 0:
+            if write:
+                self._begin(connection)
+            return
+        if application != APPLICATION_ID:
+            raise RunError(
+                f"{str(self.path)!r} is no database of games of people. Move it away, or choose another folder."
+            )
+        if version > VERSION:
+            raise RunError(
+                f"{str(self.path)!r} was written by a newer Ludus (version {version}; this one reads up to {VERSION}). Upgrade ludus."
+            )
+        for older in range(version, VERSION):
+            connection.executescript(f"BEGIN IMMEDIATE; {MIGRATIONS[older]} PRAGMA user_version = {older + 1}; COMMIT;")
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")  # of two processes that come first, one makes the tables
+        try:
+            if not connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+                for statement in TABLES.split(";\n"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute("COMMIT")
+        except sqlite3.Error:
+            connection.execute("ROLLBACK")
+            raise
