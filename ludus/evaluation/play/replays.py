@@ -175,4 +175,4 @@ def write_json(replay: Replay, path: Path) -> None:
 def safe_name(replay: Mapping[str, Any]) -> str:
     """A file's name for a download."""
     text = "-".join([str(replay.get("game", "game")), *(str(seat.get("name", "")) for seat in replay["seats"])])
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:80] or "replay"
+    return re.sub(r"[^A-Za-z0-9_]+", "-", text).strip("-")[:80] or "replay"
