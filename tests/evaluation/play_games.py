@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from ludus.core.types import PolicyRef
 from ludus.envs.base import VectorEnv
@@ -30,7 +30,8 @@ class AnyGame(RunGame):
         wrappers: Sequence[Mapping[str, object]] = (),
         run: Any = None,
     ) -> None:
-        self.name, self.run, self._wrappers = "tests", run or SimpleNamespace(), wrappers
+        self.name, self._wrappers = "tests", wrappers
+        self.run = run or cast(Any, SimpleNamespace())
         self._env = env
         made = self._make()
         self.spec = wrap(made, wrappers).spec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +22,7 @@ from ludus.evaluation.play.tables import FinishedGame, Order, Table, Tables, Wis
 
 def test_a_game_of_two_people_is_won_and_its_result_told() -> None:
     told: list[FinishedGame] = []
-    table = people(openspiel("connect_four"), finish=lambda game: [told.append(game), "r1"][1])
+    table = people(openspiel("connect_four"), finish=noting(told, "r1"))
     for k in range(3):
         choose(table, 0, 0)
         choose(table, 1, k + 2)
@@ -142,8 +142,18 @@ def test_numbered_actions_have_names_and_keys() -> None:
     table.close()
 
 
+def noting(told: list[FinishedGame], id: str = "") -> Callable[[FinishedGame], str]:
+    def finish(game: FinishedGame) -> str:
+        told.append(game)
+        return id
+
+    return finish
+
+
 class _Falls:
-    """Raises in its third step."""
+    """Raises in its second step."""
+
+    game = None
 
     def reset(self, seed: int) -> Happened:
         del seed
@@ -172,7 +182,7 @@ def falls() -> VectorEnv:
 
 def test_an_environment_that_raises_ends_the_game_and_nothing_counts() -> None:
     told: list[FinishedGame] = []
-    table = people(AnyGame(falls), finish=lambda game: [told.append(game), ""][1])
+    table = people(AnyGame(falls), finish=noting(told))
     choose(table, 0, 0)
     assert table.view(0)["frame"]["board"] == {"text": "at 1", "kind": "text"}
     choose(table, 0, 0)
@@ -215,7 +225,7 @@ def test_a_rated_game_is_played_without_help() -> None:
     wishes = [Wish(who="person"), Wish(who="random")]
     for help in ({"hints": True}, {"seed": 3}):
         with pytest.raises(ConfigError, match="rated: false"):
-            Table("t", openspiel("tic_tac_toe"), wishes, **help)  # type: ignore[arg-type]
+            Table("t", openspiel("tic_tac_toe"), wishes, **help)
 
 
 def test_there_are_so_many_tables_and_idle_ones_are_closed() -> None:

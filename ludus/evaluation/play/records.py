@@ -254,7 +254,7 @@ _WORDS = {"source": "from"}  # which no field can be called
 
 
 @lru_cache(maxsize=256)
-def _fields(cls: type) -> tuple[tuple[str, str], ...]:
+def _fields(cls: Any) -> tuple[tuple[str, str], ...]:
     return tuple((f.name, _WORDS.get(f.name, f.name)) for f in dataclasses.fields(cls))
 
 
