@@ -107,7 +107,7 @@ def line_of(id: str, replay: Mapping[str, Any]) -> ReplayLine:
     last = replay["frames"][-1]
     return ReplayLine(
         id=id,
-        name=" against ".join(seats) if len(seats) > 1 else seats[0],
+        name=" against ".join(seats),
         created=float(replay.get("created") or 0.0),
         seats=seats,
         steps=len(replay["frames"]) - 1,
@@ -170,6 +170,12 @@ def _pixels(data: bytes) -> NDArray[np.uint8]:
 def write_json(replay: Replay, path: Path) -> None:
     """As a file, in the place of one of that name. Raises OSError."""
     replace_file(path, to_json(replay).encode())
+
+
+def title_of(replay: Mapping[str, Any]) -> str:
+    """Of a replay's page."""
+    game = str(replay["game"]).partition("/")[2].partition("(")[0] or str(replay["game"])
+    return f"{game.replace('_', ' ')}: {' against '.join(str(seat['name']) for seat in replay['seats'])}"
 
 
 def safe_name(replay: Mapping[str, Any]) -> str:
