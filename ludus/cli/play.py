@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from ludus.cli.command import Command, whole_number
 from ludus.cli.output import write
+from ludus.cli.ui import add_server, serve_until_ctrl_c
 from ludus.core.errors import ConfigError, PlayError
 from ludus.storage.run_dirs import find_run
 
@@ -39,10 +40,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hints", action="store_true", help="show what policies would do in your place")
     parser.add_argument("--rated", action="store_true", help="let the result count for your rating")
     parser.add_argument("--text", action="store_true", help="play here, in the terminal, by numbers")
-    parser.add_argument(
-        "--port", type=whole_number, help="where the page is served (default: 8300, or the next that is free)"
-    )
-    parser.add_argument("--no-open", action="store_true", help="open no browser, print the address only")
+    add_server(parser)
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -88,7 +86,7 @@ def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namesp
         "seats": ",".join(seats_of(players, options.seat, against)),
         "name": options.name,
         "hints": "1" if options.hints else "",
-        "rated": "1" if options.rated else "",
+        "rated": "1" if options.rated else "0",
         "start": "1",
     }
     place = f"#/run/{id_of(run_dir)}/play?{urlencode({key: value for key, value in wanted.items() if value})}"
