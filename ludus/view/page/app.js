@@ -203,7 +203,7 @@ function fail(error, { inside = false } = {}) {
   const root = inside ? clear(frame.body) : fresh();
   root.append(inside ? "" : h("h1", { class: "unseen", text: "Error" }), failure(error, again), source.live && !inside ? h("p", { class: "links" }, h("a", { href: "#/", text: "All runs" })) : "");
   document.documentElement.dataset.ready = "failed";
-  if (!error.status) console.error(error);
+  if (![Error, SourceError].includes(error.constructor)) console.error(error);  // a mistake of ours
 }
 
 function missing() {
