@@ -70,7 +70,7 @@ def panel_key(name: str, query: Query) -> str:
     return f"{name}?{asked}" if asked else name
 
 
-def _asked(reader: Reader) -> Iterator[tuple[str, Query]]:
+def _asked() -> Iterator[tuple[str, Query]]:
     yield from ((name, {}) for name in _PANELS)
     yield "events", {"limit": str(MAX_EVENTS)}
 
