@@ -54,11 +54,8 @@ def write_report(run_dir: Path | str) -> Path:
 
 def collect(reader: Reader) -> Snapshot:
     """Everything that the report shows. Raises RunError if the database is damaged."""
-    panels = {
-        panel_key(name, query): to_json(PANELS[name](reader, **query))
-        for name, query in _asked(reader)
-        if name in PANELS
-    }
+    asked: list[tuple[str, Query]] = [*((name, {}) for name in _PANELS), ("events", {"limit": str(MAX_EVENTS)})]
+    panels = {panel_key(name, query): to_json(PANELS[name](reader, **query)) for name, query in asked}
     panels |= {panel_key("payoffs", query): to_json(table) for query, table in _payoffs(reader)}
     panels |= _policies(reader)
     return Snapshot("report", reader.info().name, panels)
@@ -68,11 +65,6 @@ def panel_key(name: str, query: Query) -> str:
     """A panel as the page asks for it in a snapshot (`source.js`)."""
     asked = "&".join(f"{key}={value}" for key, value in sorted(query.items()))
     return f"{name}?{asked}" if asked else name
-
-
-def _asked() -> Iterator[tuple[str, Query]]:
-    yield from ((name, {}) for name in _PANELS)
-    yield "events", {"limit": str(MAX_EVENTS)}
 
 
 def _policies(reader: Reader) -> dict[str, bytes]:
