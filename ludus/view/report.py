@@ -14,9 +14,9 @@ from ludus.view.snapshot import Snapshot
 
 FILE = "report.html"
 
-MAX_POLICIES = 64
-"""Whose own pages a report holds: the newest. Of the others it tells what the population's panels do."""
-MAX_SIDE = 400
+MAX_OF_POLICIES = 400_000
+"""Bytes of policies' own pages: of the newest, as far as there is room. Of the others the report tells what the population's panels do."""
+MAX_SIDE = 300
 """Policies along an axis of a payoff table: the newest."""
 MAX_CELLS = 2 * MAX_SIDE * MAX_SIDE
 """Of all payoff tables together; a game of many players has many."""
@@ -54,12 +54,10 @@ def write_report(run_dir: Path | str) -> Path:
 
 def collect(reader: Reader) -> Snapshot:
     """Everything that the report shows. Raises RunError if the database is damaged."""
-    panels = {
-        panel_key(name, query): to_json(PANELS[name](reader, **query))
-        for name, query in _asked(reader)
-        if name in PANELS
-    }
+    asked: list[tuple[str, Query]] = [*((name, {}) for name in _PANELS), ("events", {"limit": str(MAX_EVENTS)})]
+    panels = {panel_key(name, query): to_json(PANELS[name](reader, **query)) for name, query in asked}
     panels |= {panel_key("payoffs", query): to_json(table) for query, table in _payoffs(reader)}
+    panels |= _policies(reader)
     return Snapshot("report", reader.info().name, panels)
 
 
@@ -69,12 +67,17 @@ def panel_key(name: str, query: Query) -> str:
     return f"{name}?{asked}" if asked else name
 
 
-def _asked(reader: Reader) -> Iterator[tuple[str, Query]]:
-    yield from ((name, {}) for name in _PANELS)
-    yield "events", {"limit": str(MAX_EVENTS)}
-    newest = sorted(reader.policies(), key=lambda stored: stored.record.lineage.generation)[-MAX_POLICIES:]
-    for ref in (stored.record.ref for stored in newest):
-        yield "policy", {"population": str(ref.population), "policy": ref.policy}
+def _policies(reader: Reader) -> dict[str, bytes]:
+    panels, room = {}, MAX_OF_POLICIES
+    for stored in sorted(reader.policies(), key=lambda stored: stored.record.lineage.generation, reverse=True):
+        ref = stored.record.ref
+        query = {"population": str(ref.population), "policy": ref.policy}
+        panel = to_json(PANELS["policy"](reader, **query))
+        room -= len(panel)
+        if room < 0:
+            break
+        panels[panel_key("policy", query)] = panel
+    return panels
 
 
 def _payoffs(reader: Reader) -> Iterator[tuple[Query, PayoffTable]]:

@@ -1,16 +1,16 @@
-"""The report in a real headless browser: charts are drawn and the console stays quiet."""
+"""Reports and comparisons as files, in a real headless browser: what is drawn and said, and that the console stays quiet."""
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import synthetic_run as synthetic
+from conftest import Opened
 
 from ludus.core.types import NamedStatistics
 from ludus.storage.store import Store
@@ -18,117 +18,155 @@ from ludus.view.compared_runs import read_group
 from ludus.view.comparison import Baseline, compare, write_comparison
 from ludus.view.report import write_report
 
-_BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-_FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--enable-logging=stderr",
-    "--virtual-time-budget=20000",
-    "--window-size=1280,2400",
-    "--dump-dom",
-)
+Look = Callable[..., Opened]
 
-pytestmark = pytest.mark.skipif(
-    _BROWSER is None, reason="no Chromium on this machine (Debian: apt-get install chromium)"
-)
+PAGES = ("", "/population", "/policy/0/p0", "/learning", "/log")
 
 
-def _open(report: Path, profile: Path, *flags: str) -> tuple[str, list[str]]:
-    """(document after its scripts ran, console messages)."""
-    assert _BROWSER is not None
-    command = [_BROWSER, *_FLAGS, *flags, f"--user-data-dir={profile}", report.resolve().as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
-    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-
-
-def _body(document: str) -> str:
-    """Without scripts, whose text holds whatever words Plotly's does."""
-    return re.sub(r"<script.*?</script>", "", document, flags=re.DOTALL)
-
-
-@pytest.mark.parametrize(
-    ("generations", "players", "with_nash_conv", "charts"),
-    [
-        (12, 2, True, 7),
-        (0, 2, True, 0),
-        pytest.param(4, 3, True, 8, marks=pytest.mark.slow),
-        pytest.param(3, 2, False, 5, marks=pytest.mark.slow),
-    ],
-)
-def test_charts_are_drawn(tmp_path: Path, generations: int, players: int, with_nash_conv: bool, charts: int) -> None:
-    run_dir = synthetic.write(tmp_path / "run", generations=generations, players=players, with_nash_conv=with_nash_conv)
-    document, console = _open(write_report(run_dir), tmp_path / "profile")
-    assert console == []
-    assert 'data-ready="yes"' in document
-    body = _body(document)
-    assert len(re.findall(r'<div class="chart[^"]*js-plotly-plot"', body)) == charts
-    assert body.count('class="main-svg"') >= 2 * charts
-    assert len(re.findall(r"<td class=\"rank\">", body)) == (generations + 1 if generations else 0)
-    assert ("NashConv was not computed" in body) == (not with_nash_conv)
-    assert ("No generation has finished yet" in body) == (generations == 0)
-
-
-_PROBE = """<script>
-const boxes = [...document.querySelectorAll("#payoff-chart .xaxislayer-above text")].map((label) => label.getBoundingClientRect());
-const apart = boxes.every((box, k) => k === 0 || boxes[k - 1].right < box.left);
-document.documentElement.dataset.labels = `${boxes.length} ${apart ? "apart" : "over each other"}`;
-document.documentElement.dataset.scrolls = String(document.documentElement.scrollWidth > window.innerWidth);
-</script></body>"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [500, 1280])  # Chromium's windows are no narrower
-def test_labels_of_many_policies_stay_apart(tmp_path: Path, width: int) -> None:
-    report = write_report(synthetic.write(tmp_path / "run", generations=110))
-    page = report.read_text(encoding="utf-8")
-    head, _, tail = page.rpartition("</body>")
-    report.write_text(head + _PROBE + tail, encoding="utf-8")
-    document, console = _open(report, tmp_path / "profile", f"--window-size={width},2400")
-    assert console == []
-    found = re.search(r'data-labels="(\d+) ([a-z ]+)"', document)
-    assert found is not None
-    assert int(found[1]) >= 3
-    assert found[2] == "apart"
-    assert 'data-scrolls="false"' in document
-
-
-def test_a_broken_page_is_noticed(tmp_path: Path) -> None:
-    report = write_report(synthetic.write(tmp_path / "run", generations=1))
-    report.write_text(report.read_text(encoding="utf-8").replace("header();", "header(); undefinedFunction();"))
-    document, console = _open(report, tmp_path / "profile")
-    assert any("undefinedFunction is not defined" in line for line in console)
-    assert 'data-ready="yes"' not in document
-
-
-@pytest.mark.slow
-def test_a_comparison_draws_its_charts(tmp_path: Path) -> None:
-    groups = [read_group(str(synthetic.write(tmp_path / name, generations=k))) for name, k in (("a", 2), ("b", 3))]
-    page = write_comparison(compare(groups, baselines=[Baseline("paper", 1.0, 0.2)]), tmp_path / "page.html")
-    document, console = _open(page, tmp_path / "profile")
-    assert console == []
-    assert 'data-ready="yes"' in document
-    assert len(re.findall(r'<div class="chart[^"]*js-plotly-plot"', _body(document))) == 4
-
-
-@pytest.mark.slow
-def test_statistics_are_a_table_with_each_opponents_on_hover(tmp_path: Path) -> None:
-    run_dir = tmp_path / "counts"
-    statistics = NamedStatistics(("goals",), np.array([[4], [4]]), np.array([[1.5], [0.25]]), np.array([[1.0], [1.0]]))
+def test_a_report_opens_from_a_file(tmp_path: Path, look: Look) -> None:
+    run_dir = tmp_path / "<b>leduc"
     with Store.create(run_dir, synthetic.info(run_dir)) as store:
-        for player in range(2):
-            store.policy_added(synthetic.policy(player, 0))
-        store.matches_recorded([replace(synthetic.match("m", (0, 0), 4, [0.5, -0.5], [1, 1]), statistics=statistics)])
+        for number, value in enumerate([4.0, 2.0, 0.5]):
+            store.policy_added(synthetic.policy(0, number))
+            store.policy_added(synthetic.policy(1, number))
+            store.generation_done(synthetic.generation(number, (number + 1,) * 2, nash_conv=value))
+        store.event("training", "loss became NaN", level="warning")
+        store.commit("g2")
+    opened = look(write_report(run_dir).as_uri())
+    assert opened.said == []
+    assert opened.text("h1") == "<b>leduc"
+    assert opened.text(".kicker") == "Ludus report"
+    assert opened.text(".tile >> nth=0").split("\n") == ["NashConv", "0.500", "exploitability 0.250"]
+    chart = opened.page.get_attribute(".plot >> nth=0", "aria-label")
+    assert chart.startswith(
+        "Chart of NashConv over generations. NashConv: from 4 at 0 to 0.500 at 2, between 0.500 and 4. gain of player 0: from 2"
+    )
+    assert "training: loss became NaN" in opened.text("main")
+    opened.page.click("nav >> text=Log")
+    opened.page.wait_for_selector(".log .warning")
+    assert opened.page.url.endswith("#/run/this/log")
+    assert opened.said == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("generations", "players", "with_nash_conv"), [(12, 2, True), (0, 2, True), (4, 3, True), (3, 2, False)]
+)
+def test_every_page_of_a_report(
+    tmp_path: Path, look: Look, generations: int, players: int, with_nash_conv: bool
+) -> None:
+    run_dir = synthetic.write(tmp_path / "run", generations=generations, players=players, with_nash_conv=with_nash_conv)
+    address = write_report(run_dir).as_uri()
+    for page in PAGES:
+        opened = look(f"{address}#/run/this{page}")
+        assert opened.said == []
+        failures = ["Population 0 has no policy p0."] if page == "/policy/0/p0" and not generations else []
+        assert [text.strip() for text in opened.page.locator(".failure p").all_inner_texts()] == failures, page
+    first = look(address)
+    charts = first.page.locator(".chart canvas").count()
+    assert charts == (0 if not generations else players + with_nash_conv)
+    assert ("NashConv was not computed" in first.text("main")) == (not with_nash_conv)
+    assert ("No generation has finished yet" in first.text("main")) == (generations == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
+def test_no_page_scrolls_sideways_and_everything_has_a_name(tmp_path: Path, look: Look, width: int, dark: bool) -> None:
+    address = write_report(synthetic.write(tmp_path / "run", generations=60)).as_uri()
+    for page in PAGES:
+        opened = look(f"{address}#/run/this{page}", width=width, dark=dark)
+        assert opened.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), page
+        assert opened.page.evaluate(_NAMELESS) == [], page
+        levels = [
+            int(tag[1])
+            for tag in opened.page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map((h) => h.tagName)")
+        ]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert all(b <= a + 1 for a, b in pairwise(levels)), (page, levels)
+
+
+_NAMELESS = """() => {
+  const named = (node) => node.getAttribute("aria-label") || node.getAttribute("aria-labelledby") || node.title
+    || node.textContent.trim() || [...(node.labels ?? [])].some((label) => label.textContent.trim());
+  const all = document.querySelectorAll("button, a[href], input, select, [role=img], [tabindex='0']");
+  return [...all].filter((node) => !named(node)).map((node) => node.outerHTML.slice(0, 200));
+}"""
+
+
+@pytest.mark.slow
+def test_the_keyboard_alone_reads_a_chart_and_sorts_a_table(tmp_path: Path, look: Look) -> None:
+    opened = look(write_report(synthetic.write(tmp_path / "run", generations=3)).as_uri())
+    page = opened.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.focus(".plot >> nth=0")
+    page.keyboard.press("End")
+    assert page.inner_text(".chart [aria-live] >> nth=0").startswith("generations 3, NashConv ")
+    heading = page.locator("th button:text-is('policy')").first
+    heading.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("th[aria-sort]").first.inner_text().startswith("policy")
+    assert page.evaluate("document.activeElement.textContent") == "policy"  # the focus stays
+    assert page.locator("td[data-key=policy] >> nth=0").inner_text() == "p0"
+
+
+@pytest.mark.slow
+def test_a_broken_page_is_noticed(tmp_path: Path, look: Look) -> None:
+    report = write_report(synthetic.write(tmp_path / "run", generations=1))
+    text = report.read_text(encoding="utf-8")
+    report.write_text(text.replace("%0Abegin();", "%0Abegin();undefinedFunction();"), encoding="utf-8")
+    assert any("undefinedFunction is not defined" in line for line in look(report.as_uri()).said)
+
+
+@pytest.mark.slow
+def test_a_comparison_is_drawn_and_told(tmp_path: Path, look: Look) -> None:
+    for name, lengths in (("a", (2, 3)), ("b", (3,))):
+        for seed, generations in enumerate(lengths):
+            synthetic.write(tmp_path / name / f"seed-{seed}", generations=generations)
+    groups = [read_group(str(tmp_path / name)) for name in "ab"]
+    groups = [replace(group, name=name) for group, name in zip(groups, ("a", "<b>"), strict=True)]
+    page = write_comparison(compare(groups, baselines=[Baseline("paper", 1.0, 0.2)]), tmp_path / "page.html")
+    opened = look(page.as_uri(), width=390)
+    assert opened.said == []
+    assert opened.text("h1") == "a and <b>"
+    headings = opened.page.locator("h2:visible").all_inner_texts()
+    assert headings[0] == "NashConv (lower is better)"
+    assert headings[1:] == ["Sample efficiency", "Performance profile", "Probability of improvement", "Runs"]
+    assert opened.page.locator(".chart canvas").count() == 2
+    rows = opened.page.locator(".intervals >> nth=0").locator("li")
+    assert [text.split("\n")[0] for text in rows.all_inner_texts()] == ["a", "<b>", "paper"]
+    assert "1 (0.800 to 1.200)" in rows.last.inner_text()
+    assert opened.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert opened.page.evaluate(_NAMELESS) == []
+
+
+@pytest.mark.slow
+def test_eighteen_statistics_fit_a_screen(tmp_path: Path, look: Look) -> None:
+    """One of all policies, with each opponent's; or all of one policy."""
+    run_dir = tmp_path / "counts"
+    names = ("goals", *(f"count_{k}" for k in range(17)))
+    with Store.create(run_dir, synthetic.info(run_dir)) as store:
+        for player, place in ((0, 0), (0, 1), (1, 0)):
+            store.policy_added(synthetic.policy(player, place))
+        for place, goals in enumerate([1.5, 0.25]):
+            means = np.array([[goals] * 18, [1.0] * 18])
+            counted = NamedStatistics(names, np.full((2, 18), 4), means, np.ones((2, 18)))
+            match = synthetic.match(f"m{place}", (place, 0), 4, [0.5, -0.5], [1, 1])
+            store.matches_recorded([replace(match, statistics=counted)])
         store.commit("c")
-    document, console = _open(write_report(run_dir), tmp_path / "profile")
-    assert console == []
-    table = re.search(r'<section id="statistics".*?</section>', document, re.DOTALL)
-    assert table is not None
-    assert "<th>goals</th>" in table[0]
-    assert '<td title="against p0: 1.5000">1.5000</td>' in table[0]
+    opened = look(write_report(run_dir).as_uri())
+    assert opened.said == []
+    card = opened.page.locator("section", has=opened.page.get_by_role("heading", name="Statistics"))
+    first = card.locator("tbody tr").first
+    assert first.inner_text().split() == ["p0", "1.500", "4", "1", "opponent"]
+    first.locator("summary").click()
+    assert first.locator("dl").inner_text().split() == ["p0", "1.500"]
+    card.get_by_role("button", name="all of a policy").click()
+    card.locator("select").select_option("p1")
+    assert card.locator("tbody tr").count() == 18
+    assert card.locator("tbody tr").first.inner_text().split() == ["goals", "0.250", "0.875", "0.250", "1.500"]
+    wide = card.evaluate(
+        "(node) => [...node.querySelectorAll('.scroll')].filter((box) => box.scrollWidth > box.clientWidth).length"
+    )
+    assert wide == 0

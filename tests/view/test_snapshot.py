@@ -18,7 +18,7 @@ from ludus.storage.reader import Reader
 from ludus.storage.store import Store
 from ludus.view import snapshot
 from ludus.view.report import MAX_SIDE, collect, panel_key, write_report
-from ludus.view.snapshot import Snapshot, imported, render
+from ludus.view.snapshot import Snapshot, imported, render, replay_page
 
 HOSTILE = "</script><script>alert(1)</script><!--"
 
@@ -89,6 +89,15 @@ def test_no_text_of_a_run_becomes_code(tmp_path: Path) -> None:
     assert data_of(page)["panels"]["overview"]["info"]["env"] == HOSTILE
     titled = render(Snapshot("comparison", HOSTILE, {"compare": b"{}"}))
     assert re.findall("<title>(.*?)</title>", titled)[0].startswith("&lt;/script&gt;&lt;script&gt;alert(1)")
+
+
+def test_a_replay_is_one_file() -> None:
+    replay = {"format": 1, "game": "openspiel/kuhn_poker", "seats": [{"name": "Ada"}, {"name": HOSTILE}], "frames": []}
+    page = replay_page(replay)
+    data = data_of(page)
+    assert (data["home"], data["panels"]["replay"]) == ("replay", replay)
+    assert data["title"] == f"openspiel/kuhn_poker: Ada against {HOSTILE}"
+    assert "ludus/replay.js" in modules_of(page)
 
 
 def test_an_n_player_report_holds_the_tables_of_all_pairs(tmp_path: Path) -> None:

@@ -74,10 +74,12 @@ async function route() {
   shown?.close();
   shown = null;
   if (!found) return missing();
+  const coming = found.route.load().catch(unknown);  // while the run's frame is made
+  coming.catch(() => {});  // told below, if this address is still wanted then
   try {
     const body = await place(found, mine);
     if (mine !== turn) return;
-    const page = await found.route.load().catch(unknown);
+    const page = await coming;
     if (mine !== turn) return;
     if (!page) {
       clear(body).append(empty("This is a snapshot, and that page is not in it: open the run with `ludus ui` to see it."));
@@ -203,7 +205,7 @@ function fail(error, { inside = false } = {}) {
   const root = inside ? clear(frame.body) : fresh();
   root.append(inside ? "" : h("h1", { class: "unseen", text: "Error" }), failure(error, again), source.live && !inside ? h("p", { class: "links" }, h("a", { href: "#/", text: "All runs" })) : "");
   document.documentElement.dataset.ready = "failed";
-  if (!error.status) console.error(error);
+  if (![Error, SourceError].includes(error.constructor)) console.error(error);  // a mistake of ours
 }
 
 function missing() {
@@ -235,6 +237,7 @@ function banner() {
 }
 
 async function begin() {
+  match(location.hash)?.route.load().catch(() => {});  // it comes while we ask who we are; if it does not, `route` says so
   try {
     await source.start();
   } catch (error) {

@@ -57,7 +57,7 @@ const ONE = [
   { key: "policy", title: "policy", text: true },
   { key: "mean", title: "mean", format: (value, row) => h("span", null, h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: `${100 * row.share}%` } })), number(value)) },
   { key: "episodes", title: "episodes", format: whole },
-  { key: "against", title: "against each opponent", text: true, sorts: false, only: met, format: (pairs) => (pairs.length ? h("details", { class: "against" }, h("summary", { text: `${pairs.length} opponents` }), h("dl", null, pairs.map(([others, mean]) => h("div", null, h("dt", { text: others }), h("dd", { text: number(mean) }))))) : "–") },
+  { key: "against", title: "against each opponent", text: true, sorts: false, only: met, format: (pairs) => (pairs.length ? h("details", { class: "against" }, h("summary", { text: `${pairs.length} opponent${pairs.length > 1 ? "s" : ""}` }), h("dl", null, pairs.map(([others, mean]) => h("div", null, h("dt", { text: others }), h("dd", { text: number(mean) }))))) : "–") },
 ];
 
 function all(rows, names, policy) {
