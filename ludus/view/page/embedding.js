@@ -21,7 +21,7 @@ class Embedding {
     this.chosen = null;
     state.population ??= 0;
     state.by ??= BY[0];
-    this.controls = h("div", { class: "heat-controls" }, picker("Colour", ["colour by age", "by kind"], BY.indexOf(state.by), (k) => { state.by = BY[k]; this.layout(); this.stage.draw(); }));
+    this.controls = h("div", { class: "tools" }, picker("Colour", ["colour by age", "by kind"], BY.indexOf(state.by), (k) => { state.by = BY[k]; this.layout(); this.stage.draw(); }));
     head.append(this.controls);
     this.told = h("p", { class: "unseen", id: "embedding-told" });
     this.about = h("p", { class: "chosen" });
