@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from ludus.core.types import Match, PolicyRef
 from ludus.population.base import Lineage
 from ludus.storage.base import GenerationRecord
 from ludus.storage.store import Store
-from ludus.view.server.access import Access, Hosts
+from ludus.view.server.access import Access
+from ludus.view.server.address import LOOPBACK, STEER, listen
 from ludus.view.server.known_runs import KnownRuns
 from ludus.view.server.serving import Served, serve
 
@@ -64,18 +66,26 @@ def _write_three(run_dir: Path) -> None:
         store.commit("g1")
 
 
+@dataclass(frozen=True)
+class Running:
+    server: Served
+    runs: KnownRuns
+    root: Path
+
+
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path]]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     root = tmp_path_factory.mktemp("runs")
     _write_circle(root / "circle")
     _write_three(root / "three")
     Store.create(root / "nobody", synthetic.info(root / "nobody")).close()
     synthetic_league.write(root / "league", synthetic_league.League(policies=20, played=0.9, running=True))
-    server = serve(KnownRuns(root=root), access=Access(hosts=Hosts.of("127.0.0.1")), port=0)
+    runs = KnownRuns(root=root)
+    server = serve(runs, listen(LOOPBACK, 0), access=Access(), host=LOOPBACK)
     thread = threading.Thread(target=server.run)
     thread.start()
-    yield server, root
-    server.server.should_exit = True
+    yield Running(server, runs, root)
+    server.end()
     thread.join()
 
 
@@ -90,8 +100,8 @@ def browser() -> Iterator[Any]:
 class Pages:
     """Opens pages of the server; afterwards none may have written to its console."""
 
-    def __init__(self, browser: Any, served: Served) -> None:
-        self._browser, self._served = browser, served
+    def __init__(self, browser: Any, running: Running) -> None:
+        self._browser, self._served, self._runs = browser, running.server, running.runs
         self._contexts: list[Any] = []
         self.said: list[str] = []
 
@@ -102,11 +112,8 @@ class Pages:
         page.set_default_timeout(20_000)
         page.on("console", lambda message: self.said.append(message.text))
         page.on("pageerror", lambda error: self.said.append(str(error)))
-        page.goto(self._served.link(self._served.state.access.most))
-        page.wait_for_selector("html[data-ready]", state="attached")
-        runs = page.evaluate("async () => (await (await fetch('/api/runs')).json()).runs")
-        run_id = next(one["id"] for one in runs if one["name"] == run)
-        page.goto(f"{self._served.address}/#/run/{run_id}{path}")
+        known = next(one for one in self._runs.all() if one.name == run)
+        page.goto(self._served.link(STEER, f"#/run/{known.id}{path}"))
         page.wait_for_selector("h1")
         return page
 
@@ -116,8 +123,8 @@ class Pages:
 
 
 @pytest.fixture
-def pages(browser: Any, served: tuple[Served, Path]) -> Iterator[Pages]:
-    opened = Pages(browser, served[0])
+def pages(browser: Any, running: Running) -> Iterator[Pages]:
+    opened = Pages(browser, running)
     yield opened
     opened.close()
     assert not opened.said
@@ -197,36 +204,40 @@ def _pointed(page: Any, canvas: Any) -> str:
     return str(page.locator(".stage-tip p").first.inner_text())
 
 
-def test_new_results_change_what_is_seen_and_nothing_else(pages: Pages, served: tuple[Served, Path]) -> None:
+def _asked(page: Any, canvas: Any) -> str:
+    """What is told of 0-7 against 0-6, by the search and the keys."""
+    search = page.get_by_label("Find a policy")
+    search.fill("0-7")
+    search.press("Enter")
+    canvas.press("ArrowLeft")
+    _said(page, "0-7 against 0-6: ")
+    return str(page.locator("#announcer").inner_text())
+
+
+def test_new_results_change_what_is_seen_and_nothing_else(pages: Pages, running: Running) -> None:
     page = pages.open("league")
     payoffs, ranking = _part(page, "Payoffs"), _part(page, "Ranking")
     ranking.get_by_role("button", name="generation").click()
     first = ranking.locator("tbody tr").first.inner_text()
     payoffs.scroll_into_view_if_needed()
     payoffs.get_by_role("button", name="by age").click()
-    page.get_by_label("Find a policy").fill("0-7")
-    page.get_by_label("Find a policy").press("Enter")
     canvas = payoffs.locator("canvas")
-    canvas.press("ArrowLeft")
-    _said(page, "0-7 against 0-6: ")
-    canvas.press("+")
-    before, seen = page.locator("#announcer").inner_text(), _pointed(page, canvas)
+    before = _asked(page, canvas)
+    seen = _pointed(page, canvas)
 
     seats = (PolicyRef(0, "0-7", 0), PolicyRef(0, "0-6", 0))
-    with Store.open(served[1] / "league") as store:
+    with Store.open(running.root / "league") as store:
         n = 100_000
         found = Match("new", (7, 6), seats, n, np.array([0.5, -0.5]), np.array([1.0, 1.0]), ((n, 0, 0), (0, 0, n)))
         store.matches_recorded([found])
         store.commit("later")
 
     for _ in range(100):
-        canvas.press("ArrowLeft")
-        canvas.press("ArrowRight")
-        after = page.locator("#announcer").inner_text()
+        after = _asked(page, canvas)
         if after != before:
             break
         page.wait_for_timeout(100)
-    assert re.fullmatch(rf"0-7 against 0-6: .* ± .*, 100{chr(0x2009)}032 episodes", after)  # 32 are the league's
+    assert re.fullmatch(r"0-7 against 0-6: .* ± .*, 100,032 episodes", after)  # 32 are the league's
     assert _pointed(page, canvas) == seen
     assert payoffs.get_by_role("button", name="by age").get_attribute("aria-pressed") == "true"
     ranking.scroll_into_view_if_needed()
@@ -273,7 +284,7 @@ def test_numbers_orders_and_words(pages: Pages) -> None:
         return str(_call(page, "measured.js", "interval", value, half))
 
     assert interval(0.63491, 0.0231) == "0.635 ± 0.023"
-    assert interval(-1540.4, 18.3) == f"{chr(0x2212)}1{chr(0x2009)}540 ± 18"
+    assert interval(-1540.4, 18.3) == f"{chr(0x2212)}1,540 ± 18"
     assert interval(2.0, None) == "2"
     assert interval(None, 0.1) == "–"
     assert _call(page, "heatmap.js", "arranged", "age", [2, 0, 1], [0, 0, 0]) == [1, 2, 0]
@@ -303,7 +314,10 @@ def _lanes(page: Any, members: Sequence[tuple[str, int, str | None]]) -> dict[st
             for name, born, parent in members
         ],
     }
-    code = """async (populations) => [...(await import("/page/lineage.js")).forest(populations).members.values()].map((one) => [one.name, one.lane])"""
+    code = """async (populations) => {
+        const { members } = (await import("/page/lineage.js")).forest(populations);
+        return [...members.values()].map((one) => [one.name, one.lane]);
+    }"""
     return dict(page.evaluate(code, [population]))
 
 

@@ -154,7 +154,7 @@ class Payoffs {
     const id = "payoffs-told";
     this.told = h("p", { class: "unseen", id });
     this.details = h("div", { class: "heat-details", "aria-live": "polite" });
-    this.search = h("input", { class: "field", type: "search", placeholder: "Find a policy", "aria-label": "Find a policy in the table", list: "heat-names", on: { change: () => this.find() } });
+    this.search = h("input", { class: "field", type: "search", placeholder: "Find a policy", "aria-label": "Find a policy in the table", list: "heat-names", on: { change: () => this.find(), keydown: (event) => { if (event.key === "Enter") this.find(); } } });
     this.options = h("datalist", { id: "heat-names" });
     this.choice = h("select", { class: "field", "aria-label": "Whose payoffs", on: { change: () => this.choose() } });
     this.controls = h("div", { class: "tools" }, this.choice, this.search, this.options, picker("Order", ORDERS.map((name) => `by ${name}`), ORDERS.indexOf(this.state.order), (k) => this.order(ORDERS[k])));
