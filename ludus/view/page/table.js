@@ -309,7 +309,7 @@ function hides({ game, frame: { board } }) {
 function told(state) {
   if (!state.over) return state.frame.text ?? "";
   const returns = state.players.map((player) => `${spokenName(player)} ${signed(state.frame.returns[player.player])}`).join(" · ");
-  return isEnd(state.over) ? returns : sentence(state.over);
+  return [isEnd(state.over) ? returns : sentence(state.over), sentence(state.note ?? "")].filter(Boolean).join("\n");
 }
 
 /** Whether a state was sent before another: games first, then positions. */
