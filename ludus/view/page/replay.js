@@ -121,9 +121,9 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
   }
 
   function onkey(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select, textarea, [role=grid]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input:not([type=checkbox]), select, [role=grid]")) return;
     const moves = { ArrowLeft: () => step(-1), ArrowRight: () => step(1), Home: () => { stop(); to(0); }, End: () => to(replay.frames.length - 1) };
-    if (event.key === " " && !event.target.closest?.("button, a")) toggle();
+    if (event.key === " " && !event.target.closest?.("button, summary, input")) toggle();
     else if (moves[event.key]) moves[event.key]();
     else return;
     event.preventDefault();
