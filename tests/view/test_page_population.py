@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,13 +23,7 @@ from ludus.view.server.address import LOOPBACK, STEER, listen
 from ludus.view.server.known_runs import KnownRuns
 from ludus.view.server.serving import Served, serve
 
-_BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright (pip install playwright)")
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(_BROWSER is None, reason="no Chromium on this machine (Debian: apt-get install chromium)"),
-]
+pytestmark = pytest.mark.slow
 
 PAIRS = np.array([[i, j] for i in range(3) for j in range(3)])
 CIRCLE = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
@@ -87,14 +80,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     yield Running(server, runs, root)
     server.end()
     thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=_BROWSER, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 class Pages:
