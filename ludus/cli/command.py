@@ -122,6 +122,17 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", action="store_true", help="show at the end where the time went, part by part")
 
 
+def add_page(parser: argparse.ArgumentParser) -> None:
+    """The option that opens the page of a run."""
+    parser.add_argument("--ui", action="store_true", help="open the page of the run in the browser while it goes on")
+
+
+def refuse_page(options: argparse.Namespace) -> None:
+    """Raises ConfigError where the page of one run was asked for, and there are several."""
+    if options.ui:
+        raise ConfigError("--ui is for one run. `ludus ui` in another terminal shows all runs of an experiment.")
+
+
 def add_rating(parser: argparse.ArgumentParser, default: str) -> None:
     """The option that names ratings; `parse_ratings` reads them."""
     parser.add_argument(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -14,16 +14,17 @@ import numpy as np
 from scipy.special import stdtrit
 
 from ludus.cli.output import facts, mean_cells, statistics_table, table
+from ludus.cli.page_beside import page_beside
 from ludus.core.timings import PARTS
 from ludus.driver.control import StopRequest, stop_on_signals
 from ludus.driver.driver import COMPLETE
-from ludus.storage.base import GenerationRecord
+from ludus.storage.base import GenerationRecord, Observer
 from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RUNS
 from ludus.view.curves import newest as newest_of
 from ludus.view.curves import short
-from ludus.view.progress import PlainProgress, RichProgress, compilation_told, duration, number, progress_for, signed
+from ludus.view.progress import compilation_told, duration, number, progress_for, signed
 
 if TYPE_CHECKING:
     from ludus.driver.result import Result
@@ -36,23 +37,29 @@ _NEWEST = 3
 """Policies of each population whose statistics are shown."""
 
 
-def execute(go: Callable[[PlainProgress | RichProgress, StopRequest], Result], *, profile: bool) -> int:
+def execute(go: Callable[[Observer, StopRequest], Result], *, profile: bool, page: bool = False) -> int:
     """Run what `go` runs, with its progress shown and stopped by signals, and show the result; the exit code. profile: show where its time
-    went, too."""
-    with (
-        closing(progress_for()) as observer,
-        stop_on_signals(tell=observer.stopping) as stop,
-        compilation_told(observer.message),
-    ):
-        result = go(observer, stop)
-    show_result(result)
-    if profile:
-        show_profile(result.run_dir)
-    if stop.requested:
-        sys.stdout.write(f"\nContinue with: ludus resume {quote(str(result.run_dir))}\n")
-    elif not result.summary.failed:
-        show_next(result)
-    return _status(result, stop.status)
+    went, too. page: open its page beside it, which stays until Ctrl-C if the run came to its end and somebody is there."""
+    with ExitStack() as beside:
+        with (
+            closing(progress_for()) as progress,
+            stop_on_signals(tell=progress.stopping) as stop,
+            compilation_told(progress.message),
+        ):
+            observer, opened = beside.enter_context(page_beside(progress, wanted=page))
+            result = go(observer, stop)
+        show_result(result)
+        if profile:
+            show_profile(result.run_dir)
+        if stop.requested:
+            sys.stdout.write(f"\nContinue with: ludus resume {quote(str(result.run_dir))}\n")
+        elif not result.summary.failed:
+            show_next(result)
+        code = _status(result, stop.status)
+        if opened is not None and not stop.requested:
+            sys.stdout.flush()
+            opened.stay()
+    return code
 
 
 def show_result(result: Result) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ludus.cli.command import Command, add_parallel, add_profile, add_runtime, runtime_overrides
+from ludus.cli.command import Command, add_page, add_parallel, add_profile, add_runtime, refuse_page, runtime_overrides
 from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import find_experiment, find_run
 
@@ -16,6 +16,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "overrides", metavar="key=value", nargs="*", default=[], help="changes from here on, such as generations=40"
     )
     add_profile(parser)
+    add_page(parser)
     add_parallel(parser)
     add_runtime(parser)
 
@@ -31,13 +32,16 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.driver.runner import resume
 
     return execute(
-        lambda observer, stop: resume(run_dir, overrides, observer=observer, stop=stop), profile=options.profile
+        lambda observer, stop: resume(run_dir, overrides, observer=observer, stop=stop),
+        profile=options.profile,
+        page=options.ui,
     )
 
 
 def _experiment(folder: Path, overrides: list[str], options: argparse.Namespace) -> int:
     if options.profile:
         raise ConfigError(f"--profile is for one run, and {options.run!r} is an experiment.")
+    refuse_page(options)
     from ludus.cli.experiment import go_on
     from ludus.storage.experiments import read_experiment
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from ludus.cli.command import (
     Command,
+    add_page,
     add_parallel,
     add_profile,
     add_runtime,
     add_scenario,
     check_run_name,
     folder,
+    refuse_page,
     runtime_overrides,
     scenario_of,
 )
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from ludus.driver.control import StopRequest
     from ludus.driver.result import Result
     from ludus.driver.scenario import Scenario
-    from ludus.view.progress import PlainProgress, RichProgress
+    from ludus.storage.base import Observer
 
 _ASYNC_HERE = (
     "runtime.mode=async in one process: data are some versions old, and nobody plays while the learner learns. This is for looking at what "
@@ -42,6 +44,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_parallel(parser)
     parser.add_argument("--run-dir", type=folder, help="where the run is written (default: ./runs/<name>)")
     add_profile(parser)
+    add_page(parser)
     add_runtime(parser)
     parser.add_argument("--name", help="name of the run (default: the preset and the time)")
 
@@ -56,18 +59,19 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.core.machine import cores
     from ludus.driver.runner import run
 
-    def go(observer: PlainProgress | RichProgress, stop: StopRequest) -> Result:
+    def go(observer: Observer, stop: StopRequest) -> Result:
         for hint in hints(scenario, cores=cores()):
             observer.message(hint)
         return run(scenario, run_dir=options.run_dir, name=options.name, observer=observer, stop=stop)
 
-    return execute(go, profile=options.profile)
+    return execute(go, profile=options.profile, page=options.ui)
 
 
 def _train_seeds(scenario: Scenario, options: argparse.Namespace) -> int:
     from ludus.cli.experiment import go_on
     from ludus.driver.experiment import new_experiment, parse_seeds
 
+    refuse_page(options)
     seeds = parse_seeds(options.seeds)
     if options.seed is not None or options.profile:
         given = "--profile" if options.seed is None else "--seed"
@@ -105,6 +109,7 @@ COMMAND = Command(
         ("ludus train leduc", "the preset as it is"),
         ("ludus train leduc generations=40 --seed 1", "longer, another seed"),
         ("ludus train leduc --seeds 5", "five seeds side by side, as one experiment to compare"),
+        ("ludus train leduc --ui", "with its page open in the browser"),
         ("ludus train leduc --profile", "and say where the time went"),
         ("ludus train leduc --runtime ray --workers 8", "eight processes on this machine"),
         ("ludus train leduc --runtime ray --workers 8 --mode async", "and nobody waits for the slowest"),

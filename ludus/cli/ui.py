@@ -3,18 +3,58 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import os
 import sys
 import webbrowser
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, folder, whole_number
 from ludus.cli.output import write
 from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import RUNS
+from ludus.view.server.address import LOOPBACK, PLAY, STEER, WATCH, Rights, Tokens, is_loopback, listen
 
-SECRET = "LUDUS_UI_SECRET"
-"""Of the environment: what the tokens are made from, so that addresses and cookies outlive a restart (default: random)."""
+if TYPE_CHECKING:
+    from ludus.view.server.access import Password
+
+SECRET, PASSWORD = "LUDUS_UI_SECRET", "LUDUS_UI_PASSWORD"
+"""Of the environment: what the tokens are made from, so that addresses and cookies outlive a restart (default: random); a password."""
+_SHORTEST = {SECRET: 32, PASSWORD: 10}  # characters
+
+
+def add_server(parser: argparse.ArgumentParser) -> None:
+    """The options of who serves the page; `serve_until_ctrl_c` reads them."""
+    parser.add_argument("--root", type=folder, default=RUNS, help="a folder of runs other than ./runs")
+    parser.add_argument(
+        "--port",
+        type=whole_number,
+        help="where to listen (default: 8300, or the next that is free; 0: any that is free)",
+    )
+    parser.add_argument("--no-open", action="store_true", help="open no browser")
+    parser.add_argument("--no-steering", action="store_true", help="nobody may steer a run")
+    parser.add_argument("--watch-only", action="store_true", help="nobody may steer a run or play")
+    group = parser.add_argument_group("for other machines (`ssh -L 8300:localhost:8300 HOST` needs none of this)")
+    group.add_argument("--host", default=LOOPBACK, help="the address to listen at; 0.0.0.0: all of this machine's")
+    group.add_argument(
+        "--password",
+        action="store_true",
+        help=f"who has no token is asked for a password; it is asked for here, or comes from {PASSWORD} in the environment",
+    )
+    group.add_argument("--password-file", type=Path, metavar="FILE", help="the password is the first line of this file")
+    group.add_argument("--certificate", type=Path, metavar="FILE", help="serve by TLS, with this certificate (PEM)")
+    group.add_argument("--key", type=Path, metavar="FILE", help="the certificate's private key (PEM)")
+    group.add_argument(
+        "--known-as",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="another name under which browsers find this machine; others are refused",
+    )
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,33 +64,142 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="what to show: names below ./runs, or directories (default: all runs below ./runs, new ones too)",
     )
-    parser.add_argument("--root", type=folder, default=RUNS, help="a folder of runs other than ./runs")
-    parser.add_argument("--port", type=whole_number, help="where to listen (default: 8300, or the next that is free)")
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (default: this machine alone)")
-    parser.add_argument("--no-open", action="store_true", help="open no browser")
-    parser.add_argument("--watch-only", action="store_true", help="nobody may steer a run or play")
+    add_server(parser)
 
 
 def _execute(options: argparse.Namespace) -> int:
-    from ludus.view.server.access import WATCH, Access, Hosts, Tokens
+    return serve_until_ctrl_c(options, options.runs)
+
+
+def serve_until_ctrl_c(options: argparse.Namespace, runs: Sequence[str], *, to: str = "") -> int:
+    """Serves the page. runs: what it shows; none: all below the root. to: the place that is opened, such as "#/people"; "RUN" in it stands
+    for the id of the first run."""
+    tls, password, tokens = _tls(options), _password(options), _tokens()
+    _require_safe(options.host, guarded=bool(tls) or password is not None)
+    from ludus.view.server.access import Access, Hosts
     from ludus.view.server.known_runs import KnownRuns
     from ludus.view.server.serving import serve
 
-    access = Access(hosts=Hosts.of(options.host), **({"granted": (WATCH,)} if options.watch_only else {}))
-    if secret := os.environ.get(SECRET):
-        if len(secret) < 32:
-            raise ConfigError(f"{SECRET} has {len(secret)} characters; at least 32 random ones were expected.")
-        access.tokens = Tokens(secret.encode())
-    served = serve(
-        KnownRuns(options.runs, root=Path(options.root)), access=access, host=options.host, port=options.port
-    )
-    link = served.link(access.most)
-    write(f"{link}  (Ctrl-C ends it)")
+    known = KnownRuns(runs, root=None if runs else Path(options.root))
+    access = Access(tokens, _granted(options), Hosts.of(options.host, options.known_as), password)
+    served = serve(known, listen(options.host, options.port), access=access, host=options.host, tls=tls)
+    first = next((run.id for run in known.all()), "")
+    link = served.link(access.most, to.replace("RUN", first))
+    write(link)
     sys.stdout.flush()
-    if not options.no_open:
-        webbrowser.open(link)
-    served.run()
+    with opened(link, wanted=not options.no_open) as is_open:
+        for line in _explained(served.link(WATCH), access.most, options.host, is_open=is_open, tls=bool(tls)):
+            sys.stderr.write(f"{line}\n")
+        served.run()
     return 0
+
+
+def _explained(watching: str, most: Rights, host: str, *, is_open: bool, tls: bool) -> Iterator[str]:
+    yield "It is open in the browser." if is_open else "Open this address in a browser."
+    if most != WATCH:
+        more = " and steer runs" if "steer" in most else ""
+        yield f"Who has it may play{more}; for those who are to watch only: {watching}"
+    if not is_loopback(host):
+        yield f"{host}: every machine that reaches this one can ask for the page, and needs the address or the password."
+        if not tls:
+            yield "Without --certificate, whoever listens on the network between can read what is sent, the password too."
+    yield "Ctrl-C ends the page; runs go on."
+
+
+def _granted(options: argparse.Namespace) -> tuple[Rights, ...]:
+    if options.watch_only:
+        return (WATCH,)
+    return (WATCH, PLAY) if options.no_steering else (WATCH, PLAY, STEER)
+
+
+def _tokens() -> Tokens:
+    secret = os.environ.get(SECRET, "")
+    return Tokens(_long_enough(secret, SECRET).encode()) if secret else Tokens()
+
+
+def _long_enough(text: str, name: str) -> str:
+    least = _SHORTEST[name]
+    if len(text) < least:
+        what = "the password" if name == PASSWORD else name
+        raise ConfigError(f"{what} has {len(text)} characters; at least {least} were expected. Give a longer one.")
+    return text
+
+
+def _password(options: argparse.Namespace) -> Password | None:
+    if not options.password and options.password_file is None:
+        return None
+    from ludus.view.server.access import Password
+
+    if options.password_file is not None:
+        try:
+            lines = options.password_file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is no text"
+            raise ConfigError(f"--password-file {str(options.password_file)!r} cannot be read: {why}.") from error
+        text = lines[0] if lines else ""
+    elif not (text := os.environ.get(PASSWORD, "")):
+        if not sys.stdin.isatty():
+            raise ConfigError(
+                f"--password was given, and nobody can be asked here. Set {PASSWORD}, or give --password-file."
+            )
+        text = getpass.getpass("Password for the page: ")
+    return Password.of(_long_enough(text, PASSWORD))
+
+
+def _tls(options: argparse.Namespace) -> tuple[Path, ...]:
+    """(certificate, key), or nothing. Raises ConfigError if they cannot be used."""
+    if options.certificate is None and options.key is None:
+        return ()
+    if options.certificate is None or options.key is None:
+        raise ConfigError("--certificate and --key belong together; give both.")
+    import ssl
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.certificate, options.key)
+    except OSError as error:  # of which ssl.SSLError is one
+        raise ConfigError(
+            f"--certificate {str(options.certificate)!r} and --key {str(options.key)!r} cannot be used: {error.strerror or error}. Give "
+            "PEM files that belong together."
+        ) from error
+    return (options.certificate, options.key)
+
+
+def _require_safe(host: str, *, guarded: bool) -> None:
+    """Raises ConfigError for an address that other machines reach, where nothing guards the page."""
+    if is_loopback(host) or guarded:
+        return
+    raise ConfigError(
+        f"--host {host} lets every machine that reaches this one ask for the page: who has its address sees all runs, and may steer them. "
+        "Give --password, or --certificate and --key, or both. From one other machine, `ssh -L 8300:localhost:8300 HOST` does it without."
+    )
+
+
+# ---------------------------------------------------------------------------------------------- the browser
+
+
+@contextmanager
+def opened(link: str, *, wanted: bool = True) -> Iterator[bool]:
+    """Opens a link in the browser; whether that was possible. What other users of the machine can see, the browser's arguments, names a
+    file that only its owner can read and that leads there."""
+    if not wanted or not _has_browser():
+        yield False
+        return
+    with TemporaryDirectory(prefix="ludus-") as private:  # of mode 0700
+        file = Path(private) / "open.html"
+        file.write_text(f'<!doctype html><meta http-equiv="refresh" content="0;url={link}">\n', encoding="utf-8")
+        yield webbrowser.open(file.as_uri())
+
+
+def _has_browser() -> bool:
+    """Not one in this terminal, which would take its place."""
+    on_screen = sys.platform != "linux" or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    )
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return False
+    return on_screen
 
 
 COMMAND = Command(
@@ -58,8 +207,9 @@ COMMAND = Command(
     summary="Open the page: see runs live, steer them, play against what they trained.",
     examples=(
         ("ludus ui", "all runs below ./runs"),
-        ("ludus ui leduc-20261120-120000", "one of them"),
+        ("ludus ui leduc-20261120-120000 ~/copied/run", "these two, wherever they lie"),
         ("ludus ui --watch-only --no-open", "print the address only; nobody may change anything"),
+        ("ludus ui --host 0.0.0.0 --password", "for other machines, too"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

@@ -15,7 +15,7 @@ from ludus.core.errors import RunError
 # its profiles of a probability above 0 in `joints`.
 
 APPLICATION_ID = 0x4C554455  # "LUDU": tells our files from other SQLite databases
-VERSION = 5
+VERSION = 6
 OLDEST = 3  # what came before it named parts by modules that are elsewhere now
 FILE = "ludus.db"
 
@@ -48,6 +48,13 @@ CREATE VIEW policy_statistics AS
 """What the episodes of matches counted, from version 5 on: a row for each player and name, place by place; as
 `ludus.core.types.NamedStatistics`."""
 
+OPPONENTS = """
+CREATE TABLE opponents (
+  task TEXT NOT NULL, player INTEGER NOT NULL, population INTEGER NOT NULL, policy TEXT NOT NULL, probability REAL NOT NULL,
+  barrier INTEGER NOT NULL, PRIMARY KEY (task, player, population, policy)) WITHOUT ROWID;
+"""
+"""Whom a training task met, by seat, from version 6 on: at its start, and on average once it is done. The likeliest of each seat alone."""
+
 TABLES = f"""
 CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE checkpoints (barrier INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, created REAL NOT NULL);
@@ -68,6 +75,7 @@ CREATE TABLE joints (
 CREATE TABLE tasks (
   id TEXT PRIMARY KEY, kind TEXT NOT NULL, generation INTEGER NOT NULL, population INTEGER, policy TEXT, state TEXT NOT NULL,
   metrics TEXT NOT NULL, counters TEXT NOT NULL, failure TEXT, created REAL NOT NULL, barrier INTEGER NOT NULL) WITHOUT ROWID;
+{OPPONENTS}
 {CURVES}
 {MATCHES}
 {STATISTICS}
@@ -90,6 +98,7 @@ COVERED = (
     "generations",
     "joints",
     "tasks",
+    "opponents",
     "matches",
     "statistics",
     "payoffs",
@@ -105,6 +114,7 @@ INSERT = {
     "generations": "INSERT OR REPLACE INTO generations VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
     "joints": "INSERT OR REPLACE INTO joints VALUES (?,?,?,?,?)",
     "tasks": "INSERT OR REPLACE INTO tasks VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+    "opponents": "INSERT OR REPLACE INTO opponents VALUES (?,?,?,?,?,?)",
     "matches": "INSERT OR IGNORE INTO matches VALUES (?,?,?,?,?,?,?,?,?,?,?)",  # append-only: a retried match counts once
     "statistics": "INSERT OR IGNORE INTO statistics VALUES (?,?,?,?,?,?,?,?)",
     "payoffs": "INSERT INTO payoffs (generation, players, profiles, mean, barrier) VALUES (?,?,?,?,?)",
@@ -118,7 +128,7 @@ INSERT = {
 # --------------------------------------------------------------------------------------------------------------------
 # Brings the database of an older version to the present one.
 
-MIGRATIONS: dict[int, str] = {3: CURVES, 4: STATISTICS}
+MIGRATIONS: dict[int, str] = {3: CURVES, 4: STATISTICS, 5: OPPONENTS}
 """version -> the SQL that leads to the next one, from `OLDEST` on."""
 
 

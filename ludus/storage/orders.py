@@ -14,9 +14,7 @@ from pathlib import Path
 
 from ludus.core.errors import RunError
 from ludus.storage import live
-from ludus.storage.experiments import read_experiment
 from ludus.storage.live import LiveOrder, Status
-from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import EXPERIMENT, is_running, owner_of
 
 POLL = 0.05
@@ -123,6 +121,9 @@ def not_running(name: str, folder: Path) -> RunError:
 
 def ended(name: str, folder: Path) -> str:
     """How a run, or an experiment, ended, and how to go on."""
+    from ludus.storage.experiments import read_experiment
+    from ludus.storage.reader import Reader
+
     if (folder / EXPERIMENT).is_file():
         standings = read_experiment(folder).standings()
         done = sum(standing.is_done for standing in standings)

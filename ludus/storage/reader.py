@@ -78,6 +78,17 @@ class StoredTask:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredOpponent:
+    """Whom a training task met in a seat, and how often, of all that sat there."""
+
+    task: str
+    player: int
+    population: int
+    policy: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
 class Rating:
     generation: int
     population: int
@@ -358,11 +369,22 @@ class Reader:
             rows = self._rows("SELECT * FROM policies ORDER BY rowid LIMIT 1")
             return _policy(rows[0]) if rows else None
 
-    def tasks(self) -> tuple[StoredTask, ...]:
+    def tasks(self, *, policy: tuple[int, str] | None = None) -> tuple[StoredTask, ...]:
+        """By generation, then id. policy: that trained this one of a population only."""
         columns = "id, kind, generation, population, policy, state, metrics, counters, failure"
+        where, asked = ("", ()) if policy is None else ("WHERE population = ? AND policy = ?", policy)
         with translated(self.path):
-            rows = self._rows(f"SELECT {columns} FROM tasks ORDER BY generation, id")
+            rows = self._rows(f"SELECT {columns} FROM tasks {where} ORDER BY generation, id", *asked)
             return tuple(_task(row) for row in rows)
+
+    def opponents(self, *, task: str | None = None, least: float = 0.0) -> tuple[StoredOpponent, ...]:
+        """Of one training task, or of all that have stored theirs: by task and seat, likeliest first. least: probability of those that are
+        told."""
+        sql = "SELECT task, player, population, policy, probability FROM opponents WHERE probability >= ? AND task "
+        one = "= ?" if task is not None else "IS NOT ?"
+        with translated(self.path):
+            rows = self._rows(f"{sql}{one} ORDER BY task, player, probability DESC, policy", least, task)
+            return tuple(StoredOpponent(*row) for row in rows)
 
     def matches(self) -> tuple[StoredMatch, ...]:
         """In the order in which they were recorded."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ludus.core.curves import FIXED
 from ludus.core.errors import RunError
-from ludus.core.types import Curve, Match, PolicyRef, Task, TaskResult, Trained, TrainingTask
+from ludus.core.types import Adaptive, Curve, Match, Mixture, PolicyRef, Task, TaskResult, Trained, TrainingTask
 from ludus.population.base import PolicyRecord
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import APPLICATION_ID, COVERED, FILE, INSERT, TABLES, VERSION, migrate
@@ -99,6 +99,7 @@ def statistics_rows(match: Match) -> list[tuple[object, ...]]:
 
 Located = tuple[str, str]
 EventLevel = Literal["info", "warning", "error"]
+_LIKELIEST = 64  # opponents of a task that are told, of each seat
 _FLUSH = 4096  # rows held in memory before they go into the open transaction
 
 
@@ -208,12 +209,20 @@ class Store:
 
     def task_started(self, task: Task) -> None:
         self._task(task, "started", {}, {}, None)
+        if isinstance(task, TrainingTask):
+            start = task.opponents.start if isinstance(task.opponents, Adaptive) else task.opponents
+            self._opponents(task, start)
 
     def task_done(self, result: TaskResult) -> None:
         if isinstance(result, Trained):
             if result.curve is not None:
                 self.curve_recorded(result.task.id, result.curve)
                 del self._curves[result.task.id]
+            if result.average is not None:  # a rule has moved them
+                self._flush()
+                with translated(self.path):
+                    self._connection.execute("DELETE FROM opponents WHERE task = ?", (result.task.id,))
+                self._opponents(result.task, result.average)
             self._task(
                 result.task, "failed" if result.failure else "done", result.metrics, result.counters, result.failure
             )
@@ -230,6 +239,19 @@ class Store:
             json.dumps({k: int(v) for k, v in counters.items()}),
         )
         self._add("tasks", (task.id, *what, state, *numbers, failure, time.time()))
+
+    def _opponents(self, task: TrainingTask, mixture: Mixture) -> None:
+        met: dict[int, dict[tuple[int, str], float]] = {}
+        for factor in mixture.factors:
+            for entry, prob in zip(factor.entries, factor.probs, strict=True):
+                for seat, ref in zip(factor.seats, entry, strict=True):
+                    some = met.setdefault(seat, {})
+                    some[ref.population, ref.policy] = some.get((ref.population, ref.policy), 0.0) + prob
+        for seat, some in met.items():
+            if task.seats == (seat,):  # nobody else ever sits there
+                continue
+            for (population, policy), prob in sorted(some.items(), key=lambda item: -item[1])[:_LIKELIEST]:
+                self._add("opponents", (task.id, seat, population, policy, prob))
 
     def ratings_recorded(self, population: int, ratings: Mapping[str, float], *, kind: str = "elo") -> None:
         """Ratings of policies after the current generation."""

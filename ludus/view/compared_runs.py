@@ -185,6 +185,15 @@ def read_group(text: str) -> Group:
     return Group(run_name(folder), (_read_run(folder, run_name(folder)),), {})
 
 
+def grouped(runs: Sequence[tuple[str | None, str, Path]], *, apart: bool = False) -> list[Group]:
+    """Of (experiment, name, directory) of each run: those of one experiment are a group, every other run is one by itself. apart: all
+    are."""
+    groups: dict[str, list[ComparedRun]] = {}
+    for experiment, name, folder in runs:
+        groups.setdefault(name if apart or experiment is None else experiment, []).append(_read_run(folder, name))
+    return [Group(name, tuple(members), {}) for name, members in groups.items()]
+
+
 def _read_run(folder: Path, name: str, state: str = "", why: str = "") -> ComparedRun:
     """state, why: as the experiment says, where it is of one."""
     if state == "waiting" or not (folder / FILE).is_file():

@@ -93,9 +93,10 @@ def render(snapshot: Snapshot) -> str:
 
 def write(target: Path, snapshot: Snapshot) -> Path:
     """Writes the file (aside, then renamed) and returns its path. Raises RunError if it cannot be written."""
+    page = render(snapshot)
     aside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        aside.write_text(render(snapshot), encoding="utf-8", errors="replace")  # a folder's name need not be UTF-8
+        aside.write_text(page, encoding="utf-8", errors="replace")  # a folder's name need not be UTF-8
         aside.replace(target)
     except OSError as error:
         with suppress(OSError):

@@ -23,7 +23,7 @@ from ludus.evaluation.ratings import rate_run
 from ludus.population.matches import same_match, statistics_by_policy, statistics_of
 from ludus.storage.reader import Reader, player_of
 from ludus.testing.fakes import COINS
-from ludus.view.report import collect
+from ludus.view.figures.panels import PANELS
 
 PSRO = """
 env: {id: "ludus.testing.fakes:coins", num_envs: 6}
@@ -112,7 +112,7 @@ def test_ray_brings_the_same(whole: Result, tmp_path: Path) -> None:
 
 def test_the_report_has_them_by_policy_and_by_opponent(whole: Result) -> None:
     with Reader(whole.run_dir) as reader:
-        tables = collect(reader).statistics
+        tables = PANELS["statistics"](reader)
         matches = reader.counted()
     assert [table.names for table in tables] == [[*COINS]] * 2
     newest = tables[0].rows[-1]

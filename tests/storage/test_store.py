@@ -143,7 +143,7 @@ def test_a_run_from_before_curves_is_read_and_resumed(run_dir: Path) -> None:
     synthetic.write(run_dir, generations=1)
     with sqlite3.connect(run_dir / "ludus.db") as connection:
         connection.executescript(
-            "DROP TABLE curves; DROP VIEW policy_statistics; DROP TABLE statistics; PRAGMA user_version = 3;"
+            "DROP TABLE opponents; DROP TABLE curves; DROP VIEW policy_statistics; DROP TABLE statistics; PRAGMA user_version = 3;"
         )
     connection.close()
     with Reader(run_dir) as reader:
@@ -367,7 +367,9 @@ def test_statistics_of_matches_come_back_to_the_bit(run_dir: Path) -> None:
 def test_a_run_from_before_statistics_is_read_and_resumed(run_dir: Path) -> None:
     synthetic.write(run_dir, generations=1)
     with sqlite3.connect(run_dir / "ludus.db") as connection:
-        connection.executescript("DROP VIEW policy_statistics; DROP TABLE statistics; PRAGMA user_version = 4;")
+        connection.executescript(
+            "DROP TABLE opponents; DROP VIEW policy_statistics; DROP TABLE statistics; PRAGMA user_version = 4;"
+        )
     connection.close()
     with Reader(run_dir) as reader:
         before = [stored.match.id for stored in reader.matches()]

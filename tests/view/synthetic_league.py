@@ -75,6 +75,7 @@ def write(run_dir: Path, league: League) -> Path:
         "generations": _generations(league, skill),
         "ratings": _ratings(league, skill),
         "tasks": _tasks(league),
+        "opponents": _opponents(league, skill),
         "curves": _curves(league, rng),
         "metrics": _metrics(league, rng),
         "events": _events(league),
@@ -151,6 +152,17 @@ def _tasks(league: League) -> Iterator[tuple[object, ...]]:
             counters = json.dumps({"decisions": 6000, "episodes": 4000, "updates": 60} if done else {})
             what = (f"response-{policy}", "train", k, population, policy, "done" if done else "started")
             yield (*what, json.dumps({"return": 0.5} if done else {}), counters, None, BEGAN + 60.0 * k, k)
+
+
+def _opponents(league: League, skill: NDArray[np.float64]) -> Iterator[tuple[object, ...]]:
+    for k in range(1, league.policies + league.running):
+        for population in league.populations:
+            other = 0 if league.shared else 1 - population
+            marginal = _marginal(skill[other], k - 1)
+            for place in np.argsort(-marginal)[:8].tolist():
+                if marginal[place]:
+                    met = (other, name(other, place), float(marginal[place]), k)
+                    yield (f"response-{name(population, k)}", 1 - population, *met)
 
 
 def _curves(league: League, rng: np.random.Generator) -> Iterator[tuple[object, ...]]:

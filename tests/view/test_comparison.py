@@ -238,7 +238,9 @@ def test_a_baseline_is_of_one_environment() -> None:
 def test_the_page_holds_the_figures(tmp_path: Path) -> None:
     folder = experiment(tmp_path / "<a>", [0.1, 0.3])
     page = write_comparison(compare([read_group(str(folder))]), tmp_path / "page.html").read_text()
-    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])["panels"][
+        "compare"
+    ]
     assert data["groups"][0]["iqm"]["value"] == 0.2
     assert data["baselines"] == [{"name": "paper", "mean": 0.5, "spread": 0.1}]
     assert "<a>" not in page

@@ -21,7 +21,7 @@ ALIKE = 0.01
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
-    """label: int64[n] from 0, numbered by their oldest policies. order: int64[n] policies, so that those alike stand together."""
+    """label: int64[n] from 0. order: int64[n] policies, so that those alike stand together; labels rise along it."""
 
     label: NDArray[np.int64]
     order: NDArray[np.int64]
@@ -69,10 +69,13 @@ def clustered(rows: Floats, *, alike: float) -> Clusters:
         score = silhouette(apart, found)
         if score > best + 1e-9:
             best, label = score, found
-    _, first = np.unique(label, return_index=True)
+    order = leaves_list(tree).astype(np.int64)
+    if np.argmin(order) * 2 > n:  # the oldest policy first
+        order = order[::-1].copy()
+    _, first = np.unique(label[order], return_index=True)
     place = np.empty(len(first), np.int64)
     place[np.argsort(first)] = np.arange(len(first))
-    return Clusters(place[label], leaves_list(tree).astype(np.int64))
+    return Clusters(place[label], order)
 
 
 def distances(rows: Floats) -> Floats:

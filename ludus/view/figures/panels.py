@@ -7,10 +7,13 @@ from typing import Any, Final
 
 from ludus.storage.reader import Position, Reader
 from ludus.view.figures.base import to_json
+from ludus.view.figures.embedding import embedding
 from ludus.view.figures.learning import learning, throughput
+from ludus.view.figures.lineage import lineage, policy
 from ludus.view.figures.payoffs import payoffs
 from ludus.view.figures.progress import convergence, events, overview, parts, run_line, strategies
 from ludus.view.figures.ranking import diversity, ranking, statistics
+from ludus.view.figures.responses import responses
 
 __all__ = ["PANELS", "changed", "run_line", "to_json", "version"]
 
@@ -24,8 +27,12 @@ PANELS: Final[Mapping[str, Callable[..., Any]]] = {
     "events": events,
     "ranking": ranking,
     "payoffs": payoffs,
+    "lineage": lineage,
+    "responses": responses,
+    "embedding": embedding,
     "diversity": diversity,
     "statistics": statistics,
+    "policy": policy,
 }
 """name -> panel(reader, **query) -> a record, or a list of records, for `to_json`. Each raises ConfigError for a query that it does not
 understand, and RunError as `Reader`."""

@@ -56,8 +56,12 @@ class Ranking:
 def ranking(reader: Reader, **query: str) -> list[Ranking]:
     """Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "ranking")
+    return reader.remembered("ranking", lambda: _rankings(reader))
+
+
+def _rankings(reader: Reader) -> list[Ranking]:
     game = meta_game(reader)
-    rated = ratings(game) or _stored(reader, game)
+    rated = game.once("ratings", lambda: ratings(game)) or _stored(reader, game)
     return [_ranking(game, which, rated[which]) for which in range(len(game.members))]
 
 
@@ -286,6 +290,10 @@ class CountedTable:
 def statistics(reader: Reader, **query: str) -> list[CountedTable]:
     """Of the newest matches. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "statistics")
+    return reader.remembered("statistics", lambda: _statistics(reader))
+
+
+def _statistics(reader: Reader) -> list[CountedTable]:
     with reader.moment():
         info, names, counted = reader.info(), reader.policy_names(), reader.counted(last=MAX_COUNTED)
     played = [([player_of(ref) for ref in match.seats], match.statistics) for match in counted]

@@ -8,7 +8,7 @@
 // Pages of a run stand in the run's frame (run.js): its header, its steering and its tabs stay while the pages below change.
 
 import { announce, clear, empty, failure, h, write } from "./dom.js";
-import { source } from "./source.js";
+import { SourceError, source } from "./source.js";
 
 const BETWEEN = 500;  // milliseconds between two updates
 
@@ -55,14 +55,25 @@ const main = document.getElementById("main");
 let turn = 0;  // of the newest address: what an older one still brings is dropped
 let frame = null;  // { run, body, select, update, close } of the run that is shown
 let shown = null;  // { close } of the page that is shown
+let entry = null, entries = 0;  // of the browser's history; who goes back finds the page where it was left
+const scrolls = new Map();
+const REMEMBERED = 50;
+
+function arrive() {
+  if (entry !== null) scrolls.set(entry, window.scrollY);
+  if (scrolls.size > REMEMBERED) scrolls.delete(scrolls.keys().next().value);
+  const known = history.state?.entry;
+  entry = known ?? `${performance.timeOrigin}-${entries++}`;
+  if (known === undefined) history.replaceState({ entry }, "");
+  return scrolls.get(entry) ?? 0;
+}
 
 async function route() {
-  const mine = ++turn;
+  const mine = ++turn, first = entry === null, top = arrive();
   const found = match(source.snapshot && !location.hash.replace(/^#\/?/, "") ? source.snapshot.home : location.hash);
   shown?.close();
   shown = null;
   if (!found) return missing();
-  window.scrollTo(0, 0);
   try {
     const body = await place(found, mine);
     if (mine !== turn) return;
@@ -76,6 +87,10 @@ async function route() {
     await start(page, clear(body), found, mine);
     document.title = [found.route.title ?? frame?.titleOf(found.route.tab), frame?.name, source.snapshot ? source.snapshot.title : "Ludus"].filter(Boolean).join(" · ");
     mark(found);
+    window.scrollTo(0, top);
+    if (first) return;
+    announce(document.title);
+    if (document.activeElement === document.body) main.focus({ preventScroll: true });  // what was followed is gone with its page
   } catch (error) {
     if (mine === turn) fail(error, { inside: Boolean(frame) });
   }
@@ -163,7 +178,7 @@ function follow(run, f, { held = false } = {}) {
     }
   };
   const stop = source.onchange(run, (panels) => {
-    if (panels.has("gone")) return void fail(new Error("this run is gone: its directory was moved or deleted."));
+    if (panels.has("gone")) return void fail(new SourceError("this run is gone: its directory was moved or deleted.", 410));
     for (const panel of panels) gathered.add(panel);
     later();
   });
@@ -184,7 +199,7 @@ function fail(error, { inside = false } = {}) {
   shown?.close();
   shown = null;
   if (!inside) leave();
-  const again = error.status === 401 ? null : route;
+  const again = [401, 404, 410].includes(error.status) ? null : route;
   const root = inside ? clear(frame.body) : fresh();
   root.append(inside ? "" : h("h1", { class: "unseen", text: "Error" }), failure(error, again), source.live && !inside ? h("p", { class: "links" }, h("a", { href: "#/", text: "All runs" })) : "");
   document.documentElement.dataset.ready = "failed";
@@ -223,10 +238,11 @@ async function begin() {
   try {
     await source.start();
   } catch (error) {
-    return fail(error.status === 401 ? new Error("this page needs the address with the token that `ludus ui` printed. Open that address.") : error);
+    return fail(error.status === 401 ? new SourceError("this page needs the address with the token that `ludus ui` printed. Open that address.", 401) : error);
   }
   top();
   banner();
+  history.scrollRestoration = "manual";
   window.addEventListener("hashchange", route);
   document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
   await route();

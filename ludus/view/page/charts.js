@@ -10,9 +10,9 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 
 // ------------------------------------------------------------------------------------------------------------ numbers
 
-const MINUS = "\u2212", THIN = "\u2009";
+const MINUS = "\u2212";
 
-// 0.1234, 12.35, 12 345, 1.2e−7: four digits that matter, a real minus; "–" where there is none.
+// 0.1234, 12.35, 12,345, 1.2e−7: four digits that matter, a real minus; "–" where there is none.
 export function number(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : `${MINUS}∞`;
@@ -26,7 +26,7 @@ export function number(value, digits = 4) {
 
 export function whole(value) {
   if (value === null || value === undefined) return "–";
-  return Math.round(value).toLocaleString("en-US").replaceAll(",", THIN).replace("-", MINUS);
+  return Math.round(value).toLocaleString("en-US").replace("-", MINUS);
 }
 
 export const percent = (share, places = 0) => (share === null || share === undefined ? "–" : `${(100 * share).toFixed(places)}%`);
@@ -377,7 +377,8 @@ function summary({ x, series, xTitle, yTitle, note }) {
 
 // ------------------------------------------------------------------------------------------------------------ tables
 
-// A table whose headings sort. columns: [{ key, title, text? (left-aligned), hint?, sorts? (false: not by this one), format?(value, row, place) -> text or node, value?(row) }];
+// A table whose headings sort. columns: [{ key, title, text? (left-aligned), hint?, sorts? (false: not by this one), format?(value, row, place) -> text or node, value?(row),
+// only?(rows) (whether the column is worth its room) }];
 // rows: objects; sort: { key, down } or null; limit: rows shown before "Show all"; label: its name for screen readers;
 // id(row): what a row is known by, so that an update keeps its element, and the focus in it. Returns { set(rows), sort }.
 export function table(node, { columns, rows, sort = null, limit = 25, label = "", id = null }) {
@@ -387,7 +388,7 @@ export function table(node, { columns, rows, sort = null, limit = 25, label = ""
   const more = h("button", { type: "button", class: "more", on: { click: () => { state.all = true; draw(); } } });
   clear(node).append(h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label || "Table" }, grid), more);
   const valueOf = (column, row) => (column.value ? column.value(row) : row[column.key]);
-  const kept = new Map();  // id -> { element, texts }
+  const kept = new Map();  // id -> { element, cells }
 
   for (const column of columns) {
     const cell = h("th", { scope: "col", class: column.text ? "text" : null, title: column.hint });
@@ -416,9 +417,10 @@ export function table(node, { columns, rows, sort = null, limit = 25, label = ""
 
   function line(row, place) {
     const key = id ? id(row) : null;
-    const made = key !== null && kept.has(key) ? kept.get(key) : { element: h("tr"), cells: columns.map((column) => h("td", { class: column.text ? "text" : null })), texts: [] };
+    const made = key !== null && kept.has(key) ? kept.get(key) : { element: h("tr"), cells: columns.map((column) => h("td", { class: column.text ? "text" : null, dataset: { key: column.key } })) };
     if (!made.element.childElementCount) made.element.append(...made.cells);
     columns.forEach((column, k) => {
+      made.cells[k].hidden = head.children[k].hidden;
       const value = valueOf(column, row);
       const shown = column.format ? column.format(value, row, place) : column.text ? String(value ?? "–") : number(value);
       if (shown instanceof Node) made.cells[k].replaceChildren(shown);
@@ -429,6 +431,7 @@ export function table(node, { columns, rows, sort = null, limit = 25, label = ""
   }
 
   function draw() {
+    columns.forEach((column, k) => { head.children[k].hidden = Boolean(column.only && !column.only(state.rows)); });
     for (const cell of head.children) {
       if (cell.dataset.key === state.sort?.key) cell.setAttribute("aria-sort", state.sort.down ? "descending" : "ascending");
       else cell.removeAttribute("aria-sort");

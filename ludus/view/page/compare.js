@@ -7,11 +7,11 @@ import { intervals } from "./intervals.js";
 const AGAIN = 5000;  // milliseconds between two looks at runs that go on: intervals are a bootstrap
 
 export async function show(root, { source, query, go }) {
-  const runs = query.get("runs") ?? "", metric = query.get("metric");
-  if (source.live && !runs) return void root.append(h("h1", { text: "Comparison" }), empty("No runs were chosen to compare.", h("a", { href: "#/", text: "Choose some" })));
-  const get = () => source.get("compare", source.live ? { runs, metric } : {});
+  const asked = { runs: query.get("runs") ?? "", metric: query.get("metric"), apart: query.get("apart") };
+  if (source.live && !asked.runs) return void root.append(h("h1", { text: "Comparison" }), empty("No runs were chosen to compare.", h("a", { href: "#/", text: "Choose some" })));
+  const get = () => source.get("compare", source.live ? asked : {});
   const state = { data: await get(), axis: null, log: null };
-  const head = heading(state, { live: source.live, runs, go, metric });
+  const head = heading(state, { live: source.live, asked, go });
   const parts = [leftOut(state), figures(state), efficiency(state), profiles(state), improvement(state), all(state)];
   root.append(head.node, ...parts.map(({ node }) => node));
   const draw = () => [head, ...parts].forEach((part) => part.draw());
@@ -30,7 +30,7 @@ export async function show(root, { source, query, go }) {
       if (error.status !== 0) head.fail(error);
     }
   };
-  const stops = source.live ? runs.split(",").map((run) => source.onchange(run, later)) : [];
+  const stops = source.live ? asked.runs.split(",").map((run) => source.onchange(run, later)) : [];
   return {
     close() {
       closed = true;
@@ -46,12 +46,14 @@ const place = (data, name) => data.groups.findIndex((group) => group.name === na
 const colourOf = (data, k) => colour(k, Math.max(8, data.groups.length));
 const last = (values) => values[values.length - 1];
 
-function heading(state, { live, runs, go, metric }) {
+function heading(state, { live, asked, go }) {
   const title = h("h1"), told = h("p", { class: "lead" }), wrong = h("p", { class: "hint", role: "status" });
-  const choice = h("select", { class: "field", "aria-label": "Measure", on: { change: () => go(`/compare?runs=${runs}${choice.value ? `&metric=${choice.value}` : ""}`) } },
-    [["", "measure: what all have"], ["nash_conv", "NashConv"], ["return", "return"], ["win_rate", "win rate against random play"], ["against_random", "payoff against random play"]].map(([value, text]) => h("option", { value, text, selected: value === (metric ?? "") })));
+  const choice = h("select", { class: "field", "aria-label": "Measure", on: { change: () => again({ metric: choice.value }) } },
+    [["", "measure: what all have"], ["nash_conv", "NashConv"], ["return", "return"], ["win_rate", "win rate against random play"], ["against_random", "payoff against random play"]].map(([value, text]) => h("option", { value, text, selected: value === (asked.metric ?? "") })));
+  const seeds = h("label", { class: "check" }, h("input", { type: "checkbox", checked: asked.apart !== "1", on: { change: (event) => again({ apart: event.target.checked ? "" : "1" }) } }), " seeds of an experiment as one");
+  const again = (changed) => go(`/compare?${new URLSearchParams(Object.entries({ ...asked, ...changed }).filter(([, value]) => value))}`);
   return {
-    node: h("header", { class: "run" }, h("div", { class: "who" }, live ? null : h("p", { class: "kicker", text: "Ludus comparison" }), title, told, wrong), live ? choice : null),
+    node: h("header", { class: "run" }, h("div", { class: "who" }, live ? null : h("p", { class: "kicker", text: "Ludus comparison" }), title, told, wrong), live ? h("div", { class: "tools" }, seeds, choice) : null),
     fail: (error) => write(wrong, `The newest figures could not be had: ${error.message}`),
     draw() {
       const { data } = state, names = data.groups.map((group) => group.name);

@@ -25,7 +25,7 @@ function curves({ run, asked, go, live }) {
   const state = { over: 0, metric: null, data: null };
   const over = picker("Over", OVER, 0, (k) => { state.over = k; draw(); });
   const choice = h("select", { class: "field", "aria-label": "Metric", on: { change: (event) => { state.metric = event.target.value; draw(); } } });
-  const name = h("input", { class: "field", type: "search", placeholder: "population/policy", "aria-label": "One policy's own tasks: population/policy", value: asked.policy ? `${asked.population}/${asked.policy}` : "" });
+  const name = h("input", { class: "field", type: "search", placeholder: "One policy, as 0/0-3", "aria-label": "One policy's own tasks: population/policy", value: asked.policy ? `${asked.population}/${asked.policy}` : "" });
   const one = h("form", { class: "tools", on: { submit: (event) => { event.preventDefault(); choose(name.value.trim()); } } }, name, h("button", { class: "more", text: "Show" }));
   returns.head.append(h("div", { class: "tools" }, live ? one : null, over));
   metric.head.append(choice);

@@ -13,7 +13,7 @@ export async function show(root, { source, params }) {
     { panel: "overview", ...warnings() },
     ...(info.population.length > 1 ? [{ panel: "convergence", ...nashConv() }] : []),  // else nobody could exploit it
     { panel: "strategies", ...mixtures() },
-    { panel: "ranking", ...leaders(params.run) },
+    { panel: "ranking", ...leaders(params.run, info.population.length === 1) },
     { panel: "statistics", ...counted() },
     { panel: "overview", ...facts() },
   ];
@@ -38,17 +38,18 @@ function tiles() {
   };
 }
 
+const AT_FIRST = 3;  // warnings that are shown before one asks for more
+
 function warnings() {
-  const { node, body, hint } = card("Warnings");
+  const { node, body } = card("Warnings");
   const list = h("ul", { class: "notes" });
   const all = h("button", { type: "button", class: "more", on: { click: () => { open = true; draw(); } } });
   let open = false, notes = [];
   body.append(list, all);
   const draw = () => {
-    const newest = [...notes].reverse(), shown = open ? newest : newest.slice(0, 5);
-    write(hint, "");
+    const newest = [...notes].reverse(), shown = open ? newest : newest.slice(0, AT_FIRST);
     clear(list).append(...shown.map((note) => h("li", { class: note.level }, h("time", { datetime: new Date(1000 * note.time).toISOString(), text: moment(note.time) }), h("span", { text: `${note.kind}: ${note.text}` }))));
-    all.hidden = open || newest.length <= 5;
+    all.hidden = open || newest.length <= AT_FIRST;
     write(all, `Show all ${whole(newest.length)}`);
   };
   return { node, set(overview) { notes = overview.notes; node.hidden = !notes.length; draw(); } };
@@ -130,8 +131,9 @@ export function bands(one) {
 
 // ------------------------------------------------------------------------------------------------------------ tables
 
-function leaders(run) {
-  const { node, head, hint, body } = card("Ranking", { hint: "Mean return against the last meta-strategy of the other players." });
+function leaders(run, alone) {
+  const told = alone ? "Mean return of the episodes that were played to evaluate it." : "Mean return against the last meta-strategy of the other players, with its interval where it was played and not computed.";
+  const { node, head, hint, body } = card("Ranking", { hint: told });
   const state = { tables: [], at: 0 };
   let chooser = null, grid = null, drawn = "";
   const most = () => Math.max(...state.tables[state.at].rows.map((row) => row.probability), 1e-12);
@@ -179,8 +181,9 @@ function bar(value, share) {
   return h("span", { class: value < 5e-4 ? "faint" : null }, h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: percent(share, 1) } })), text);
 }
 
+// half: of the interval; 0 where the value is exact.
 function interval(value, half) {
-  return half === null || half === undefined || value === null ? number(value) : h("span", null, number(value), h("span", { class: "faint", text: ` ± ${number(half, 2)}` }));
+  return !half || value === null ? number(value) : h("span", null, number(value), h("span", { class: "faint", text: ` ± ${number(half, 2)}` }));
 }
 
 function facts() {

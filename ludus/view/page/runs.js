@@ -20,7 +20,7 @@ export async function show(root, { source, go }) {
   const all = h("button", { type: "button", class: "more", on: { click: () => { for (const run of shown().slice(0, MOST)) state.chosen.add(run.id); draw(); announce(`${state.chosen.size} runs are chosen.`); } } });
   const place = h("div"), told = h("div");
   const tools = h("div", { class: "bar-of-tools" }, search, states, h("div", { class: "choosing" }, all, none, compare));
-  root.append(h("h1", { text: "Runs" }), tools, h("section", { class: "card", "aria-label": "Runs" }, place, told));
+  root.append(h("h1", { text: "Runs" }), tools, h("section", { class: "card runs", "aria-label": "Runs" }, place, told));
 
   const shown = () => state.runs.filter((run) => STATES[state.at][1](run) && (!state.text || [run.name, run.group, run.game, run.algorithm, run.scenario, run.state].join(" ").toLowerCase().includes(state.text)));
   const grid = table(place, { label: "Runs", rows: [], limit: 100, sort: { key: "began", down: true }, id: (run) => run.id, columns: columns(state, () => sayChosen()) });
@@ -55,6 +55,8 @@ export async function show(root, { source, go }) {
   return { update: load };
 }
 
+const some = (key) => (runs) => runs.some((run) => run[key] !== null && run[key] !== undefined);
+
 function columns(state, changed) {
   const choose = (_, run) => h("input", {
     type: "checkbox", "aria-label": `Choose ${run.name}`, checked: state.chosen.has(run.id),
@@ -66,11 +68,11 @@ function columns(state, changed) {
     { key: "state", title: "state", text: true, format: (text, run) => h("span", { class: `pill ${kind(run)}`, text }) },
     { key: "game", title: "game", text: true, format: (game, run) => h("span", null, game, h("span", { class: "under", text: [run.scenario, run.algorithm, `seed ${run.seed}`].filter(Boolean).join(" · ") })) },
     { key: "progress", title: "progress", value: (run) => run.fraction ?? 0, format: progress },
-    { key: "nash_conv", title: "NashConv", hint: "The newest; ≥ where it is a lower bound", format: (value, run) => (value === null || value === undefined ? "–" : `${run.exact ? "" : "≥ "}${number(value)}`) },
-    { key: "return", title: "return", format: (value) => number(value) },
+    { key: "nash_conv", title: "NashConv", only: some("nash_conv"), hint: "The newest; ≥ where it is a lower bound", format: (value, run) => (value === null || value === undefined ? "–" : `${run.exact ? "" : "≥ "}${number(value)}`) },
+    { key: "return", title: "return", only: some("return"), format: (value) => number(value) },
     { key: "policies", title: "policies", format: whole },
     { key: "health", title: "health", text: true, value: (run) => 1000 * run.errors + run.warnings, format: health },
-    { key: "began", title: "began", format: (time) => time === null ? "–" : h("time", { datetime: new Date(1000 * time).toISOString(), title: new Date(1000 * time).toISOString().replace("T", " ").slice(0, 19), text: `${span(Math.max(0, Date.now() / 1000 - time)).split(" ").slice(0, 2).join(" ")} ago` }) },
+    { key: "began", title: "age", hint: "Since it began", format: (time) => time === null ? "–" : h("time", { datetime: new Date(1000 * time).toISOString(), title: new Date(1000 * time).toISOString().replace("T", " ").slice(0, 19), text: span(Math.max(60, Date.now() / 1000 - time)).split(" ").slice(0, 2).join(" ") }) },
   ];
 }
 
@@ -82,6 +84,7 @@ function progress(_, run) {
 }
 
 function health(_, run) {
+  if (!run.warnings && !run.errors && ["failed", "interrupted"].includes(run.state)) return h("span", { class: "faint", text: "–" });
   if (!run.warnings && !run.errors) return h("span", { class: "well" }, icon("check"), " well");
   const counts = [[run.errors, "error"], [run.warnings, "warning"]].filter(([n]) => n);
   const text = counts.map(([n, what]) => `${n} ${what}${n > 1 ? "s" : ""}`).join(", ");

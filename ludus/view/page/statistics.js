@@ -41,6 +41,7 @@ export function counted() {
       if (node.hidden) return;
       state.at = Math.min(state.at, state.tables.length - 1);
       if (!who.childElementCount && state.tables.length > 1) who.append(picker("Population", state.tables.map(drawnBy), 0, (k) => { state.at = k; draw(); }));
+      if (!drawn && state.tables[state.at].rows.length === 1) by.choose((state.by = 1));  // nothing to compare it with
       draw();
     },
   };
@@ -51,22 +52,24 @@ function one(rows, k) {
   return rows.map((row) => ({ policy: row.policy, episodes: row.episodes, mean: row.means[k], share: Math.abs(row.means[k] ?? 0) / most, against: row.against.map(([others, means]) => [others, means[k]]) }));
 }
 
+const met = (rows) => rows.some((row) => row.against.length);
 const ONE = [
   { key: "policy", title: "policy", text: true },
   { key: "mean", title: "mean", format: (value, row) => h("span", null, h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: `${100 * row.share}%` } })), number(value)) },
   { key: "episodes", title: "episodes", format: whole },
-  { key: "against", title: "against each opponent", text: true, sorts: false, format: (pairs) => (pairs.length ? h("details", { class: "against" }, h("summary", { text: `${pairs.length} opponents` }), h("dl", null, pairs.map(([others, mean]) => h("div", null, h("dt", { text: others }), h("dd", { text: number(mean) }))))) : "–") },
+  { key: "against", title: "against each opponent", text: true, sorts: false, only: met, format: (pairs) => (pairs.length ? h("details", { class: "against" }, h("summary", { text: `${pairs.length} opponents` }), h("dl", null, pairs.map(([others, mean]) => h("div", null, h("dt", { text: others }), h("dd", { text: number(mean) }))))) : "–") },
 ];
 
 function all(rows, names, policy) {
   const row = rows.find((found) => found.policy === policy);
   return names.map((name, k) => {
     const known = rows.map((found) => found.means[k]).filter((v) => v !== null);
-    return { name, mean: row.means[k], low: known.length ? Math.min(...known) : null, middle: known.length ? known.reduce((a, b) => a + b, 0) / known.length : null, high: known.length ? Math.max(...known) : null };
+    return { name, of: rows.length, mean: row.means[k], low: known.length ? Math.min(...known) : null, middle: known.length ? known.reduce((a, b) => a + b, 0) / known.length : null, high: known.length ? Math.max(...known) : null };
   });
 }
 
+const several = (rows) => rows.some((row) => row.of > 1);
 const ALL = [
   { key: "name", title: "statistic", text: true, format: plain },
-  { key: "mean", title: "this policy" }, { key: "middle", title: "all policies" }, { key: "low", title: "least" }, { key: "high", title: "most" },
+  { key: "mean", title: "this policy" }, { key: "middle", title: "all policies", only: several }, { key: "low", title: "least", only: several }, { key: "high", title: "most", only: several },
 ];

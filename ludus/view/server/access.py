@@ -1,9 +1,6 @@
 """Who may do what: tokens, the cookie, host names, origins, and limits. All of it stands before the first route.
 
-    request --> Gate: host? origin? rate? cookie? header, size --> route (with `rights`)
-
-A token is 256 random bits; it opens the page once, by /enter, and lives on as an http-only, same-site cookie. There is one token for each
-set of rights, all made from one secret, so that a server that was given the same secret keeps its addresses.
+request --> Gate: host? origin? rate? cookie? header, size --> route (with `rights`)
 """
 
 from __future__ import annotations
@@ -11,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import ipaddress
 import json
 import secrets
 import socket
@@ -19,17 +15,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi import Depends, HTTPException, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-Rights = frozenset[str]
-
-WATCH: Final = frozenset({"watch"})
-PLAY: Final = frozenset({"watch", "play"})
-STEER: Final = frozenset({"watch", "play", "steer"})
+from ludus.view.server.address import PLAY, STEER, WATCH, Rights, Tokens, is_loopback, number_of
 
 COOKIE = "ludus"
 LONGEST_BODY = 64 * 1024  # bytes
@@ -65,27 +57,7 @@ class Refusal(Exception):
         self.status, self.sentence, self.wait = status, sentence, wait
 
 
-# ---------------------------------------------------------------------------------------------- tokens and the password
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """One for each set of rights; all of them from one secret of at least 128 bits."""
-
-    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-
-    def of(self, rights: Rights) -> str:
-        """64 hexadecimal digits."""
-        return hmac.new(self.secret, " ".join(sorted(rights)).encode(), hashlib.sha256).hexdigest()
-
-    def rights(self, token: str, granted: Iterable[Rights]) -> Rights:
-        """What a token is good for, of what may be granted; nothing for one that is not ours."""
-        given = token.encode("utf-8", "replace")
-        found: Rights = frozenset()
-        for rights in granted:  # all of them, so that the time tells nothing
-            if hmac.compare_digest(given, self.of(rights).encode()):
-                found = rights
-        return found
+# ---------------------------------------------------------------------------------------------- the password
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +111,13 @@ class Buckets:
     def __init__(
         self, rate: float, burst: float, *, most: int = 1024, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._make = lambda: Bucket(rate, burst, clock=clock)
+        self._rate, self._burst, self._clock = rate, burst, clock
         self._most = most
         self._of: OrderedDict[str, Bucket] = OrderedDict()
 
     def take(self, client: str) -> float:
         """As `Bucket.take`."""
-        bucket = self._of.get(client) or self._make()
+        bucket = self._of.get(client) or Bucket(self._rate, self._burst, clock=self._clock)
         self._of[client] = bucket
         self._of.move_to_end(client)
         while len(self._of) > self._most:
@@ -170,15 +142,15 @@ class Hosts:
         """host: what the server listens at. names: others that it is known by."""
         if is_loopback(host):
             return Hosts(frozenset({"localhost", host.lower(), *(name.lower() for name in names)}))
-        own = {"localhost", socket.gethostname().lower(), *(name.lower() for name in names)}
-        return Hosts(frozenset(own if _number(host) else {*own, host.lower()}), numbers=True)
+        known = {"localhost", socket.gethostname(), socket.getfqdn(), *names, *([] if number_of(host) else [host])}
+        return Hosts(frozenset(name.lower() for name in known), numbers=True)
 
     def allow(self, header: str) -> bool:
         """header: a request's `Host`."""
         name = host_of(header)
         if not name:
             return False
-        number = _number(name)
+        number = number_of(name)
         return name in self.names if number is None else number.is_loopback or self.numbers
 
 
@@ -189,19 +161,6 @@ def host_of(header: str) -> str:
         return "" if parts.path or parts.query or parts.username is not None else (parts.hostname or "").lower()
     except ValueError:
         return ""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens there."""
-    number = _number(host)
-    return host.lower() == "localhost" if number is None else number.is_loopback
-
-
-def _number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
 
 
 # ---------------------------------------------------------------------------------------------- the gate
@@ -220,7 +179,8 @@ class Access:
     secure: bool = False
     strangers: Buckets = field(default_factory=lambda: Buckets(rate=50, burst=300))
     known: Buckets = field(default_factory=lambda: Buckets(rate=500, burst=4000))
-    guesses: Bucket = field(default_factory=lambda: Bucket(rate=0.2, burst=5))
+    guesses: Buckets = field(default_factory=lambda: Buckets(rate=0.2, burst=5))
+    all_guesses: Bucket = field(default_factory=lambda: Bucket(rate=2, burst=20))
 
     @property
     def most(self) -> Rights:
@@ -240,6 +200,10 @@ class Access:
     def enter(self, token: str) -> Rights:
         """The rights of a token that was shown; none if it is not ours."""
         return self.tokens.rights(token, self.granted)
+
+    def guess(self, client: str) -> float:
+        """0 if this client may try a password now; else the seconds until it may."""
+        return self.guesses.take(client) or self.all_guesses.take()
 
     def needs(self, right: str) -> Any:
         """A dependency of routes that only those may use who have this right."""

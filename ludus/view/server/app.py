@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import mimetypes
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib import resources
 from urllib.parse import quote
@@ -15,16 +16,18 @@ from urllib.parse import quote
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from ludus import __version__
 from ludus.core.errors import LudusError
 from ludus.view.server import replays, steering, tables, watching
-from ludus.view.server.access import Access, Gate
+from ludus.view.server.access import Access, Gate, Password
 from ludus.view.server.games import PlayRoom
-from ludus.view.server.panels import Body
+from ludus.view.server.panels import Body, respond
 from ludus.view.server.state import State
 
+ServeFile = Callable[[str, Request], Awaitable[Response]]
 Page = Mapping[str, tuple[str, Body]]
 """name -> (media type, content)"""
 
@@ -82,24 +85,21 @@ def _media_type(name: str) -> str:
 def _add_page(app: FastAPI, access: Access) -> None:
     page = read_page()
 
-    def file(name: str, request: Request) -> Response:
+    async def file(name: str, request: Request) -> Response:
         if name not in page:
             raise HTTPException(404, "the page has no such file. Load it again.")
         kind, body = page[name]
-        headers = {"etag": body.tag, "cache-control": "no-cache"}
-        if request.headers.get("if-none-match") == body.tag:
-            return Response(status_code=304, headers=headers)
-        return Response(body.content, media_type=kind, headers=headers)
+        return await respond(request, body, media_type=kind)
 
     @app.get("/", include_in_schema=False)
     async def index(request: Request) -> Response:
         if access.password is not None and not request.scope["rights"]:
             return RedirectResponse("/login", 303)
-        return file("index.html", request)
+        return await file("index.html", request)
 
     @app.get("/page/{name}", include_in_schema=False)
     async def asset(name: str, request: Request) -> Response:
-        return file(name, request)
+        return await file(name, request)
 
     @app.get("/enter", include_in_schema=False)
     async def enter(token: str = "", to: str = "") -> Response:
@@ -109,6 +109,36 @@ def _add_page(app: FastAPI, access: Access) -> None:
             )
         target = f"/{quote(to, safe='#/?&=,@:.-_~%!$()*+;')}" if to.startswith("#/") and len(to) <= 500 else "/"
         return RedirectResponse(target, 303, headers={"set-cookie": access.set_cookie(token)})
+
+    if access.password is not None:
+        _add_login(app, access, access.password, file)
+
+
+class Login(BaseModel):
+    """A password, as somebody typed it."""
+
+    model_config = ConfigDict(extra="forbid")
+    password: str = Field(max_length=1024)
+
+
+def _add_login(app: FastAPI, access: Access, password: Password, file: ServeFile) -> None:
+    turn = asyncio.Lock()  # one guess is looked at at a time: each takes 16 MiB
+
+    @app.get("/login", include_in_schema=False)
+    async def login(request: Request) -> Response:
+        return await file("login.html", request)
+
+    @app.post("/enter", include_in_schema=False)
+    async def enter_by_password(given: Login, request: Request) -> Response:
+        wait = access.guess(request.client.host if request.client else "")
+        if wait:
+            headers = {"retry-after": str(max(1, round(wait)))}
+            raise HTTPException(429, "too many passwords were tried. Wait a moment, then try again.", headers)
+        async with turn:
+            fits = await asyncio.to_thread(password.fits, given.password)
+        if not fits:
+            raise HTTPException(401, "this is not the password that the server was started with.")
+        return Response(status_code=204, headers={"set-cookie": access.set_cookie(access.tokens.of(access.most))})
 
 
 # ---------------------------------------------------------------------------------------------- errors

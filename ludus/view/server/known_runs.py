@@ -37,7 +37,7 @@ class KnownRun:
 
 
 class KnownRuns:
-    """Those that a user named, experiments as all that they hold, or else all below a folder. What has come and gone shows at the next
+    """Those that a user named, experiments as all that they hold, and all below a folder. What has come and gone shows at the next
     `refresh`; in between nothing is looked up on the disk."""
 
     def __init__(
@@ -52,7 +52,6 @@ class KnownRuns:
         self._root = root
         self._experiments = [found for name in named if (found := find_experiment(name)) is not None]
         self._named = [find_run(name, zoo=False) for name in named if find_experiment(name) is None]
-        self._all = not named
         self._runs: dict[str, KnownRun] = {}
         self.refresh()
 
@@ -64,7 +63,7 @@ class KnownRuns:
         return changed
 
     def _folders(self) -> list[Path]:
-        below = run_dirs(self._root) if self._all else []
+        below = [] if self._root is None else run_dirs(self._root)
         inside = [path.parent for folder in self._experiments for path in sorted(folder.glob(f"*/{FILE}"))]
         return [*below, *inside, *(folder for folder in self._named if (folder / FILE).is_file())]
 

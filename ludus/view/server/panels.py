@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 
 from fastapi import Request, Response
 
+from ludus.view.server.address import is_loopback
+
 KEPT = 64 << 20
 """Bytes of answers that are kept."""
 LANES = 2
 """Threads that compute; what belongs to one run is computed in one of them, one after the other."""
+_EACH = 1 << 10  # bytes that an answer costs beside its content, at most
 _SMALL, _LARGE = (
     1 << 10,
     1 << 20,
@@ -28,15 +31,10 @@ class Body:
 
     content: bytes
     tag: str = ""
-    _packed: bytes = field(default=b"", repr=False)
+    _packed: bytes = field(default=b"", repr=False)  # less than half of the content, mostly
 
     def __post_init__(self) -> None:
         self.tag = f'"{hashlib.blake2b(self.content, digest_size=12).hexdigest()}"'
-
-    @property
-    def size(self) -> int:
-        """Bytes that it holds."""
-        return len(self.content) + len(self._packed)
 
     def packed(self) -> bytes:
         """By gzip, at its quickest."""
@@ -45,8 +43,9 @@ class Body:
         return self._packed
 
 
-async def respond(request: Request, body: Body, *, near: bool) -> Response:
-    """304 where the browser has it already. near: whether the browser is on this machine."""
+async def respond(request: Request, body: Body, *, media_type: str = "application/json") -> Response:
+    """304 where the browser has it already; packed where that is worth the time, as hardly ever for a browser on this machine."""
+    near = request.client is not None and is_loopback(request.client.host)
     headers = {"etag": body.tag, "cache-control": "private, no-cache", "vary": "accept-encoding, cookie"}
     tags = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
     if body.tag in tags:
@@ -55,8 +54,8 @@ async def respond(request: Request, body: Body, *, near: bool) -> Response:
     if worth and "gzip" in request.headers.get("accept-encoding", ""):
         headers["content-encoding"] = "gzip"
         packed = await asyncio.to_thread(body.packed)
-        return Response(packed, media_type="application/json", headers=headers)
-    return Response(body.content, media_type="application/json", headers=headers)
+        return Response(packed, media_type=media_type, headers=headers)
+    return Response(body.content, media_type=media_type, headers=headers)
 
 
 class Answers:
@@ -89,15 +88,15 @@ class Answers:
 
     def _keep(self, key: Hashable, body: Body) -> None:
         self._kept[key] = body
-        self._size += len(body.content)
+        self._size += len(body.content) + _EACH
         while self._size > self._most:
             _, old = self._kept.popitem(last=False)
-            self._size -= len(old.content)
+            self._size -= len(old.content) + _EACH
 
     def forget(self, unwanted: Callable[[Hashable], bool]) -> None:
         """Drops those whose key is unwanted."""
         for key in [key for key in self._kept if unwanted(key)]:
-            self._size -= len(self._kept.pop(key).content)
+            self._size -= len(self._kept.pop(key).content) + _EACH
 
     @property
     def size(self) -> int:

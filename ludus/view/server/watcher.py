@@ -20,9 +20,9 @@ from typing import Any
 from fastapi import HTTPException
 
 from ludus.core.errors import LudusError, RunError
-from ludus.storage.reader import Reader
+from ludus.storage.reader import Memory, Position, Reader
 from ludus.storage.run_dirs import is_running
-from ludus.view.server import figures_today as figures
+from ludus.view.figures import panels as figures
 from ludus.view.server.known_runs import KnownRun, KnownRuns, Stamp, database_stamp, status_stamp
 from ludus.view.server.live_status import LiveStatus, read_live
 from ludus.view.server.panels import Answers, Body
@@ -32,23 +32,27 @@ LOOK = 0.5
 """Seconds between two looks at a run."""
 LIST = 2.0
 """Seconds between two looks at the list of runs."""
+REMEMBERED = 4
+"""Runs of which it is remembered what was read."""
 IDLE = 60.0
 """Seconds after which a run that nobody has asked for is not known any more."""
 
 _LOG = logging.getLogger("uvicorn.error")  # which a server's terminal shows
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Watched:
-    """What was last seen of a run. counts: of each panel, how often it has changed. looked, asked: on the monotonic clock."""
+    """What was last seen of a run. counts: of each panel, how often it has changed. memory: of what was read for panels. looked, asked: on
+    the monotonic clock."""
 
     run: KnownRun
     database: Stamp | None = None
     status: Stamp = ()
     running: bool | None = None
-    version: Any = None
+    version: Position | None = None
     live: LiveStatus | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
     looked: float = -1e9
     asked: float = 0.0
 
@@ -77,6 +81,7 @@ class Watcher:
         self._viewers: dict[Stream, frozenset[str]] = {}
         self._thread = ThreadPoolExecutor(1, "watcher")
         self._looking: dict[str, asyncio.Future[None]] = {}
+        self._remembered: list[Watched] = []
         self._listed = -1e9
         self._stamps: dict[str, tuple[Stamp | None, Stamp, bool]] = {}
         self._kept_lines: dict[str, tuple[Any, Any]] = {}  # run -> (stamps, line), for the one thread that makes them
@@ -112,11 +117,14 @@ class Watcher:
         run = self.known(run_id)
         if name not in figures.PANELS:
             raise HTTPException(404, f"there is no panel {name!r}. There are: {', '.join(sorted(figures.PANELS))}.")
+        if "reader" in query:
+            raise HTTPException(400, f"the panel {name} was asked with 'reader', which it does not know.")
         watched = await self._fresh(run)
+        self._remember(watched)
         key = (run_id, name, tuple(sorted(query.items())), watched.counts.get(name, 0))
 
         def compute() -> bytes:
-            with Reader(run.folder, check=False) as reader:
+            with Reader(run.folder, check=False, memory=watched.memory) as reader:
                 return figures.to_json(figures.PANELS[name](reader, **query))
 
         try:
@@ -128,6 +136,15 @@ class Watcher:
             raise HTTPException(409, run.said(str(error))) from error
         except LudusError as error:
             raise HTTPException(400, run.said(str(error))) from error
+
+    def _remember(self, watched: Watched) -> None:
+        """Of the runs whose panels were asked for last: what was read of one with 1,000 policies takes some 100 MB."""
+        if watched in self._remembered:
+            self._remembered.remove(watched)
+        self._remembered.append(watched)
+        for old in self._remembered[:-REMEMBERED]:
+            old.memory = Memory()
+        del self._remembered[:-REMEMBERED]
 
     async def live(self, run_id: str) -> LiveStatus | None:
         """What its driver says now."""
@@ -143,7 +160,7 @@ class Watcher:
         """Tells a browser what changes: in the list, and in these runs."""
         wanted = frozenset(run_id for run_id in run_ids if self.runs.get(run_id) is not None)
         missing = frozenset(run_ids) - wanted
-        stream = Stream(self.streams, closed=lambda: self._viewers.pop(stream, None))
+        stream = Stream(self.streams, closed=lambda: self._left(stream))
         self._viewers[stream] = wanted
         stream.put("runs", {"version": self.version})
         for run_id in missing:
@@ -152,6 +169,9 @@ class Watcher:
             watched = self._of(self.known(run_id))
             stream.put("status", {"run": run_id, "status": watched.live and asdict(watched.live)}, key=run_id)
         return stream
+
+    def _left(self, stream: Stream) -> None:
+        self._viewers.pop(stream, None)
 
     # ------------------------------------------------------------------------------------------ looking
 
@@ -224,6 +244,7 @@ class Watcher:
 
     def _forget_idle(self, wanted: frozenset[str]) -> None:
         old = self._clock() - IDLE
+        self._remembered = [watched for watched in self._remembered if watched.asked >= old]
         for run_id in [k for k, watched in self._watched.items() if watched.asked < old and k not in wanted]:
             del self._watched[run_id]
             self.answers.forget(lambda key, gone=run_id: isinstance(key, tuple) and key[0] == gone)  # type: ignore[misc]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from ludus import __version__
-from ludus.view.server.access import is_loopback
 from ludus.view.server.panels import respond
 from ludus.view.server.state import State
 
@@ -27,7 +26,7 @@ def router(state: State) -> APIRouter:
     @routes.get("/runs")
     async def runs(request: Request) -> Response:
         """A line for each run."""
-        return await respond(request, await watcher.lines(), near=_near(request))
+        return await respond(request, await watcher.lines())
 
     @routes.get("/live")
     async def live(runs: str = "") -> Response:
@@ -40,10 +39,6 @@ def router(state: State) -> APIRouter:
     @routes.get("/runs/{run}/{panel}")
     async def panel(run: str, panel: str, request: Request) -> Response:
         """A panel of a run; what it can be asked is in the panel's own words."""
-        return await respond(request, await watcher.panel(run, panel, dict(request.query_params)), near=_near(request))
+        return await respond(request, await watcher.panel(run, panel, dict(request.query_params)))
 
     return routes
-
-
-def _near(request: Request) -> bool:
-    return request.client is not None and is_loopback(request.client.host)

@@ -1,0 +1,111 @@
+// Laying a table: who sits where, with hints or without.
+
+import { card, empty, h, icon, sentence } from "./dom.js";
+import { defaultFor, joined, memberField, membersFor, names, playerName } from "./members.js";
+
+const NAME_KEY = "ludus-name";
+
+/** The name that was given last time on this machine, or "You". */
+function lastName() {
+  try { return localStorage.getItem(NAME_KEY) || "You"; } catch { return "You"; }
+}
+
+function keepName(name) {
+  try { localStorage.setItem(NAME_KEY, name); } catch { /* a private window: asked again next time */ }
+}
+
+/** See app.js. */
+export async function show(root, { source, params, query, go }) {
+  if (!source.may.play) {
+    root.append(empty("Playing is off on this server. Start it with `ludus ui` on your own machine, or ask for an address that may play."));
+    return {};
+  }
+  const base = `runs/${params.run}`;
+  const [seats, replays] = await Promise.all([source.get(`${base}/seats`), source.get(`${base}/replays`).catch(() => [])]);
+  const form = layTable({ source, seats, run: params.run, query, go });
+  root.append(form.node, watchGame(seats, params.run, go), replayList(replays, params.run));
+  if (query.get("start") === "1") form.start();
+  return {};
+}
+
+function layTable({ source, seats, run, query, go }) {
+  const wanted = names(query.get("seats"));
+  const name = query.get("name") || lastName();
+  const rows = seats.players.map((player, k) => seatRow({ player, k, seats, name, wanted: wanted[k] ?? (k === 0 ? "person" : defaultFor(seats, k)) }));
+  const hints = h("input", { type: "checkbox", checked: query.get("hints") === "1", on: { change: fair } });
+  const rated = h("input", { type: "checkbox", checked: query.get("rated") !== "0" });
+  const seed = h("input", { type: "number", class: "field", min: 0, step: 1, placeholder: "any", value: query.get("seed"), on: { input: fair } });
+  const said = h("p", { class: "said", role: "alert" });
+  const button = h("button", { type: "submit", class: "more main" }, icon("play"), "Start the game");
+  const made = card("Play", { hint: seats.human === false ? "Nobody can sit down at this game by hand, but you can watch one below." : "Sit down against what was trained. Every seat may be yours, another person’s at this screen, or a policy’s." });
+  const form = h("form", { class: "lay", on: { submit: (event) => { event.preventDefault(); start(); } } },
+    h("div", { class: "seat-rows" }, rows.map((row) => row.node)),
+    h("div", { class: "settings" },
+      tick(hints, "Hints", "what the policy thinks, and what the mixture would play"),
+      tick(rated, "Rated", "counts for your rating; not with hints or a seed"),
+      h("label", { class: "seed" }, h("span", { text: "Seed" }), seed)),
+    h("div", { class: "go" }, button, said));
+  if (seats.human !== false) made.body.append(form);
+  fair();
+
+  // Who sees hints, or knows the cards beforehand, is not rated.
+  function fair() {
+    rated.disabled = hints.checked || seed.value !== "";
+    if (rated.disabled) rated.checked = false;
+  }
+
+  async function start() {
+    said.textContent = "";
+    button.disabled = true;
+    const chosen = rows.map((row) => row.who());
+    try {
+      const person = chosen.find((who) => who.who === "person");
+      if (!person) throw new Error("nobody sits down: choose “A person” for one of the seats, or watch a game below");
+      keepName(person.name);
+      const table = await source.post("tables", { run, seats: chosen, hints: hints.checked, seed: seed.value === "" ? null : Number(seed.value), rated: rated.checked });
+      const tokens = table.seats.map((seat) => seat.token).filter(Boolean);
+      go(`#/table/${table.table}?seat=${[...new Set(tokens)].join(",")}`);
+    } catch (error) {
+      said.textContent = sentence(error.message);
+      button.disabled = false;
+    }
+  }
+  return { node: made.node, start };
+}
+
+function tick(box, label, what) {
+  return h("label", { class: "tick" }, box, h("span", null, h("strong", { text: label }), h("span", { class: "soft", text: ` ${what}` })));
+}
+
+function seatRow({ player, k, seats, name, wanted }) {
+  const title = playerName(seats, k);
+  const policy = memberField({ members: membersFor(seats, k), value: wanted === "person" ? defaultFor(seats, k) : wanted, label: `Policy in the seat of ${title}` });
+  const person = h("input", { type: "text", class: "field", "aria-label": `Name of the person in the seat of ${title}`, maxlength: 40, value: k === 0 || wanted === "person" ? name : `${name} 2`, autocomplete: "off" });
+  const kind = h("select", { class: "field", "aria-label": `Who sits in the seat of ${title}`, on: { change: shown } }, h("option", { value: "person", text: "A person" }), h("option", { value: "policy", text: "A policy" }));
+  kind.value = wanted === "person" ? "person" : "policy";
+  const node = h("div", { class: "seat-row", role: "group", "aria-label": title }, h("span", { class: `spot p${player.player}`, "aria-hidden": "true" }), h("strong", { text: title }), kind, person, policy);
+  function shown() {
+    person.hidden = kind.value !== "person";
+    policy.hidden = kind.value === "person";
+  }
+  shown();
+  return { node, who: () => (kind.value === "person" ? { who: "person", name: person.value.trim() || name } : { who: policy.value }) };
+}
+
+function watchGame(seats, run, go) {
+  const fields = seats.players.map((_, k) => memberField({ members: membersFor(seats, k), value: defaultFor(seats, k), label: `Policy of ${playerName(seats, k)} in the game to watch` }));
+  const made = card("Watch a game", { hint: "Policies play one game now, and you step through it." });
+  made.body.append(h("form", { class: "lay watch", on: { submit: (event) => { event.preventDefault(); go(`#/run/${run}/show?seats=${encodeURIComponent(joined(fields.map((field) => field.value)))}`); } } },
+    fields.map((field, k) => h("div", { class: "seat-row" }, h("span", { class: `spot p${seats.players[k].player}`, "aria-hidden": "true" }), h("strong", { text: playerName(seats, k) }), field)),
+    h("div", { class: "go" }, h("button", { type: "submit", class: "more" }, icon("play"), "Show me a game"))));
+  return made.node;
+}
+
+function replayList(replays, run) {
+  const made = card("Recorded games");
+  if (!replays.length) made.body.append(empty("None yet. `ludus record RUN --keep` records games, and so does “Keep” under a game that you watch."));
+  else made.body.append(h("ul", { class: "replay-list" }, replays.map((replay) => h("li", null,
+    h("a", { href: `#/run/${run}/replay/${encodeURIComponent(replay.id)}`, text: replay.name || replay.id }),
+    h("span", { class: "soft", text: [replay.seats?.join(" against "), `${replay.steps} moves`, replay.returns?.map((value) => (value > 0 ? `+${value}` : String(value))).join(" : ")].filter(Boolean).join(" · ") })))));
+  return made.node;
+}

@@ -1,0 +1,400 @@
+// One policy: where it comes from, how it learned, what it earns against whom.
+
+import { announce, card, empty, h, picker, write } from "./dom.js";
+import { lines, number, percent, table, whole } from "./charts.js";
+import { cellOf, unpacked } from "./heatmap.js";
+import { games, policyAddress, policyLink, seat, seats, shares } from "./links.js";
+import { domain, interval, measured, SMALL } from "./measured.js";
+import { colours, font, stage } from "./stage.js";
+
+const OVER = ["decisions", "episodes", "updates", "seconds"];
+const PANELS = ["policy", "lineage", "payoffs", "ranking", "strategies", "learning"];
+const BARS = 240, AXIS = 48, UNDER = 8;  // pixels
+const UNKNOWN = 404;
+
+export async function show(root, { source, params: { run, population, policy }, go }) {
+  const get = (panel, query) => source.get(`runs/${run}/${panel}`, query);
+  const scene = { source, run, population: Number(population), policy, go, overview: await get("overview") };
+  const load = async () => {
+    try {
+      return await get("policy", { population, policy });
+    } catch (error) {
+      if (source.live || error.status !== UNKNOWN) throw error;
+      return known(get, scene);  // a snapshot has not every policy's page
+    }
+  };
+  const data = await load();
+  const parts = [new Head(root, scene), new Family(root, scene), new Results(root, scene), new Over(root), new Learning(root), new Counted(root), new Kept(root)];
+  parts.forEach((part) => part.set(data));
+  return {
+    async update(panels) {
+      if (!PANELS.some((name) => panels.has(name))) return;
+      const next = await load();
+      parts.forEach((part) => part.set(next));
+    },
+    close: () => parts.forEach((part) => part.destroy?.()),
+  };
+}
+
+// What the run's own panels say of a policy, in the form of the panel "policy".
+async function known(get, { source, population, policy, overview }) {
+  const [{ populations }, rankings, payoffs, { over, last }] = await Promise.all([get("lineage"), get("ranking"), get("payoffs"), get("strategies")]);
+  const members = populations.find((one) => one.population === population)?.members ?? [];
+  const member = members.find((one) => one.policy === policy);
+  if (!member) throw new Error(`population ${population} has no policy ${policy}.`);
+  const row = rankings.find((one) => one.population === population)?.rows.find((one) => one.policy === policy);
+  const player = overview.info.population.indexOf(population);
+  const generations = over.find((one) => one.player === player)?.generation ?? [], mix = last.find((one) => one.player === player);
+  const now = mix?.probability[mix.policies.indexOf(policy)] ?? 0;
+  return {
+    ...member, population, results: overview.info.population[payoffs.row_player] === population ? met(unpacked(payoffs, source), policy) : [],
+    children: populations.flatMap((one) => one.members.filter(({ parent }) => parent?.population === population && parent.policy === policy).map((child) => child.policy)),
+    mean: row?.mean ?? null, half_width: row?.half_width ?? null, rating_half_width: row?.rating_half_width ?? null, probability: generations.length ? [now] : [],
+    learning: null, statistics: null, file: null, sha256: null, spec: null,
+  };
+}
+
+// A row of the payoff table, if that is what the row's player earns.
+function met(table, policy) {
+  const i = table.rows.indexOf(policy);
+  if (i < 0 || table.of !== table.row_player) return [];
+  return table.columns.map((name, j) => {
+    const { mean, half_width, count, exact } = cellOf(table, i, j);
+    return { player: table.of, against: [name], mean, half_width, n: exact ? 0 : count, exact, wins: null };
+  });
+}
+
+// ------------------------------------------------------------------------------------------------------------ head
+
+class Head {
+  constructor(root, scene) {
+    this.scene = scene;
+    this.facts = h("p", { class: "lead" });
+    this.links = h("div", { class: "heat-games" });
+    root.append(h("div", { class: "policy-head" }, h("a", { class: "faint", href: `#/run/${scene.run}/population`, text: "← All policies" }), h("h2", { text: scene.policy }), this.facts, this.links));
+  }
+
+  set({ generation, rating, rating_half_width: half, probability }) {
+    const { population, policy, run, source, overview: { info, can } } = this.scene;
+    const players = info.population.flatMap((one, player) => (one === population ? [player] : [])), now = probability[probability.length - 1] ?? null;
+    const told = [
+      `Generation ${generation}`, `plays as player ${players.join(" or ")}`,
+      rating === null || rating === undefined ? null : `rating ${interval(rating, half)}`,
+      now === null ? null : now < SMALL ? "not played by the last meta-strategy" : `played with ${percent(now, 1)} by the last meta-strategy`,
+    ];
+    write(this.facts, `${told.filter(Boolean).join(", ")}.`);
+    if (this.links.childElementCount) return;
+    const chosen = seats(info.population.length, { [players[0]]: seat(players[0], policy) }), person = info.population.findIndex((_, player) => player !== players[0]);
+    this.links.append(...games({ source, run, can, chosen, person: person < 0 ? null : person, name: "it", tree: true }));
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------ family
+
+class Family {
+  constructor(root, scene) {
+    this.scene = scene;
+    const part = card("Family");
+    this.body = part.body;
+    root.append(part.node);
+  }
+
+  set({ parent, start, children, opponents, population }) {
+    const { run, overview: { info } } = this.scene, told = JSON.stringify([parent, start, children, opponents]);
+    if (told === this.told) return;
+    this.told = told;
+    const links = children.slice(0, 40).flatMap((name, k) => [k ? ", " : "", policyLink(run, population, name)]);
+    const group = (term, ...content) => h("div", null, h("dt", { text: term }), h("dd", null, content));
+    this.body.replaceChildren(h("dl", { class: "family" },
+      group("Began as", parent ? ["a copy of ", policyLink(run, parent.population, parent.policy)] : `${start}`),
+      group("Copied for", links.length ? [links, children.length > 40 ? ` and ${children.length - 40} more` : ""] : "nobody yet"),
+      group("Trained against", opponents.length ? shares(run, opponents.map((one) => ({ ...one, population: info.population[one.player] }))) : "nobody that is known"),
+    ));
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------ results
+
+const SORTS = ["return", "age"];
+
+class Results {
+  constructor(root, scene) {
+    this.scene = scene;
+    this.by = SORTS[0];
+    this.pointed = null;
+    const part = card("Results", { hint: "What it earned on average against each opponent, with the 95% interval.", controls: [picker("Order of the bars", SORTS.map((name) => `by ${name}`), 0, (k) => { this.by = SORTS[k]; this.arrange(); this.stage.draw(); })] });
+    this.part = part;
+    this.none = empty("It has met nobody yet. Results appear with its first matches.");
+    this.told = h("p", { class: "unseen", id: "results-told" });
+    this.some = h("div", null, this.told);
+    this.list = h("div");
+    part.body.append(this.none, this.some, this.list);
+    root.append(part.node);
+    this.theme();
+    this.stage = stage(this.some, {
+      label: "Bars of results. Left and right go from one opponent to the next, Enter opens its page; plus, minus and 0 zoom.", describedby: "results-told", flat: true,
+      height: () => BARS,
+      insets: () => ({ left: AXIS, right: 4, top: 8, bottom: UNDER }),
+      world: () => ({ width: this.bars?.length || 1, height: BARS - 8 - UNDER }),
+      closest: () => 40,
+      paint: (context, on) => this.paint(context, on),
+      hover: (point) => this.point(point?.inside ? Math.floor(point.x) : null),
+      pick: (point) => { if (this.bars[Math.floor(point.x)]) this.open(this.bars[Math.floor(point.x)]); },
+      key: (event) => this.key(event),
+      theme: () => this.theme(),
+    });
+  }
+
+  destroy() {
+    this.stage.destroy();
+  }
+
+  theme() {
+    this.colours = colours("ink", "soft", "line", "grid", "heat-low", "heat-high");
+  }
+
+  set({ results }) {
+    this.results = results.map((row) => ({ ...row, name: row.against.join(" + ") || "alone" })).filter(({ mean }) => mean !== null && !Number.isNaN(mean));
+    this.none.hidden = this.results.length > 0;
+    this.some.hidden = this.list.hidden = !this.results.length;
+    if (!this.results.length) return;
+    const scale = domain(this.results, "mean", "half_width");
+    this.low = Math.min(0, scale[0]);
+    this.high = Math.max(0, scale[1]);
+    this.arrange();
+    const best = this.results.reduce((a, b) => (b.mean > a.mean ? b : a)), worst = this.results.reduce((a, b) => (b.mean < a.mean ? b : a));
+    write(this.told, `${whole(this.results.length)} opponents. Best against ${best.name}: ${interval(best.mean, best.half_width)}; worst against ${worst.name}: ${interval(worst.mean, worst.half_width)}. The table below has all.`);
+    this.stage.resize();
+    this.scale = scale;
+    if (this.table) this.table.set(this.results);
+    else this.makeTable();
+  }
+
+  arrange() {
+    this.bars = this.by === "return" ? [...this.results].sort((a, b) => b.mean - a.mean) : this.results;
+  }
+
+  makeTable() {
+    const { run, overview: { info } } = this.scene, players = info.population.length;
+    const sides = new Set(this.results.map(({ player }) => player)).size > 1;
+    // The opponents' populations: those of the other players, in their order.
+    const link = ({ player, against }) => {
+      const others = info.population.filter((_, other) => other !== player);
+      return h("span", null, against.flatMap((name, k) => [k ? " + " : "", policyLink(run, others[k] ?? others[0] ?? 0, name)]));
+    };
+    const won = this.results.some(({ wins }) => wins);
+    const columns = [
+      { key: "name", title: players > 2 ? "opponents" : "opponent", text: true, format: (_, row) => (row.against.length ? link(row) : "alone") },
+      sides && { key: "player", title: "as player", format: whole },
+      { key: "mean", title: "mean return", format: (value, row) => measured(value, row.half_width, this.scale) },
+      { key: "n", title: "episodes", format: (value, row) => (row.exact ? "computed" : whole(value)) },
+      won && { key: "wins", title: "won, drawn, lost", sorts: false, format: (wins) => (wins ? wins.map(whole).join(" · ") : "–") },
+      { key: "show", title: "", sorts: false, format: (_, row) => this.game(row) },
+    ].filter(Boolean);
+    this.table = table(this.list, { columns, rows: this.results, sort: { key: "mean", down: true }, limit: 15, label: "Results", id: (row) => `${row.player} ${row.name}` });
+  }
+
+  game({ player, against }) {
+    const { run, policy, source, overview: { info, can } } = this.scene;
+    const others = info.population.map((_, k) => k).filter((k) => k !== player);
+    const given = Object.fromEntries([[player, seat(player, policy)], ...against.slice(0, others.length).map((name, k) => [others[k], seat(others[k], name)])]);
+    const [link] = games({ source, run, can, chosen: seats(info.population.length, given) });
+    if (!link) return "";
+    link.className = "";
+    link.textContent = "a game";
+    return link;
+  }
+
+  // ---- bars
+
+  y(value) {
+    const tall = BARS - 8 - UNDER;
+    return 8 + tall * (1 - (value - this.low) / (this.high - this.low || 1));
+  }
+
+  point(at) {
+    const bar = this.bars?.[at] ?? null;
+    this.pointed = bar ? at : null;
+    if (bar) {
+      const [x] = this.stage.toScreen(at + 0.5, 0);
+      this.stage.tip(x, this.y(bar.mean), [h("p", { text: `against ${bar.name}` }), h("p", null, h("b", { text: interval(bar.mean, bar.half_width) })), h("p", { class: "faint", text: bar.exact ? "computed, not played" : `${whole(bar.n)} episodes` })]);
+    } else this.stage.tip(null);
+    this.stage.draw();
+  }
+
+  open({ player, against }) {
+    const { run, go, overview: { info } } = this.scene, [other] = info.population.filter((_, k) => k !== player);
+    if (against.length) go(policyAddress(run, other ?? 0, against[0]));
+  }
+
+  key(event) {
+    const step = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
+    if (event.key === "Enter" && this.pointed !== null) this.open(this.bars[this.pointed]);
+    else if (event.key === "Escape") this.point(null);
+    else if (step !== undefined && this.bars?.length) {
+      const at = Math.min(this.bars.length - 1, Math.max(0, (this.pointed ?? (step > 0 ? -1 : this.bars.length)) + step)), bar = this.bars[at];
+      this.stage.show(at + 0.5, 0, 1);
+      this.point(at);
+      announce(`against ${bar.name}: ${interval(bar.mean, bar.half_width)}`);
+    } else return false;
+    return true;
+  }
+
+  paint(context, on) {
+    if (!this.bars?.length) return;
+    const { body, view: { scale } } = on, zero = this.y(0);
+    this.paintAxis(context, on);
+    context.save();
+    context.beginPath();
+    context.rect(body.left, 0, body.width, BARS);
+    context.clip();
+    const from = Math.max(0, Math.floor(on.view.x)), to = Math.min(this.bars.length, Math.ceil(on.view.x + body.width / scale)), gap = scale > 5 ? 1 : 0;
+    for (let k = from; k < to; k++) {
+      const { mean, half_width: half } = this.bars[k], [x] = on.toScreen(k, 0), y = this.y(mean), middle = x + scale / 2;
+      context.fillStyle = mean < 0 ? this.colours.heat_low : this.colours.heat_high;
+      context.globalAlpha = this.pointed === null || this.pointed === k ? 1 : 0.55;
+      context.fillRect(x + gap, Math.min(y, zero), Math.max(0.5, scale - 2 * gap), Math.max(1, Math.abs(y - zero)));
+      context.globalAlpha = 1;
+      if (!half) continue;
+      context.strokeStyle = this.colours.ink;
+      context.globalAlpha = scale > 4 ? 0.8 : 0.25;
+      context.beginPath();
+      context.moveTo(middle, this.y(mean - half));
+      context.lineTo(middle, this.y(mean + half));
+      context.stroke();
+      context.globalAlpha = 1;
+    }
+    context.restore();
+  }
+
+  paintAxis(context, on) {
+    const { body } = on, step = stepOf((this.high - this.low) / 4);
+    context.font = font(12);
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    for (let k = Math.ceil(this.low / step); k * step <= this.high + 1e-12; k++) {
+      const y = Math.round(this.y(k * step)) + 0.5;
+      context.strokeStyle = k === 0 ? this.colours.soft : this.colours.grid;
+      context.beginPath();
+      context.moveTo(body.left, y);
+      context.lineTo(body.left + body.width, y);
+      context.stroke();
+      context.fillStyle = this.colours.soft;
+      context.fillText(number(Number((k * step).toPrecision(6)), 3), body.left - 6, y);
+    }
+  }
+}
+
+function stepOf(least) {
+  const power = 10 ** Math.floor(Math.log10(least || 1));
+  return ([1, 2, 5, 10].find((k) => k * power >= least) ?? 10) * power;
+}
+
+// ------------------------------------------------------------------------------------------------------------ over generations, learning
+
+class Over {
+  constructor(root) {
+    this.part = card("Probability over generations", { hint: "How likely the meta-strategy of each generation played it." });
+    this.place = h("div");
+    this.none = empty("No meta-strategy has been computed since it joined.");
+    this.part.body.append(this.place, this.none);
+    root.append(this.part.node);
+  }
+
+  set({ probability, generations }) {
+    this.part.node.hidden = probability.length === 1;  // a snapshot knows the last only, and the head says it
+    this.none.hidden = probability.length > 0;
+    this.place.hidden = !probability.length;
+    if (!probability.length) return;
+    const data = { x: generations ?? [...probability.keys()], xTitle: "generation", yTitle: "probability", whole: true, height: 240, format: (v) => percent(v, 1), series: [{ name: "probability", values: probability }] };
+    if (this.chart) this.chart.set(data);
+    else this.chart = lines(this.place, data);
+  }
+
+  destroy() {
+    this.chart?.destroy();
+  }
+}
+
+class Learning {
+  constructor(root) {
+    this.over = OVER[0];
+    this.metric = null;
+    this.choice = h("select", { class: "field", "aria-label": "Metric", on: { change: () => { this.metric = this.choice.value; this.draw(); } } });
+    this.part = card("Learning", { hint: "The tasks that this policy was trained in.", controls: [h("div", { class: "heat-controls" }, this.choice, picker("Over", OVER, 0, (k) => { this.over = OVER[k]; this.draw(); }))] });
+    this.places = [h("div"), h("div")];
+    this.charts = [];
+    this.part.body.append(h("div", { class: "pair" }, this.places));
+    root.append(this.part.node);
+  }
+
+  set({ learning }) {
+    this.learners = learning?.learners ?? [];
+    this.part.node.hidden = !this.learners.length;
+    if (!this.learners.length) return;
+    const names = [...new Set(this.learners.flatMap(({ metrics }) => Object.keys(metrics)))];
+    if (!names.includes(this.metric)) this.metric = names[0] ?? null;
+    this.choice.hidden = names.length < 2;
+    if (names.join() !== [...this.choice.options].map(({ value }) => value).join()) this.choice.replaceChildren(...names.map((value) => h("option", { value, text: value.replaceAll("_", " "), selected: value === this.metric })));
+    this.draw();
+  }
+
+  draw() {
+    this.chart(0, "mean return", ({ mean }) => mean, true);
+    this.places[1].hidden = this.metric === null;
+    if (this.metric !== null) this.chart(1, this.metric.replaceAll("_", " "), ({ metrics }) => metrics[this.metric] ?? []);
+  }
+
+  chart(k, yTitle, values, banded = false) {
+    const one = (learner) => {
+      const mean = values(learner), band = banded && this.learners.length < 3 && learner.spread.some((v) => v !== null);
+      const edge = (sign) => mean.map((v, at) => (v === null || learner.spread[at] === null ? null : v + sign * learner.spread[at]));
+      return { name: learner.learner, x: learner.over[this.over], values: mean, ...(band ? { low: edge(-1), high: edge(1) } : {}) };
+    };
+    const data = { xTitle: this.over, yTitle, height: 240, series: this.learners.map(one) };
+    if (this.charts[k]) this.charts[k].set(data);
+    else this.charts[k] = lines(this.places[k], data);
+  }
+
+  destroy() {
+    this.charts.forEach((chart) => chart.destroy());
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------ the rest
+
+class Counted {
+  constructor(root) {
+    this.part = card("Statistics", { hint: "What the environment counts in an episode: means over all of its matches." });
+    this.list = h("dl");
+    this.part.body.append(this.list);
+    root.append(this.part.node);
+  }
+
+  set({ statistics }) {
+    this.part.node.hidden = !statistics?.names?.length;
+    if (this.part.node.hidden) return;
+    const { names, means, episodes } = statistics;
+    this.list.replaceChildren(
+      ...names.map((name, k) => h("div", null, h("dt", { text: name.replaceAll("_", " ") }), h("dd", { text: number(means[k]) }))),
+      h("div", null, h("dt", { text: "episodes" }), h("dd", { text: whole(episodes) })),
+    );
+  }
+}
+
+class Kept {
+  constructor(root) {
+    this.part = card("Kept");
+    root.append(this.part.node);
+  }
+
+  set({ task, file, sha256, spec }) {
+    this.part.node.hidden = !file && !spec;
+    const told = JSON.stringify([task, file, sha256, spec]);
+    if (told === this.told) return;
+    this.told = told;
+    const entry = (term, text) => text && h("div", null, h("dt", { text: term }), h("dd", { class: "exact", text }));
+    this.part.body.replaceChildren(h("dl", null, [entry("Kind", spec?.kind), entry("Made by task", task), entry("File in the run", file), entry("SHA-256", sha256)].filter(Boolean)));
+    if (spec) this.part.body.append(h("details", null, h("summary", { text: "How its network is built" }), h("pre", { text: JSON.stringify(spec.config, null, 2) })));
+  }
+}

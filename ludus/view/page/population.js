@@ -1,0 +1,448 @@
+// A population: who earns what against whom, what is mixed now, who stems from whom, where it goes in circles.
+//
+// The payoff table is drawn first. Every other part asks for its data when it comes near the screen, and again when it is on the screen
+// and its data has changed.
+
+import { card, empty, failure, h, picker, write } from "./dom.js";
+import { colour, lines, number, percent, ramp, table, whole } from "./charts.js";
+import { embedding } from "./embedding.js";
+import { cellOf, heatMap, ORDERS, played, unpacked, worth } from "./heatmap.js";
+import { lineage } from "./lineage.js";
+import { games, policyLink, seat, seats, shares } from "./links.js";
+import { domain, measured, probability } from "./measured.js";
+import { responses } from "./responses.js";
+
+const NEAR = "500px";  // of the screen, from which a part is loaded
+const REST = 8;  // a part whose data takes t to come waits 8 t before it asks again
+
+export async function show(root, context) {
+  const { source, params: { run } } = context;
+  let overview = null;
+  const scene = {
+    ...context, run,
+    get: (panel, query) => source.get(`runs/${run}/${panel}`, query),
+    overview: () => (overview ??= source.get(`runs/${run}/overview`)),  // its players, environment and what may be played do not change
+  };
+  const parts = [PAYOFFS, STRATEGIES, RANKING, LINEAGE, RESPONSES, EMBEDDING].map((kind) => new Part(kind, scene));
+  root.append(h("h2", { class: "unseen", text: "Population" }), contents(parts), ...parts.map((part) => part.card.node));
+  await parts[0].refresh();
+  const observer = new IntersectionObserver((seen) => {
+    for (const { target, isIntersecting } of seen) parts.find((part) => part.card.node === target).seen(isIntersecting);
+  }, { rootMargin: NEAR });
+  for (const part of parts) observer.observe(part.card.node);
+  if (!source.live) await whenIdle(parts);  // all of a snapshot is at hand, and it may be printed
+  return {
+    update: (panels) => Promise.all(parts.map((part) => part.changed(panels))),
+    close() {
+      observer.disconnect();
+      parts.forEach((part) => part.close());
+    },
+  };
+}
+
+function whenIdle(parts) {
+  const idle = window.requestIdleCallback ?? ((f) => setTimeout(f, 1));
+  return new Promise((done) => { idle(() => Promise.all(parts.map((part) => part.refreshed ?? part.refresh())).then(done), { timeout: 500 }); });
+}
+
+function contents(parts) {
+  const jump = (part) => () => { part.card.node.scrollIntoView({ behavior: "smooth" }); part.title.focus({ preventScroll: true }); };
+  return h("nav", { class: "jumps", "aria-label": "Parts of this page" }, parts.map((part) => h("button", { type: "button", text: part.kind.title, on: { click: jump(part) } })));
+}
+
+// One card. kind: { title, hint, panels: those that it shows, load(scene, state) -> data, none(data) -> sentence where there is nothing yet,
+// make(card, scene, state) -> { set(data), destroy() } }. state: what its controls have chosen; it outlives what is drawn.
+class Part {
+  constructor(kind, scene) {
+    this.kind = kind;
+    this.scene = scene;
+    this.card = card(kind.title, { hint: kind.hint });
+    this.card.node.classList.add("part");
+    this.title = this.card.node.querySelector("h2");
+    this.title.tabIndex = -1;
+    this.state = { reload: () => this.refresh() };
+    this.view = null;
+    this.stale = true;
+    this.near = false;
+    this.rested = 0;
+  }
+
+  seen(near) {
+    this.near = near;
+    if (near && this.stale) this.refresh();
+  }
+
+  changed(panels) {
+    if (panels.has("overview") && this.kind.panels.includes("overview")) this.stale = true;
+    if (!this.kind.panels.some((name) => panels.has(name))) return undefined;
+    this.stale = true;
+    const wait = this.rested - performance.now();
+    if (wait <= 0) return this.near ? this.refresh() : undefined;
+    this.timer ??= setTimeout(() => { this.timer = null; if (this.near && this.stale) this.refresh(); }, wait);
+    return undefined;
+  }
+
+  refresh() {
+    this.stale = false;
+    this.refreshed = this.fetch();
+    return this.refreshed;
+  }
+
+  async fetch() {
+    const from = performance.now(), turn = (this.turn = (this.turn ?? 0) + 1);
+    try {
+      const data = await this.kind.load(this.scene, this.state);
+      if (turn !== this.turn || this.closed) return;
+      this.put(data);
+    } catch (error) {
+      if (turn !== this.turn || this.closed) return;
+      this.stale = true;
+      if (error.status === 0 && this.view) return;  // no server: the frame says so, and asks again when it is back
+      if (error.status === undefined) throw error;  // not of the source: a mistake of ours
+      this.drop();
+      this.card.body.replaceChildren(failure(error, error.status === 404 ? null : () => this.refresh()));
+    } finally {
+      this.rested = performance.now() + REST * (performance.now() - from);
+    }
+  }
+
+  put(data) {
+    const none = this.kind.none(data);
+    if (none) {
+      this.drop();
+      this.card.body.replaceChildren(empty(none));
+      return;
+    }
+    if (!this.view) {
+      this.card.body.replaceChildren();
+      this.view = this.kind.make(this.card, this.scene, this.state);
+    }
+    this.view.set(data);
+  }
+
+  drop() {
+    this.view?.destroy();
+    this.view = null;
+  }
+
+  close() {
+    this.closed = true;
+    clearTimeout(this.timer);
+    this.drop();
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------ payoffs
+
+const PAYOFFS = {
+  title: "Payoffs", hint: "", panels: ["payoffs"],
+  async load({ get, query, source }, state) {
+    state.choice ??= ["of", "row", "column"].every((key) => query.get(key)) ? ["of", "row", "column"].map((key) => Number(query.get(key))) : null;
+    const [of, row, column] = state.choice ?? [];
+    return unpacked(await get("payoffs", state.choice ? { of, row, column } : {}), source);
+  },
+  none: (data) => (data.rows.length && data.columns.length ? "" : "There are no policies yet. The table appears with the first of them."),
+  make: (place, scene, state) => new Payoffs(place, scene, state),
+};
+
+class Payoffs {
+  constructor({ head, body, hint }, scene, state) {
+    this.scene = scene;
+    this.state = state;
+    this.hint = hint;
+    this.state.order ??= ORDERS.includes(scene.query.get("order")) ? scene.query.get("order") : ORDERS[0];
+    const id = "payoffs-told";
+    this.told = h("p", { class: "unseen", id });
+    this.details = h("div", { class: "heat-details", "aria-live": "polite" });
+    this.search = h("input", { class: "field", type: "search", placeholder: "Find a policy", "aria-label": "Find a policy in the table", list: "heat-names", on: { change: () => this.find() } });
+    this.options = h("datalist", { id: "heat-names" });
+    this.choice = h("select", { class: "field", "aria-label": "Whose payoffs", on: { change: () => this.choose() } });
+    this.controls = h("div", { class: "heat-controls" }, this.choice, this.search, this.options, picker("Order", ORDERS.map((name) => `by ${name}`), ORDERS.indexOf(this.state.order), (k) => this.order(ORDERS[k])));
+    head.append(this.controls);
+    const map = h("div", { class: "heat-map" });
+    body.append(this.told, h("div", { class: "heat-layout" }, map, this.details));
+    this.map = heatMap(map, { describedby: id, pick: (cell) => this.pick(cell) });
+  }
+
+  destroy() {
+    this.map.destroy();
+    this.controls.remove();
+  }
+
+  set(data) {
+    this.data = data;
+    this.map.by = this.state.order;
+    this.map.set(data);
+    write(this.hint, introduction(data));
+    write(this.told, summary(data));
+    const names = [...new Set([...data.rows, ...data.columns])];
+    this.search.hidden = names.length < 12;
+    if (names.length !== this.options.childElementCount) this.options.replaceChildren(...names.map((value) => h("option", { value })));
+    this.choices();
+    this.explain();
+  }
+
+  choices() {
+    const { choices, of, row_player: row, column_player: column } = this.data, now = String([of, row, column]);
+    this.choice.hidden = choices.length < 2;
+    if (this.choice.childElementCount === choices.length) return;
+    this.choice.replaceChildren(...choices.map(([who, i, j]) => h("option", { value: String([who, i, j]), text: `What player ${who} earns: ${i} × ${j}`, selected: String([who, i, j]) === now })));
+  }
+
+  choose() {
+    this.state.choice = this.choice.value.split(",").map(Number);
+    this.picked = null;
+    this.keep();
+    this.state.reload();
+  }
+
+  order(name) {
+    this.state.order = name;
+    this.map.order(name);
+    this.keep();
+  }
+
+  // In the address too, so that it can be passed on.
+  keep() {
+    const { choice, order } = this.state, query = new URLSearchParams(order === ORDERS[0] ? {} : { order });
+    ["of", "row", "column"].forEach((key, k) => choice && query.set(key, choice[k]));
+    history.replaceState(null, "", `#/run/${this.scene.run}/population${query.size ? `?${query}` : ""}`);
+  }
+
+  find() {
+    const name = this.search.value.trim();
+    if (!name) return;
+    this.search.setCustomValidity(this.map.seek(name) ? "" : "There is no policy of this name in the table.");
+    this.search.reportValidity();
+  }
+
+  pick(cell) {
+    this.picked = [cell.row, cell.column];
+    this.explain();
+  }
+
+  async explain() {
+    const { data, picked } = this;
+    const i = picked ? data.rows.indexOf(picked[0]) : -1, j = picked ? data.columns.indexOf(picked[1]) : -1;
+    if (i < 0 || j < 0) {
+      this.details.replaceChildren(h("p", { class: "hint", text: "Press a cell to see who met, and to have a game of it shown. The wheel zooms after a click on the table (before it with Ctrl), dragging moves." }));
+      return;
+    }
+    const { info: { population }, can } = await this.scene.overview();
+    if (String(this.picked) !== String(picked)) return;
+    const { run, source } = this.scene, { row_player: row, column_player: column } = data, cell = cellOf(data, i, j);
+    const chosen = seats(population.length, { [row]: seat(row, cell.row), [column]: seat(column, cell.column) });
+    const game = { source, run, can, chosen };
+    this.details.replaceChildren(
+      h("h3", null, policyLink(run, population[row], cell.row), " against ", policyLink(run, population[column], cell.column)),
+      h("p", { class: "heat-value", text: worth(cell) }),
+      h("p", { class: "faint", text: [`to player ${data.of}`, played(cell)].filter(Boolean).join(", ") }),
+      ...this.mirrored(cell, population),
+      cell.known && !cell.exact && data.interval ? h("p", { class: "faint", text: data.interval }) : "",
+      h("div", { class: "heat-games" }, games({ ...game, person: column, name: cell.row, tree: true }), games({ ...game, person: row, name: cell.column }).slice(1)),
+    );
+  }
+
+  // The same two the other way round, where both play from one population.
+  mirrored({ row, column }, population) {
+    const { data } = this, i = data.rows.indexOf(column), j = data.columns.indexOf(row);
+    if (population[data.row_player] !== population[data.column_player] || row === column || i < 0 || j < 0) return [];
+    return [h("p", { class: "faint", text: `The other way round, ${column} against ${row}: ${worth(cellOf(data, i, j))}.` })];
+  }
+}
+
+function introduction({ of, row_player: row, column_player: column, others, rows, columns, rows_in_all: all, columns_in_all: across }) {
+  const who = (player) => (player === of ? "its own" : `player ${player}'s`);
+  const cut = all > rows.length || across > columns.length ? `These are the newest ${whole(rows.length)} of ${whole(all)} and ${whole(columns.length)} of ${whole(across)}.` : "";
+  return [`What player ${of} earns on average. The rows are ${who(row)} policies, the columns ${who(column)}.`, cut, others].filter(Boolean).join(" ");
+}
+
+function summary({ rows, columns, mean, of }) {
+  let low = Infinity, high = -Infinity, known = 0, lowest = 0, highest = 0;
+  mean.forEach((value, at) => {
+    if (Number.isNaN(value)) return;
+    known += 1;
+    if (value < low) [low, lowest] = [value, at];
+    if (value > high) [high, highest] = [value, at];
+  });
+  if (!known) return `A table of ${rows.length} rows and ${columns.length} columns; nothing has been played yet.`;
+  const pair = (at) => `${rows[Math.floor(at / columns.length)]} against ${columns[at % columns.length]}`;
+  return `What player ${of} earns, ${whole(rows.length)} rows by ${whole(columns.length)} columns, ${percent(known / mean.length)} of them known. `
+    + `The most is ${number(high)}, ${pair(highest)}; the least ${number(low)}, ${pair(lowest)}. The ranking below has the same policies as a table.`;
+}
+
+// ------------------------------------------------------------------------------------------------------------ meta-strategies
+
+const STRATEGIES = {
+  title: "Meta-strategy", panels: ["strategies", "diversity"],
+  hint: "Each band is a policy, as high as the probability with which it is played in that generation. Old policies are blue, new ones red.",
+  load: ({ get, overview }) => Promise.all([get("strategies"), get("diversity"), overview()]),
+  none: ([{ over }]) => (over.length ? "" : "No meta-strategy has been computed yet. It appears with the first generation."),
+  make: (place, scene) => new Strategies(place, scene),
+};
+
+// Players of one population who mix alike are shown once.
+function together(over, population) {
+  const found = new Map();
+  for (const one of over) {
+    const key = `${population[one.player]} ${JSON.stringify(one.layers)}`;
+    if (found.has(key)) found.get(key).players.push(one.player);
+    else found.set(key, { ...one, players: [one.player] });
+  }
+  return [...found.values()];
+}
+
+class Strategies {
+  constructor({ body }, scene) {
+    this.scene = scene;
+    this.players = [];
+    this.place = h("div");
+    this.facts = h("p", { class: "hint" });
+    this.effective = h("div");
+    body.append(this.place, h("h3", { text: "How many policies matter" }), this.facts, this.effective);
+  }
+
+  destroy() {
+    this.restart();
+    this.chart?.destroy();
+  }
+
+  restart() {
+    this.players.forEach(({ chart }) => chart.destroy());
+    this.players = [];
+    this.place.replaceChildren();
+  }
+
+  set([{ over: all, last }, diversity, { info: { population } }]) {
+    const over = together(all, population);
+    if (this.players.length !== over.length) this.restart();
+    over.forEach(({ player, players, generation, layers }, k) => {
+      this.players[k] ??= this.player(players, over.length);
+      const data = {
+        x: generation, xTitle: "generation", yTitle: "probability", stacked: true, whole: true, height: 240,
+        series: layers.map(({ label, place, values }) => ({ name: label, values, colour: () => ramp(place) })),
+      };
+      const { node, list } = this.players[k];
+      if (this.players[k].chart) this.players[k].chart.set(data);
+      else this.players[k].chart = lines(node, data);
+      const mix = last.find((one) => one.player === player);
+      const entries = (mix?.policies ?? []).map((policy, at) => ({ population: population[player], policy, probability: mix.probability[at] }));
+      list.replaceChildren(h("p", { class: "faint", text: "Plays now" }), shares(this.scene.run, entries));
+    });
+    this.diversity(diversity);
+  }
+
+  player(players, charts) {
+    const node = h("div"), list = h("div", { class: "mixture-now" });
+    this.place.append(h("div", { class: "mixture" }, charts > 1 && h("h3", { text: `Player ${players.join(", ")}` }), h("div", { class: "mixture-both" }, node, list)));
+    return { node, list };
+  }
+
+  diversity({ generation, effective, support, last }) {
+    const told = last.map(({ population, policies, effective_diversity: diversity, clusters }) =>
+      `${last.length > 1 ? `Population ${population}: ` : ""}${whole(policies)} ${policies === 1 ? "policy" : "policies"} of ${whole(clusters)} ${clusters === 1 ? "kind" : "kinds"} by what they earn${diversity === null ? "" : `, effective diversity ${number(diversity, 3)}`}.`);
+    write(this.facts, `The effective number is how many equally likely policies would be as uncertain as the meta-strategy. ${told.join(" ")}`);
+    const players = effective.map((_, player) => player).filter((player) => !effective.slice(0, player).some((values, other) => String(values) === String(effective[player]) && String(support[other]) === String(support[player])));
+    const name = (what, player) => (players.length > 1 ? `${what}, player ${player}` : what);
+    const data = {
+      x: generation, xTitle: "generation", yTitle: "policies", whole: true, height: 240,
+      series: players.flatMap((player) => {
+        const own = () => colour(player, effective.length);
+        return [{ name: name("effective number", player), values: effective[player], colour: own }, { name: name("with any probability", player), values: support[player], dashed: true, colour: own }];
+      }),
+    };
+    if (this.chart) this.chart.set(data);
+    else this.chart = lines(this.effective, data);
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------ ranking
+
+const RANKING = {
+  title: "Ranking", panels: ["ranking"],
+  hint: "Mean return against the last meta-strategy of the other players, and the rating, with their 95% intervals. A heading sorts by its column.",
+  load: ({ get }) => get("ranking"),
+  none: (data) => (data.some(({ rows }) => rows.length) ? "" : "There is nobody to rank yet."),
+  make: (place, scene, state) => new Ranking(place, scene, state),
+};
+
+class Ranking {
+  constructor({ head, body }, { run }, state) {
+    this.run = run;
+    this.state = state;
+    this.head = head;
+    this.filter = h("input", { class: "field", type: "search", placeholder: "Filter", "aria-label": "Show only policies whose name holds this", on: { input: () => this.fill() } });
+    this.controls = h("div", { class: "heat-controls" }, this.filter);
+    head.append(this.controls);
+    this.place = h("div");
+    body.append(this.place);
+  }
+
+  destroy() {
+    this.controls.remove();
+  }
+
+  set(data) {
+    this.data = data;
+    this.state.population ??= 0;
+    if (data.length > 1 && !this.picker) {
+      this.picker = picker("Population", data.map(({ players }) => (players.length > 1 ? `players ${players.join(", ")}` : `player ${players[0]}`)), this.state.population, (k) => { this.state.population = k; this.build(); });
+      this.controls.append(this.picker);
+    }
+    if (this.table) this.fill();
+    else this.build();
+  }
+
+  get rows() {
+    const { rows } = this.data[this.state.population], wanted = this.filter.value.trim().toLowerCase();
+    this.filter.hidden = rows.length < 12;
+    this.scale = { mean: domain(rows, "mean", "half_width"), rating: domain(rows, "rating", "rating_half_width") };
+    return wanted ? rows.filter(({ policy }) => policy.toLowerCase().includes(wanted)) : rows;
+  }
+
+  build() {
+    const { population, rows } = this.data[this.state.population];
+    const rated = rows.some(({ rating }) => rating !== null), clusters = new Set(rows.map(({ cluster }) => cluster)).size > 1;
+    const columns = [
+      { key: "rank", title: "#", sorts: false, format: (_, __, place) => String(place + 1) },
+      { key: "policy", title: "policy", text: true, format: (policy) => policyLink(this.run, population, policy) },
+      { key: "mean", title: "mean return", format: (value, row) => measured(value, row.half_width, this.scale.mean) },
+      rated && { key: "rating", title: "rating", format: (value, row) => measured(value, row.rating_half_width, this.scale.rating) },
+      { key: "probability", title: "probability", format: probability },
+      { key: "games", title: "episodes", format: (value) => (value ? whole(value) : "–") },
+      { key: "generation", title: "generation", format: whole },
+      clusters && { key: "cluster", title: "kind", hint: "Policies of one kind earn alike" },
+      { key: "start", title: "began as", text: true },
+    ].filter(Boolean);
+    this.table = table(this.place, { columns, rows: this.rows, sort: { key: rated ? "rating" : "mean", down: true }, limit: 20, label: "Ranking", id: ({ policy }) => policy });
+  }
+
+  fill() {
+    this.table.set(this.rows);
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------ the others
+
+const LINEAGE = {
+  title: "Lineage", panels: ["lineage"],
+  hint: "Who began as a copy of whom, from left to right by generation. Bigger ones are likelier in the meta-strategy, red ones stronger. Point at one to see its line, and whom it trained against.",
+  load: ({ get, overview }) => Promise.all([get("lineage"), overview()]),
+  none: ([{ populations }]) => (populations.some(({ members }) => members.length) ? "" : "Nobody is there yet. The first policies appear when they have been made."),
+  make: ({ body }, scene) => lineage(body, scene),
+};
+
+const RESPONSES = {
+  title: "Who answers whom", panels: ["responses"],
+  hint: "The response graph of α-rank: an arrow says that going over to where it points pays. Where no arrow leads out, play comes to rest.",
+  load: ({ get, overview }) => Promise.all([get("responses"), overview()]),
+  none: ([{ nodes }]) => (nodes.length ? "" : "Nothing has been played yet. The graph appears with the first payoffs."),
+  make: ({ body }, scene) => responses(body, scene),
+};
+
+const EMBEDDING = {
+  title: "Map of policies", panels: ["embedding"], hint: "",
+  load: ({ get }) => get("embedding"),
+  none: (data) => (data.some(({ points }) => points.length) ? "" : "The map appears when there are policies that have met."),
+  make: (place, scene, state) => embedding(place, scene, state),
+};

@@ -1,0 +1,242 @@
+// A game that was played, to be stepped through: what everybody saw, what every policy thought, what was paid.
+
+import { card, h, icon, sentence, write } from "./dom.js";
+import { showBoard } from "./boards.js";
+import { number } from "./charts.js";
+import { title } from "./grid.js";
+import { names } from "./members.js";
+import { ending, signed } from "./outcomes.js";
+import { stoneIcon } from "./pieces.js";
+import { thoughts } from "./thoughts.js";
+
+const SPEEDS = [0.5, 1, 2, 4];
+const PACE = { frame: 1 / 15 }; // seconds a position is shown at speed 1; others: a second
+
+/** See app.js. */
+export async function show(root, { source, params, query, go }) {
+  const wanted = { seats: names(query.get("seats")), seed: query.get("seed") ? Number(query.get("seed")) : null };
+  const replay = await load(source, params, wanted);
+  const page = replayPage(root, replay, { source, run: params.run, wanted, go, at: Number(query.get("at") ?? 0) });
+  return { close: page.close };
+}
+
+function load(source, params, wanted) {
+  if (params.replay) return source.get(`runs/${params.run}/replays/${encodeURIComponent(params.replay)}`);
+  if (wanted.seats.length) return source.post(`runs/${params.run}/show`, wanted);
+  return source.get("replay");
+}
+
+function replayPage(root, first, { source, run, wanted, go, at }) {
+  let replay = first;
+  const local = { at: 0, viewer: null, speed: 1, timer: null, onBoard: true };
+  const made = layOut(root, { run, toggle, step, to });
+  const board = showBoard(made.board, { choose: () => {} });
+  made.slider.addEventListener("input", () => to(Number(made.slider.value)));
+  made.speed.addEventListener("change", () => { local.speed = Number(made.speed.value); });
+  made.viewer.addEventListener("change", () => { local.viewer = made.viewer.value === "" ? null : Number(made.viewer.value); draw(); });
+  made.onBoard.addEventListener("change", () => { local.onBoard = made.onBoard.checked; draw(); });
+  document.addEventListener("keydown", onkey);
+  begin(at);
+
+  function begin(place) {
+    const seats = replay.seats.map((seat) => seat.name).join(" against ");
+    write(made.heading, run ? seats : title(replay.game));
+    write(made.told, [run ? title(replay.game) : seats, `${replay.frames.length - 1} moves`, replay.seed === null ? "" : `seed ${replay.seed}`].filter(Boolean).join(" · "));
+    made.slider.max = replay.frames.length - 1;
+    const several = replay.frames.some((frame) => frame.board_of);
+    made.viewing.hidden = !several;
+    made.viewer.replaceChildren(h("option", { value: "", text: "everything" }), ...replay.seats.map((seat) => h("option", { value: seat.player, text: `what ${seat.name} sees` })));
+    local.viewer = null;
+    made.moves.replaceChildren(...replay.frames.map(moveLine));
+    drawLinks();
+    to(Math.min(Math.max(0, place || 0), replay.frames.length - 1), false);
+  }
+
+  function moveLine(frame, k) {
+    const text = k === 0 ? "The start" : frame.last.map((move) => `${nameOf(move.player)}: ${move.label}`).join(", ") || "…";
+    return h("li", null, h("button", { type: "button", on: { click: () => to(k) } }, frame.last.length ? h("span", { class: `spot small p${frame.last[0].player % 8}`, "aria-hidden": "true" }) : null, text));
+  }
+
+  function nameOf(player) {
+    return replay.seats.find((seat) => seat.player === player)?.name ?? `player ${player}`;
+  }
+
+  function drawLinks() {
+    const id = source.live ? replay.id : null;
+    const files = id ? ["html", "gif", "mp4"].map((kind) => h("a", { class: "more", href: `/api/replays/${encodeURIComponent(id)}.${kind}`, download: true }, icon("download"), kind.toUpperCase())) : [];
+    const shown = source.live && wanted.seats.length > 0;
+    const said = h("span", { class: "said", role: "status" });
+    const keep = shown && h("button", { type: "button", class: "more", on: { click: () => ask(keep, said, { ...wanted, seed: replay.seed, keep: true }, "Kept: it stands among the recorded games now.") } }, icon("save"), "Keep");
+    const another = shown && h("button", { type: "button", class: "more", on: { click: () => ask(another, said, { ...wanted, seed: null }, "") } }, icon("again"), "Another game");
+    made.links.replaceChildren(...[another, keep, ...files, said].filter(Boolean));
+  }
+
+  async function ask(button, said, body, done) {
+    button.disabled = true;
+    write(said, "");
+    try {
+      const answer = await source.post(`runs/${run}/show`, body);
+      replay = answer;
+      begin(body.keep ? local.at : 0);
+      write(made.links.querySelector(".said"), done);
+    } catch (error) {
+      write(said, sentence(error.message));
+      button.disabled = false;
+    }
+  }
+
+  // ------------------------------------------------------------------------------------------------- going through it
+
+  function to(place, animate = true) {
+    const next = Math.max(0, Math.min(replay.frames.length - 1, place));
+    const forth = animate && next === local.at + 1;
+    local.at = next;
+    if (next === replay.frames.length - 1) stop();
+    draw(forth);
+  }
+
+  function step(by) {
+    stop();
+    to(local.at + by);
+  }
+
+  function toggle() {
+    if (local.timer !== null) return stop();
+    if (local.at === replay.frames.length - 1) to(0, false);
+    local.timer = setTimeout(tick, 0);
+    write(made.playing, "Pause");
+    made.play.firstElementChild.replaceWith(icon("pause"));
+  }
+
+  function tick() {
+    local.timer = setTimeout(tick, (1000 * (PACE[replay.frames[local.at].board.kind] ?? 1)) / local.speed);
+    to(local.at + 1);
+  }
+
+  function stop() {
+    clearTimeout(local.timer);
+    local.timer = null;
+    write(made.playing, "Play");
+    made.play.firstElementChild.replaceWith(icon("play"));
+  }
+
+  function onkey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select, textarea, [role=grid]")) return;
+    const moves = { ArrowLeft: () => step(-1), ArrowRight: () => step(1), Home: () => { stop(); to(0); }, End: () => to(replay.frames.length - 1) };
+    if (event.key === " " && !event.target.closest?.("button, a")) toggle();
+    else if (moves[event.key]) moves[event.key]();
+    else return;
+    event.preventDefault();
+  }
+
+  // ------------------------------------------------------------------------------------------------- what is seen
+
+  function draw(animate = false) {
+    const frame = replay.frames[local.at];
+    const decision = frame.decisions.find((one) => one.player === local.viewer) ?? (local.viewer === null ? frame.decisions[0] : null) ?? null;
+    const shown = local.viewer === null ? frame.board : frame.board_of?.[local.viewer] ?? frame.board;
+    const weights = local.onBoard && decision?.probs ? new Map(decision.legal.map((move, k) => [move.action, decision.probs[k]])) : null;
+    board.set(shown, {
+      legal: decision?.legal ?? [], can: false, watching: true, mine: local.viewer, names: replay.seats.map((seat) => seat.name), turn: frame.to_move, weights,
+      chosen: decision?.chosen ?? null, over: Boolean(frame.over), box: null, keys: null, hold: false, animate,
+    });
+    drawWhere(frame);
+    drawSeats(frame);
+    drawThoughts(frame);
+    drawEnd(frame);
+  }
+
+  function drawWhere(frame) {
+    const what = frame.last.map((move) => `${nameOf(move.player)} played ${move.label}`).join(", ");
+    const text = `${local.at} of ${replay.frames.length - 1}`;
+    made.slider.value = local.at;
+    made.slider.setAttribute("aria-valuetext", `move ${text}${what ? `: ${what}` : ""}`);
+    write(made.where, text);
+    write(made.status, frame.over ? verdict(frame) : what || "The start");
+    for (const [k, item] of [...made.moves.children].entries()) item.classList.toggle("at", k === local.at);
+    const here = made.moves.children[local.at];
+    if (here) made.moves.scrollTop = here.offsetTop - made.moves.clientHeight / 2;
+    made.back.disabled = made.start.disabled = local.at === 0;
+    made.forth.disabled = made.end.disabled = local.at === replay.frames.length - 1;
+  }
+
+  function verdict(frame) {
+    const won = replay.seats.filter((seat) => ending(frame.returns, seat.player) === "won");
+    const how = { terminated: "", truncated: " (the time limit)" }[frame.over] ?? ` (${frame.over})`;
+    if (replay.seats.length < 2) return `The end, with ${signed(frame.returns[0])}${how}`;
+    return `${won.length === 1 ? `${won[0].name} won` : "A draw"}${how}`;
+  }
+
+  function drawSeats(frame) {
+    made.seats.replaceChildren(...replay.seats.map((seat) => h("div", { class: `sitter${frame.to_move.includes(seat.player) ? " turn" : ""}` },
+      stoneIcon(frame.board, seat.player) ?? h("span", { class: `spot p${seat.player % 8}`, "aria-hidden": "true" }),
+      h("div", { class: "names" }, h("strong", { text: seat.name }), seat.mode && seat.mode !== "explore" ? h("span", { class: "soft", text: seat.mode }) : null),
+      h("b", { class: "score", "aria-label": `return so far ${signed(frame.returns[seat.player])}`, text: signed(frame.returns[seat.player]) }))));
+  }
+
+  function drawThoughts(frame) {
+    const seen = frame.decisions.filter((one) => local.viewer === null || one.player === local.viewer);
+    made.thoughts.replaceChildren(...seen.slice(0, 4).map((decision) => {
+      const worth = decision.value === null || decision.value === undefined ? "" : ` and expects ${signed(decision.value)}`;
+      const part = card(nameOf(decision.player), { hint: `${several(frame, decision)}Plays ${decision.label}${worth}.` });
+      if (decision.probs || decision.values) part.body.append(thoughts(decision));
+      if (decision.information) part.body.append(h("details", null, h("summary", { text: "What it sees" }), h("pre", { text: decision.information })));
+      return part.node;
+    }));
+  }
+
+  function several(frame, decision) {
+    return frame.decisions.filter((one) => one.player === decision.player).length > 1 ? `${decision.name || `Agent ${decision.agent}`}. ` : "";
+  }
+
+  function drawEnd(frame) {
+    const found = frame.over ? replay.statistics : null;
+    made.statistics.hidden = !found;
+    if (!found) return;
+    const many = Array.isArray(found.values[0]);
+    made.statistics.lastElementChild.replaceChildren(...found.names.map((name, k) => h("div", null, h("dt", { text: name }),
+      h("dd", { text: many ? found.values.map((row) => number(row[k])).join(" · ") : number(found.values[k]) }))));
+  }
+
+  function close() {
+    stop();
+    document.removeEventListener("keydown", onkey);
+    board.destroy();
+  }
+  return { close };
+}
+
+function layOut(root, { run, toggle, step, to }) {
+  const made = {};
+  const control = (name, label, act) => h("button", { type: "button", class: "more", title: label, "aria-label": label, on: { click: act } }, icon(name));
+  made.heading = h(run ? "h2" : "h1");
+  made.told = h("p", { class: "hint" });
+  made.links = h("div", { class: "replay-links" });
+  made.status = h("p", { class: "turn-line", "aria-live": "polite" });
+  made.board = h("div", { class: "board-place" });
+  made.start = control("first", "To the start (Home)", () => { step(0); to(0); });
+  made.back = control("back", "Back (←)", () => step(-1));
+  made.playing = h("span", { text: "Play" });
+  made.play = h("button", { type: "button", class: "more main", title: "Play or pause (space)", on: { click: toggle } }, icon("play"), made.playing);
+  made.forth = control("forth", "Forth (→)", () => step(1));
+  made.end = control("last", "To the end (End)", () => to(Infinity));
+  made.where = h("span", { class: "soft where" });
+  made.slider = h("input", { type: "range", min: 0, value: 0, class: "slider", "aria-label": "Move" });
+  made.speed = h("select", { class: "field", "aria-label": "Speed" }, SPEEDS.map((speed) => h("option", { value: speed, text: `${speed}×`, selected: speed === 1 })));
+  made.viewer = h("select", { class: "field" });
+  made.viewing = h("label", { class: "viewing" }, h("span", { text: "Show" }), made.viewer);
+  made.onBoard = h("input", { type: "checkbox", checked: true });
+  made.seats = h("div", { class: "seats-list" });
+  made.thoughts = h("div");
+  made.moves = h("ol", { class: "move-list steps", "aria-label": "Moves" });
+  made.statistics = h("section", { class: "card", hidden: true }, h("h2", { text: "Statistics" }), h("dl"));
+  root.append(
+    h("header", { class: "replay-head" }, h("div", null, made.heading, made.told), made.links),
+    h("div", { class: "play-area" },
+      h("div", { class: "card stage" }, made.status, made.board,
+        h("div", { class: "transport" }, made.slider, h("div", { class: "buttons" }, made.start, made.back, made.play, made.forth, made.end, made.where, made.speed)),
+        h("div", { class: "options-line" }, made.viewing, h("label", { class: "tick small" }, made.onBoard, h("span", { text: "Probabilities on the board" })))),
+      h("div", { class: "aside" }, h("section", { class: "card", "aria-label": "Seats" }, made.seats), made.thoughts,
+        h("section", { class: "card", "aria-label": "Moves" }, h("h2", { text: "Moves" }), made.moves), made.statistics)));
+  return made;
+}

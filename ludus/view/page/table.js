@@ -1,0 +1,362 @@
+// A table: one game with people in it, from the seat of whoever holds its token. Two people at one screen hold two tokens.
+//
+//   the server's stream of frames, one for each seat here ──► the seat that is to move ──► the board ──► a move, posted ──► the next frame
+
+import { announce, clear, failure, h, icon, sentence, write } from "./dom.js";
+import { showBoard } from "./boards.js";
+import { number } from "./charts.js";
+import { title } from "./grid.js";
+import { ending, isEnd, scores, signed } from "./outcomes.js";
+import { stoneIcon } from "./pieces.js";
+import { hintPanel } from "./thoughts.js";
+
+const AGAIN = 2000; // milliseconds until a lost stream is opened anew
+const RATES = [5, 10, 15, 30]; // moves a second of a game in real time
+
+const past = new Map(); // table -> results of the tables before it, whose seats were swapped
+
+/** See app.js. */
+export async function show(root, { source, params, query, go }) {
+  const tokens = (query.get("seat") ?? "").split(",");
+  const seats = await Promise.all(tokens.map(async (token) => ({ token, state: await source.get(`tables/${params.table}`, { seat: token }) })));
+  const page = tablePage(root, { source, table: params.table, seats, go });
+  return { close: page.close };
+}
+
+function tablePage(root, { source, table, seats, go }) {
+  const parts = layOut(root);
+  const before = past.get(table) ?? [];
+  const board = showBoard(parts.board, { choose });
+  const local = { seat: seats[0], busy: false, made: [], covered: false, ready: null, hold: false, rate: 15, onBoard: true, told: "", streams: [], ended: false };
+  const again = h("button", { type: "button", class: "more main", on: { click: restart } }, icon("again"), "Play again");
+  const swap = h("button", { type: "button", class: "more", text: "Swap seats", on: { click: swapSeats } });
+  const review = h("a", { class: "more", text: "Step through it" });
+  parts.again.append(again, swap, review);
+  parts.leave.addEventListener("click", leave);
+  for (const seat of seats) listen(seat);
+  document.addEventListener("visibilitychange", looked);
+  local.seat = due();
+  local.ready = local.seat; // whoever opened the page is looked over by nobody
+  draw();
+  board.focus();
+
+  // ------------------------------------------------------------------------------------------------- what the server says
+
+  function listen(seat) {
+    if (local.ended) return;
+    const stream = new EventSource(`/api/tables/${encodeURIComponent(table)}/live?seat=${encodeURIComponent(seat.token)}`);
+    seat.stream = stream;
+    stream.addEventListener("gone", () => gone(new Error("this table was closed. Lay another one.")));
+    stream.addEventListener("frame", (event) => take(seat, JSON.parse(event.data)));
+    stream.addEventListener("open", async () => {
+      if (!seat.lost) return;
+      seat.lost = false;
+      write(parts.said, "");
+      await refresh(seat);
+    });
+    stream.addEventListener("error", () => {
+      seat.lost = true;
+      write(parts.said, "The table does not answer. Trying again …");
+      if (stream.readyState !== EventSource.CLOSED) return; // it tries by itself
+      clearTimeout(seat.timer);
+      seat.timer = setTimeout(async () => {
+        if (await refresh(seat)) listen(seat);
+      }, AGAIN);
+    });
+  }
+
+  // A browser has few connections to one server: a page that nobody looks at gives its own back.
+  async function looked() {
+    for (const seat of seats) {
+      seat.stream?.close();
+      clearTimeout(seat.timer);
+      if (!document.hidden && await refresh(seat)) listen(seat);
+    }
+  }
+
+  async function refresh(seat) {
+    try {
+      take(seat, await source.get(`tables/${table}`, { seat: seat.token }));
+      return true;
+    } catch (error) {
+      if (error.status === 404) gone(error);
+      else if (!local.ended) seat.timer = setTimeout(async () => { if (await refresh(seat)) listen(seat); }, AGAIN);
+      return false;
+    }
+  }
+
+  function gone(error) {
+    close();
+    clear(root).append(h("h1", { class: "unseen", text: "The table is gone" }), failure(error),
+      h("p", { class: "links" }, h("a", { href: `#/run/${seats[0].state.run}/play`, text: "Lay another table" }), h("a", { href: "#/", text: "All runs" })));
+  }
+
+  function take(seat, state) {
+    if (local.ended || older(state, seat.state)) return;
+    const fresh = state.frame.number !== seat.state.frame.number || state.results.length !== seat.state.results.length;
+    seat.state = state;
+    if (fresh && seat === local.seat) Object.assign(local, { busy: false, made: [] });
+    const next = due();
+    if (next !== local.seat) {
+      local.seat = next;
+      Object.assign(local, { busy: false, made: [] });
+    }
+    draw();
+  }
+
+  // ------------------------------------------------------------------------------------------------- whose turn it is
+
+  /** The seat here that is to move; else the one that is looked from now. */
+  function due() {
+    const found = seats.filter((seat) => seat.state.frame.decisions.length && !seat.state.over);
+    return found.includes(local.seat) || !found.length ? local.seat : found[0];
+  }
+
+  /** Between two people's turns nobody sees a hand: the next one says that it is them. */
+  function covered() {
+    const state = local.seat.state;
+    return seats.length > 1 && hides(state) && !state.over && local.ready !== local.seat && state.frame.decisions.length > 0;
+  }
+
+  function decisions() {
+    return local.seat.state.frame.decisions.filter((one) => !local.made.some((made) => made.player === one.player && made.agent === one.agent));
+  }
+
+  async function choose(action) {
+    const decision = decisions()[0];
+    if (!decision || local.busy) return;
+    local.made.push({ player: decision.player, agent: decision.agent, action });
+    if (decisions().length) return draw();
+    const seat = local.seat;
+    local.busy = true;
+    write(parts.said, "");
+    draw();
+    try {
+      const state = await source.post(`tables/${table}/move`, { seat: seat.token, moves: local.made, number: seat.state.frame.number });
+      if (state?.frame) take(seat, state);
+    } catch (error) {
+      Object.assign(local, { busy: false, made: [] });
+      write(parts.said, sentence(error.message));
+      if (error.status === 409) await refresh(seat);
+      draw();
+    }
+  }
+
+  async function restart() {
+    again.disabled = swap.disabled = true;
+    write(parts.said, "");
+    try {
+      take(local.seat, await source.post(`tables/${table}/again`, { seat: local.seat.token }));
+      await Promise.all(seats.filter((seat) => seat !== local.seat).map(refresh));
+      board.focus();
+    } catch (error) {
+      write(parts.said, sentence(error.message));
+    } finally {
+      again.disabled = swap.disabled = false;
+    }
+  }
+
+  /** Another table where everybody sits one seat further on; the score goes along. */
+  async function swapSeats() {
+    const { run, players, hints, rated, results } = local.seat.state;
+    again.disabled = swap.disabled = true;
+    write(parts.said, "");
+    try {
+      const wishes = players.map((_, k) => players[(k + players.length - 1) % players.length]);
+      const made = await source.post("tables", { run, seats: wishes.map(({ who, person, name }) => (person ? { who, name } : { who })), hints, rated: Boolean(rated), seed: null });
+      past.set(made.table, [...before, ...named(results, players)]);
+      close();
+      await source.remove(`tables/${table}?seat=${encodeURIComponent(seats[0].token)}`).catch(() => {}); // nobody waits at the old one
+      go(`#/table/${made.table}?seat=${made.seats.map((seat) => seat.token).filter(Boolean).join(",")}`);
+    } catch (error) {
+      write(parts.said, sentence(error.message));
+      again.disabled = swap.disabled = false;
+    }
+  }
+
+  async function leave() {
+    const run = local.seat.state.run;
+    close();
+    await source.remove(`tables/${table}?seat=${encodeURIComponent(seats[0].token)}`).catch(() => {}); // gone already: that is what was wanted
+    go(`#/run/${run}/play`);
+  }
+
+  // ------------------------------------------------------------------------------------------------- what is seen
+
+  function draw() {
+    const state = local.seat.state;
+    const hide = covered();
+    write(parts.title, title(state.game));
+    parts.cover.hidden = !hide;
+    parts.play.hidden = hide;
+    if (hide) return drawCover(state);
+    local.ready = seats.length > 1 && hides(state) && state.frame.decisions.length ? local.seat : local.ready;
+    drawBoard(state);
+    drawStatus(state);
+    drawSeats(parts.seats, state, [...before, ...named(state.results, state.players)]);
+    drawMoves(parts.moves, state);
+    parts.sofar.hidden = !parts.moves.childElementCount;
+    drawLive(state);
+  }
+
+  function drawCover(state) {
+    const name = state.players.find((player) => state.you.includes(player.player))?.name ?? "the next player";
+    const button = h("button", { type: "button", class: "more main", on: { click: () => { local.ready = local.seat; draw(); board.focus(); } } }, icon("person"), `I am ${name}`);
+    parts.cover.replaceChildren(h("h2", { text: `Pass the device to ${name}` }), h("p", { class: "soft", text: "Their cards show when they say that it is them." }), button);
+    button.focus();
+    tell(`Pass the device to ${name}.`);
+  }
+
+  function drawBoard(state) {
+    const { frame } = state;
+    const decision = local.busy ? null : decisions()[0] ?? null;
+    const hints = state.hints && decision?.probs;
+    board.set(frame.board, {
+      legal: decision?.legal ?? [], can: Boolean(decision) && !state.over, mine: decision?.player ?? state.you[0] ?? null,
+      names: state.players.map((player) => player.name), turn: state.over ? [] : frame.to_move,
+      weights: hints && local.onBoard ? new Map(decision.legal.map((move, k) => [move.action, decision.probs[k]])) : null,
+      chosen: null, over: Boolean(state.over), box: decision?.box ?? null, keys: state.keys ?? null, hold: local.hold && !state.over, rate: local.rate,
+    });
+    parts.thoughts.hidden = !(state.hints && decision && (decision.probs || decision.hint));
+    if (!parts.thoughts.hidden) hintPanel(parts.thoughts, decision, { onBoard: local.onBoard, toggle: (on) => { local.onBoard = on; draw(); } });
+  }
+
+  function drawStatus(state) {
+    const [text, kind] = status(state);
+    write(parts.status, text);
+    parts.status.className = `turn-line ${kind}`;
+    parts.again.hidden = !state.over;
+    swap.hidden = state.players.length < 2 || state.players.filter((player) => player.person).length !== seats.length;
+    review.hidden = !state.replay;
+    if (state.replay) review.href = `#/run/${state.run}/replay/${encodeURIComponent(state.replay)}`;
+    write(parts.returns, told(state));
+    const others = state.frame.last.filter((move) => !state.you.includes(move.player)).map((move) => `${nameOf(state, move.player)} played ${move.label}.`);
+    tell([...others, `${text}.`].join(" "), `${state.results.length} ${state.frame.number} ${state.over}`);
+  }
+
+  function status(state) {
+    if (state.over) return outcome(state);
+    const todo = decisions();
+    if (local.busy) return ["Your move is on its way", "waits"];
+    if (todo.length) {
+      const name = seats.length > 1 ? `${nameOf(state, todo[0].player)}, it is your turn` : "Your turn";
+      return [state.frame.decisions.length > 1 ? `${name}: choose for ${todo[0].name || `agent ${todo[0].agent + 1}`} (${local.made.length + 1} of ${state.frame.decisions.length})` : name, "mine"];
+    }
+    const thinking = state.frame.to_move.filter((player) => !state.you.includes(player));
+    return [thinking.length ? `${thinking.map((player) => nameOf(state, player)).join(" and ")} ${thinking.length > 1 ? "are" : "is"} thinking` : "The game goes on", "waits"];
+  }
+
+  /** Says something to a screen reader once. */
+  function tell(text, key = text) {
+    if (key === local.told) return;
+    local.told = key;
+    announce(text);
+  }
+
+  function drawLive(state) {
+    const real = state.frame.board.kind === "frame" && Object.keys(state.keys ?? {}).length > 0;
+    parts.live.hidden = !real;
+    if (!real || parts.live.childElementCount) return;
+    const rate = h("select", { class: "field", "aria-label": "Moves a second", on: { change: () => { local.rate = Number(rate.value); draw(); } } }, RATES.map((many) => h("option", { value: many, text: `${many} moves/s` })));
+    rate.value = local.rate;
+    const button = h("button", { type: "button", class: "more", "aria-pressed": "false", on: { click: () => {
+      local.hold = !local.hold;
+      button.setAttribute("aria-pressed", String(local.hold));
+      draw();
+      board.focus();
+    } } }, icon("play"), "Real time");
+    parts.live.append(button, rate, h("span", { class: "soft", text: "Held keys go on; the game does not wait." }));
+  }
+
+  function close() {
+    local.ended = true;
+    document.removeEventListener("visibilitychange", looked);
+    for (const seat of seats) {
+      clearTimeout(seat.timer);
+      seat.stream?.close();
+    }
+    board.destroy();
+  }
+  return { close };
+}
+
+function layOut(root) {
+  const made = Object.fromEntries(["board", "cover", "seats", "again", "thoughts", "live"].map((name) => [name, h("div", { class: name === "board" ? "board-place" : name })]));
+  made.title = h("h1");
+  made.status = h("p", { class: "turn-line" });
+  made.returns = h("p", { class: "soft returns" });
+  made.said = h("p", { class: "said", role: "alert" });
+  made.moves = h("ol", { class: "move-list", tabindex: 0, "aria-label": "Moves so far" });
+  made.sofar = h("section", { class: "card", "aria-label": "Moves" }, h("h2", { text: "Moves" }), made.moves);
+  made.leave = h("button", { type: "button", class: "more", text: "Leave the table" });
+  made.play = h("div", { class: "play-area" },
+    h("div", { class: "card stage" }, h("div", { class: "status-bar" }, h("div", null, made.status, made.returns), made.again), made.said, made.board, made.live),
+    h("div", { class: "aside" }, h("section", { class: "card", "aria-label": "Seats" }, made.seats), made.thoughts,
+      made.sofar));
+  made.cover.className = "card cover";
+  root.append(h("header", { class: "table-head" }, made.title, made.leave), made.cover, made.play);
+  return made;
+}
+
+/** Whether one seat may see what another may not: then two people at one screen take turns at looking. */
+function hides({ game, frame: { board } }) {
+  if (board.kind === "grid") return /phantom|dark/.test(game) || board.cells.some((row) => row.includes("?"));
+  return board.kind !== "frame";
+}
+
+/** What stands under the status: the returns, why a game was stopped, or what the game says of itself. */
+function told(state) {
+  if (!state.over) return state.frame.text ?? "";
+  const returns = state.players.map((player) => `${player.name} ${signed(state.frame.returns[player.player])}`).join(" · ");
+  return isEnd(state.over) ? returns : sentence(state.over);
+}
+
+/** Whether a state was sent before another: games first, then positions. */
+function older(state, than) {
+  return state.results.length < than.results.length || (state.results.length === than.results.length && !than.over && state.frame.number < than.frame.number);
+}
+
+const nameOf = (state, player) => state.players.find((one) => one.player === player)?.name ?? `Player ${player}`;
+
+function outcome(state) {
+  const { returns, over } = state.frame;
+  if (!isEnd(over)) return ["The game was stopped", "drawn"];
+  const mine = state.you.length === 1 ? ending(returns, state.you[0]) : "";
+  if (mine) return [{ won: "You won", lost: "You lost", drawn: "A draw" }[mine], mine];
+  const best = Math.max(...returns);
+  const winners = state.players.filter((player) => returns[player.player] === best);
+  if (state.players.length > 1 && winners.length === 1) return [`${winners[0].name} won`, "won"];
+  return [state.players.length > 1 ? "A draw" : `The game is over with ${signed(returns[0])}`, "drawn"];
+}
+
+function drawSeats(node, state, results) {
+  const score = scores(results);
+  node.replaceChildren(...state.players.map((player) => {
+    const turn = !state.over && state.frame.to_move.includes(player.player);
+    const shown = stoneIcon(state.frame.board, player.player) ?? h("span", { class: `spot p${player.player % 8}`, "aria-hidden": "true" });
+    const won = number(score.get(calledIn(player)) ?? 0);
+    return h("div", { class: `sitter${turn ? " turn" : ""}` }, shown,
+      h("div", { class: "names" }, h("strong", { text: player.name }), h("span", { class: "soft", text: kindOf(player, state) })),
+      results.length && state.players.length > 1 ? h("b", { class: "score", "aria-label": `${won} won`, text: won }) : null);
+  }), results.length ? h("p", { class: "soft tally", text: `${results.length} ${results.length === 1 ? "game" : "games"} so far` }) : "");
+}
+
+function kindOf(player, state) {
+  if (state.you.includes(player.player)) return "you";
+  if (player.person) return "a person";
+  return player.who === player.name ? "a policy" : player.who;
+}
+
+/** Whom a game counts for: a mixture's policy is another one in each game, so what was asked for counts. */
+const calledIn = (player) => (player.person ? player.name : player.who);
+const named = (results, players) => results.map(({ returns }) => ({ returns, seats: players.map(calledIn) }));
+
+function drawMoves(node, state) {
+  const moves = state.moves ?? state.frame.last;
+  const down = node.scrollTop + node.clientHeight >= node.scrollHeight - 8;
+  if (moves.length < node.childElementCount) clear(node);
+  for (const move of moves.slice(node.childElementCount)) {
+    node.append(h("li", null, h("span", { class: `spot small p${move.player % 8}`, "aria-hidden": "true" }), h("span", { class: "soft", text: nameOf(state, move.player) }), ` ${move.label}`));
+  }
+  if (down) node.scrollTop = node.scrollHeight;
+}
