@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-import webbrowser
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,8 +75,10 @@ def seats_of(players: int, seat: int, against: Sequence[str]) -> list[str]:
 
 
 def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namespace) -> int:
+    from ludus.cli.ui import serve_until_ctrl_c
     from ludus.storage.reader import Reader
-    from ludus.view.server.access import PLAY, Access
+    from ludus.view.server.access import Access
+    from ludus.view.server.address import LOOPBACK, PLAY, WATCH, listen
     from ludus.view.server.known_runs import KnownRuns, id_of
     from ludus.view.server.serving import serve
 
@@ -92,14 +92,9 @@ def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namesp
         "start": "1",
     }
     place = f"#/run/{id_of(run_dir)}/play?{urlencode({key: value for key, value in wanted.items() if value})}"
-    served = serve(KnownRuns([str(run_dir)]), access=Access(granted=(PLAY,)), port=options.port)
-    link = served.link(PLAY, place)
-    write(f"{link}  (Ctrl-C ends it)")
-    sys.stdout.flush()
-    if not options.no_open:
-        webbrowser.open(link)
-    served.run()
-    return 0
+    access = Access(granted=(WATCH, PLAY))
+    served = serve(KnownRuns([str(run_dir)]), listen(port=options.port), access=access, host=LOOPBACK)
+    return serve_until_ctrl_c(served, to=place, browser=not options.no_open)
 
 
 # --------------------------------------------------------------------------------------------------------------------
