@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from ludus.cli.command import Command, whole_number
 from ludus.cli.output import write
-from ludus.cli.ui import add_server, serve_until_ctrl_c
+from ludus.cli.ui import add_server, serve_until_ctrl_c, server_of
 from ludus.core.errors import ConfigError, PlayError
 from ludus.storage.run_dirs import find_run
 
@@ -73,12 +73,8 @@ def seats_of(players: int, seat: int, against: Sequence[str]) -> list[str]:
 
 
 def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namespace) -> int:
-    from ludus.cli.ui import serve_until_ctrl_c
     from ludus.storage.reader import Reader
-    from ludus.view.server.access import Access
-    from ludus.view.server.address import LOOPBACK, PLAY, WATCH, listen
-    from ludus.view.server.known_runs import KnownRuns, id_of
-    from ludus.view.server.serving import serve
+    from ludus.view.server.known_runs import id_of
 
     with Reader(run_dir) as reader:
         players = len(reader.info().population)
@@ -90,9 +86,7 @@ def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namesp
         "start": "1",
     }
     place = f"#/run/{id_of(run_dir)}/play?{urlencode({key: value for key, value in wanted.items() if value})}"
-    access = Access(granted=(WATCH, PLAY))
-    served = serve(KnownRuns([str(run_dir)]), listen(port=options.port), access=access, host=LOOPBACK)
-    return serve_until_ctrl_c(served, to=place, browser=not options.no_open)
+    return serve_until_ctrl_c(server_of(options, [str(run_dir)]), to=place, browser=not options.no_open)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import getpass
 import os
 import sys
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +29,7 @@ SECRET, PASSWORD = "LUDUS_UI_SECRET", "LUDUS_UI_PASSWORD"
 _SHORTEST = {SECRET: 32, PASSWORD: 10}  # characters
 
 
-def _add_server(parser: argparse.ArgumentParser) -> None:
+def add_server(parser: argparse.ArgumentParser) -> None:
     """The options of who serves the page; `ludus ui` reads them."""
     parser.add_argument("--root", type=folder, default=RUNS, help="a folder of runs other than ./runs")
     parser.add_argument(
@@ -66,21 +66,25 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="what to show: names below ./runs, or directories (default: all runs below ./runs, new ones too)",
     )
-    _add_server(parser)
+    add_server(parser)
 
 
 def _execute(options: argparse.Namespace) -> int:
+    return serve_until_ctrl_c(server_of(options, options.runs), browser=not options.no_open)
+
+
+def server_of(options: argparse.Namespace, runs: Sequence[str]) -> Served:
+    """By the options of `add_server`. runs: what it shows; none: all below the root. Raises ConfigError, RunError."""
     tls, password, tokens = _tls(options), _password(options), _tokens()
     _require_safe(options.host, guarded=bool(tls) or password is not None)
     from ludus.view.server.access import Access, Hosts
     from ludus.view.server.known_runs import KnownRuns
     from ludus.view.server.serving import serve
 
-    known = KnownRuns(options.runs, root=None if options.runs else options.root)
+    known = KnownRuns(runs, root=None if runs else options.root)
     access = Access(tokens, _granted(options), Hosts.of(options.host, options.known_as), password)
     listening = listen(options.host, options.port)
-    served = serve(known, listening, access=access, host=options.host, tls=tls, people=options.root / PEOPLE)
-    return serve_until_ctrl_c(served, browser=not options.no_open)
+    return serve(known, listening, access=access, host=options.host, tls=tls, people=options.root / PEOPLE)
 
 
 def serve_until_ctrl_c(served: Served, *, to: str = "", browser: bool = True) -> int:

@@ -5,24 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from page_tools import Opened
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "storage"))
-
-
-@dataclass
-class Opened:
-    """A page, and what its console said."""
-
-    page: Any
-    said: list[str] = field(default_factory=list)
-
-    def text(self, selector: str) -> str:
-        return str(self.page.inner_text(selector))
 
 
 @pytest.fixture(scope="session")

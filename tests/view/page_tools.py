@@ -9,11 +9,23 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 SECRET = "of these tests, at least thirty-two characters"
 _LINK = re.compile(rb"http://\S+")
+
+
+@dataclass
+class Opened:
+    """A page, and what its console said."""
+
+    page: Any
+    said: list[str] = field(default_factory=list)
+
+    def text(self, selector: str) -> str:
+        return str(self.page.inner_text(selector))
 
 
 class Server:

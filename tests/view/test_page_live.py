@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +91,13 @@ def test_every_page_by_phone_in_the_dark_and_read_aloud(browser: Any, server: Se
             page.wait_for_load_state("networkidle") if address in ("#/people",) else page.wait_for_timeout(400)
             said = page.locator("body").aria_snapshot()
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
-            unnamed = re.findall(r"^\s*- (?:button|link|textbox|combobox|checkbox|tab|slider)(?::.*| \[.*)?$", said, re.M)
+            unnamed = re.findall(
+                r"^\s*- (?:button|link|textbox|combobox|checkbox|tab|slider)(?::.*| \[.*)?$", said, re.M
+            )
             assert unnamed == [], (address, unnamed)
             levels = [int(level) for level in re.findall(r"heading .*\[level=(\d)\]", said)]
             assert levels[:1] == [1], address
-            assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False)), (address, levels)
+            assert all(after <= before + 1 for before, after in pairwise(levels)), (address, levels)
             wanted = [m for m in page.messages if not ("404" in m and name == "empty" and "policy" in address)]
             assert wanted == [], address
 
