@@ -212,7 +212,7 @@ def test_three_players_and_a_hole(tmp_path: Path) -> None:
     run_dir = _run(tmp_path / "run", payoff, ((0.5, 0.5),) * 3)
     found = _panel(run_dir, "responses")
     assert [node.label for node in found.nodes if node.sink] == ["p1 / p1 / p1"]
-    assert found.cut == "1 profiles have no payoff yet, and are left out."
+    assert found.cut == "1 profile has no payoff yet, left out."
     assert len(found.nodes) == 7
     assert {(d.population, d.policy, d.by, d.strictly) for d in found.dominated} == {
         (p, "p0", "p1", True) for p in range(3)
