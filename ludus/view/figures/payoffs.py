@@ -53,7 +53,8 @@ class PayoffTable:
 
 def payoffs(reader: Reader, **query: str) -> PayoffTable:
     """of, row, column: players; order: of the policies, best, oldest or alike first; rows, columns: `a:b` of these in that order (default:
-    the first 1,000). A single player's policies are rows, and there is one column, of what they earn. Raises ConfigError for a query; RunError as `Reader`."""
+    the first 1,000). A single player's policies are rows, and there is one column, of what they earn. Raises ConfigError for a query;
+    RunError as `Reader`."""
     require_known(query, "payoffs", ("of", "row", "column", "order", "rows", "columns"))
     game = meta_game(reader)
     choices = choices_of(game)
