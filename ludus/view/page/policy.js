@@ -250,25 +250,26 @@ class Results {
     context.clip();
     const from = Math.max(0, Math.floor(on.view.x)), to = Math.min(this.bars.length, Math.ceil(on.view.x + body.width / scale)), gap = scale > 5 ? 1 : 0;
     for (let k = from; k < to; k++) {
-      const { mean, half_width: half } = this.bars[k], [x] = on.toScreen(k, 0), y = this.y(mean), middle = x + scale / 2;
+      const { mean, half_width: half } = this.bars[k], [x] = on.toScreen(k, 0), y = this.y(mean);
       context.fillStyle = mean < 0 ? this.colours.heat_low : this.colours.heat_high;
       context.globalAlpha = this.pointed === null || this.pointed === k ? 1 : 0.55;
       context.fillRect(x + gap, Math.min(y, zero), Math.max(0.5, scale - 2 * gap), Math.max(1, Math.abs(y - zero)));
-      context.globalAlpha = 1;
-      if (!half) continue;
-      context.strokeStyle = this.colours.ink;
-      context.globalAlpha = scale > 4 ? 0.8 : 0.25;
-      context.beginPath();
-      context.moveTo(middle, this.y(mean - half));
-      context.lineTo(middle, this.y(mean + half));
-      context.stroke();
-      context.globalAlpha = 1;
+      if (half) this.paintWhisker(context, { x, scale, top: this.y(mean + half), bottom: this.y(mean - half) });
     }
+    context.globalAlpha = 1;
     context.restore();
   }
 
+  // A line where a bar has room for one; else together they are a band.
+  paintWhisker(context, { x, scale, top, bottom }) {
+    const wide = scale > 4;
+    context.fillStyle = wide ? this.colours.ink : this.colours.soft;
+    context.globalAlpha = wide ? 0.8 : 0.3;
+    context.fillRect(wide ? x + scale / 2 - 0.5 : x, top, wide ? 1 : scale, bottom - top);
+  }
+
   paintAxis(context, on) {
-    const { body } = on, step = stepOf((this.high - this.low) / 4);
+    const { body } = on, step = stepOf((this.high - this.low) / 6);
     context.font = font(12);
     context.textAlign = "right";
     context.textBaseline = "middle";
