@@ -47,17 +47,17 @@ async function known(get, { source, population, policy, overview }) {
   const generations = over.find((one) => one.player === player)?.generation ?? [], mix = last.find((one) => one.player === player);
   const now = mix?.probability[mix.policies.indexOf(policy)] ?? 0;
   return {
-    ...member, population, results: overview.info.population[payoffs.row_player] === population ? met(unpacked(payoffs, source), policy) : [],
+    ...member, population, results: overview.info.population[payoffs.row_player] === population ? met(unpacked(payoffs, source), policy) : null,
     children: populations.flatMap((one) => one.members.filter(({ parent }) => parent?.population === population && parent.policy === policy).map((child) => child.policy)),
     mean: row?.mean ?? null, half_width: row?.half_width ?? null, rating_half_width: row?.rating_half_width ?? null, probability: generations.length ? [now] : [],
     learning: null, statistics: null, file: null, sha256: null, spec: null,
   };
 }
 
-// A row of the payoff table, if that is what the row's player earns.
+// A row of the payoff table, if it is in there and is what the row's player earns.
 function met(table, policy) {
   const i = table.rows.indexOf(policy);
-  if (i < 0 || table.of !== table.row_player) return [];
+  if (i < 0 || table.of !== table.row_player) return null;
   return table.columns.map((name, j) => {
     const { mean, half_width, count, exact } = cellOf(table, i, j);
     return { player: table.of, against: [name], mean, half_width, n: exact ? 0 : count, exact, wins: null };
@@ -154,7 +154,8 @@ class Results {
   }
 
   set({ results }) {
-    this.results = results.map((row) => ({ ...row, name: row.against.join(" + ") || "alone" })).filter(({ mean }) => mean !== null && !Number.isNaN(mean));
+    if (results === null) write(this.none.querySelector("p"), "Its results are not in this file: open the run with `ludus ui` to see them.");
+    this.results = (results ?? []).map((row) => ({ ...row, name: row.against.join(" + ") || "alone" })).filter(({ mean }) => mean !== null && !Number.isNaN(mean));
     this.none.hidden = this.results.length > 0;
     this.some.hidden = this.list.hidden = !this.results.length;
     if (!this.results.length) return;

@@ -227,7 +227,7 @@ class Payoffs {
     const { data, picked } = this;
     const i = picked ? data.rows.indexOf(picked[0]) : -1, j = picked ? data.columns.indexOf(picked[1]) : -1;
     if (i < 0 || j < 0) {
-      this.details.replaceChildren(h("p", { class: "hint", text: "Press a cell to see who met, and to have a game of it shown. The wheel zooms after a click on the table (before it with Ctrl), dragging moves." }));
+      this.details.replaceChildren(h("p", { class: "hint", text: `Press a cell to see who met${this.scene.source.may.play ? " and to have a game of it shown" : ""}. The wheel zooms after a click on the table (before it with Ctrl), dragging and the arrow keys move.` }));
       return;
     }
     const { info: { population }, can } = await this.scene.overview();
