@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -110,6 +110,10 @@ def page_beside(observer: Observer, *, wanted: bool) -> Iterator[tuple[Observer,
 
 def child() -> None:
     """Serves what standard input says, until that is closed: the run is over, however it ended."""
+    os.nice(_NICE)
+    facts = json.loads(sys.stdin.buffer.readline())
+    ends: list[Callable[[], None]] = [lambda: os._exit(0)]  # until there is a server, nothing has to be ended with care
+    threading.Thread(target=_until_closed, args=(sys.stdin.buffer, ends), daemon=True).start()
     from socket import socket
 
     from ludus.cli.ui import opened
@@ -117,18 +121,16 @@ def child() -> None:
     from ludus.view.server.known_runs import KnownRuns
     from ludus.view.server.serving import serve
 
-    os.nice(_NICE)
-    facts = json.loads(sys.stdin.buffer.readline())
     known = KnownRuns([facts["run_dir"]], root=RUNS)
     run = known.find(Path(facts["run_dir"]))
     access = Access(Tokens(bytes.fromhex(facts["secret"])))
     served = serve(known, socket(fileno=facts["fd"]), access=access, host=LOOPBACK)
-    threading.Thread(target=_until_closed, args=(sys.stdin.buffer, served.end), daemon=True).start()
+    ends.append(served.end)
     with opened(served.link(STEER, "" if run is None else f"#/run/{run.id}")):
         served.run()
 
 
-def _until_closed(stream: IO[bytes], end: object) -> None:
+def _until_closed(stream: IO[bytes], ends: list[Callable[[], None]]) -> None:
+    """ends: the last of them ends this process."""
     stream.read()
-    assert callable(end)
-    end()
+    ends[-1]()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-import webbrowser
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +11,7 @@ from urllib.parse import urlencode
 
 from ludus.cli.command import Command, whole_number
 from ludus.cli.output import write
+from ludus.cli.ui import add_server, serve_until_ctrl_c, server_of
 from ludus.core.errors import ConfigError, PlayError
 from ludus.storage.run_dirs import find_run
 
@@ -41,10 +40,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hints", action="store_true", help="show what policies would do in your place")
     parser.add_argument("--rated", action="store_true", help="let the result count for your rating")
     parser.add_argument("--text", action="store_true", help="play here, in the terminal, by numbers")
-    parser.add_argument(
-        "--port", type=whole_number, help="where the page is served (default: 8300, or the next that is free)"
-    )
-    parser.add_argument("--no-open", action="store_true", help="open no browser, print the address only")
+    add_server(parser)
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -78,9 +74,7 @@ def seats_of(players: int, seat: int, against: Sequence[str]) -> list[str]:
 
 def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namespace) -> int:
     from ludus.storage.reader import Reader
-    from ludus.view.server.access import PLAY, Access
-    from ludus.view.server.known_runs import KnownRuns, id_of
-    from ludus.view.server.serving import serve
+    from ludus.view.server.known_runs import id_of
 
     with Reader(run_dir) as reader:
         players = len(reader.info().population)
@@ -88,18 +82,11 @@ def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namesp
         "seats": ",".join(seats_of(players, options.seat, against)),
         "name": options.name,
         "hints": "1" if options.hints else "",
-        "rated": "1" if options.rated else "",
+        "rated": "1" if options.rated else "0",
         "start": "1",
     }
     place = f"#/run/{id_of(run_dir)}/play?{urlencode({key: value for key, value in wanted.items() if value})}"
-    served = serve(KnownRuns([str(run_dir)]), access=Access(granted=(PLAY,)), port=options.port)
-    link = served.link(PLAY, place)
-    write(f"{link}  (Ctrl-C ends it)")
-    sys.stdout.flush()
-    if not options.no_open:
-        webbrowser.open(link)
-    served.run()
-    return 0
+    return serve_until_ctrl_c(server_of(options, [str(run_dir)]), to=place, browser=not options.no_open)
 
 
 # --------------------------------------------------------------------------------------------------------------------

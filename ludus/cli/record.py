@@ -193,10 +193,11 @@ def _write_replay(replay: Replay, path: Path) -> None:
 
         write_json(replay, path)
         return
-    from ludus.evaluation.play.records import plain
-    from ludus.view.snapshot import write_replay
+    from ludus.evaluation.play.records import plain, to_json
+    from ludus.evaluation.play.replays import title_of
+    from ludus.view.snapshot import Snapshot, write
 
-    write_replay(plain(replay), path)
+    write(path, Snapshot("replay", title_of(plain(replay)), {"replay": to_json(replay).encode()}))
 
 
 def _trajectories(run_dir: Path, options: argparse.Namespace) -> int:

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 from ludus.cli.command import Command, folder, whole_number
 from ludus.cli.output import write
 from ludus.core.errors import ConfigError
+from ludus.storage.people import FILE as PEOPLE
 from ludus.storage.run_dirs import RUNS
 from ludus.view.server.address import LOOPBACK, PLAY, STEER, WATCH, Rights, Tokens, is_loopback, listen
 
 if TYPE_CHECKING:
     from ludus.view.server.access import Password
+    from ludus.view.server.serving import Served
 
 SECRET, PASSWORD = "LUDUS_UI_SECRET", "LUDUS_UI_PASSWORD"
 """Of the environment: what the tokens are made from, so that addresses and cookies outlive a restart (default: random); a password."""
@@ -28,7 +30,7 @@ _SHORTEST = {SECRET: 32, PASSWORD: 10}  # characters
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
-    """The options of who serves the page; `serve_until_ctrl_c` reads them."""
+    """The options of who serves the page; `ludus ui` reads them."""
     parser.add_argument("--root", type=folder, default=RUNS, help="a folder of runs other than ./runs")
     parser.add_argument(
         "--port",
@@ -68,40 +70,44 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
-    return serve_until_ctrl_c(options, options.runs)
+    return serve_until_ctrl_c(server_of(options, options.runs), browser=not options.no_open)
 
 
-def serve_until_ctrl_c(options: argparse.Namespace, runs: Sequence[str], *, to: str = "") -> int:
-    """Serves the page. runs: what it shows; none: all below the root. to: the place that is opened, such as "#/people"; "RUN" in it stands
-    for the id of the first run."""
+def server_of(options: argparse.Namespace, runs: Sequence[str]) -> Served:
+    """By the options of `add_server`. runs: what it shows; none: all below the root. Raises ConfigError, RunError."""
     tls, password, tokens = _tls(options), _password(options), _tokens()
     _require_safe(options.host, guarded=bool(tls) or password is not None)
     from ludus.view.server.access import Access, Hosts
     from ludus.view.server.known_runs import KnownRuns
     from ludus.view.server.serving import serve
 
-    known = KnownRuns(runs, root=None if runs else Path(options.root))
+    known = KnownRuns(runs, root=None if runs else options.root)
     access = Access(tokens, _granted(options), Hosts.of(options.host, options.known_as), password)
-    served = serve(known, listen(options.host, options.port), access=access, host=options.host, tls=tls)
-    first = next((run.id for run in known.all()), "")
-    link = served.link(access.most, to.replace("RUN", first))
+    listening = listen(options.host, options.port)
+    return serve(known, listening, access=access, host=options.host, tls=tls, people=options.root / PEOPLE)
+
+
+def serve_until_ctrl_c(served: Served, *, to: str = "", browser: bool = True) -> int:
+    """Says the address, opens the browser if it is to, and serves; the exit code. to: the place that is opened, such as "#/people"."""
+    most = served.state.access.most
+    link = served.link(most, to)
     write(link)
     sys.stdout.flush()
-    with opened(link, wanted=not options.no_open) as is_open:
-        for line in _explained(served.link(WATCH), access.most, options.host, is_open=is_open, tls=bool(tls)):
-            sys.stderr.write(f"{line}\n")
+    with opened(link, wanted=browser) as is_open:
+        sys.stderr.write("\n".join([*_explained(served, is_open=is_open), ""]))
         served.run()
     return 0
 
 
-def _explained(watching: str, most: Rights, host: str, *, is_open: bool, tls: bool) -> Iterator[str]:
+def _explained(served: Served, *, is_open: bool) -> Iterator[str]:
+    most, address = served.state.access.most, served.address
     yield "It is open in the browser." if is_open else "Open this address in a browser."
     if most != WATCH:
         more = " and steer runs" if "steer" in most else ""
-        yield f"Who has it may play{more}; for those who are to watch only: {watching}"
-    if not is_loopback(host):
-        yield f"{host}: every machine that reaches this one can ask for the page, and needs the address or the password."
-        if not tls:
+        yield f"Who has it may play{more}; for those who are to watch only: {served.link(WATCH)}"
+    if not is_loopback(address.host):
+        yield "Every machine that reaches this one can ask for the page, and needs the address or the password."
+        if not address.tls:
             yield "Without --certificate, whoever listens on the network between can read what is sent, the password too."
     yield "Ctrl-C ends the page; runs go on."
 

@@ -230,7 +230,8 @@ def check_match(match: Match, sizes: Sequence[int], rules: MatchRules) -> None:
         raise DataError(f"match {match.id!r}: mean and m2 have shapes {mean.shape} and {m2.shape}, expected {players}.")
     payoffs = mean.tolist()
     if not all(low <= u <= high for u, (low, high) in zip(payoffs, rules.utility_range, strict=True)):
-        check_range(as_block(mean), match.profile, rules, f"match {match.id!r}: ")
+        tolerance = EXACT_TOLERANCE if match.exact else PLAYED_TOLERANCE
+        check_range(as_block(mean), match.profile, rules, f"match {match.id!r}: ", tolerance=tolerance)
     _check_spread(match, m2, rules)
     if match.statistics is not None:
         _check_statistics(match, match.statistics, rules.players)
@@ -244,12 +245,17 @@ def as_block(mean: NDArray[np.float64]) -> NDArray[np.float64]:
     return cell
 
 
-def check_range(values: NDArray[np.float64], first: Sequence[int], rules: MatchRules, what: str = "") -> None:
+def check_range(
+    values: NDArray[np.float64],
+    first: Sequence[int],
+    rules: MatchRules,
+    what: str = "",
+    *,
+    tolerance: float = EXACT_TOLERANCE,
+) -> None:
     """Raises DataError, naming the profile, if a value of the block float64[P, k_0, …] from `first` on is NaN or out of range."""
     for player, (low, high) in enumerate(rules.utility_range):
-        spare = EXACT_TOLERANCE * max(
-            1.0, abs(low) if np.isfinite(low) else 1.0, abs(high) if np.isfinite(high) else 1.0
-        )
+        spare = tolerance * max(1.0, abs(low) if np.isfinite(low) else 1.0, abs(high) if np.isfinite(high) else 1.0)
         mine = values[player]
         if mine.size == 0 or (low - spare <= mine.min() and mine.max() <= high + spare and np.isfinite(mine).all()):
             continue

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ludus.population.payoffs import Payoffs
 from ludus.storage.base import RunInfo
 
-Row = tuple[str, int, bytes, bytes, str, int]
-"""profile, n, mean, m2, wins, exact of a match, as the database has them."""
 Cells = tuple[NDArray[np.int32], NDArray[np.float64]]
 """profiles int32[k, P], mean float64[k, P]: exact payoffs that became known together."""
 
@@ -44,35 +42,43 @@ class Batch:
         return Batch(*(column[kept] for column in self.columns))
 
 
-def batch_of(rows: Iterator[Row], players: int) -> Batch:
-    """Raises ValueError for rows that are none of so many players."""
-    parts = [_part(some, players) for some in iter(lambda: list(islice(rows, _PART)), [])]
-    columns = zip(*(part.columns for part in parts or [_part([], players)]), strict=True)
+_PART = 100_000  # rows that are read at a time
+_ROWS = """
+SELECT COUNT(*), group_concat(profile), group_concat(n), group_concat(hex(mean), ''), group_concat(hex(m2), ''),
+  group_concat(CASE wins WHEN '[]' THEN ? ELSE wins END), group_concat(exact)
+FROM matches WHERE rowid > ? AND rowid <= ?
+"""
+
+
+def batch_of(connection: sqlite3.Connection, *, after: int, last: int, players: int) -> Batch:
+    """The matches of rows after + 1 … last. Raises ValueError for some that are none of so many players, and sqlite3.Error.
+
+    SQLite puts them together: half a million are read in the time in which Python would make tuples of a tenth.
+    """
+    nobody = f"[{','.join(['[0,0,0]'] * players)}]"
+    parts = []
+    for first in range(after, last, _PART):
+        row = connection.execute(_ROWS, (nobody, first, min(first + _PART, last))).fetchone()
+        if row[0]:
+            parts.append(_part(*row, players=players))
+    columns = zip(*(part.columns for part in parts or [_part(0, "", "", "", "", "", "", players=players)]), strict=True)
     return Batch(*(np.concatenate(column) for column in columns))
 
 
-_PART = 20_000  # rows that are held as Python's objects at a time
-
-
-def _part(rows: Sequence[Row], players: int) -> Batch:
-    k = len(rows)
-    profile, n, mean, m2, wins, exact = zip(*rows, strict=True) if rows else ((),) * 6
-    counted = np.zeros((k, players, 3), np.int32)
-    won = np.array([text != "[]" for text in wins], np.bool_)
-    counted[won] = _numbers(text for text in wins if text != "[]").reshape(-1, players, 3)
+def _part(k: int, profile: str, n: str, mean: str, m2: str, wins: str, exact: str, *, players: int) -> Batch:
     return Batch(
         _numbers(profile).reshape(k, players),
-        np.array(n, np.int64),
-        np.frombuffer(b"".join(mean), "<f8").reshape(k, players),
-        np.frombuffer(b"".join(m2), "<f8").reshape(k, players),
-        counted,
-        np.array(exact, np.bool_),
+        _numbers(n).astype(np.int64).reshape(k),
+        np.frombuffer(bytes.fromhex(mean), "<f8").reshape(k, players),
+        np.frombuffer(bytes.fromhex(m2), "<f8").reshape(k, players),
+        _numbers(wins).reshape(k, players, 3),
+        _numbers(exact).astype(np.bool_).reshape(k),
     )
 
 
-def _numbers(texts: Iterable[str]) -> NDArray[np.int32]:
+def _numbers(listed: str) -> NDArray[np.int32]:
     """All whole numbers of JSON lists, one after the other; a tenth of the time that a JSON parser takes."""
-    text = ",".join(texts).encode()
+    text = listed.encode()
     if text.translate(None, b"0123456789-,[] "):
         raise ValueError("a match holds what is no whole number")
     return np.fromstring(text.translate(None, b"[] "), np.int32, sep=",")

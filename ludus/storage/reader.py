@@ -463,8 +463,7 @@ class Reader:
                 sizes = self._sizes(self.info())
                 if known is None or not self.grew_from(known[0]):
                     known = Position(0, -1, 0.0, -1, -1, -1, -1, -1, 0), PayoffLog.empty((0,) * len(sizes))
-                sql = "SELECT profile, n, mean, m2, wins, exact FROM matches WHERE rowid > ? ORDER BY rowid"
-                batch = batch_of(iter(self._connection.execute(sql, (known[0].matches,))), len(sizes))
+                batch = batch_of(self._connection, after=known[0].matches, last=now.matches, players=len(sizes))
                 cells = [(block.profiles, block.mean) for block in self._payoff_cells(known[0].payoffs)]
             log = known[1]
             if len(batch) or cells or log.sizes != sizes:

@@ -294,3 +294,13 @@ def test_wrong_populations():
         table().add_policy(2)
     with pytest.raises(DataError, match="counted from 0 without gaps"):
         PayoffTable(utility_range=[(0, 1)] * 2, population=(0, 2), zero_sum=False)
+
+
+def test_sums_of_single_precision_may_miss_the_range_by_their_rounding():
+    """Twenty rewards of float32 add up to 10.0000003: a played match is kept, a computed payoff is not so far off."""
+    played = match("a", (0, 0), [[10.0000003, -10.0000003]])
+    made = table((2, 3))
+    made.record([played])
+    assert made.view().mean[0, 0, 0] == 10.0000003
+    with pytest.raises(DataError, match="expected a number from -10"):
+        table((2, 3)).record([dataclasses.replace(played, exact=True, m2=np.zeros(2))])

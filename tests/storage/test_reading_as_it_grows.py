@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import synthetic_run as synthetic
 from ludus.core.types import Adaptive, Factor, Mixture, PolicyRef, PolicySpec, Trained, TrainingTask
 from ludus.storage.payoff_log import batch_of
 from ludus.storage.reader import Memory, Reader
-from ludus.storage.store import Store, blob
+from ludus.storage.store import Store
 
 
 @pytest.fixture
@@ -124,17 +126,21 @@ def test_a_thing_is_made_once_for_a_position(store: Store) -> None:
             assert reader.remembered("number", lambda: made.append(1) or len(made)) == 2
 
 
-def test_matches_without_winners_and_damaged_ones() -> None:
-    row = ("[0, 1]", 4, blob([0.5, -0.5]), blob([1.0, 1.0]), "[]", 0)
-    won = ("[1, 0]", 4, blob([0.5, -0.5]), blob([1.0, 1.0]), "[[3, 0, 1], [1, 0, 3]]", 0)
-    batch = batch_of(iter([row, won]), 2)
-    assert batch.profiles.tolist() == [[0, 1], [1, 0]]
-    assert batch.wins.tolist() == [[[0, 0, 0], [0, 0, 0]], [[3, 0, 1], [1, 0, 3]]]
-    with pytest.raises(ValueError, match="whole number"):
-        batch_of(iter([("[0, x]", *row[1:])]), 2)
-    with pytest.raises(ValueError, match="reshape"):
-        batch_of(iter([("[0, 1, 2]", *row[1:])]), 2)
-    assert len(batch_of(iter([]), 2)) == 0
+def test_matches_without_winners_and_damaged_ones(store: Store) -> None:
+    won = synthetic.match("b", (1, 0), 4, [0.5, -0.5], [1.0, 1.0])
+    with store:
+        store.matches_recorded([replace(won, id="c", wins=()), replace(won, wins=((3, 0, 1), (1, 0, 3)))])
+        store.commit("c2")
+    with closing(sqlite3.connect(store.path)) as connection:
+        batch = batch_of(connection, after=1, last=3, players=2)
+        assert batch.profiles.tolist() == [[1, 0], [1, 0]]
+        assert batch.wins.tolist() == [[[0, 0, 0], [0, 0, 0]], [[3, 0, 1], [1, 0, 3]]]
+        assert (batch.n.tolist(), batch.mean[0].tolist(), batch.exact.tolist()) == ([4, 4], [0.5, -0.5], [False, False])
+        assert len(batch_of(connection, after=3, last=3, players=2)) == 0
+        for damage, said in (("'[0, x]'", "whole number"), ("'[0, 1, 2]'", "reshape")):
+            connection.execute(f"UPDATE matches SET profile = {damage} WHERE rowid = 2")
+            with pytest.raises(ValueError, match=said):
+                batch_of(connection, after=1, last=3, players=2)
 
 
 def test_few_points_of_a_long_curve_end_where_it_ends(store: Store) -> None:

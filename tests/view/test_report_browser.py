@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import synthetic_run as synthetic
-from conftest import Opened
+from page_tools import Opened
 
 from ludus.core.types import NamedStatistics
 from ludus.storage.store import Store

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from ludus.envs.base import HoldsGames, NamesColumns, VectorEnv
 
 _ACTIONS: Mapping[str, tuple[str, ...]] = {
@@ -55,13 +57,18 @@ _DIGITS = 10
 
 
 def action_names_of(env: VectorEnv) -> tuple[str, ...]:
-    """Names of the actions 0, 1, … of the first player; () where nobody knows them."""
+    """Names of the actions 0, 1, … of the first player; () where nobody knows them, and of OpenSpiel's games, which name what is legal. The
+    environment is reset."""
+    if env.spec.id.startswith("openspiel/"):
+        return ()
+    env.reset(np.zeros(env.num_envs, np.uint64))  # many are made only then
     names = tuple(env.action_names(0)) if isinstance(env, NamesColumns) else ()
     if names:
         return names
     if known := _ACTIONS.get(env.spec.id.partition("/")[2]):
         return known
-    game = getattr(env.game(0), "unwrapped", None) if isinstance(env, HoldsGames) else None
+    held = env.game(0) if env.spec.id.startswith("gymnasium/") and isinstance(env, HoldsGames) else None
+    game = getattr(held, "unwrapped", None)
     meanings = getattr(game, "get_action_meanings", None)
     return tuple(str(name).lower() for name in meanings()) if callable(meanings) else ()
 

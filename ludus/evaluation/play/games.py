@@ -82,7 +82,6 @@ class RunGame:
         self._settings = self.run.env.played
         env = self._make()
         self.spec: EnvSpec = env.spec
-        self._choices = action_names_of(env)
         tree = getattr(env, "tree", None)
         self.tree = tree if isinstance(tree, GameTree) and not self._settings.wrappers else None  # where there is one
         env.close()
@@ -95,6 +94,15 @@ class RunGame:
     def family(self) -> str:
         """What stands before the / of its id; "" where nothing does."""
         return self.spec.id.partition("/")[0] if "/" in self.spec.id else ""
+
+    @cached_property
+    def _choices(self) -> tuple[str, ...]:
+        """Names of the first player's actions; () where there are none."""
+        env = self._make()
+        try:
+            return action_names_of(env)
+        finally:
+            env.close()
 
     @cached_property
     def keys(self) -> Mapping[str, int] | None:

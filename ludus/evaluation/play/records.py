@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
@@ -254,7 +254,8 @@ _WORDS = {"source": "from"}  # which no field can be called
 
 
 @lru_cache(maxsize=256)
-def _fields(cls: type) -> tuple[tuple[str, str], ...]:
+def _fields(cls: Hashable) -> tuple[tuple[str, str], ...]:
+    assert isinstance(cls, type)
     return tuple((f.name, _WORDS.get(f.name, f.name)) for f in dataclasses.fields(cls))
 
 

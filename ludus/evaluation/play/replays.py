@@ -107,7 +107,7 @@ def line_of(id: str, replay: Mapping[str, Any]) -> ReplayLine:
     last = replay["frames"][-1]
     return ReplayLine(
         id=id,
-        name=" against ".join(seats) if len(seats) > 1 else seats[0],
+        name=" against ".join(seats),
         created=float(replay.get("created") or 0.0),
         seats=seats,
         steps=len(replay["frames"]) - 1,
@@ -172,7 +172,13 @@ def write_json(replay: Replay, path: Path) -> None:
     replace_file(path, to_json(replay).encode())
 
 
+def title_of(replay: Mapping[str, Any]) -> str:
+    """Of a replay's page."""
+    game = str(replay["game"]).partition("/")[2].partition("(")[0] or str(replay["game"])
+    return f"{game.replace('_', ' ')}: {' against '.join(str(seat['name']) for seat in replay['seats'])}"
+
+
 def safe_name(replay: Mapping[str, Any]) -> str:
     """A file's name for a download."""
     text = "-".join([str(replay.get("game", "game")), *(str(seat.get("name", "")) for seat in replay["seats"])])
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:80] or "replay"
+    return re.sub(r"[^A-Za-z0-9_]+", "-", text).strip("-")[:80] or "replay"

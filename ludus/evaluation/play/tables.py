@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -176,7 +177,11 @@ class Table:
             key = self._next_listener
             self._next_listener += 1
             self._listeners[key] = viewer, listener
-        return lambda: self._listeners.pop(key, None) and None
+
+        def end() -> None:
+            self._listeners.pop(key, None)
+
+        return end
 
     # ------------------------------------------------------------------------------------------ what people do
 
@@ -245,7 +250,7 @@ class Table:
         steps = self._episode.episode.steps
         while not self._over():
             before = len(steps)
-            self._play(lambda at=before: self._episode.reach(at))
+            self._play(partial(self._episode.reach, before))
             if len(steps) == before:
                 break
             self._publish()

@@ -120,13 +120,11 @@ class View:
 
     def seen(self, number: int, eyes: Collection[int], due: Sequence[Decision] = ()) -> Frame:
         """The newest position, `number`, of a game that is not over, as these players see it. due: decisions of theirs that are open."""
-        hides, moves = self.hides(), self.moves_before(number)
-        if not self.shows_moves():
-            moves = [move for move in moves if move.player in eyes]
-        returns, paid = self._returns(number), self._paid(number)
-        if hides:
-            returns = [value if p in eyes else None for p, value in enumerate(returns)]
-            paid = [value if p in eyes else None for p, value in enumerate(paid)]
+        returns, paid, moves = self._returns(number), self._paid(number), self.moves_before(number)
+        if self.hides():
+            returns, paid = ([value if p in eyes else None for p, value in enumerate(some)] for some in (returns, paid))
+        if not self.shows_moves():  # what came last, and with it how often others have moved, is hidden too
+            paid, moves = [None] * len(paid), self._own_moves(number, eyes)
         return Frame(
             number=number,
             to_move=self._movers(number),
@@ -179,6 +177,14 @@ class View:
             return []
         made = self._debugger.decisions(number - 1)
         return [Move(player=one.player, agent=one.agent, label=self._label(number - 1, one)) for one in made]
+
+    def _own_moves(self, number: int, eyes: Collection[int]) -> list[Move]:
+        """The last one of each of these players."""
+        found = []
+        for player in eyes:
+            made = next((k for k in range(number, 0, -1) if len(self._debugger.episode.steps[k - 1].due[player])), 0)
+            found += [move for move in self.moves_before(made) if move.player == player]
+        return found
 
     def _label(self, number: int, one: Decision) -> str:
         """What was decided."""

@@ -19,7 +19,7 @@ MAX_PLACED = 1000
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """strength: mean payoff over all opponents, as a share of the largest that payoffs differ by."""
+    """strength: mean over all opponents, as a share of the largest value against one."""
 
     policy: str
     x: float
@@ -86,13 +86,25 @@ def _embedding(game: MetaGame, population: int) -> Embedding:
 
 def _placed(game: MetaGame, population: int) -> Placed:
     zero_sum = game.players == 2 and game.info.zero_sum
+    low, high = (
+        game.info.utility_range[game.players_of(population)[0]] if game.info.utility_range else (-np.inf, np.inf)
+    )
     if zero_sum and game.symmetric:
         payoff = antisymmetric(game)[-MAX_PLACED:, -MAX_PLACED:]
-        return _told(placed_antisymmetric(_filled(payoff)), payoff)
+        return _told(placed_antisymmetric(_filled(log_odds(payoff, (low - high) / 2, (high - low) / 2))), payoff)
     rows = payoff_rows(game, population)[-MAX_PLACED:]
     if zero_sum:
-        return _told(placed_rectangular(_filled(rows)), rows)
+        return _told(placed_rectangular(_filled(log_odds(rows, low, high))), rows)
     return _told(placed_by_rows(_filled(rows)), rows)
+
+
+def log_odds(payoff: Floats, low: float, high: float) -> Floats:
+    """log(p / (1 - p)) of payoffs as shares p of the way from the least to the largest return, kept within 0.01 … 0.99: what Elo adds up,
+    so that a ladder of wins and losses is one (Balduzzi et al. 2018, section 2.2). As they are where returns have no bound."""
+    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        return payoff
+    share = np.clip((payoff - low) / (high - low), 0.01, 0.99)
+    return np.asarray(np.log(share / (1.0 - share)))
 
 
 def _told(found: Placed, payoff: Floats) -> Placed:
@@ -104,8 +116,8 @@ def _told(found: Placed, payoff: Floats) -> Placed:
 
 
 _ZERO_SUM = (
-    "Strength is the mean payoff over all opponents (the transitive part of the payoffs); what is left of them is drawn by its leading "
-    "plane, in which who goes round in a circle beats whom comes next. Shown are the two directions along which these spread most: "
+    "Strength is the mean over all opponents of the log odds of what is earned (their transitive part); what is left of them is drawn by "
+    "its leading plane, in which each in a circle beats the next. Shown are the two directions along which these spread most: "
     "a ladder is a line, rock-paper-scissors a triangle. Rightward is stronger."
 )
 _BY_ROWS = "Principal components of what each policy earns against each opponent: who earns alike is near. Rightward is stronger."

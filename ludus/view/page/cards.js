@@ -87,7 +87,7 @@ export function cards(node, { choose }) {
   function button(move, view, content, label) {
     const weight = view.weights?.get(move.action);
     const share = weight === undefined ? null : `${Math.round(100 * weight)}%`;
-    const made = h("button", { type: "button", class: "move", disabled: !view.can, "aria-label": share ? `${label}, hint ${share}` : label, on: { click: () => choose(move.action) } },
+    const made = h("button", { type: "button", class: view.chosen === move.action ? "move chosen" : "move", disabled: !view.can, "aria-label": share ? `${label}, hint ${share}` : label, on: { click: () => choose(move.action) } },
       content, share ? h("span", { class: "share", text: share }) : null);
     if (share) made.style.setProperty("--share", weight);
     return made;
@@ -95,7 +95,7 @@ export function cards(node, { choose }) {
 
   return {
     set(board, view) {
-      const key = JSON.stringify([board, view.legal, view.can, view.mine, view.turn, [...(view.weights ?? [])]]);
+      const key = JSON.stringify([board, view.legal, view.can, view.mine, view.turn, view.chosen, [...(view.weights ?? [])]]);
       if (key === drawn) return;
       drawn = key;
       const held = node.contains(document.activeElement);

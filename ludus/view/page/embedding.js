@@ -7,7 +7,7 @@ import { share } from "./measured.js";
 import { colours, font, nameThem, nearest, neighbour, spread, stage } from "./stage.js";
 
 const HEIGHT = 540;
-const BY = ["age", "cluster"];
+const BY = ["age", "strength", "kind"];
 
 export function embedding(place, scene, state) {
   return new Embedding(place, scene, state);
@@ -21,7 +21,7 @@ class Embedding {
     this.chosen = null;
     state.population ??= 0;
     state.by ??= BY[0];
-    this.controls = h("div", { class: "heat-controls" }, picker("Colour", ["colour by age", "by kind"], BY.indexOf(state.by), (k) => { state.by = BY[k]; this.layout(); this.stage.draw(); }));
+    this.controls = h("div", { class: "tools" }, picker("Colour", BY.map((name) => `by ${name}`), BY.indexOf(state.by), (k) => { state.by = BY[k]; this.layout(); this.stage.draw(); }));
     head.append(this.controls);
     this.told = h("p", { class: "unseen", id: "embedding-told" });
     this.about = h("p", { class: "chosen" });
@@ -70,16 +70,18 @@ class Embedding {
   // In the order in which they are drawn: the likeliest last, above all others.
   layout() {
     const { points, method, explained, population } = this.data[this.state.population];
-    const told = explained.length ? ` Of what they earn, the two axes tell ${explained.map((share) => percent(share)).join(" and ")}.` : "";
+    const told = explained.every((part) => part !== null) ? ` Of what payoffs differ by they tell ${explained.map((part) => percent(part)).join(" and ")}.` : "";
     write(this.hint, `${method}${told} Bigger ones are likelier in the meta-strategy.`);
-    const strongest = [...points].sort((a, b) => b.strength - a.strength).slice(0, 3).map(({ policy }) => policy);
+    const strongest = [...points].sort((a, b) => (b.strength ?? -Infinity) - (a.strength ?? -Infinity)).slice(0, 3).map(({ policy }) => policy);
     write(this.told, `A map of ${points.length} policies. The strongest are ${strongest.join(", ")}. ${method}`);
     const last = Math.max(1, ...points.map(({ generation }) => generation)), kinds = 1 + Math.max(0, ...points.map(({ cluster }) => cluster ?? 0));
     this.population = population;
-    this.places = points.map((point) => ({
-      ...point, name: point.policy, radius: 3.5 + 15 * Math.sqrt(point.probability), at: [0, 0],
-      colour: this.state.by === "age" ? ramp(point.generation / last) : colour(point.cluster ?? 0, kinds),
-    })).sort((a, b) => a.probability - b.probability);
+    const strengths = points.map(({ strength }) => strength ?? 0), least = Math.min(...strengths), span = Math.max(...strengths) - least || 1;
+    const paint = {
+      age: ({ generation }) => ramp(generation / last), kind: ({ cluster }) => colour(cluster ?? 0, kinds), strength: ({ strength }) => ramp(((strength ?? 0) - least) / span),
+    }[this.state.by];
+    const base = points.length > 200 ? 2.6 : 3.6;
+    this.places = points.map((point) => ({ ...point, name: point.policy, radius: base + 15 * Math.sqrt(point.probability), at: [0, 0], colour: paint(point) })).sort((a, b) => a.probability - b.probability);
     this.laid = null;
   }
 

@@ -226,7 +226,7 @@ export function grid(node, { choose }) {
     const starts = legal().some((move) => same(move.from, where));
     const ends = legal().some((move) => same(move.cell, where) && (!move.from || same(move.from, selected)));
     const moves_there = here.some((move) => move.from) && !selected; // then arrows say it
-    return { playable: ends || column ? "legal" : starts ? "can move" : "", target: ends && !board.drop, landing: board.drop && here.length > 0 && view.can, weight: here.length && !moves_there ? weight : null };
+    return { playable: ends || column ? "legal" : starts ? "can move" : "", target: ends && !board.drop, landing: board.drop && here.length > 0 && view.can, chosen: here.some((move) => !move.from && move.action === view.chosen), weight: here.length && !moves_there ? weight : null };
   }
 
   function moving() {
@@ -288,6 +288,7 @@ export function grid(node, { choose }) {
     if (offer.playable === "legal" && view.can && symbol === "" && !selected && !board.drop) parts.push(svg("g", { class: "ghost" }, piece(board.game, board.game === "chess" ? "P" : mine)));
     if (offer.target && selected) parts.push(symbol === "" ? svg("circle", { class: "dot", r: 15 }) : svg("circle", { class: "ring", r: 43 }));
     if (offer.landing) parts.push(svg("g", { class: "ghost" }, piece(board.game, mine)));
+    if (offer.chosen) parts.push(svg("circle", { class: "taken", r: 41 }));
     if (offer.weight !== null && offer.weight >= LITTLE) parts.push(svg("g", { class: "weight" },
       svg("circle", { r: 10 + 30 * Math.sqrt(offer.weight) }), offer.weight >= 2 * LITTLE ? svg("text", { y: 9, text: `${Math.round(100 * offer.weight)}` }) : null));
     drawn.mark.replaceChildren(...parts);

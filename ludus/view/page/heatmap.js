@@ -61,7 +61,7 @@ export function range(mean, utility) {
   const [low, high] = utility && utility.every(Number.isFinite) ? utility : [seen[0], seen[seen.length - 1]];
   const centre = low < 0 && high > 0 ? 0 : (low + high) / 2;
   const away = seen.map((v) => Math.abs(v - centre)).sort((a, b) => a - b);
-  const all = away[away.length - 1], most = away[Math.floor(0.995 * (away.length - 1))];
+  const all = away[away.length - 1], most = away[Math.ceil(0.995 * (away.length - 1))];
   const cut = most > 0 && all > 1.25 * most;
   return { centre, reach: (cut ? most : all) || 1, cut };
 }

@@ -2,9 +2,9 @@
 
 import { h } from "./dom.js";
 
-/** Names of policies as one text in an address, and back: a bot's name may hold a comma. */
-export const joined = (list) => list.map((name) => name.replace(/[%,]/g, encodeURIComponent)).join(",");
-export const names = (text) => (text ? text.split(",").map(decodeURIComponent) : []);
+/** Names of policies as one text in an address, and back. */
+export const joined = (list) => list.join(",");
+export const names = (text) => (text ? text.split(",") : []);
 
 /** Of a run's seats: who can play for a player, who does if nobody says otherwise, and what the player is called. */
 export const membersFor = (seats, player) => seats.members.filter((member) => member.players?.includes(player) ?? true);
@@ -17,6 +17,11 @@ export function playerName(seats, player) {
   const name = seats.players[player]?.name?.replaceAll("_", " ") || `player ${player}`;
   return name[0].toUpperCase() + name.slice(1);
 }
+
+const SAID = { "@meta": "the mixture", "@best": "the best policy", "@newest": "the newest policy", random: "random play" };
+
+/** What a policy that was asked for by name is called in a sentence. */
+export const called = (name) => SAID[name] ?? name.replace(/^@/, "").replace(/^bot:/, "bot ");
 
 const SHOWN = 60; // of those that match
 let made = 0;

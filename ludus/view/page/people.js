@@ -3,17 +3,19 @@
 import { card, empty, h } from "./dom.js";
 import { number, table } from "./charts.js";
 import { title } from "./grid.js";
+import { called } from "./members.js";
 import { ending, signed } from "./outcomes.js";
 
 /** See app.js. */
 export async function show(root, { source }) {
-  const { people, games } = await source.get("people");
+  const [{ people, games }, { runs }] = await Promise.all([source.get("people"), source.get("runs")]);
+  const ids = new Map(runs.map((run) => [run.name, run.id]));
   root.append(h("header", { class: "page-head" }, h("h1", { text: "People" }), h("p", { class: "lead", text: "Everybody who sat down at a table on this machine. Their games are kept apart from the runs’ own results." })));
   if (!people.length) {
     root.append(empty("Nobody has played yet. Open a run and choose “Play”.", h("a", { href: "#/", text: "All runs" })));
     return {};
   }
-  root.append(ratings(people), recent(games));
+  root.append(ratings(people), recent(games, ids));
   return {};
 }
 
@@ -29,20 +31,21 @@ function ratings(people) {
   return made.node;
 }
 
-function recent(games) {
+function recent(games, ids) {
   const made = card("Last games");
   if (!games.length) made.body.append(empty("No game has ended yet."));
-  else made.body.append(h("ul", { class: "game-list" }, games.map(line)));
+  else made.body.append(h("ul", { class: "game-list" }, games.map((game) => line(game, ids.get(game.run)))));
   return made.node;
 }
 
-function line(game) {
+function line(game, run) {
   const when = new Date(1000 * game.time);
   const ends = game.returns.map((_, player) => ending(game.returns, player));
-  const replay = game.replay && game.run ? h("a", { href: `#/run/${game.run}/replay/${encodeURIComponent(game.replay)}`, text: "Replay" }) : null;
+  const id = encodeURIComponent(game.id);
+  const replay = run ? h("a", { href: `#/run/${run}/replay/${id}`, text: "Replay" }) : h("a", { href: `/api/replays/${id}.html`, download: true, text: "Replay as a file" }); // its run is not here
   return h("li", null,
     h("time", { datetime: when.toISOString(), class: "soft", text: when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) }),
     h("span", { class: "played", text: title(game.game) }),
-    h("span", null, game.seats.flatMap((name, k) => [k ? h("span", { class: "soft", text: " against " }) : null, h(ends[k] === "won" ? "strong" : "span", { text: name }), h("span", { class: "soft", text: ` ${signed(game.returns[k])}` })])),
+    h("span", null, game.seats.flatMap((name, k) => [k ? h("span", { class: "soft", text: " against " }) : null, h(ends[k] === "won" ? "strong" : "span", { text: called(name) }), h("span", { class: "soft", text: ` ${signed(game.returns[k])}` })])),
     game.rated ? null : h("span", { class: "soft", text: "not rated" }), replay);
 }

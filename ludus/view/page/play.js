@@ -80,7 +80,7 @@ function tick(box, label, what) {
 function seatRow({ player, k, seats, name, wanted }) {
   const title = playerName(seats, k);
   const policy = memberField({ members: membersFor(seats, k), value: wanted === "person" ? defaultFor(seats, k) : wanted, label: `Policy in the seat of ${title}` });
-  const person = h("input", { type: "text", class: "field", "aria-label": `Name of the person in the seat of ${title}`, maxlength: 40, value: k === 0 || wanted === "person" ? name : `${name} 2`, autocomplete: "off" });
+  const person = h("input", { type: "text", class: "field", "aria-label": `Name of the person in the seat of ${title}`, maxlength: 40, value: k === 0 ? name : `${name} ${k + 1}`, autocomplete: "off" });
   const kind = h("select", { class: "field", "aria-label": `Who sits in the seat of ${title}`, on: { change: shown } }, h("option", { value: "person", text: "A person" }), h("option", { value: "policy", text: "A policy" }));
   kind.value = wanted === "person" ? "person" : "policy";
   const node = h("div", { class: "seat-row", role: "group", "aria-label": title }, h("span", { class: `spot p${player.player}`, "aria-hidden": "true" }), h("strong", { text: title }), kind, person, policy);

@@ -321,7 +321,7 @@ class Learning {
     this.over = OVER[0];
     this.metric = null;
     this.choice = h("select", { class: "field", "aria-label": "Metric", on: { change: () => { this.metric = this.choice.value; this.draw(); } } });
-    this.part = card("Learning", { hint: "The tasks that this policy was trained in.", controls: [h("div", { class: "heat-controls" }, this.choice, picker("Over", OVER, 0, (k) => { this.over = OVER[k]; this.draw(); }))] });
+    this.part = card("Learning", { hint: "The tasks that this policy was trained in.", controls: [h("div", { class: "tools" }, this.choice, picker("Over", OVER, 0, (k) => { this.over = OVER[k]; this.draw(); }))] });
     this.places = [h("div"), h("div")];
     this.charts = [];
     this.part.body.append(h("div", { class: "pair" }, this.places));

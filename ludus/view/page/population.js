@@ -154,10 +154,10 @@ class Payoffs {
     const id = "payoffs-told";
     this.told = h("p", { class: "unseen", id });
     this.details = h("div", { class: "heat-details", "aria-live": "polite" });
-    this.search = h("input", { class: "field", type: "search", placeholder: "Find a policy", "aria-label": "Find a policy in the table", list: "heat-names", on: { change: () => this.find() } });
+    this.search = h("input", { class: "field", type: "search", placeholder: "Find a policy", "aria-label": "Find a policy in the table", list: "heat-names", on: { change: () => this.find(), keydown: (event) => { if (event.key === "Enter") this.find(); } } });
     this.options = h("datalist", { id: "heat-names" });
     this.choice = h("select", { class: "field", "aria-label": "Whose payoffs", on: { change: () => this.choose() } });
-    this.controls = h("div", { class: "heat-controls" }, this.choice, this.search, this.options, picker("Order", ORDERS.map((name) => `by ${name}`), ORDERS.indexOf(this.state.order), (k) => this.order(ORDERS[k])));
+    this.controls = h("div", { class: "tools" }, this.choice, this.search, this.options, picker("Order", ORDERS.map((name) => `by ${name}`), ORDERS.indexOf(this.state.order), (k) => this.order(ORDERS[k])));
     head.append(this.controls);
     const map = h("div", { class: "heat-map" });
     body.append(this.told, h("div", { class: "heat-layout" }, map, this.details));
@@ -372,7 +372,7 @@ class Ranking {
     this.state = state;
     this.head = head;
     this.filter = h("input", { class: "field", type: "search", placeholder: "Filter", "aria-label": "Show only policies whose name holds this", on: { input: () => this.fill() } });
-    this.controls = h("div", { class: "heat-controls" }, this.filter);
+    this.controls = h("div", { class: "tools" }, this.filter);
     head.append(this.controls);
     this.place = h("div");
     body.append(this.place);

@@ -15,7 +15,7 @@ const PACE = { frame: 1 / 15 }; // seconds a position is shown at speed 1; other
 /** See app.js. */
 export async function show(root, { source, params, query, go }) {
   const wanted = { seats: names(query.get("seats")), seed: query.get("seed") ? Number(query.get("seed")) : null };
-  const replay = await load(source, params, wanted);
+  const replay = { id: params.replay ?? null, ...await load(source, params, wanted) };
   const page = replayPage(root, replay, { source, run: params.run, wanted, go, at: Number(query.get("at") ?? 0) });
   return { close: page.close };
 }
@@ -63,7 +63,7 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
 
   function drawLinks() {
     const id = source.live ? replay.id : null;
-    const files = id ? ["html", "gif", "mp4"].map((kind) => h("a", { class: "more", href: `/api/replays/${encodeURIComponent(id)}.${kind}`, download: true }, icon("download"), kind.toUpperCase())) : [];
+    const files = id ? ["html", "gif", "mp4"].map((kind) => h("a", { class: "more", href: `/api/replays/${encodeURIComponent(id)}.${kind}?run=${run}`, download: true }, icon("download"), kind.toUpperCase())) : [];
     const shown = source.live && wanted.seats.length > 0;
     const said = h("span", { class: "said", role: "status" });
     const keep = shown && h("button", { type: "button", class: "more", on: { click: () => ask(keep, said, { ...wanted, seed: replay.seed, keep: true }, "Kept: it stands among the recorded games now.") } }, icon("save"), "Keep");
@@ -121,9 +121,9 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
   }
 
   function onkey(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select, textarea, [role=grid]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input:not([type=checkbox]), select, [role=grid]")) return;
     const moves = { ArrowLeft: () => step(-1), ArrowRight: () => step(1), Home: () => { stop(); to(0); }, End: () => to(replay.frames.length - 1) };
-    if (event.key === " " && !event.target.closest?.("button, a")) toggle();
+    if (event.key === " " && !event.target.closest?.("button, summary, input")) toggle();
     else if (moves[event.key]) moves[event.key]();
     else return;
     event.preventDefault();

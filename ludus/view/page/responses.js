@@ -7,6 +7,7 @@ import { share } from "./measured.js";
 import { colours, font, nameThem, nearest, neighbour, spread, stage } from "./stage.js";
 
 const HEIGHT = 460;
+const MANY = 150;  // nodes, from which on they are small, without rings, and faint where they weigh little
 const HEADS = 400;  // more arrows are drawn without heads until a node is pointed at
 const LISTED = 12;  // of cycles, sinks and dominated policies, before the rest is only counted
 const SPOKEN = 7;  // names of a cycle
@@ -66,9 +67,10 @@ class ResponsesView {
     this.data = data;
     this.info = info;
     const { nodes, edges, kind } = data, heaviest = Math.max(1e-9, ...nodes.map(({ mass }) => mass ?? 0)), largest = Math.max(1, ...nodes.map(({ size }) => size));
-    const base = nodes.length > 200 ? 3 : 5;
+    const base = nodes.length > MANY ? 2 : 5;
     this.places = nodes.map((node, k) => ({
       ...node, k, name: node.label, at: [0, 0],
+      faint: nodes.length > MANY ? 0.3 + 0.7 * Math.sqrt((node.mass ?? heaviest) / heaviest) : 1,
       radius: base + (node.mass !== null ? 10 * Math.sqrt(node.mass / heaviest) * (node.mass > 0) : kind === "clusters" ? 12 * Math.sqrt(node.size / largest) : 0),
     }));
     this.strongest = Math.max(1e-9, ...edges.map(([, , gain]) => gain));
@@ -189,7 +191,7 @@ class ResponsesView {
     const { edges } = this.data, heads = edges.length <= HEADS;
     for (const [from, to, gain] of edges) {
       const mine = focus && (from === focus.k || to === focus.k);
-      context.globalAlpha = mine ? 0.95 : (focus || this.cycle !== null ? 0.12 : 0.2 + 0.5 * (gain / this.strongest)) * (heads ? 1 : 0.35);
+      context.globalAlpha = mine ? 0.95 : (focus || this.cycle !== null ? 0.12 : 0.2 + 0.5 * (gain / this.strongest)) * (heads ? 1 : Math.min(0.35, 500 / edges.length));
       context.strokeStyle = context.fillStyle = mine ? (from === focus.k ? this.colours.accent : this.colours.p1) : this.colours.faint;
       context.lineWidth = mine ? 1.6 : 1;
       arrow(context, this.places[from], this.places[to], { head: heads || mine });
@@ -210,15 +212,17 @@ class ResponsesView {
   paintNodes(context, focus) {
     const circular = new Set(this.cycles.map(({ id }) => id));
     for (const place of this.places) {
-      const { at: [x, y], radius, sink, component, label } = place;
+      const { at: [x, y], radius, sink, component, label, faint } = place;
       context.beginPath();
       context.arc(x, y, radius, 0, 2 * Math.PI);
       context.fillStyle = sink ? this.colours.good : circular.has(component) ? this.colours.accent : this.colours.faint;
+      context.globalAlpha = faint;
       context.fill();
-      context.lineWidth = 1.5;
+      context.globalAlpha = 1;
+      context.lineWidth = 1;
       context.strokeStyle = this.colours.card;
       context.stroke();
-      if (sink) ring(context, x, y, { radius: radius + 3, stroke: this.colours.good, width: 1.5 });
+      if (sink && this.places.length <= MANY) ring(context, x, y, { radius: radius + 3, stroke: this.colours.good, width: 1.5 });
       if (label === this.chosen || place === focus) ring(context, x, y, { radius: radius + 5, stroke: label === this.chosen ? this.colours.accent : this.colours.ink, width: 2 });
     }
   }

@@ -6,6 +6,7 @@ import { announce, clear, failure, h, icon, sentence, write } from "./dom.js";
 import { showBoard } from "./boards.js";
 import { number } from "./charts.js";
 import { title } from "./grid.js";
+import { called } from "./members.js";
 import { ending, isEnd, scores, signed } from "./outcomes.js";
 import { stoneIcon } from "./pieces.js";
 import { hintPanel } from "./thoughts.js";
@@ -213,7 +214,7 @@ function tablePage(root, { source, table, seats, go }) {
     const hints = state.hints && decision?.probs;
     board.set(frame.board, {
       legal: decision?.legal ?? [], can: Boolean(decision) && !state.over, mine: decision?.player ?? state.you[0] ?? null,
-      names: state.players.map((player) => player.name), turn: state.over ? [] : frame.to_move,
+      names: state.players.map(spokenName), turn: state.over ? [] : frame.to_move,
       weights: hints && local.onBoard ? new Map(decision.legal.map((move, k) => [move.action, decision.probs[k]])) : null,
       chosen: null, over: Boolean(state.over), box: decision?.box ?? null, keys: state.keys ?? null, hold: local.hold && !state.over, rate: local.rate,
     });
@@ -230,7 +231,7 @@ function tablePage(root, { source, table, seats, go }) {
     review.hidden = !state.replay;
     if (state.replay) review.href = `#/run/${state.run}/replay/${encodeURIComponent(state.replay)}`;
     write(parts.returns, told(state));
-    const others = state.frame.last.filter((move) => !state.you.includes(move.player)).map((move) => `${nameOf(state, move.player)} played ${move.label}.`);
+    const others = state.frame.last.filter((move) => !state.you.includes(move.player)).map((move) => `${capital(nameOf(state, move.player))} played ${move.label}.`);
     tell([...others, `${text}.`].join(" "), `${state.results.length} ${state.frame.number} ${state.over}`);
   }
 
@@ -243,7 +244,7 @@ function tablePage(root, { source, table, seats, go }) {
       return [state.frame.decisions.length > 1 ? `${name}: choose for ${todo[0].name || `agent ${todo[0].agent + 1}`} (${local.made.length + 1} of ${state.frame.decisions.length})` : name, "mine"];
     }
     const thinking = state.frame.to_move.filter((player) => !state.you.includes(player));
-    return [thinking.length ? `${thinking.map((player) => nameOf(state, player)).join(" and ")} ${thinking.length > 1 ? "are" : "is"} thinking` : "The game goes on", "waits"];
+    return [thinking.length ? `${capital(thinking.map((player) => nameOf(state, player)).join(" and "))} ${thinking.length > 1 ? "are" : "is"} thinking` : "The game goes on", "waits"];
   }
 
   /** Says something to a screen reader once. */
@@ -307,8 +308,8 @@ function hides({ game, frame: { board } }) {
 /** What stands under the status: the returns, why a game was stopped, or what the game says of itself. */
 function told(state) {
   if (!state.over) return state.frame.text ?? "";
-  const returns = state.players.map((player) => `${player.name} ${signed(state.frame.returns[player.player])}`).join(" · ");
-  return isEnd(state.over) ? returns : sentence(state.over);
+  const returns = state.players.map((player) => `${spokenName(player)} ${signed(state.frame.returns[player.player])}`).join(" · ");
+  return [isEnd(state.over) ? returns : sentence(state.over), sentence(state.note ?? "")].filter(Boolean).join("\n");
 }
 
 /** Whether a state was sent before another: games first, then positions. */
@@ -316,7 +317,13 @@ function older(state, than) {
   return state.results.length < than.results.length || (state.results.length === than.results.length && !than.over && state.frame.number < than.frame.number);
 }
 
-const nameOf = (state, player) => state.players.find((one) => one.player === player)?.name ?? `Player ${player}`;
+function nameOf(state, player) {
+  const found = state.players.find((one) => one.player === player);
+  return found === undefined ? `player ${player}` : spokenName(found);
+}
+
+const spokenName = (player) => (player.person ? player.name : called(player.name));
+const capital = (text) => (text ? text[0].toUpperCase() + text.slice(1) : "");
 
 function outcome(state) {
   const { returns, over } = state.frame;
@@ -325,7 +332,7 @@ function outcome(state) {
   if (mine) return [{ won: "You won", lost: "You lost", drawn: "A draw" }[mine], mine];
   const best = Math.max(...returns);
   const winners = state.players.filter((player) => returns[player.player] === best);
-  if (state.players.length > 1 && winners.length === 1) return [`${winners[0].name} won`, "won"];
+  if (state.players.length > 1 && winners.length === 1) return [`${capital(spokenName(winners[0]))} won`, "won"];
   return [state.players.length > 1 ? "A draw" : `The game is over with ${signed(returns[0])}`, "drawn"];
 }
 
@@ -336,7 +343,7 @@ function drawSeats(node, state, results) {
     const shown = stoneIcon(state.frame.board, player.player) ?? h("span", { class: `spot p${player.player % 8}`, "aria-hidden": "true" });
     const won = number(score.get(calledIn(player)) ?? 0);
     return h("div", { class: `sitter${turn ? " turn" : ""}` }, shown,
-      h("div", { class: "names" }, h("strong", { text: player.name }), h("span", { class: "soft", text: kindOf(player, state) })),
+      h("div", { class: "names" }, h("strong", { text: capital(spokenName(player)) }), h("span", { class: "soft", text: kindOf(player, state) })),
       results.length && state.players.length > 1 ? h("b", { class: "score", "aria-label": `${won} won`, text: won }) : null);
   }), results.length ? h("p", { class: "soft tally", text: `${results.length} ${results.length === 1 ? "game" : "games"} so far` }) : "");
 }
@@ -344,7 +351,7 @@ function drawSeats(node, state, results) {
 function kindOf(player, state) {
   if (state.you.includes(player.player)) return "you";
   if (player.person) return "a person";
-  return player.who === player.name ? "a policy" : player.who;
+  return player.who === player.name ? "a policy" : `a policy of ${called(player.who)}`;
 }
 
 /** Whom a game counts for: a mixture's policy is another one in each game, so what was asked for counts. */

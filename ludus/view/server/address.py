@@ -27,6 +27,7 @@ STEER: Final = frozenset({"watch", "play", "steer"})
 
 LOOPBACK = "127.0.0.1"
 PORT = 8300
+_LAST = 65535
 _NEXT = 50  # ports that are tried from there on
 
 
@@ -70,14 +71,16 @@ class Address:
 
 def listen(host: str = LOOPBACK, port: int | None = None) -> socket.socket:
     """A socket; with port None at 8300 or the next that is free. Raises ConfigError."""
+    if port is not None and port > _LAST:
+        raise ConfigError(f"port {port} was given; a number from 0 to {_LAST} was expected.")
     wanted = range(PORT, PORT + _NEXT) if port is None else [port]
     which = f"any port from {PORT} to {PORT + _NEXT - 1}" if port is None else f"port {port}"
     why = ""
     for number in wanted:
         try:
             return _bound(host, number)
-        except (OSError, OverflowError) as error:
-            why = getattr(error, "strerror", None) or str(error)
+        except OSError as error:
+            why = error.strerror or str(error)
     raise ConfigError(
         f"nothing can listen at {which} of {host!r}: {why}. Give another --port (0 takes any that is free) or --host."
     )

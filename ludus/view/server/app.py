@@ -32,7 +32,7 @@ Page = Mapping[str, tuple[str, Body]]
 """name -> (media type, content)"""
 
 
-def make_app(state: State) -> FastAPI:
+def make_app(state: State) -> Gate:
     """All routes, behind the gate."""
 
     @asynccontextmanager
@@ -53,14 +53,14 @@ def make_app(state: State) -> FastAPI:
     app.add_exception_handler(StarletteHTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(LudusError, _wrong)
+    app.add_exception_handler(Exception, _fault)
     _add_page(app, state.access)
     room = PlayRoom(state)
     app.include_router(tables.router(room))  # before the panels, whose addresses look like some of theirs
     app.include_router(replays.router(room))
     app.include_router(watching.router(state))
     app.include_router(steering.router(state))
-    app.add_middleware(Gate, access=state.access)
-    return app
+    return Gate(app, state.access)
 
 
 # ---------------------------------------------------------------------------------------------- the page
@@ -157,6 +157,10 @@ async def _not_valid(_: Request, error: Exception) -> Response:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
     return JSONResponse({"error": f"{where or 'the body'}: {first['msg']}."}, 422)
+
+
+async def _fault(_: Request, __: Exception) -> Response:
+    return JSONResponse({"error": "something went wrong in the server; its terminal says what. Try again."}, 500)
 
 
 async def _wrong(_: Request, error: Exception) -> Response:

@@ -120,7 +120,7 @@ def _show(room: PlayRoom, run: KnownRun, body: ShowBody) -> Any:
 
 def _file(room: PlayRoom, run: KnownRun | None, id: str, kind: str) -> tuple[bytes, str]:
     """Its content and name."""
-    from ludus.evaluation.play.replays import film, safe_name
+    from ludus.evaluation.play.replays import film, safe_name, title_of
 
     content = _replay(room, run, id)
     replay = json.loads(content)
@@ -128,9 +128,9 @@ def _file(room: PlayRoom, run: KnownRun | None, id: str, kind: str) -> tuple[byt
     if kind == "json":
         return content, name
     if kind == "html":
-        from ludus.view.snapshot import replay_page
+        from ludus.view.snapshot import Snapshot, render
 
-        return replay_page(replay).encode(), name
+        return render(Snapshot("replay", title_of(replay), {"replay": content})).encode(), name
     return film(replay, f".{kind}"), name
 
 

@@ -57,11 +57,19 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(runs: KnownRuns, listening: socket.socket, *, access: Access, host: str, tls: Sequence[Path] = ()) -> Served:
-    """A server at this socket. host: what it listens at. tls: certificate and key."""
+def serve(
+    runs: KnownRuns,
+    listening: socket.socket,
+    *,
+    access: Access,
+    host: str,
+    tls: Sequence[Path] = (),
+    people: Path | None = None,
+) -> Served:
+    """A server at this socket. host: what it listens at. tls: certificate and key. people: as of `State`."""
     port = listening.getsockname()[1]
     access.port, access.secure = port, bool(tls)
-    state = make_state(access, runs)
+    state = make_state(access, runs, people=people)
     more: dict[str, Any] = {"ssl_certfile": str(tls[0]), "ssl_keyfile": str(tls[1])} if tls else {}
     config = uvicorn.Config(
         make_app(state),

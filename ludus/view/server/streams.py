@@ -54,7 +54,7 @@ class StreamCount:
 class Stream(Response):
     """An answer of events, for one browser. Made and used in the event loop's thread; `put_soon` may be called in any."""
 
-    def __init__(self, count: StreamCount, *, closed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, count: StreamCount, *, closed: Callable[[], object] = lambda: None) -> None:
         """closed: called when the browser has gone. Raises HTTPException if there are too many."""
         count.check()
         super().__init__(media_type="text/event-stream")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Response
@@ -143,8 +144,13 @@ def _add_looking(routes: APIRouter, room: PlayRoom) -> None:
     async def live(table: str, seat: Token = "") -> Response:
         """The same whenever it changes, as server-sent events."""
         found, viewer = _found(room, table, seat)
-        ends: list[Any] = []
-        stream = Stream(state.watcher.streams, closed=lambda: [end() for end in ends] and None)
+        ends: list[Callable[[], None]] = []
+
+        def closed() -> None:
+            for end in ends:
+                end()
+
+        stream = Stream(state.watcher.streams, closed=closed)
 
         def tell(view: Any) -> None:
             if view is None:

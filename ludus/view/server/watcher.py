@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -136,6 +136,27 @@ class Watcher:
             raise HTTPException(409, run.said(str(error))) from error
         except LudusError as error:
             raise HTTPException(400, run.said(str(error))) from error
+
+    async def comparison(self, run_ids: Sequence[str], *, metric: str, apart: bool) -> Body:
+        """Several runs beside each other. Raises HTTPException, LudusError."""
+        runs = [self.known(run_id) for run_id in dict.fromkeys(run_ids)]
+        stamps = tuple([(await self._fresh(run)).database for run in runs])
+        key = ("compare", tuple(run.id for run in runs), stamps, metric, apart)
+
+        def compute() -> bytes:
+            from ludus.view.compared_runs import grouped
+            from ludus.view.comparison import as_json, compare
+
+            groups = grouped([(run.group, run.name, run.folder) for run in runs], apart=apart)
+            return figures.to_json(as_json(compare(groups, metric=metric or None)))
+
+        try:
+            return await self.answers.get(key, "", compute)
+        except LudusError as error:
+            text = str(error)
+            for run in runs:
+                text = run.said(text)
+            raise HTTPException(400, text) from error
 
     def _remember(self, watched: Watched) -> None:
         """Of the runs whose panels were asked for last: what was read of one with 1,000 policies takes some 100 MB."""

@@ -28,13 +28,18 @@ def router(state: State) -> APIRouter:
         """A line for each run."""
         return await respond(request, await watcher.lines())
 
+    @routes.get("/compare")
+    async def compare(request: Request, runs: str, metric: str = "", apart: bool = False) -> Response:
+        """Runs beside each other: those of an experiment together, unless they are to be apart."""
+        wanted = named(runs)
+        if not wanted:
+            raise HTTPException(422, "no run was given. Choose at least one in the list.")
+        return await respond(request, await watcher.comparison(wanted, metric=metric, apart=apart))
+
     @routes.get("/live")
     async def live(runs: str = "") -> Response:
         """What changes, as server-sent events."""
-        wanted = [run for run in runs.split(",") if run]
-        if len(wanted) > MOST_RUNS:
-            raise HTTPException(422, f"{len(wanted)} runs were given; a page may look at {MOST_RUNS} at a time.")
-        return watcher.stream(wanted)
+        return watcher.stream(named(runs))
 
     @routes.get("/runs/{run}/{panel}")
     async def panel(run: str, panel: str, request: Request) -> Response:
@@ -42,3 +47,11 @@ def router(state: State) -> APIRouter:
         return await respond(request, await watcher.panel(run, panel, dict(request.query_params)))
 
     return routes
+
+
+def named(runs: str) -> list[str]:
+    """The ids in a list with commas. Raises HTTPException if there are too many."""
+    wanted = [run for run in runs.split(",") if run]
+    if len(wanted) > MOST_RUNS:
+        raise HTTPException(422, f"{len(wanted)} runs were given; a page may look at {MOST_RUNS} at a time.")
+    return wanted

@@ -1,0 +1,114 @@
+"""`ludus play`, and replays by `ludus record`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ludus.cli.main import main
+from ludus.cli.play import board_lines
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the run `k`: Kuhn poker, exactly solved."""
+    folder = tmp_path_factory.mktemp("play")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["train", "kuhn", "generations=2", "--name", "k"]) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def there(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs)
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, lines: Sequence[str]) -> None:
+    left = iter(lines)
+
+    def answer(_: str = "") -> str:
+        try:
+            return next(left)
+        except StopIteration:
+            raise EOFError from None
+
+    monkeypatch.setattr("builtins.input", answer)
+
+
+def test_a_game_in_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    typed(monkeypatch, ["nonsense", "7", "Bet", "0", "n"])
+    assert main(["play", "k@best", "--text", "--hints", "--name", "Ada"]) == 0
+    out = capsys.readouterr().out
+    assert "@best: ??  1 in the pot" in out
+    assert "  1  Bet  (@0/0-" in out
+    assert "'nonsense' is no move" in out
+    assert "action 7 is not legal here" in out
+    assert "The game is over (terminated): Ada " in out
+    assert "??" not in out.rpartition("in the pot\n")[0].rpartition("\n\n")[2]  # in the end all is shown
+
+
+def test_one_leaves_with_q(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    typed(monkeypatch, ["q"])
+    assert main(["play", "k", "--text"]) == 0
+    assert "over" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["k", "--text", "--seat", "2"], "has the players 0 to 1"),
+        (["k", "--text", "--against", "random", "random"], "2 opponents were given; the game has 1"),
+        (["k@best", "--text", "--against", "random"], "both say who plays"),
+        (["k", "--text", "--against", "person"], "has one seat for a person"),
+        (["k", "--text", "--against", "nobody"], "was given for a seat"),
+        (["nope"], "nope"),
+    ],
+)
+def test_what_is_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["play", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_replays_are_written_and_kept(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", "k@best", "game.json", "--seed", "3", "--keep"]) == 0
+    out = capsys.readouterr().out
+    replay = json.loads((runs / "game.json").read_text())
+    assert [seat["name"][:2] for seat in replay["seats"]] == ["@0", "@1"]
+    [kept] = (runs / "runs/k/replays").glob("*.json")
+    assert json.loads(kept.read_text()) == replay
+    assert f"runs/k/replays/{kept.name}" in out
+    assert main(["debug", "k@best", "--seed", "3", "--script", "save e.jsonl"]) == 0
+    assert main(["record", "e.jsonl", "again.json"]) == 0
+    again = json.loads((runs / "again.json").read_text())
+    assert [frame["board"]["seats"][0]["cards"] for frame in again["frames"]] == [
+        frame["board"]["seats"][0]["cards"] for frame in replay["frames"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["e.jsonl"], "say where its replay is to go"),
+        (["k", "x.json", "--episodes", "2"], "a replay is of one episode"),
+        (["k", "x.json", "--out", "y.json"], "Leave one out"),
+        (["k", "x.gif", "--keep"], "a name that ends in .html or .json"),
+        (["k", "nowhere/x.json"], "a folder that there is"),
+    ],
+)
+def test_replays_that_are_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_boards_as_text() -> None:
+    labels = {"rows": ["1", "2"], "columns": ["a", "b"]}
+    grid = {"kind": "grid", "shape": "square", "rows": 2, "cells": [["0", ""], ["?", "1"]], "labels": labels}
+    assert list(board_lines(grid)) == ["1 x .", "2 ? o", "  a b"]
+    assert list(board_lines({**grid, "shape": "hex"})) == ["1 x .", " 2 ? o", "    a b"]
+    assert list(board_lines({"kind": "matrix", "actions": [["L", "R"], ["U"]]})) == ["player 0: L, R", "player 1: U"]
+    [picture] = board_lines({"kind": "frame", "width": 4, "height": 3})
+    assert "4 × 3" in picture

@@ -1,0 +1,85 @@
+"""Replays: kept, read, filmed; of what is played now and of what the debugger wrote."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from play_games import AnyGame, openspiel
+
+from ludus.core.errors import ConfigError, RunError
+from ludus.envs.options import Environment
+from ludus.evaluation.debugger import RecordedEpisode
+from ludus.evaluation.play.records import plain, to_json
+from ludus.evaluation.play.replays import film, is_kept, keep, kept, play, read, safe_name
+from ludus.evaluation.play.views import View, png
+
+
+def test_a_replay_shows_everything_and_what_each_seat_saw() -> None:
+    replay = play(openspiel("kuhn_poker"), ["random", "random"], seed=3)
+    assert len(replay.frames) == replay.steps + 1
+    first, last = replay.frames[0], replay.frames[-1]
+    assert not any(card.hidden for seat in first.board.seats for card in seat.cards)  # type: ignore[union-attr]
+    assert first.board_of is not None
+    assert [seat.cards[0].hidden for seat in first.board_of[1].seats] == [True, False]  # type: ignore[union-attr]
+    assert first.decisions[0].probs == [0.5, 0.5]
+    assert last.over == "terminated"
+    assert sum(replay.returns) == 0
+    assert [frame.last[0].label for frame in replay.frames[1:]] == [
+        frame.decisions[0].label for frame in replay.frames[:-1]
+    ]
+    assert to_json(play(openspiel("kuhn_poker"), ["random"], seed=3).frames) == to_json(replay.frames)
+
+
+def test_replays_are_kept_beside_their_run(tmp_path: Path) -> None:
+    replay = play(openspiel("matrix_rps"), ["random"], seed=1)
+    id = keep(tmp_path, replay)
+    (tmp_path / "replays" / "notes.json").write_text("{}")
+    (tmp_path / "replays" / f"{'0' * 16}.json").write_text("[]")
+    assert read(tmp_path, id) == plain(replay)
+    [line] = kept(tmp_path)
+    assert (line.id, line.seats, line.steps, line.returns) == (id, ["player_0", "player_1"], 1, list(replay.returns))
+    assert line.name == "player_0 against player_1"
+    with pytest.raises(RunError, match="no replay of format"):
+        read(tmp_path, "0" * 16)
+    for wrong in ("../../secret", "1" * 16, "notes"):
+        assert not is_kept(tmp_path, wrong)
+        with pytest.raises(RunError, match="has no replay"):
+            read(tmp_path, wrong)
+
+
+def test_what_the_debugger_wrote_is_a_replay_too(tmp_path: Path) -> None:
+    game = openspiel("leduc_poker")
+    with game.episode(["random"], seed=4) as episode:
+        episode.save(tmp_path / "e.jsonl")
+        played = View(episode, episode.episode.policy).replay(seed=4)
+    recorded = RecordedEpisode(tmp_path / "e.jsonl")
+    assert to_json(View(recorded, recorded.episode.policy).replay(seed=4).frames) == to_json(played.frames)
+    lines = (tmp_path / "e.jsonl").read_text().splitlines()
+    changed = {**json.loads(lines[0]), "seed": 5}  # other cards: the boards are not what is written there
+    (tmp_path / "f.jsonl").write_text("\n".join([json.dumps(changed), *lines[1:]]))
+    assert RecordedEpisode(tmp_path / "f.jsonl").state(0) is None
+
+
+def test_films_of_replays_with_pictures() -> None:
+    image = pytest.importorskip("PIL.Image", reason="films need Pillow")
+    replay = plain(play(AnyGame(Environment(id="gymnasium/Pendulum-v1", num_envs=1)), ["random"], seed=1, steps=3))
+    opened = image.open(io.BytesIO(film(replay, ".gif")))
+    assert opened.n_frames == 4
+    assert opened.size == (replay["frames"][0]["board"]["width"], replay["frames"][0]["board"]["height"])
+    with pytest.raises(ConfigError, match="no pictures"):
+        film(plain(play(openspiel("matrix_rps"), ["random"])), ".gif")
+
+
+def test_png_is_what_others_read() -> None:
+    image = pytest.importorskip("PIL.Image", reason="another reader")
+    pixels = np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3)
+    assert np.array_equal(np.asarray(image.open(io.BytesIO(png(pixels)))), pixels)
+
+
+def test_names_of_files_are_plain() -> None:
+    seats = [{"name": "../x\n"}, {"name": "@0/0-3"}]
+    assert safe_name({"game": "openspiel/kuhn_poker", "seats": seats}) == "openspiel-kuhn_poker-x-0-0-3"

@@ -1,0 +1,307 @@
+"""Tables: games with people in them, by the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+from play_games import AnyGame, choose, openspiel, people, ref
+
+from ludus.core.errors import ConfigError, NotNow, PlayError, RunError, TooManyTables
+from ludus.core.types import Act, AgentSpec, EnvSpec, PolicySpec, Solution
+from ludus.envs.base import VectorEnv
+from ludus.envs.options import Environment
+from ludus.envs.python_loop import Happened, PythonVectorEnv
+from ludus.evaluation.play.hints import Advisor
+from ludus.evaluation.play.tables import FinishedGame, Order, Table, Tables, Wish
+
+
+def test_a_game_of_two_people_is_won_and_its_result_told() -> None:
+    told: list[FinishedGame] = []
+    table = people(openspiel("connect_four"), finish=noting(told, "r1"))
+    for k in range(3):
+        choose(table, 0, 0)
+        choose(table, 1, k + 2)
+    assert not table.view(0)["over"]
+    choose(table, 0, 0)  # four above each other
+    view = table.view(1)
+    assert (view["over"], view["results"], view["replay"]) == ("terminated", [{"returns": [1, -1]}], "r1")
+    assert view["frame"]["returns"] == [1, -1]
+    assert [row[0] for row in view["frame"]["board"]["cells"]] == ["", "", "0", "0", "0", "0"]
+    assert [(game.people, game.policies, game.returns, game.steps) for game in told] == [
+        (["P0", "P1"], ["", ""], [1, -1], 7)
+    ]
+    assert told[0].replay.steps == 7
+    table.close()
+
+
+def test_a_move_that_is_not_granted_changes_nothing() -> None:
+    table = people(openspiel("tic_tac_toe"))
+    choose(table, 0, 4)
+    before = table.view(0), table.view(1), table.view(None)
+    with pytest.raises(PlayError, match="action 4 is not legal here"):
+        choose(table, 1, 4)
+    with pytest.raises(PlayError, match="action True is not legal"):
+        choose(table, 1, True)
+    with pytest.raises(NotNow, match="it is not the turn of P0"):
+        choose(table, 0, 0)
+    with pytest.raises(NotNow, match="gone on since"):
+        table.move(1, [Order(player=1, agent=0, action=0)], 0)
+    with pytest.raises(NotNow, match="a move of player 0 came from the seat of player 1"):
+        table.move(1, [Order(player=0, agent=0, action=0)], 1)
+    with pytest.raises(NotNow, match="agent 3 of player 1 has nothing to decide"):
+        table.move(1, [Order(player=1, agent=3, action=0)], 1)
+    with pytest.raises(NotNow, match="only watches"):
+        table.move(None, [Order(player=1, agent=0, action=0)], 1)
+    with pytest.raises(NotNow, match="still going on"):
+        table.again(0)
+    assert (table.view(0), table.view(1), table.view(None)) == before
+    table.close()
+    with pytest.raises(NotNow, match="was closed"):
+        choose(table, 1, 0)
+
+
+def test_seats_are_told_by_their_tokens() -> None:
+    table = people(openspiel("tic_tac_toe"))
+    assert [table.viewer(table.tokens[p]) for p in (0, 1)] == [0, 1]
+    assert table.viewer(table.watch_token) is None
+    with pytest.raises(PlayError, match="no seat at this table"):
+        table.viewer("0" * 32)
+    assert len({*table.tokens.values(), table.watch_token}) == 3
+    table.close()
+
+
+def test_policies_answer_at_once_and_another_game_keeps_the_seats() -> None:
+    game = openspiel("kuhn_poker")
+    table = Table("t", game, [Wish(who="person", name="Ada"), Wish(who="random")], seed=1, rated=False)
+    heard: list[Any] = []
+    end = table.listen(0, heard.append)
+    for _ in range(2):
+        while not table.view(0)["over"]:
+            choose(table, 0, 0)
+        table.again(0)
+    assert len(table.view(0)["results"]) == 2
+    assert table.view(0)["players"][0]["name"] == "Ada"
+    assert heard[-1] == table.view(0)
+    end()
+    known = len(heard)
+    choose(table, 0, 0)
+    assert len(heard) == known
+    table.close()
+
+
+def test_everybody_answers_before_a_simultaneous_move_is_made() -> None:
+    table = people(openspiel("goofspiel(num_cards=3,points_order=descending)"))
+    choose(table, 1, 0)
+    assert table.view(0)["waiting_for"] == [0]
+    choose(table, 0, 2)
+    assert [seat["note"] for seat in table.view(1)["frame"]["board"]["seats"]] == ["3 points", "0 points"]
+    assert table.view(1)["frame"]["last"] == [
+        {"player": 0, "agent": 0, "label": "Bid: 3"},
+        {"player": 1, "agent": 0, "label": "Bid: 1"},
+    ]
+    table.close()
+
+
+def test_a_player_answers_for_each_of_its_agents() -> None:
+    together = [{"kind": "group_players", "mapping": {"player_0": 0, "player_1": 0}}]
+    env = Environment(id="openspiel/goofspiel(num_cards=3,points_order=descending)", num_envs=1, tree="off")
+    table = people(AnyGame(env, wrappers=together))
+    table.move(0, [Order(player=0, agent=1, action=2)], 0)
+    assert table.view(0)["frame"]["number"] == 0
+    table.move(0, [Order(player=0, agent=0, action=1)], 0)
+    view = table.view(0)["frame"]
+    assert view["number"] == 1
+    assert [move["label"] for move in view["last"]] == ["Bid: 2", "Bid: 3"]
+    assert [seat["name"] for seat in view["board"]["seats"]] == ["P0 1", "P0 2"]
+    table.close()
+
+
+def test_actions_that_are_vectors() -> None:
+    table = people(AnyGame(Environment(id="gymnasium/Pendulum-v1", num_envs=1)), seed=1)
+    decision = table.view(0)["frame"]["decisions"][0]
+    assert decision["box"] == {"low": [-2], "high": [2], "names": []}
+    assert decision["legal"] == []
+    for wrong, said in (([3.0], "is outside of"), ([1.0, 1.0], "2 numbers were given"), ([float("nan")], "1 numbers")):
+        with pytest.raises(PlayError, match=said):
+            choose(table, 0, wrong)
+    choose(table, 0, [1.5])
+    assert table.view(0)["frame"]["last"][0]["label"] == "1.5"
+    assert table.view(0)["frame"]["board"]["kind"] == "frame"
+    table.close()
+
+
+def test_numbered_actions_have_names_and_keys() -> None:
+    table = people(AnyGame(Environment(id="gymnasium/CartPole-v1", num_envs=1)), seed=1)
+    assert [one["label"] for one in table.view(0)["frame"]["decisions"][0]["legal"]] == ["left", "right"]
+    assert table.view(0)["keys"] == {"ArrowLeft": 0, "ArrowRight": 1}
+    table.close()
+
+
+def noting(told: list[FinishedGame], id: str = "") -> Callable[[FinishedGame], str]:
+    def finish(game: FinishedGame) -> str:
+        told.append(game)
+        return id
+
+    return finish
+
+
+class _Falls:
+    """Raises in its second step."""
+
+    game = None
+
+    def reset(self, seed: int) -> Happened:
+        del seed
+        self.t = 0
+        return Happened(due=[(0, np.zeros(1, np.float32), None)])
+
+    def step(self, actions: Sequence[Any]) -> Happened:
+        del actions
+        self.t += 1
+        if self.t == 2:
+            raise RuntimeError("the board fell")
+        return Happened(due=[(0, np.zeros(1, np.float32), None)], reward=[(0, 1.0)])
+
+    def render(self) -> str:
+        return f"at {self.t}"
+
+    def close(self) -> None:
+        return None
+
+
+def falls() -> VectorEnv:
+    agent = AgentSpec("hand", 0, Box(0, 1, (1,), np.float32), Discrete(2))
+    spec = EnvSpec("tests/falls", (agent,), ((0, 6),), ((0,),))
+    return PythonVectorEnv(_Falls, 1, spec=spec, masked=(False,))
+
+
+def test_an_environment_that_raises_ends_the_game_and_nothing_counts() -> None:
+    told: list[FinishedGame] = []
+    table = people(AnyGame(falls), finish=noting(told))
+    choose(table, 0, 0)
+    assert table.view(0)["frame"]["board"] == {"text": "at 1", "kind": "text"}
+    choose(table, 0, 0)
+    assert "the board fell" in table.view(0)["over"]
+    assert table.view(0)["results"] == []
+    assert told == []
+    table.again(0)
+    assert table.view(0)["over"] == ""
+    table.close()
+
+
+def test_a_result_that_cannot_be_kept_is_shown_with_the_reason() -> None:
+    def full(_: FinishedGame) -> str:
+        raise RunError("the disk is full.")
+
+    table = people(openspiel("matrix_rps"), finish=full)
+    choose(table, 0, 0)
+    choose(table, 1, 1)
+    assert (table.view(0)["results"], table.view(0)["note"]) == ([{"returns": [-1, 1]}], "the disk is full.")
+    table.close()
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ([Wish(who="person")], "1 seats were given; .* has 2 players"),
+        ([Wish(who="random"), Wish(who="random")], "no person"),
+        ([Wish(who="person"), Wish(who="/tmp/x.safetensors")], "was given for a seat"),
+        ([Wish(who="person"), Wish(who="os:system")], "was given for a seat"),
+        ([Wish(who="person"), Wish(who="other-run@best")], "was given for a seat"),
+        ([Wish(who="person", name="a\nb"), Wish(who="random")], "printable"),
+    ],
+)
+def test_wishes_that_are_not_granted(wishes: list[Wish], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Table("t", openspiel("tic_tac_toe"), wishes)
+
+
+def test_a_rated_game_is_played_without_help() -> None:
+    wishes = [Wish(who="person"), Wish(who="random")]
+    for help in ({"hints": True}, {"seed": 3}):
+        with pytest.raises(ConfigError, match="rated: false"):
+            Table("t", openspiel("tic_tac_toe"), wishes, **help)
+
+
+def test_there_are_so_many_tables_and_idle_ones_are_closed() -> None:
+    now = [0.0]
+    tables = Tables(most=2, idle=60, clock=lambda: now[0])
+
+    def make(id: str) -> Table:
+        table = people(openspiel("tic_tac_toe"))
+        table.id, table.used = id, now[0]
+        return table
+
+    first, second = tables.add(make), tables.add(make)
+    with pytest.raises(TooManyTables, match="2 tables are open"):
+        tables.add(make)
+    now[0], second.used = 61.0, 30.0
+    assert tables.get(first.id) is None
+    assert tables.get(second.id) is second
+    gone: list[Any] = []
+    second.listen(0, gone.append)
+    tables.remove(second.id)
+    assert gone == [None]
+    assert len(tables) == 0
+    tables.close()
+
+
+# ---------------------------------------------------------------------------------------------- hints
+
+
+class _Constant:
+    """Plays action 1 with a fixed probability."""
+
+    modes, noise_width, memory_shape, takes_ids = ("explore", "greedy"), 1, None, False
+    actions = 2
+
+    def __init__(self, prob: float) -> None:
+        self.prob, self.spec = prob, PolicySpec("constant", {"prob": prob})
+
+    def act(self, observation: Any, mask: Any, memory: Any, noise: Any, *, mode: str = "explore") -> Any:
+        del mask, memory, mode
+        action = (noise[:, 0] >= 1 - self.prob).astype(np.int32)
+        logp = np.log(np.where(action == 1, self.prob, 1 - self.prob)).astype(np.float32)
+        return Act(action[: len(observation)], logp)
+
+    def tabulate(self, *_: Any, **__: Any) -> None:
+        return None
+
+    def weights(self) -> dict[str, Any]:
+        return {}
+
+
+def test_the_mixture_answers_by_what_its_members_would_have_done() -> None:
+    """Bold bets with 0.8, shy with 0.2, half of the games each. After a pass shy is four times as likely as bold: 0.8 and 0.2; so the
+    mixture now bets with 0.8 × 0.2 + 0.2 × 0.8 = 0.32, where it bet with 0.5 before."""
+    bold, shy = ref("bold"), ref("shy")
+    policies = {bold: _Constant(0.8), shy: _Constant(0.2)}
+    run = SimpleNamespace(
+        population=(0, 1),
+        best={0: bold},
+        name=lambda one: f"0/{one.policy}",
+        policy=policies.__getitem__,
+        solution=Solution((np.array([0.5, 0.5]), np.array([1.0])), 0.0),
+        members={0: [SimpleNamespace(ref=bold), SimpleNamespace(ref=shy)]},
+    )
+    game = AnyGame(Environment(id="openspiel/kuhn_poker", num_envs=1, tree="off"), run=run)
+    table = Table("t", game, [Wish(who="person"), Wish(who="person")], rated=False, seed=1)
+    table._advisors = {0: Advisor(game, 0)}
+    table._publish()
+    [first] = table.view(0)["frame"]["decisions"]
+    assert first["hint"]["policy"] == "@0/bold"
+    assert first["probs"] == pytest.approx([0.2, 0.8], abs=1e-6)
+    assert first["hint"]["meta"] == pytest.approx([0.5, 0.5], abs=1e-6)
+    assert "as before the game" in first["hint"]["how"]
+    choose(table, 0, 0)
+    choose(table, 1, 1)
+    [second] = table.view(0)["frame"]["decisions"]
+    assert second["hint"]["meta"] == pytest.approx([0.68, 0.32], abs=1e-6)
+    assert "how likely" in second["hint"]["how"]
+    assert "hint" not in str(table.view(1)["frame"]["decisions"] or "")
+    table.close()

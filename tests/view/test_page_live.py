@@ -1,0 +1,117 @@
+"""The page while things happen: runs that grow, a server that dies, runs that go; at any width, by keys alone, and read aloud."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import synthetic_run as synthetic
+from page_tools import Server, opened, run_ids
+
+pytestmark = pytest.mark.slow
+
+ROUTES = ("", "/population", "/learning", "/log", "/policy/0/p3", "/play")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of two players, one of three, and one without generations."""
+    folder = tmp_path_factory.mktemp("runs")
+    synthetic.write(folder / "two", generations=12)
+    synthetic.write(folder / "three", generations=4, players=3)
+    synthetic.write(folder / "empty", generations=0)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[Server]:
+    with Server(root) as started:
+        yield started
+
+
+def test_a_run_appears_grows_and_ends_while_the_page_is_open(browser: Any, root: Path, server: Server) -> None:
+    with opened(browser, server) as page, opened(browser, server) as other:
+        page.wait_for_selector("text=two")
+        train = "from ludus.cli.main import script; script()"
+        options = ["train", "kuhn", "generations=30", "--run-dir", str(root / "grows")]
+        trained = subprocess.Popen([sys.executable, "-c", train, *options], stdout=subprocess.DEVNULL)
+        page.get_by_role("link", name="grows").click(timeout=60_000)
+        page.wait_for_selector("h1:has-text('grows')")
+        other.wait_for_selector("text=grows")  # a second tab sees the same
+        assert trained.wait(120) == 0
+        page.wait_for_selector("main >> text=finished", timeout=20_000)
+        other.wait_for_selector("tr:has-text('grows') >> text=finished")
+        assert page.messages == other.messages == []
+    shutil.rmtree(root / "grows")
+
+
+def test_a_server_that_dies_and_comes_back(browser: Any, root: Path, tmp_path: Path) -> None:
+    with Server(root) as own, opened(browser, own) as page:
+        page.wait_for_selector("text=two")
+        own.kill()
+        page.wait_for_selector("text=does not answer", timeout=30_000)
+        synthetic.write(root / "later", generations=2)
+        own.start()
+        page.wait_for_selector("text=later", timeout=60_000)
+        page.wait_for_selector("text=does not answer", state="hidden", timeout=30_000)
+        assert all("Failed to load resource" in message for message in page.messages)  # the browser's own word for it
+    shutil.rmtree(root / "later")
+
+
+def test_a_run_that_is_deleted_under_the_page(browser: Any, root: Path, server: Server) -> None:
+    synthetic.write(root / "doomed", generations=3)
+    with opened(browser, server) as page:
+        page.get_by_role("link", name="doomed").click(timeout=30_000)
+        page.wait_for_selector("h1:has-text('doomed')")
+        shutil.rmtree(root / "doomed")
+        page.wait_for_selector("text=/is gone|not there any more|was removed|no run/i", timeout=30_000)
+        page.get_by_role("link", name="Runs").first.click()
+        page.wait_for_selector("text=two")
+        assert page.get_by_role("link", name="doomed").count() == 0
+        assert not [message for message in page.messages if "Failed to load resource" not in message]
+
+
+@pytest.mark.parametrize("name", ["two", "three", "empty"])
+def test_every_page_by_phone_in_the_dark_and_read_aloud(browser: Any, server: Server, name: str) -> None:
+    """Nothing scrolls sideways, everything that can be used has a name, headings do not skip a level, and the console stays quiet."""
+    phone = {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "reduced_motion": "reduce"}
+    with opened(browser, server, **phone) as page:
+        page.wait_for_selector("text=two")
+        run = run_ids(page)[name]
+        for address in ("#/", "#/people", f"#/compare?runs={run}", *(f"#/run/{run}{route}" for route in ROUTES)):
+            page.goto(f"http://127.0.0.1:{server.port}/{address}")
+            page.wait_for_selector("h1")
+            page.wait_for_load_state("networkidle") if address in ("#/people",) else page.wait_for_timeout(400)
+            said = page.locator("body").aria_snapshot()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
+            unnamed = re.findall(
+                r"^\s*- (?:button|link|textbox|combobox|checkbox|tab|slider)(?::.*| \[.*)?$", said, re.M
+            )
+            assert unnamed == [], (address, unnamed)
+            levels = [int(level) for level in re.findall(r"heading .*\[level=(\d)\]", said)]
+            assert levels[:1] == [1], address
+            assert all(after <= before + 1 for before, after in pairwise(levels)), (address, levels)
+            wanted = [m for m in page.messages if not ("404" in m and name == "empty" and "policy" in address)]
+            assert wanted == [], address
+
+
+def test_by_keys_alone(browser: Any, server: Server) -> None:
+    with opened(browser, server) as page:
+        page.wait_for_selector("text=two")
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            focused = page.evaluate("document.activeElement.textContent")
+            outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+            assert outline != "none", focused
+            if focused == "two":
+                break
+        page.keyboard.press("Enter")
+        page.wait_for_selector("h1:has-text('two')")
+        assert page.messages == []

@@ -1,0 +1,188 @@
+"""Playing, replays and the game tree on the page, in a real browser: by clicks, by keys alone, and with nothing shown that is hidden."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from page_tools import Server, opened, run_ids
+
+import ludus
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+_SEAT = """(async () => {
+  const [path, query] = location.hash.slice(2).split("?");
+  const seat = new URLSearchParams(query).get("seat");
+  return await (await fetch(`/api/${path.replace("table", "tables")}?seat=${seat}`)).json();
+})()"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("runs")
+    leduc = ludus.PSRO(env="openspiel/leduc_poker", algorithm="exact", generations=1)
+    ludus.run(leduc, run_dir=root / "leduc", report=False)
+    four = ludus.PSRO(env="openspiel/connect_four", generations=1, response={"episodes": 16})
+    ludus.run(four, run_dir=root / "four", report=False)
+    with Server(root) as started:
+        yield started
+
+
+def _lay(page: Any, run: str, query: str) -> None:
+    """A table of a run, laid at once."""
+    address = f"#/run/{run_ids(page)[run]}/play?{query}&start=1"
+    page.evaluate("to => { location.hash = to; }", address)
+    page.wait_for_selector(".board, .cover:not([hidden])")
+
+
+def _state(page: Any) -> dict[str, Any]:
+    """What the seat is told."""
+    found: dict[str, Any] = page.evaluate(_SEAT)
+    return found
+
+
+def _moved(page: Any, number: int) -> None:
+    """Waits until the game has gone on since a frame."""
+    page.wait_for_function(
+        f"async number => {{ const now = await {_SEAT}; return now.over || now.frame.number > number; }}", arg=number
+    )
+    page.wait_for_selector(".turn-line:not(.waits)")
+
+
+def _line(page: Any) -> str:
+    """What is said of the turn, once it is not the other's."""
+    text: str = page.locator(".turn-line:not(.waits)").inner_text()
+    return text
+
+
+def test_connect_four_is_won_and_lost_by_clicks(browser: Any, server: Server) -> None:
+    with opened(browser, server) as page:
+        _lay(page, "four", "seats=person,random&name=Ada&seed=0")
+        board = page.get_by_role("grid", name="Connect four, 6 by 7")
+        for turn in range(4):  # four in the third column, before chance has put anything on them
+            assert _line(page) == "Your turn"
+            board.get_by_role("gridcell", name=f"row {6 - turn} column 3, empty, legal").click()
+            page.wait_for_function("many => document.querySelectorAll('.grid .body').length >= many", arg=2 * turn + 1)
+        page.wait_for_selector(".turn-line.won")
+        assert page.locator("#announcer").inner_text().startswith("You won.")
+        assert page.locator(".grid .at.won").count() == 4
+        assert [page.locator(".score").nth(k).inner_text() for k in (0, 1)] == ["1", "0"]
+
+        page.get_by_role("button", name="Play again").click()
+        page.wait_for_selector(".turn-line.mine")
+        assert page.locator(".grid .body").count() == 0
+        page.get_by_role("button", name="Leave the table").click()
+        page.wait_for_selector("form.lay")
+
+        _lay(page, "four", "seats=bot:mcts-50,person&name=Ada&seed=1")
+        for _ in range(21):  # always the first column that is open: tree search wins against that
+            if _state(page)["over"]:
+                break
+            before = _state(page)["frame"]["number"]
+            page.locator(".cell.legal").first.click()
+            _moved(page, before)
+        page.wait_for_selector(".turn-line.lost")
+        assert _line(page) == "You lost"
+        page.get_by_role("link", name="Step through it").click()
+        page.wait_for_selector(".transport")
+        assert page.messages == []
+
+
+def test_leduc_hides_the_other_card_until_the_end(browser: Any, server: Server) -> None:
+    with opened(browser, server, viewport={"width": 390, "height": 844}, color_scheme="dark") as page:
+        _lay(page, "leduc", "seats=person,@meta&name=Ada&seed=3")
+        told = page.locator(".card-face")
+        while not (state := _state(page))["over"]:
+            seats = state["frame"]["board"]["seats"]
+            assert seats[1]["cards"] == [{"text": "", "rank": "", "suit": "", "hidden": True, "die": None}]
+            assert "board_of" not in state["frame"] or state["frame"]["board_of"] is None
+            assert told.first.get_attribute("aria-label") == "a card face down"
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            page.get_by_role("button", name="Call").press("Enter")
+            _moved(page, state["frame"]["number"])
+        shown = state["frame"]["board"]["seats"][1]["cards"]
+        assert len(shown) == 1
+        assert not shown[0]["hidden"]
+        page.wait_for_selector(".again:not([hidden])")
+        assert page.locator(".card-face.hidden").count() == 0
+        assert page.messages == []
+
+
+def test_two_people_at_one_screen_take_turns_at_looking(browser: Any, server: Server) -> None:
+    with opened(browser, server) as page:
+        _lay(page, "leduc", "seats=person,person&name=Ada&seed=3")
+        assert _line(page) == "Ada, it is your turn"
+        page.get_by_role("button", name="Call").click()
+        cover = page.get_by_role("button", name="I am Ada 2")
+        cover.wait_for()
+        assert page.locator(".card-face:visible").count() == 0
+        assert page.evaluate("document.activeElement.textContent") == "I am Ada 2"
+        cover.press("Enter")
+        assert _line(page) == "Ada 2, it is your turn"
+        names = page.locator(".felt .card-face").evaluate_all("all => all.map(card => card.getAttribute('aria-label'))")
+        assert names[0] == "a card face down"
+        assert "of" in names[1]
+        assert page.messages == []
+
+
+def test_a_replay_is_stepped_by_keys(browser: Any, server: Server) -> None:
+    with opened(browser, server) as page:
+        page.evaluate("to => { location.hash = to; }", f"#/run/{run_ids(page)['leduc']}/show?seats=@best,random&seed=2")
+        page.wait_for_selector(".transport")
+        where, slider = page.locator(".where"), page.get_by_role("slider", name="Move")
+        last = int(slider.get_attribute("max"))
+        assert where.inner_text() == f"0 of {last}"
+        page.keyboard.press("ArrowRight")
+        assert where.inner_text() == f"1 of {last}"
+        page.keyboard.press("ArrowLeft")
+        assert where.inner_text() == f"0 of {last}"
+        assert page.locator(".card-face.hidden").count() == 0  # everything is seen
+        page.get_by_role("combobox", name="Show").select_option(
+            label=page.locator(".viewing option").nth(2).inner_text()
+        )
+        assert page.locator(".card-face.hidden").count() == 1
+        page.keyboard.press("Tab")
+        page.keyboard.press("End")
+        assert where.inner_text() == f"{last} of {last}"
+        page.keyboard.press("Home")
+        page.keyboard.press(" ")
+        page.wait_for_function("() => document.querySelector('.where').textContent.startsWith('1 ')")
+        assert page.messages == []
+
+
+def test_the_tree_is_opened_by_keys(browser: Any, server: Server) -> None:
+    with opened(browser, server) as page:
+        page.evaluate("to => { location.hash = to; }", f"#/run/{run_ids(page)['leduc']}/tree")
+        page.wait_for_selector("[role=tree] [aria-expanded=true]")
+        page.locator("[role=treeitem]").first.focus()
+        depth = "document.activeElement.getAttribute('aria-level')"
+        for level in (2, 3, 4):  # two cards, then the first player's decision
+            page.keyboard.press("ArrowRight")
+            page.keyboard.press("ArrowRight")
+            page.wait_for_function(f"() => {depth} === '{level}'")
+            page.wait_for_selector("[aria-selected=true]:focus")
+        assert page.locator(".crumbs li").count() == 4
+        assert page.locator(".turn-line").count() == 0
+        value = page.locator("[role=treeitem]:focus").get_attribute("aria-label")
+        assert "worth" in value or "pays" in value
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_function(f"() => {depth} === '3'")
+        actions = page.locator("section[aria-label='The node'] th[scope=row] button").all_inner_texts()
+        assert actions == ["Call", "Raise"]
+        assert page.messages == []
+
+
+def test_everybody_who_played_stands_among_the_people(browser: Any, server: Server) -> None:
+    with opened(browser, server, "#/people") as page:
+        page.wait_for_selector(".game-list, .empty")
+        rows = page.evaluate("fetch('/api/people').then(r => r.json())")
+        assert [person["name"] for person in rows["people"]] == page.locator("tbody td:first-child").all_inner_texts()
+        assert page.locator(".game-list li").count() == len(rows["games"])
+        assert json.dumps(rows).count("Ada") >= 1
+        assert page.messages == []

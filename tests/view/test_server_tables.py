@@ -1,0 +1,200 @@
+"""The routes of who plays: tables, replays, trees, people; what they refuse, and what they never show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from starlette.testclient import TestClient
+
+from ludus.cli.main import main
+from ludus.view.server.access import PLAY, WATCH, Access
+from ludus.view.server.app import make_app
+from ludus.view.server.known_runs import KnownRuns
+from ludus.view.server.serving import make_state
+
+HEADERS = {"X-Ludus": "1"}
+
+
+class Served(NamedTuple):
+    client: TestClient
+    run: str
+    folder: Path
+    access: Access
+
+    def get(self, path: str, **query: str) -> Any:
+        return self.client.get(path, params=query)
+
+    def post(self, path: str, **body: Any) -> Any:
+        return self.client.post(path, json=body, headers=HEADERS)
+
+    def table(self, *who: str, **more: Any) -> dict[str, Any]:
+        seats = [{"who": name, "name": f"P{p}" if name == "person" else ""} for p, name in enumerate(who)]
+        answer = self.post("/api/tables", run=self.run, seats=seats, **more)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def move(self, table: dict[str, Any], player: int, action: int, number: int | None = None) -> Any:
+        token = table["seats"][player]["token"]
+        if number is None:
+            number = self.get(f"/api/tables/{table['table']}", seat=token).json()["frame"]["number"]
+        moves = [{"player": player, "agent": 0, "action": action}]
+        return self.post(f"/api/tables/{table['table']}/move", seat=token, moves=moves, number=number)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the run `k`: Kuhn poker, exactly solved."""
+    found = tmp_path_factory.mktemp("tables")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(found)
+        assert main(["train", "kuhn", "generations=2", "--run-dir", "runs/k"]) == 0
+    return found
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[Served]:
+    access = Access(port=80)
+    state = make_state(access, KnownRuns(root=folder / "runs"), people=folder / "people.db")
+    with TestClient(make_app(state), base_url="http://localhost") as client:
+        client.cookies.set(access.cookie, access.tokens.of(PLAY))
+        [line] = client.get("/api/runs").json()["runs"]
+        yield Served(client, line["id"], folder, access)
+
+
+def test_who_can_sit_where(served: Served) -> None:
+    seats = served.get(f"/api/runs/{served.run}/seats").json()
+    assert seats["players"] == [{"player": 0, "name": "player_0"}, {"player": 1, "name": "player_1"}]
+    by_name = {one["name"]: one["players"] for one in seats["members"]}
+    assert (by_name["@meta"], by_name["@0/0-2"], by_name["random"]) == ([0, 1], [0], [0, 1])
+    assert (seats["defaults"], seats["human"], seats["keys"]) == (["person", "@meta"], True, None)
+    assert served.get("/api/runs/nope/seats").status_code == 404
+
+
+def test_a_game_is_played_to_its_end_and_kept_apart_from_the_run(served: Served) -> None:
+    before = {path: path.read_bytes() for path in (served.folder / "runs" / "k").rglob("*") if path.is_file()}
+    table = served.table("person", "@best", rated=True)
+    assert table["seats"][1] == {"player": 1, "token": None}
+    view = served.get(f"/api/tables/{table['table']}", seat=table["seats"][0]["token"]).json()
+    while not view["over"]:
+        view = served.move(table, 0, 0).json()
+    assert not any(card["hidden"] for seat in view["frame"]["board"]["seats"] for card in seat["cards"])
+    people = served.get("/api/people").json()
+    assert [(one["name"], one["games"]) for one in people["people"]] == [("P0", 1)]
+    assert people["games"][0]["id"] == view["replay"]
+    replay = served.get(f"/api/runs/{served.run}/replays/{view['replay']}").json()
+    assert replay["frames"][-1]["returns"] == view["frame"]["returns"]
+    assert served.get(f"/api/replays/{view['replay']}.json").json() == replay
+    again = served.post(f"/api/tables/{table['table']}/again", seat=table["seats"][0]["token"])
+    assert again.json()["results"] == [{"returns": view["frame"]["returns"]}]
+    assert {path: path.read_bytes() for path in before} == before
+    gone = served.client.delete(
+        f"/api/tables/{table['table']}", params={"seat": table["seats"][0]["token"]}, headers=HEADERS
+    )
+    assert gone.status_code == 200
+    assert served.move(table, 0, 0, number=0).status_code == 404
+
+
+def test_a_token_opens_one_seat(served: Served) -> None:
+    table = served.table("person", "person")
+    place = f"/api/tables/{table['table']}"
+    views = [served.get(place, seat=seat["token"]).json() for seat in table["seats"]]
+    watched = served.get(place, seat=table["watch"])
+    hidden = [
+        [seat["cards"][0]["hidden"] for seat in view["frame"]["board"]["seats"]] for view in (*views, watched.json())
+    ]
+    assert hidden == [[False, True], [True, False], [True, True]]
+    for seat in table["seats"]:
+        assert seat["token"] not in watched.text + json.dumps(views)
+    assert served.get(place).status_code == 403
+    assert served.get(place, seat="0" * 32).status_code == 403
+    assert served.get(f"{place}/live", seat="0" * 32).status_code == 403
+    assert served.post(f"{place}/again", seat=table["watch"]).status_code == 409
+    assert served.client.delete(place, params={"seat": table["watch"]}, headers=HEADERS).status_code == 403
+
+
+def test_moves_that_are_refused(served: Served) -> None:
+    table = served.table("person", "person")
+    token = table["seats"][0]["token"]
+    place = f"/api/tables/{table['table']}/move"
+    illegal = served.move(table, 0, 9)
+    assert (illegal.status_code, "is not legal" in illegal.json()["error"]) == (422, True)
+    assert served.move(table, 0, 0, number=5).status_code == 409
+    assert served.move(table, 1, 0).status_code == 409
+    for body in (
+        {"seat": token, "moves": [], "number": 0},
+        {"seat": token, "moves": [{"player": 0, "agent": 0, "action": "0"}], "number": 0},
+        {"seat": token, "moves": [{"player": 0, "agent": 0, "action": True}], "number": 0},
+        {"seat": token, "moves": [{"player": 0, "agent": 0, "action": 10**30}], "number": 0},
+        {"seat": token, "moves": [{"player": 0, "agent": 0, "action": 0, "more": 1}], "number": 0},
+        {"seat": "x" * 100, "moves": [{"player": 0, "agent": 0, "action": 0}], "number": 0},
+    ):
+        answer = served.post(place, **body)
+        assert (answer.status_code, list(answer.json())) == (422, ["error"]), body
+    vector = served.post(place, seat=token, moves=[{"player": 0, "agent": 0, "action": [0.5]}], number=0)
+    assert vector.status_code == 422
+    assert served.get(f"/api/tables/{table['table']}", seat=token).json()["frame"]["number"] == 0
+
+
+@pytest.mark.parametrize("who", ["/etc/passwd.safetensors", "os:system", "k@best", "bot:mcts,simulations=9", "@../x/y"])
+def test_a_page_names_policies_of_its_run_and_bots_only(served: Served, who: str) -> None:
+    seats = [{"who": "person"}, {"who": who}]
+    laid = served.post("/api/tables", run=served.run, seats=seats)
+    shown = served.post(f"/api/runs/{served.run}/show", seats=["@best", who])
+    opened = served.get(f"/api/runs/{served.run}/tree", seats=f"@best,{who}")
+    for answer in (laid, shown, opened):
+        assert answer.status_code == 422, answer.text
+        assert str(served.folder) not in answer.text
+
+
+def test_policies_show_a_game_and_it_can_be_kept(served: Served) -> None:
+    seats = ["@0/0-2", "@1/1-1"]
+    shown = served.post(f"/api/runs/{served.run}/show", seats=seats, seed=3).json()
+    assert [seat["name"] for seat in shown["seats"]] == seats
+    assert served.get(f"/api/runs/{served.run}/replays").json() == []
+    kept = served.post(f"/api/runs/{served.run}/show", seats=seats, seed=3, keep=True).json()
+    assert kept["frames"] == shown["frames"]
+    [line] = served.get(f"/api/runs/{served.run}/replays").json()
+    assert (line["id"], line["seats"]) == (kept["id"], seats)
+    (served.folder / "runs" / "k" / "replays" / f"{kept['id']}.json").unlink()
+    assert served.get(f"/api/runs/{served.run}/replays/{kept['id']}").status_code == 200  # still held here
+    for wrong in ("1" * 16, "x", "..%2f..%2fludus.db"):
+        assert served.get(f"/api/runs/{served.run}/replays/{wrong}").status_code == 404
+    assert served.get(f"/api/replays/{kept['id']}.exe").status_code == 404
+    film = served.get(f"/api/replays/{kept['id']}.gif")
+    assert (film.status_code, "no pictures" in film.json()["error"]) == (422, True)
+
+
+def test_the_tree_is_opened_node_by_node(served: Served) -> None:
+    root = served.get(f"/api/runs/{served.run}/tree").json()
+    assert (root["kind"], root["seats"], len(root["children"])) == ("chance", ["@meta", "@meta"], 3)
+    node = served.get(f"/api/runs/{served.run}/tree", seats="@0/0-1,@1/1-1", node="0.1").json()
+    assert (node["player"], node["information"], len(node["regret"])) == (0, "0", 2)
+    assert served.get(f"/api/runs/{served.run}/tree", node="9").status_code == 422
+
+
+def test_who_may_only_watch_plays_nothing(served: Served) -> None:
+    watcher = TestClient(served.client.app, base_url="http://localhost")
+    watcher.cookies.set(served.access.cookie, served.access.tokens.of(WATCH))
+    body = {"run": served.run, "seats": [{"who": "person"}, {"who": "@meta"}]}
+    refused = [
+        watcher.post("/api/tables", json=body, headers=HEADERS),
+        watcher.post(f"/api/runs/{served.run}/show", json={"seats": ["@meta"]}, headers=HEADERS),
+        watcher.get(f"/api/runs/{served.run}/seats"),
+    ]
+    assert [answer.status_code for answer in refused] == [403, 403, 403]
+    assert watcher.get("/api/people").status_code == 200
+    table = served.table("person", "person")
+    shown = watcher.get(f"/api/tables/{table['table']}", params={"seat": table["watch"]}).json()
+    assert shown["you"] == []
+    moves = [{"player": 0, "agent": 0, "action": 0}]
+    moved = watcher.post(
+        f"/api/tables/{table['table']}/move",
+        json={"seat": table["seats"][0]["token"], "moves": moves, "number": 0},
+        headers=HEADERS,
+    )
+    assert moved.status_code == 403
