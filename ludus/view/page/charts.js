@@ -159,7 +159,7 @@ class Lines {
       legend: { show: false },
       cursor: { x: true, y: false, points: { show: !stacked, size: 6 }, drag: { x: false, y: false }, focus: { prox: 24 } },
       focus: { alpha: 1 },
-      scales: { x: { time: false, distr: logX ? 3 : 1, range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, y: this.yScale(log, stacked) },
+      scales: { x: { time: false, distr: logX ? 3 : 1, range: () => this.xRange() }, y: this.yScale(log, stacked) },
       axes: [
         { ...axis, label: xTitle, size: 32, space: 60, values: (_, ticks) => ticks.map((v) => (v === null ? "" : short(v))), incrs: this.data.whole ? WHOLE : undefined, ...(logX ? sparse(axis, "x") : {}) },
         { ...axis, label: yTitle, size: (u, values) => Math.max(40, 14 + 7 * Math.max(0, ...(values ?? []).map((v) => v.length))), space: stacked ? 50 : 34, values: (_, ticks) => ticks.map((v) => (v === null ? "" : stacked ? percent(v) : format ? format(v) : short(v))), ...(log ? sparse(axis, "y") : {}) },
@@ -168,6 +168,13 @@ class Lines {
       bands: this.bands(),
       hooks: { setCursor: [(u) => this.cursor(u)] },
     };
+  }
+
+  // Of one place, something around it.
+  xRange() {
+    const { x } = this.table, low = x[0] ?? 0, high = x[x.length - 1] ?? 1;
+    if (low !== high) return [low, high];
+    return this.data.logX ? [low / 2, high * 2] : this.data.whole || low === 0 ? [low - 1, low + 1] : [low - Math.abs(low), low + Math.abs(low)];
   }
 
   yScale(log, stacked) {
@@ -181,7 +188,7 @@ class Lines {
     const { stacked } = this.data;
     return this.table.series.flatMap((one, k) => {
       const stroke = this.colourOf(k), show = !this.hidden.has(one.name) || Boolean(stacked);
-      if (stacked) return [{ label: one.name, stroke: css("--card"), width: this.table.x.length > 80 ? 0 : 0.7, fill: stroke, points: { show: this.table.x.length === 1, size: 10, fill: stroke, stroke }, show }];
+      if (stacked) return [{ label: one.name, stroke: css("--card"), width: this.table.x.length > 80 ? 0 : 0.7, fill: stroke, points: { show: false }, show }];
       const known = one.values.reduce((n, v) => n + (v !== null), 0);
       const main = {
         label: one.name, stroke, width: one.width ?? (this.table.series.length > 8 ? 1.25 : 2), dash: one.dashed ? [5, 4] : undefined, spanGaps: Boolean(one.x),
@@ -244,7 +251,7 @@ class Lines {
     if (!this.uplot) return;
     if (at === null) return void this.uplot.setCursor({ left: -10, top: -10 });
     this.uplot.setCursor({ left: this.uplot.valToPos(this.table.x[at], "x"), top: 10 });
-    if (spoken) write(this.told, [`${this.data.xTitle ?? ""} ${short(this.table.x[at])}`, ...this.rows(at).map(({ name, text }) => `${name} ${text}`)].join(", "));
+    if (spoken) write(this.told, [`${this.data.xTitle ?? ""} ${short(this.table.told[at])}`, ...this.rows(at).map(({ name, text }) => `${name} ${text}`)].join(", "));
   }
 
   rows(at) {
@@ -262,7 +269,7 @@ class Lines {
     this.tip.hidden = !rows.length;
     if (!rows.length) return;
     clear(this.tip).append(
-      h("p", { text: `${this.data.xTitle ?? ""} ${short(this.table.x[at])}` }),
+      h("p", { text: `${this.data.xTitle ?? ""} ${short(this.table.told[at])}` }),
       ...rows.map((row) => h("p", null, h("span", { class: "mark", style: { "--colour": this.colourOf(row.k) } }), h("b", { text: row.text }), ` ${row.name}`)),
     );
     const left = this.plot.offsetLeft + u.over.offsetLeft + u.valToPos(this.table.x[at], "x");
@@ -287,13 +294,14 @@ const WHOLE = [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 2500, 50
 
 // Two with the same shape differ in their numbers only.
 const shape = (data) => JSON.stringify([
-  data.xTitle, data.yTitle, data.log, data.logX, data.stacked, data.height, data.whole, data.x?.length <= 6,
+  data.xTitle, data.yTitle, data.log, data.logX, data.stacked, data.height, data.whole, data.x?.length <= 6, data.x?.length === 1,
   data.series.map((one) => [one.name, Boolean(one.low), Boolean(one.x), one.dashed, typeof one.colour === "function" ? "f" : one.colour, one.values.length < FEW]),
 ]);
 
 // All series over one x: where some have their own, over all of their places together.
 function tabled(data) {
-  if (!data.series.some((one) => one.x)) return { x: data.x, series: data.series };
+  if (data.stacked && data.x.length === 1) return widened(data);
+  if (!data.series.some((one) => one.x)) return { x: data.x, told: data.x, series: data.series };
   const parts = data.series.map((one) => {
     const x = one.x ?? data.x, known = x.map((v, k) => [v, k]).filter(([v]) => v !== null && v !== undefined).sort((a, b) => a[0] - b[0]);
     const apart = known.filter(([v], k) => k === known.length - 1 || v !== known[k + 1][0]);  // of two at one place the later
@@ -304,7 +312,13 @@ function tabled(data) {
   let at = 0;
   const next = () => columns[at++].map((v) => v ?? null);
   const series = data.series.map((one) => ({ ...one, x: true, values: next(), ...(one.low ? { low: next(), high: next() } : {}) }));
-  return { x, series };
+  return { x, told: x, series };
+}
+
+// An area over one place has no width: it gets some.
+function widened({ x: [place], series }) {
+  const side = 0.4 * (Math.abs(place) || 1);
+  return { x: [place - side, place + side], told: [place, place], series: series.map((one) => ({ ...one, values: [one.values[0], one.values[0]] })) };
 }
 
 // Running sums, highest first as uPlot wants its bands: the top line of every layer.
@@ -321,7 +335,7 @@ function stack(layers, on) {
 
 function padded(low, high) {
   if (low === null || high === null) return [0, 1];
-  if (low === high) return low === 0 ? [-1, 1] : [low - Math.abs(low) / 2, high + Math.abs(high) / 2];
+  if (low === high) return low === 0 ? [0, 1] : [low - Math.abs(low) / 2, high + Math.abs(high) / 2];
   const room = 0.06 * (high - low);
   const bottom = low >= 0 && low < 0.4 * high ? 0 : low - room;  // zero is worth showing where it is near
   return [bottom, high <= 0 && high > 0.4 * low ? 0 : high + room];
