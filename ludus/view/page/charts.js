@@ -370,7 +370,7 @@ export function short(value) {
   if (size >= 1e9) return value.toExponential(0).replace("e+", "e").replace("-", MINUS);
   if (size >= 1e6) return `${trimmed(value / 1e6)} M`.replace("-", MINUS);
   if (size >= 1e4) return `${trimmed(value / 1e3)} k`.replace("-", MINUS);
-  if (size !== 0 && size < 1e-3) return value.toExponential(0).replaceAll("-", MINUS);
+  if (size !== 0 && size < 1e-3) return Number(value.toPrecision(3)).toExponential().replaceAll("-", MINUS);
   return trimmed(value).replace("-", MINUS);
 }
 
