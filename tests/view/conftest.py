@@ -14,9 +14,9 @@ from page_tools import Opened
 sys.path.insert(0, str(Path(__file__).parents[1] / "storage"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium, without a window."""
+    """Chromium, without a window. No longer than a file: while Playwright is there, nothing else in the thread may run an event loop."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if found is None:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")

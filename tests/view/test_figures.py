@@ -197,6 +197,29 @@ def test_payoffs_in_their_orders(small: Path) -> None:
     assert (part.rows, part.columns, part.rows_in_all, unpacked(part.mean).tolist()) == (["p1"], ["p0"], 2, [[0.5]])
 
 
+def test_a_single_player_s_policies_are_rows_of_one_column(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    facts = synthetic.info(run_dir, 1, zero_sum=False, utility_range=((-np.inf, np.inf),))
+    with Store.create(run_dir, facts) as store:
+        for place in range(3):
+            store.policy_added(synthetic.policy(0, place, generation=place))
+        store.matches_recorded(
+            [
+                Match(f"m{k}", (k,), (synthetic.policy(0, k).ref,), 4, np.array([10.0 * k]), np.array([12.0]))
+                for k in (0, 1)
+            ]
+        )
+        store.commit("c1")
+    table = _panel(run_dir, "payoffs", order="age")
+    assert (table.rows, table.columns, table.choices) == (["p0", "p1", "p2"], ["return"], [(0, 0, 0)])
+    assert unpacked(table.mean)[:2].tolist() == [[0.0], [10.0]]
+    assert unpacked(table.half_width)[0, 0] == pytest.approx(1.96)
+    assert unpacked(table.count).tolist() == [[4], [4], [0]]
+    for name in ("ranking", "responses", "embedding", "diversity", "lineage"):
+        _panel(run_dir, name)
+    assert _panel(run_dir, "policy", policy="p1").results[0].against == []
+
+
 def test_a_shared_population_is_one_table_over_both_seats(tmp_path: Path) -> None:
     # (0, 1): player 0 earns 0.5 in 4 games. (1, 0): player 0 earns -0.25 in 8, so p0 earns 0.25. (2, 0): 1 in one game.
     results = {(0, 1): (3, 0, 1), (1, 0): (2, 2, 4), (2, 0): (1, 0, 0)}

@@ -89,7 +89,7 @@ def test_silhouette() -> None:
 def test_a_ladder_is_a_line() -> None:
     strength = np.array([0.0, 0.25, 0.5])
     found = placed_antisymmetric(strength[:, None] - strength)
-    np.testing.assert_allclose(found.at, [[-0.25, 0.0], [0.0, 0.0], [0.25, 0.0]], atol=1e-12)
+    np.testing.assert_allclose(found.at, [[0.0, -0.25], [0.0, 0.0], [0.0, 0.25]], atol=1e-12)
     np.testing.assert_allclose(found.explained, (1.0, 0.0), atol=1e-12)
 
 
@@ -97,20 +97,20 @@ def test_rock_paper_scissors_is_a_triangle() -> None:
     found = placed_antisymmetric(RPS)
     np.testing.assert_allclose(found.strength, 0.0, atol=1e-12)
     sides = [np.linalg.norm(found.at[k] - found.at[k - 1]) for k in range(3)]
-    # The disc game: points of radius r at angles of 120°, whose cross products r² sin 120° are the payoffs of 1.
-    np.testing.assert_allclose(np.linalg.norm(found.at, axis=1), (2 / 3**0.5) ** 0.5)
+    # σ² = 3; each of two unit vectors is stretched to σ / √3 = 1, and their squares are shared out evenly: 2 / 3 each.
+    np.testing.assert_allclose(np.linalg.norm(found.at, axis=1), (2 / 3) ** 0.5)
     np.testing.assert_allclose(sides, sides[0])
     np.testing.assert_allclose(found.explained, (0.0, 1.0), atol=1e-12)
 
 
-def test_a_ladder_of_triangles_shows_both() -> None:
+def test_a_ladder_whose_middle_goes_round_shows_both() -> None:
     """Three levels of three, each one better than the level below; the middle one is rock-paper-scissors."""
     level = np.repeat([0.0, 1.0, 2.0], 3)
     payoff = level[:, None] - level + 2.0 * np.kron(np.diag([0.0, 1.0, 0.0]), RPS)
     found = placed_antisymmetric(payoff)
-    np.testing.assert_allclose(np.diff(found.at[:, 0].reshape(3, 3).mean(axis=1)), 1.0)  # rightward is stronger
-    assert np.ptp(found.at[3:6, 1]) > 1.0  # and the circle is seen
-    np.testing.assert_allclose(found.at[[0, 1, 2, 6, 7, 8], 1], 0.0, atol=1e-12)
+    np.testing.assert_allclose(found.at[:, 1], level - 1.0, atol=1e-12)  # upward is stronger
+    assert np.ptp(found.at[3:6, 0]) > 0.5  # and the circle is seen
+    np.testing.assert_allclose(found.at[[0, 1, 2, 6, 7, 8], 0], 0.0, atol=1e-12)
     # Squares: 36 pairs one level apart, 18 two, and 6 within: 36 + 4 * 18 and 6 * 4.
     np.testing.assert_allclose(found.explained, (108 / 132, 24 / 132))
 
@@ -127,16 +127,16 @@ def test_an_elo_ladder_is_one_in_log_odds() -> None:
 def test_two_populations_are_placed_by_singular_vectors() -> None:
     additive = np.array([[1.0, 2.0], [3.0, 4.0]])
     found = placed_rectangular(additive)
-    np.testing.assert_allclose(found.at, [[-1.0, 0.0], [1.0, 0.0]], atol=1e-12)
+    np.testing.assert_allclose(found.at, [[0.0, -1.0], [0.0, 1.0]], atol=1e-12)
     np.testing.assert_allclose(found.explained, (1.0, 0.0), atol=1e-12)
     pennies = placed_rectangular(np.array([[1.0, -1.0], [-1.0, 1.0]]))
     np.testing.assert_allclose(pennies.explained, (0.0, 1.0), atol=1e-12)
-    assert abs(pennies.at[0, 0] - pennies.at[1, 0]) == pytest.approx(2**0.5 * 2**0.5)
+    np.testing.assert_allclose(pennies.at, [[-1.0, 0.0], [1.0, 0.0]], atol=1e-12)  # σ = 2 over √2, times 1 / √2
 
 
 def test_other_games_are_placed_by_principal_components() -> None:
     found = placed_by_rows(np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]))
-    np.testing.assert_allclose(found.at, [[-5.0, 0.0], [0.0, 0.0], [5.0, 0.0]], atol=1e-12)
+    np.testing.assert_allclose(found.at, [[0.0, -5.0], [0.0, 0.0], [0.0, 5.0]], atol=1e-12)
     np.testing.assert_allclose(found.explained, (1.0, 0.0), atol=1e-12)
 
 
@@ -145,7 +145,7 @@ def test_holes_are_filled_and_said(tmp_path: Path) -> None:
     run_dir = _run(tmp_path / "run", np.stack([first, -first]), ((1.0, 0, 0),) * 2)
     one, _ = _panel(run_dir, "embedding")
     assert "1 of 9 payoffs are not known" in one.method
-    assert [round(point.x, 3) > 0 for point in one.points] == [True, False, False]
+    assert one.points[0].y > one.points[1].y > one.points[2].y
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def test_three_players_and_a_hole(tmp_path: Path) -> None:
     run_dir = _run(tmp_path / "run", payoff, ((0.5, 0.5),) * 3)
     found = _panel(run_dir, "responses")
     assert [node.label for node in found.nodes if node.sink] == ["p1 / p1 / p1"]
-    assert found.cut == "1 profiles have no payoff yet, and are left out."
+    assert found.cut == "1 profile has no payoff yet, left out."
     assert len(found.nodes) == 7
     assert {(d.population, d.policy, d.by, d.strictly) for d in found.dominated} == {
         (p, "p0", "p1", True) for p in range(3)

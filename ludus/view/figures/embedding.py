@@ -116,11 +116,19 @@ def _told(found: Placed, payoff: Floats) -> Placed:
 
 
 _ZERO_SUM = (
-    "Strength is the mean over all opponents of the log odds of what is earned (their transitive part); what is left of them is drawn by "
-    "its leading plane, in which each in a circle beats the next. Shown are the two directions along which these spread most: "
-    "a ladder is a line, rock-paper-scissors a triangle. Rightward is stronger."
+    "Upward is stronger: by the mean over all opponents of the log odds of what is earned. Sideways is what strength leaves of the "
+    "payoffs, by its leading direction: policies of like strength that stand apart beat each other in circles."
 )
-_BY_ROWS = "Principal components of what each policy earns against each opponent: who earns alike is near. Rightward is stronger."
+_CIRCLE = (
+    "Strength explains next to nothing here: shown is the leading plane of who beats whom. Each beats those that come next going round the "
+    "middle in one direction, the more the further out both are: rock-paper-scissors is a triangle."
+)
+_BY_ROWS = (
+    "Principal components of what each policy earns against each opponent, turned so that upward is stronger: who earns "
+    "alike is near."
+)
+LEAST_TRANSITIVE = 0.1
+"""Share of the payoffs that strength must explain to be an axis."""
 
 
 def _filled(payoff: Floats) -> Floats:
@@ -143,26 +151,29 @@ def placed_antisymmetric(payoff: Floats) -> Placed:
 
     Strength r is the mean of the rows, and A = (r_i - r_j) + R splits A into its transitive part and a cyclic remainder R of row sum 0
     (the combinatorial Hodge decomposition; Jiang et al. 2011; Balduzzi et al. 2018, "Re-evaluating evaluation", proposition 1). The leading
-    2 × 2 block of the real Schur form of R, σ (u v' - v u'), is a disc game: (u, v) √σ are points of which the one beats the other by
-    their cross product (Balduzzi et al. 2019; Bertrand et al. 2023, "On the limitations of the Elo", section 4). Of the three coordinates
-    the two principal components are drawn.
+    2 × 2 block of the real Schur form of R, σ (u v' - v u'), is a disc game, in which points beat each other by their cross product
+    (Balduzzi et al. 2019; Bertrand et al. 2023, "On the limitations of the Elo", section 4). Drawn are r and the direction of the disc that
+    has nothing to do with r; where r explains next to nothing, the disc. Axes spread by what they explain.
     """
-    strength = payoff.mean(axis=1)
+    n, total = len(payoff), float((payoff**2).sum())
+    strength = payoff.mean(axis=1) if n else np.zeros(0)
     rest = payoff - (strength[:, None] - strength)
-    plane = np.zeros((len(payoff), 2))
-    total = float((payoff**2).sum())
-    share = 0.0
-    if len(payoff) > 2 and (rest**2).sum() > 1e-12 * max(total, 1e-300):
+    plane, cyclic = np.zeros((n, 2)), 0.0
+    if n > 2 and (rest**2).sum() > 1e-12 * total:
         # R'R has the plane's σ² twice; any unit vector of its eigenspace and R of it span the plane.
-        values, vectors = eigh(rest.T @ rest, subset_by_index=(len(rest) - 1, len(rest) - 1))
+        values, vectors = eigh(rest.T @ rest, subset_by_index=(n - 1, n - 1))
         sigma = float(np.sqrt(max(values[0], 0.0)))
         first = vectors[:, 0]
-        second = rest @ first / sigma
-        plane = np.sqrt(sigma) * np.stack([second, first], axis=1)  # so that the cross product is R's sign
-        share = 2 * sigma**2 / total
-    transitive = float(((strength[:, None] - strength) ** 2).sum()) / total if total else np.nan
-    at = _principal(np.column_stack([strength, plane]), strength)
-    return Placed(at, strength, (transitive, share if total else np.nan), _ZERO_SUM)
+        plane = np.stack([rest @ first / sigma, first], axis=1) * sigma / np.sqrt(n)
+        cyclic = 2 * sigma**2
+    transitive = float(((strength[:, None] - strength) ** 2).sum())
+    shares = (transitive / total, cyclic / total) if total else (np.nan, np.nan)
+    if shares[0] < LEAST_TRANSITIVE:
+        return Placed(_upright(plane, strength), strength, shares, _CIRCLE)
+    along = plane.T @ strength
+    length = float(np.hypot(*along))
+    across = plane @ (np.array([-along[1], along[0]]) / length if length > 1e-12 else np.array([1.0, 0.0]))
+    return Placed(_mirrored(np.stack([across, strength], axis=1)), strength, shares, _ZERO_SUM)
 
 
 def placed_rectangular(payoff: Floats) -> Placed:
@@ -171,38 +182,38 @@ def placed_rectangular(payoff: Floats) -> Placed:
     strength = payoff.mean(axis=1) - payoff.mean()
     rest = payoff - payoff.mean(axis=1, keepdims=True) - payoff.mean(axis=0) + payoff.mean()
     left, sigma, _ = np.linalg.svd(rest, full_matrices=False)
-    kept = sigma[:2] > 1e-9
     plane = np.zeros((len(payoff), 2))
-    plane[:, : len(sigma[:2])] = left[:, :2] * np.sqrt(sigma[:2]) * kept
-    spread = payoff - payoff.mean(axis=0)
-    total = float((spread**2).sum())
-    explained = (
-        (float((strength**2).sum()) * payoff.shape[1] / total, float((sigma[:2] ** 2).sum()) / total)
-        if total
-        else (np.nan, np.nan)
-    )
-    return Placed(_principal(np.column_stack([strength, plane]), strength), strength, explained, _ZERO_SUM)
+    plane[:, : len(sigma[:2])] = left[:, :2] * np.where(sigma[:2] > 1e-9, sigma[:2], 0.0) / np.sqrt(payoff.shape[1])
+    total = float(((payoff - payoff.mean(axis=0)) ** 2).sum())
+    transitive, cyclic = float((strength**2).sum()) * payoff.shape[1], float((sigma[:2] ** 2).sum())
+    shares = (transitive / total, cyclic / total) if total else (np.nan, np.nan)
+    if shares[0] < LEAST_TRANSITIVE:
+        return Placed(_upright(plane, strength), strength, shares, _CIRCLE)
+    return Placed(_mirrored(np.stack([plane[:, 0], strength], axis=1)), strength, shares, _ZERO_SUM)
 
 
 def placed_by_rows(payoff: Floats) -> Placed:
     """Of any payoff rows float64[n, m]: their first two principal components."""
     strength = payoff.mean(axis=1) - payoff.mean()
-    centred = payoff - payoff.mean(axis=0)
-    sigma = np.linalg.svd(centred, compute_uv=False)
+    left, sigma, _ = np.linalg.svd(payoff - payoff.mean(axis=0), full_matrices=False)
+    at = np.zeros((len(payoff), 2))
+    at[:, : len(sigma[:2])] = left[:, :2] * np.where(sigma[:2] > 1e-9, sigma[:2], 0.0)
     total = float((sigma**2).sum())
     shares = [float(value**2) / total if total else np.nan for value in (*sigma[:2], 0.0, 0.0)[:2]]
-    return Placed(_principal(centred, strength), strength, (shares[0], shares[1]), _BY_ROWS)
+    return Placed(_upright(at, strength), strength, (shares[0], shares[1]), _BY_ROWS)
 
 
-def _principal(values: Floats, strength: Floats) -> Floats:
-    """float64[n, 2]: the two directions of float64[n, k] that vary most, turned so that x grows with strength, and y with age."""
-    centred = values - values.mean(axis=0)
-    left, sigma, _ = np.linalg.svd(centred, full_matrices=False)
-    at = np.zeros((len(values), 2))
-    kept = min(2, len(sigma))
-    at[:, :kept] = left[:, :kept] * np.where(sigma[:kept] > 1e-9, sigma[:kept], 0.0)
-    for axis, along in enumerate((strength, np.arange(len(values), dtype=np.float64))):
-        lean = float(at[:, axis] @ (along - along.mean())) if len(along) else 0.0
-        if lean < -1e-12 or (abs(lean) <= 1e-12 and at[np.argmax(np.abs(at[:, axis])), axis] < 0):
-            at[:, axis] = -at[:, axis]
-    return at
+def _upright(at: Floats, strength: Floats) -> Floats:
+    """Points turned so that strength rises upward, if it does at all."""
+    along = at.T @ (strength - strength.mean()) if len(at) else np.zeros(2)
+    length = float(np.hypot(*along))
+    if length > 1e-9:
+        across, up = np.array([along[1], -along[0]]) / length, along / length
+        at = np.stack([at @ across, at @ up], axis=1)
+    return _mirrored(at)
+
+
+def _mirrored(at: Floats) -> Floats:
+    """Points of which the first that is not in the middle is at the left."""
+    apart = np.flatnonzero(np.abs(at[:, 0]) > 1e-9)
+    return at * np.array([-1.0, 1.0]) if len(apart) and at[apart[0], 0] > 0 else at

@@ -53,13 +53,16 @@ class PayoffTable:
 
 def payoffs(reader: Reader, **query: str) -> PayoffTable:
     """of, row, column: players; order: of the policies, best, oldest or alike first; rows, columns: `a:b` of these in that order (default:
-    the first 1,000). A single player's policies are rows, and there is one column. Raises ConfigError for a query; RunError as `Reader`."""
+    the first 1,000). A single player's policies are rows, and there is one column, of what they earn. Raises ConfigError for a query;
+    RunError as `Reader`."""
     require_known(query, "payoffs", ("of", "row", "column", "order", "rows", "columns"))
     game = meta_game(reader)
     choices = choices_of(game)
     of, row, column = _chosen(game, query, choices)
     order = choice(query, "order", ORDERS)
     sides = [_ordered(game, player, order) for player in (row, column)]
+    if game.players == 1:
+        sides[1] = np.zeros(1, np.int64)
     rows, columns = (
         places[part(query, name, len(places))][:MAX_CELLS]
         for name, places in zip(("rows", "columns"), sides, strict=True)
@@ -72,14 +75,14 @@ def payoffs(reader: Reader, **query: str) -> PayoffTable:
         players=game.players,
         order=order,
         rows=_names(game, row, rows),
-        columns=_names(game, column, columns),
+        columns=_names(game, column, columns) if game.players > 1 else ["return"],
         row_index=rows.tolist(),
         column_index=columns.tolist(),
         mean=packed(mean, "f4"),
         half_width=packed(half, "f4"),
         count=packed(count, "u4"),
         row_clusters=_clusters(game, row, rows),
-        column_clusters=_clusters(game, column, columns),
+        column_clusters=_clusters(game, column, columns) if game.players > 1 else [0],
         utility=_utility(game, of),
         choices=choices,
         others=_others(game, (row, column)),
@@ -193,6 +196,8 @@ def _others(game: MetaGame, sides: tuple[int, int]) -> str:
 
 
 def _interval(game: MetaGame, of: int) -> str:
+    if not (game.log.count > 0).any():
+        return "All payoffs were computed exactly." if game.log.exact.any() else ""
     percent = f"{100 * CONFIDENCE:.0f}%"
     low, high = game.info.utility_range[of] if game.info.utility_range else (-np.inf, np.inf)
     if np.isfinite(low) and np.isfinite(high):

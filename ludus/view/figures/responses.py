@@ -315,7 +315,8 @@ def _of_policies(game: MetaGame) -> Shown:
     names = game.names(0)
     at = placed(game, 0).at
     missing = int(np.isnan(gain).sum() - len(gain)) // 2
-    cut = f"{missing:,} pairs of policies have not met, and no edge joins them." if missing else ""
+    pairs = "pairs of policies have" if missing > 1 else "pair of policies has"
+    cut = f"{missing:,} {pairs} not met: no edge joins them." if missing else ""
     return _symmetric(gain, names, [[name] for name in names], [1] * len(names), at, _tie(game.mean), cut)
 
 
@@ -409,7 +410,7 @@ def _profiles(
     missing = mean[0].size - len(known)
     left = [cut] if cut else []
     if missing:
-        left.append(f"{missing:,} profiles have no payoff yet, and are left out.")
+        left.append(f"{missing:,} profile{'s have' if missing > 1 else ' has'} no payoff yet, left out.")
     if len(kept) < len(known):
         left.append(
             f"Of {len(known):,} profiles {len(kept):,} are shown: those of sinks, and those that are played most."

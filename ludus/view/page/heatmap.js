@@ -17,7 +17,27 @@ export const ORDERS = ["rating", "age", "cluster"];
 // What a panel "payoffs" says, unpacked. mean, half_width, count: [n × m], row by row.
 export function unpacked(data, source) {
   const open = (packed) => source.unpack(packed).data;
-  return { ...data, mean: open(data.mean), half_width: open(data.half_width), count: open(data.count) };
+  const table = { ...data, mean: open(data.mean), half_width: open(data.half_width), count: open(data.count) };
+  return table.order === ORDERS[0] ? table : { ...table, ...strengths(table) };
+}
+
+// Of a table that comes in another order than by rating: what each row and column earns on average, [n] and [m], NaN where nothing is known.
+function strengths({ mean, rows, columns, of, row_player: row, column_player: column }) {
+  const over = (n, m, at) => Array.from({ length: n }, (_, i) => {
+    let sum = 0, known = 0;
+    for (let j = 0; j < m; j++) {
+      const value = mean[at(i, j)];
+      if (Number.isNaN(value)) continue;
+      sum += value;
+      known += 1;
+    }
+    return sum / known;
+  });
+  const sign = (player) => (player === of ? 1 : -1), width = columns.length;
+  return {
+    row_strength: over(rows.length, width, (i, j) => i * width + j).map((value) => sign(row) * value),
+    column_strength: over(width, rows.length, (j, i) => i * width + j).map((value) => sign(column) * value),
+  };
 }
 
 // The cell in row i and column j, as it stands in the data.
@@ -43,11 +63,13 @@ export function played(cell) {
   return cell.exact ? "computed, not played" : `${whole(cell.count)} ${cell.count === 1 ? "episode" : "episodes"}`;
 }
 
-// [n] indices of rows (or columns), in the order in which they are seen.
-export function arranged(order, index, clusters) {
+// [n] indices of rows (or columns), in the order in which they are seen. strength: of each, where they are not in the order of their ratings.
+export function arranged(order, index, clusters, strength = null) {
   const places = [...index.keys()];
+  const known = (k) => (Number.isNaN(strength[k]) ? -Infinity : strength[k]);
+  if (strength && order !== "age") places.sort((a, b) => known(b) - known(a) || a - b);
   if (order === "age") return places.sort((a, b) => index[a] - index[b]);
-  if (order === "cluster") return places.sort((a, b) => clusters[a] - clusters[b] || a - b);
+  if (order === "cluster") return places.sort((a, b) => clusters[a] - clusters[b]);
   return places;
 }
 
@@ -140,8 +162,8 @@ class HeatMap {
 
   arrange() {
     const { data } = this;
-    this.rowOrder = arranged(this.by, data.row_index, data.row_clusters);
-    this.columnOrder = arranged(this.by, data.column_index, data.column_clusters);
+    this.rowOrder = arranged(this.by, data.row_index, data.row_clusters, data.row_strength);
+    this.columnOrder = arranged(this.by, data.column_index, data.column_clusters, data.column_strength);
     this.range = range(data.mean, data.utility);
     this.fill();
   }

@@ -8,6 +8,7 @@ import { colours, css, font, nameThem, nearest, neighbour, stage } from "./stage
 
 const TALLEST = 520, AXIS = 26, TITLE = 36;  // pixels
 const LANES = [[6, 44], [18, 26], [Infinity, 15]];  // up to so many lanes: pixels of one
+const APART = 24;  // lanes of a population, up to which no connection runs through another's
 const FOLDED = 7;  // pixels of a generation, below which a line of copies is drawn without those in between
 
 export function lineage(body, scene) {
@@ -15,7 +16,7 @@ export function lineage(body, scene) {
 }
 
 // The members of all populations as a forest, each in a lane. populations: of the panel "lineage".
-// Returns { members: Map of "population/policy" -> node, bands: [{ population, lane, lanes }], lanes, first, last }; a node has member, population,
+// Returns { members: Map of "population/policy" -> node, bands: [{ population, lane, lanes, apart: whether no connection runs through another's lane }], lanes, first, last }; a node has member, population,
 // parent, children, lane, generation.
 export function forest(populations) {
   const members = new Map(), bands = [];
@@ -31,29 +32,33 @@ export function forest(populations) {
   let lanes = 0;
   for (const { population } of populations) {
     const own = [...members.values()].filter((node) => node.population === population).sort((a, b) => a.generation - b.generation || a.index - b.index);
-    const used = pack(own);
+    let used = pack(own, true);
+    const apart = used <= APART;
+    if (!apart) used = pack(own, false);
     for (const node of own) node.lane += lanes;
-    bands.push({ population, lane: lanes, lanes: used });
+    bands.push({ population, lane: lanes, lanes: used, apart });
     lanes += used;
   }
   const generations = [...members.values()].map(({ generation }) => generation);
   return { members, bands, lanes, first: Math.min(...generations), last: Math.max(...generations) };
 }
 
-// Gives each line of copies (a member, the child with most after it, and so on) the free lane nearest to the one that it leaves. Returns how many.
-function pack(own) {
+// Gives each line of copies (a member, the child with most after it, and so on) the free lane nearest to the one that it leaves. reserve: a
+// lane is taken from where the line leaves its parent, else from its first member. Returns how many there are.
+function pack(own, reserve) {
   const after = new Map();  // the longest way down from each
   for (const node of own.toReversed()) after.set(node, 1 + Math.max(0, ...node.children.map((child) => after.get(child) ?? 0)));
   const heir = (node) => node.children.filter((child) => child.population === node.population && child.generation > node.generation)
     .reduce((best, child) => (best === null || after.get(child) > after.get(best) ? child : best), null);
   const ends = [];  // of each lane, the generation of the last in it
   const placed = new Set();
+  const since = ({ parent, generation }) => (parent && reserve ? Math.min(parent.generation + 1, generation) : generation);
   for (const start of own) {
     if (placed.has(start)) continue;
     const line = [start];
     for (let next = heir(start); next && !placed.has(next); next = heir(next)) line.push(next);
     const from = start.parent && start.parent.population === start.population ? start.parent.lane : 0;
-    const free = ends.map((end, lane) => lane).filter((lane) => ends[lane] < start.generation - 1 || (ends[lane] < start.generation && !start.parent));
+    const free = ends.map((_, lane) => lane).filter((lane) => ends[lane] < since(start));
     const lane = free.length ? free.reduce((best, one) => (Math.abs(one - from) < Math.abs(best - from) ? one : best)) : ends.length;
     ends[lane] = line[line.length - 1].generation;
     for (const node of line) {
@@ -71,6 +76,8 @@ class LineageView {
     this.told = h("p", { class: "unseen", id: "lineage-told" });
     this.about = h("div", { class: "chosen" });
     const legend = h("div", { class: "key" }, h("span", { text: "weakest" }), h("span", { class: "age-scale", "aria-hidden": "true" }), h("span", { text: "strongest" }), h("i", { class: "lineage-root", "aria-hidden": "true" }), h("span", { text: "a copy of nobody" }));
+    this.more = h("span", { text: "Drag to see the other lanes.", hidden: true });
+    legend.append(this.more);
     body.append(this.told);
     this.theme();
     this.stage = stage(body, {
@@ -109,6 +116,7 @@ class LineageView {
     for (const node of this.nodes) {
       const band = bands.find(({ population }) => population === node.population);
       node.y = band.y + (node.lane - band.lane + 0.5) * this.lane;
+      node.apart = band.apart;
       node.x = node.generation - first + 0.5;
       node.radius = Math.min(this.lane / 3, 3.5 + 9 * Math.sqrt(node.member.probability));
     }
@@ -116,6 +124,7 @@ class LineageView {
     const roots = this.nodes.filter(({ parent }) => !parent).length;
     write(this.told, `${whole(this.nodes.length)} policies of generations ${first} to ${last}; ${whole(roots)} of them began without a parent. The policy pages list parents, children and opponents.`);
     if (this.chosen) this.explain();
+    this.more.hidden = this.tall + AXIS <= TALLEST;
     this.stage.resize();
   }
 
@@ -233,7 +242,7 @@ class LineageView {
     context.beginPath();
     for (const node of this.nodes) {
       if (!node.parent || !which(node)) continue;
-      const [x0, y0] = node.parent.at, [x1, y1] = node.at, turn = Math.min(26, (x1 - x0) / 2);
+      const [x0, y0] = node.parent.at, [x1, y1] = node.at, turn = node.apart ? Math.min(26, (x1 - x0) / 2) : (x1 - x0) / 2;
       context.moveTo(x0, y0);
       if (y0 === y1) context.lineTo(x1, y1);
       else {
@@ -243,7 +252,9 @@ class LineageView {
     }
     context.lineWidth = width;
     context.strokeStyle = stroke;
+    context.globalAlpha = this.stage.view.scale < FOLDED ? 0.6 : 1;
     context.stroke();
+    context.globalAlpha = 1;
   }
 
   // Where its members are left out, a line of copies has their colours.

@@ -47,17 +47,17 @@ async function known(get, { source, population, policy, overview }) {
   const generations = over.find((one) => one.player === player)?.generation ?? [], mix = last.find((one) => one.player === player);
   const now = mix?.probability[mix.policies.indexOf(policy)] ?? 0;
   return {
-    ...member, population, results: overview.info.population[payoffs.row_player] === population ? met(unpacked(payoffs, source), policy) : [],
+    ...member, population, results: overview.info.population[payoffs.row_player] === population ? met(unpacked(payoffs, source), policy) : null,
     children: populations.flatMap((one) => one.members.filter(({ parent }) => parent?.population === population && parent.policy === policy).map((child) => child.policy)),
     mean: row?.mean ?? null, half_width: row?.half_width ?? null, rating_half_width: row?.rating_half_width ?? null, probability: generations.length ? [now] : [],
     learning: null, statistics: null, file: null, sha256: null, spec: null,
   };
 }
 
-// A row of the payoff table, if that is what the row's player earns.
+// A row of the payoff table, if it is in there and is what the row's player earns.
 function met(table, policy) {
   const i = table.rows.indexOf(policy);
-  if (i < 0 || table.of !== table.row_player) return [];
+  if (i < 0 || table.of !== table.row_player) return null;
   return table.columns.map((name, j) => {
     const { mean, half_width, count, exact } = cellOf(table, i, j);
     return { player: table.of, against: [name], mean, half_width, n: exact ? 0 : count, exact, wins: null };
@@ -154,7 +154,8 @@ class Results {
   }
 
   set({ results }) {
-    this.results = results.map((row) => ({ ...row, name: row.against.join(" + ") || "alone" })).filter(({ mean }) => mean !== null && !Number.isNaN(mean));
+    if (results === null) write(this.none.querySelector("p"), "Its results are not in this file: open the run with `ludus ui` to see them.");
+    this.results = (results ?? []).map((row) => ({ ...row, name: row.against.join(" + ") || "alone" })).filter(({ mean }) => mean !== null && !Number.isNaN(mean));
     this.none.hidden = this.results.length > 0;
     this.some.hidden = this.list.hidden = !this.results.length;
     if (!this.results.length) return;
@@ -250,25 +251,26 @@ class Results {
     context.clip();
     const from = Math.max(0, Math.floor(on.view.x)), to = Math.min(this.bars.length, Math.ceil(on.view.x + body.width / scale)), gap = scale > 5 ? 1 : 0;
     for (let k = from; k < to; k++) {
-      const { mean, half_width: half } = this.bars[k], [x] = on.toScreen(k, 0), y = this.y(mean), middle = x + scale / 2;
+      const { mean, half_width: half } = this.bars[k], [x] = on.toScreen(k, 0), y = this.y(mean);
       context.fillStyle = mean < 0 ? this.colours.heat_low : this.colours.heat_high;
       context.globalAlpha = this.pointed === null || this.pointed === k ? 1 : 0.55;
       context.fillRect(x + gap, Math.min(y, zero), Math.max(0.5, scale - 2 * gap), Math.max(1, Math.abs(y - zero)));
-      context.globalAlpha = 1;
-      if (!half) continue;
-      context.strokeStyle = this.colours.ink;
-      context.globalAlpha = scale > 4 ? 0.8 : 0.25;
-      context.beginPath();
-      context.moveTo(middle, this.y(mean - half));
-      context.lineTo(middle, this.y(mean + half));
-      context.stroke();
-      context.globalAlpha = 1;
+      if (half) this.paintWhisker(context, { x, scale, top: this.y(mean + half), bottom: this.y(mean - half) });
     }
+    context.globalAlpha = 1;
     context.restore();
   }
 
+  // A line where a bar has room for one; else together they are a band.
+  paintWhisker(context, { x, scale, top, bottom }) {
+    const wide = scale > 4;
+    context.fillStyle = wide ? this.colours.ink : this.colours.soft;
+    context.globalAlpha = wide ? 0.8 : 0.3;
+    context.fillRect(wide ? x + scale / 2 - 0.5 : x, top, wide ? 1 : scale, bottom - top);
+  }
+
   paintAxis(context, on) {
-    const { body } = on, step = stepOf((this.high - this.low) / 4);
+    const { body } = on, step = stepOf((this.high - this.low) / 6);
     context.font = font(12);
     context.textAlign = "right";
     context.textBaseline = "middle";

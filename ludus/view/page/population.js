@@ -13,6 +13,7 @@ import { domain, measured, probability } from "./measured.js";
 import { responses } from "./responses.js";
 
 const NEAR = "500px";  // of the screen, from which a part is loaded
+const PATIENCE = 1500;  // milliseconds that the other parts let the payoff table go first
 const REST = 8;  // a part whose data takes t to come waits 8 t before it asks again
 
 export async function show(root, context) {
@@ -25,7 +26,7 @@ export async function show(root, context) {
   };
   const parts = [PAYOFFS, STRATEGIES, RANKING, LINEAGE, RESPONSES, EMBEDDING].map((kind) => new Part(kind, scene));
   root.append(h("h2", { class: "unseen", text: "Population" }), contents(parts), ...parts.map((part) => part.card.node));
-  await parts[0].refresh();
+  await Promise.race([parts[0].refresh(), new Promise((go) => { setTimeout(go, PATIENCE); })]);
   const observer = new IntersectionObserver((seen) => {
     for (const { target, isIntersecting } of seen) parts.find((part) => part.card.node === target).seen(isIntersecting);
   }, { rootMargin: NEAR });
@@ -58,6 +59,7 @@ class Part {
     this.scene = scene;
     this.card = card(kind.title, { hint: kind.hint });
     this.card.node.classList.add("part");
+    this.card.body.append(h("p", { class: "loading", text: "Loading …" }));
     this.title = this.card.node.querySelector("h2");
     this.title.tabIndex = -1;
     this.state = { reload: () => this.refresh() };
@@ -69,7 +71,7 @@ class Part {
 
   seen(near) {
     this.near = near;
-    if (near && this.stale) this.refresh();
+    if (near && this.stale) this.refresh();  // what is under way is not stale
   }
 
   changed(panels) {
@@ -225,7 +227,7 @@ class Payoffs {
     const { data, picked } = this;
     const i = picked ? data.rows.indexOf(picked[0]) : -1, j = picked ? data.columns.indexOf(picked[1]) : -1;
     if (i < 0 || j < 0) {
-      this.details.replaceChildren(h("p", { class: "hint", text: "Press a cell to see who met, and to have a game of it shown. The wheel zooms after a click on the table (before it with Ctrl), dragging moves." }));
+      this.details.replaceChildren(h("p", { class: "hint", text: `Press a cell to see who met${this.scene.source.may.play ? " and to have a game of it shown" : ""}. The wheel zooms after a click on the table (before it with Ctrl), dragging and the arrow keys move.` }));
       return;
     }
     const { info: { population }, can } = await this.scene.overview();
