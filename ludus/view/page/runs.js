@@ -60,10 +60,17 @@ export async function show(root, { source, go }) {
 const some = (key) => (runs) => runs.some((run) => run[key] !== null && run[key] !== undefined);
 
 function columns(state, changed) {
-  const choose = (_, run) => h("input", {
-    type: "checkbox", "aria-label": `Choose ${run.name}`, checked: state.chosen.has(run.id),
+  const boxes = new Map();  // run -> its tick box, which stays: the focus may be on it
+  const box = (run) => h("input", {
+    type: "checkbox", "aria-label": `Choose ${run.name}`,
     on: { change: (event) => { if (event.target.checked) state.chosen.add(run.id); else state.chosen.delete(run.id); changed(); } },
   });
+  const choose = (_, run) => {
+    if (!boxes.has(run.id)) boxes.set(run.id, box(run));
+    const one = boxes.get(run.id);
+    one.checked = state.chosen.has(run.id);
+    return one;
+  };
   return [
     { key: "chosen", title: "", sorts: false, format: choose },
     { key: "name", title: "run", text: true, format: (name, run) => h("span", null, h("a", { href: `#/run/${run.id}`, text: name }), run.group && !name.startsWith(`${run.group}/`) ? h("span", { class: "under", text: run.group }) : null) },
