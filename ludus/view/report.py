@@ -16,6 +16,8 @@ FILE = "report.html"
 
 MAX_OF_POLICIES = 400_000
 """Bytes of policies' own pages: of the newest, as far as there is room. Of the others the report tells what the population's panels do."""
+MAX_OF_REPLAYS = 400_000
+"""Bytes of the replays that are kept beside the run: the newest, as far as there is room."""
 MAX_SIDE = 300
 """Policies along an axis of a payoff table: the newest."""
 MAX_CELLS = 2 * MAX_SIDE * MAX_SIDE
@@ -58,6 +60,7 @@ def collect(reader: Reader) -> Snapshot:
     panels = {panel_key(name, query): to_json(PANELS[name](reader, **query)) for name, query in asked}
     panels |= {panel_key("payoffs", query): to_json(table) for query, table in _payoffs(reader)}
     panels |= _policies(reader)
+    panels |= _replays(reader.run_dir)
     return Snapshot("report", reader.info().name, panels)
 
 
@@ -65,6 +68,20 @@ def panel_key(name: str, query: Query) -> str:
     """A panel as the page asks for it in a snapshot (`source.js`)."""
     asked = "&".join(f"{key}={value}" for key, value in sorted(query.items()))
     return f"{name}?{asked}" if asked else name
+
+
+def _replays(run_dir: Path) -> dict[str, bytes]:
+    from ludus.evaluation.play.replays import kept, read  # only a report needs it, and the driver imports this module
+
+    panels, lines, room = {}, [], MAX_OF_REPLAYS
+    for line in kept(run_dir):  # the newest first
+        replay = to_json(read(run_dir, line.id))
+        room -= len(replay)
+        if room < 0:
+            break
+        lines.append(line)
+        panels[f"replays/{line.id}"] = replay
+    return {"replays": to_json(lines), **panels}
 
 
 def _policies(reader: Reader) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
 from ludus import __version__
@@ -89,22 +89,6 @@ def render(snapshot: Snapshot) -> str:
             rest,
         )
     )
-
-
-def replay_page(replay: Mapping[str, Any]) -> str:
-    """One game as a file that needs nothing else. replay: a Replay, as JSON knows it."""
-    return render(_of_replay(replay))
-
-
-def write_replay(replay: Mapping[str, Any], target: Path) -> Path:
-    """Writes that file (aside, then renamed) and returns its path. Raises RunError if it cannot be written."""
-    return write(target, _of_replay(replay))
-
-
-def _of_replay(replay: Mapping[str, Any]) -> Snapshot:
-    seats = " against ".join(str(seat["name"]) for seat in replay["seats"])
-    text = json.dumps(replay, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    return Snapshot("replay", f"{replay['game']}: {seats}", {"replay": text.encode(errors="replace")})
 
 
 def write(target: Path, snapshot: Snapshot) -> Path:

@@ -18,7 +18,7 @@ from ludus.storage.reader import Reader
 from ludus.storage.store import Store
 from ludus.view import snapshot
 from ludus.view.report import MAX_SIDE, collect, panel_key, write_report
-from ludus.view.snapshot import Snapshot, imported, render, replay_page
+from ludus.view.snapshot import Snapshot, imported, render
 
 HOSTILE = "</script><script>alert(1)</script><!--"
 
@@ -91,13 +91,23 @@ def test_no_text_of_a_run_becomes_code(tmp_path: Path) -> None:
     assert re.findall("<title>(.*?)</title>", titled)[0].startswith("&lt;/script&gt;&lt;script&gt;alert(1)")
 
 
-def test_a_replay_is_one_file() -> None:
-    replay = {"format": 1, "game": "openspiel/kuhn_poker", "seats": [{"name": "Ada"}, {"name": HOSTILE}], "frames": []}
-    page = replay_page(replay)
-    data = data_of(page)
-    assert (data["home"], data["panels"]["replay"]) == ("replay", replay)
-    assert data["title"] == f"openspiel/kuhn_poker: Ada against {HOSTILE}"
+def test_replays_beside_a_run_are_in_its_report(tmp_path: Path) -> None:
+    run_dir = synthetic.write(tmp_path / "run", generations=1)
+    (run_dir / "replays").mkdir()
+    for k, name in enumerate(("Ada", HOSTILE)):
+        seats = [{"player": 0, "name": name, "mode": ""}, {"player": 1, "name": "p0", "mode": ""}]
+        replay = {"format": 1, "game": "kuhn", "run": "run", "seats": seats, "frames": [{"returns": [1.0, -1.0]}]}
+        replay |= {"statistics": None, "seed": 0, "created": float(k)}
+        (run_dir / "replays" / f"{k:016x}.json").write_text(json.dumps(replay))
+    page = write_report(run_dir).read_text(encoding="utf-8")
+    panels = data_of(page)["panels"]
+    assert [(line["id"], line["seats"][0]) for line in panels["replays"]] == [
+        (f"{1:016x}", HOSTILE),
+        (f"{0:016x}", "Ada"),
+    ]
+    assert panels[f"replays/{1:016x}"]["seats"][0]["name"] == HOSTILE
     assert "ludus/replay.js" in modules_of(page)
+    assert "<script>alert" not in page
 
 
 def test_an_n_player_report_holds_the_tables_of_all_pairs(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ class Lines {
       scales: { x: { time: false, distr: logX ? 3 : 1, range: () => this.xRange() }, y: this.yScale(log, stacked) },
       axes: [
         { ...axis, label: xTitle, size: 32, space: 60, values: (_, ticks) => ticks.map((v) => (v === null ? "" : short(v))), incrs: this.data.whole ? WHOLE : undefined, ...(logX ? sparse(axis, "x") : {}) },
-        { ...axis, label: yTitle, size: (u, values) => Math.max(40, 14 + 7 * Math.max(0, ...(values ?? []).map((v) => v.length))), space: stacked ? 50 : 34, values: (_, ticks) => ticks.map((v) => (v === null ? "" : stacked ? percent(v) : format ? format(v) : short(v))), ...(log ? sparse(axis, "y") : {}) },
+        { ...axis, label: yTitle, size: (_, values) => Math.max(40, 16 + Math.max(0, ...(values ?? []).map((text) => wide(text, font)))), space: stacked ? 50 : 34, values: (_, ticks) => ticks.map((v) => (v === null ? "" : stacked ? percent(v) : format ? format(v) : short(v))), ...(log ? sparse(axis, "y") : {}) },
       ],
       series: [{}, ...this.lines(few)],
       bands: this.bands(),
@@ -292,6 +292,14 @@ class Lines {
 
 const WHOLE = [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 2500, 5000, 10000, 20000, 25000, 50000, 100000, 200000, 250000, 500000, 1e6, 2e6, 5e6, 1e7];
 
+const ruler = document.createElement("canvas").getContext("2d");
+
+// Of a text, in pixels.
+function wide(text, font) {
+  ruler.font = font;
+  return ruler.measureText(text).width;
+}
+
 // Two with the same shape differ in their numbers only.
 const shape = (data) => JSON.stringify([
   data.xTitle, data.yTitle, data.log, data.logX, data.stacked, data.height, data.whole, data.x?.length <= 6, data.x?.length === 1,
@@ -370,7 +378,7 @@ export function short(value) {
   if (size >= 1e9) return value.toExponential(0).replace("e+", "e").replace("-", MINUS);
   if (size >= 1e6) return `${trimmed(value / 1e6)} M`.replace("-", MINUS);
   if (size >= 1e4) return `${trimmed(value / 1e3)} k`.replace("-", MINUS);
-  if (size !== 0 && size < 1e-3) return value.toExponential(0).replaceAll("-", MINUS);
+  if (size !== 0 && size < 1e-3) return Number(value.toPrecision(3)).toExponential().replaceAll("-", MINUS);
   return trimmed(value).replace("-", MINUS);
 }
 
@@ -390,6 +398,12 @@ function summary({ x, series, xTitle, yTitle, note }) {
 }
 
 // ------------------------------------------------------------------------------------------------------------ tables
+
+// What says the same stays: the focus may be in it.
+function put(cell, shown) {
+  const now = cell.childNodes.length === 1 ? cell.firstChild : null;
+  if (now !== shown && !(now && now.isEqualNode(shown))) cell.replaceChildren(shown);
+}
 
 // A table whose headings sort. columns: [{ key, title, text? (left-aligned), hint?, sorts? (false: not by this one), format?(value, row, place) -> text or node, value?(row),
 // only?(rows) (whether the column is worth its room) }];
@@ -437,7 +451,7 @@ export function table(node, { columns, rows, sort = null, limit = 25, label = ""
       made.cells[k].hidden = head.children[k].hidden;
       const value = valueOf(column, row);
       const shown = column.format ? column.format(value, row, place) : column.text ? String(value ?? "–") : number(value);
-      if (shown instanceof Node) made.cells[k].replaceChildren(shown);
+      if (shown instanceof Node) put(made.cells[k], shown);
       else write(made.cells[k], String(shown));
     });
     if (key !== null) kept.set(key, made);

@@ -1,6 +1,6 @@
 // Runs and experiments side by side: their figures with intervals, their curves, their profiles, and who is likely better.
 
-import { card, clear, empty, h, picker, write } from "./dom.js";
+import { card, clear, empty, h, picker, sentence, write } from "./dom.js";
 import { colour, lines, number, percent, table } from "./charts.js";
 import { intervals } from "./intervals.js";
 
@@ -8,10 +8,20 @@ const AGAIN = 5000;  // milliseconds between two looks at runs that go on: inter
 
 export async function show(root, { source, query, go }) {
   const asked = { runs: query.get("runs") ?? "", metric: query.get("metric"), apart: query.get("apart") };
-  if (source.live && !asked.runs) return void root.append(h("h1", { text: "Comparison" }), empty("No runs were chosen to compare.", h("a", { href: "#/", text: "Choose some" })));
+  if (source.live && !asked.runs) {
+    root.append(h("h1", { text: "Comparison" }), empty("No runs were chosen to compare.", h("a", { href: "#/", text: "Choose some" })));
+    return undefined;
+  }
   const get = () => source.get("compare", source.live ? asked : {});
-  const state = { data: await get(), axis: null, log: null };
+  const state = { data: null, axis: null, log: null };
   const head = heading(state, { live: source.live, asked, go });
+  try {
+    state.data = await get();
+  } catch (error) {
+    if (error.status !== 400) throw error;
+    root.append(head.node, empty(sentence(error.message), h("a", { href: "#/", text: "Choose other runs" })));  // another measure may do
+    return undefined;
+  }
   const parts = [leftOut(state), figures(state), efficiency(state), profiles(state), improvement(state), all(state)];
   root.append(head.node, ...parts.map(({ node }) => node));
   const draw = () => [head, ...parts].forEach((part) => part.draw());
@@ -47,18 +57,18 @@ const colourOf = (data, k) => colour(k, Math.max(8, data.groups.length));
 const last = (values) => values[values.length - 1];
 
 function heading(state, { live, asked, go }) {
-  const title = h("h1"), told = h("p", { class: "lead" }), wrong = h("p", { class: "hint", role: "status" });
+  const title = h("h1", { text: "Comparison" }), told = h("p", { class: "lead" }), wrong = h("p", { class: "hint", role: "status" });
   const choice = h("select", { class: "field", "aria-label": "Measure", on: { change: () => again({ metric: choice.value }) } },
     [["", "measure: what all have"], ["nash_conv", "NashConv"], ["return", "return"], ["win_rate", "win rate against random play"], ["against_random", "payoff against random play"]].map(([value, text]) => h("option", { value, text, selected: value === (asked.metric ?? "") })));
   const seeds = h("label", { class: "check" }, h("input", { type: "checkbox", checked: asked.apart !== "1", on: { change: (event) => again({ apart: event.target.checked ? "" : "1" }) } }), " seeds of an experiment as one");
   const again = (changed) => go(`/compare?${new URLSearchParams(Object.entries({ ...asked, ...changed }).filter(([, value]) => value))}`);
   return {
-    node: h("header", { class: "run" }, h("div", { class: "who" }, live ? null : h("p", { class: "kicker", text: "Ludus comparison" }), title, told, wrong), live ? h("div", { class: "tools" }, seeds, choice) : null),
+    node: h("header", { class: "run" }, h("div", { class: "who" }, title, told, wrong), live ? h("div", { class: "tools" }, seeds, choice) : null),
     fail: (error) => write(wrong, `The newest figures could not be had: ${error.message}`),
     draw() {
       const { data } = state, names = data.groups.map((group) => group.name);
       write(wrong, "");
-      write(title, names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${last(names)}` : names[0]);
+      write(title, names.length > 3 ? `${names.slice(0, 2).join(", ")} and ${names.length - 2} more` : names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${last(names)}` : names[0]);
       const unfinished = data.groups.filter((group) => group.unfinished).map((group) => group.name);
       const so = unfinished.length ? ` No run of ${unfinished.join(", ")} has come to its end: what they have so far is compared.` : "";
       write(told, `On ${data.environments.join(", ")}.${data.normalised ? " Scores are normalised: 0 is the worst run of all on an environment, 1 the best." : ""}${so}`);

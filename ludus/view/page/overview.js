@@ -15,6 +15,7 @@ export async function show(root, { source, params }) {
     { panel: "strategies", ...mixtures() },
     { panel: "ranking", ...leaders(params.run, info.population.length === 1) },
     { panel: "statistics", ...counted() },
+    { panel: "replays", ...recorded(params.run) },
     { panel: "overview", ...facts() },
   ];
   return cards(root, { source, run: params.run, parts });
@@ -184,6 +185,28 @@ function bar(value, share) {
 // half: of the interval; 0 where the value is exact.
 function interval(value, half) {
   return !half || value === null ? number(value) : h("span", null, number(value), h("span", { class: "faint", text: ` ± ${number(half, 2)}` }));
+}
+
+function recorded(run) {
+  const { node, body } = card("Replays", { hint: "Games that were recorded beside this run, to be stepped through." });
+  let grid = null;
+  return {
+    node,
+    set(rows) {
+      node.hidden = !rows.length;
+      if (grid) return void grid.set(rows);
+      if (!rows.length) return;
+      grid = table(body, {
+        label: "Replays", rows, limit: 10, sort: { key: "created", down: true }, id: (row) => row.id,
+        columns: [
+          { key: "name", title: "game", text: true, format: (name, row) => h("a", { href: `#/run/${run}/replay/${row.id}`, text: name || row.seats.join(" against ") }) },
+          { key: "steps", title: "steps", format: whole },
+          { key: "returns", title: "returns", sorts: false, format: (values) => values.map((value) => number(value)).join(", ") },
+          { key: "created", title: "recorded", format: moment },
+        ],
+      });
+    },
+  };
 }
 
 function facts() {

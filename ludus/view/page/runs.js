@@ -18,8 +18,9 @@ export async function show(root, { source, go }) {
   const compare = h("button", { type: "button", class: "more main", on: { click: () => go(`/compare?runs=${[...state.chosen].join(",")}`) } });
   const none = h("button", { type: "button", class: "more", text: "None", on: { click: () => { state.chosen.clear(); draw(); } } });
   const all = h("button", { type: "button", class: "more", on: { click: () => { for (const run of shown().slice(0, MOST)) state.chosen.add(run.id); draw(); announce(`${state.chosen.size} runs are chosen.`); } } });
+  const hint = h("span", { class: "faint", text: "Tick runs to compare them." });
   const place = h("div"), told = h("div");
-  const tools = h("div", { class: "bar-of-tools" }, search, states, h("div", { class: "choosing" }, all, none, compare));
+  const tools = h("div", { class: "bar-of-tools" }, search, states, h("div", { class: "choosing" }, hint, all, none, compare));
   root.append(h("h1", { text: "Runs" }), tools, h("section", { class: "card runs", "aria-label": "Runs" }, place, told));
 
   const shown = () => state.runs.filter((run) => STATES[state.at][1](run) && (!state.text || [run.name, run.group, run.game, run.algorithm, run.scenario, run.state].join(" ").toLowerCase().includes(state.text)));
@@ -27,6 +28,7 @@ export async function show(root, { source, go }) {
 
   function sayChosen() {
     const n = state.chosen.size;
+    hint.hidden = n > 0;
     compare.hidden = n === 0;
     none.hidden = n === 0;
     write(compare, n === 1 ? "Show its seeds and curves" : `Compare ${n} runs`);
@@ -58,19 +60,25 @@ export async function show(root, { source, go }) {
 const some = (key) => (runs) => runs.some((run) => run[key] !== null && run[key] !== undefined);
 
 function columns(state, changed) {
-  const choose = (_, run) => h("input", {
-    type: "checkbox", "aria-label": `Choose ${run.name}`, checked: state.chosen.has(run.id),
+  const boxes = new Map();  // run -> its tick box, which stays: the focus may be on it
+  const box = (run) => h("input", {
+    type: "checkbox", "aria-label": `Choose ${run.name}`,
     on: { change: (event) => { if (event.target.checked) state.chosen.add(run.id); else state.chosen.delete(run.id); changed(); } },
   });
+  const choose = (_, run) => {
+    if (!boxes.has(run.id)) boxes.set(run.id, box(run));
+    const one = boxes.get(run.id);
+    one.checked = state.chosen.has(run.id);
+    return one;
+  };
   return [
     { key: "chosen", title: "", sorts: false, format: choose },
-    { key: "name", title: "run", text: true, format: (name, run) => h("span", null, h("a", { href: `#/run/${run.id}`, text: name }), run.group ? h("span", { class: "under", text: run.group }) : null) },
+    { key: "name", title: "run", text: true, format: (name, run) => h("span", null, h("a", { href: `#/run/${run.id}`, text: name }), run.group && !name.startsWith(`${run.group}/`) ? h("span", { class: "under", text: run.group }) : null) },
     { key: "state", title: "state", text: true, format: (text, run) => h("span", { class: `pill ${kind(run)}`, text }) },
-    { key: "game", title: "game", text: true, format: (game, run) => h("span", null, game, h("span", { class: "under", text: [run.scenario, run.algorithm, `seed ${run.seed}`].filter(Boolean).join(" · ") })) },
+    { key: "game", title: "game", text: true, format: (game, run) => h("span", null, game, h("span", { class: "under", text: `${run.algorithm} · seed ${run.seed}` })) },
     { key: "progress", title: "progress", value: (run) => run.fraction ?? 0, format: progress },
     { key: "nash_conv", title: "NashConv", only: some("nash_conv"), hint: "The newest; ≥ where it is a lower bound", format: (value, run) => (value === null || value === undefined ? "–" : `${run.exact ? "" : "≥ "}${number(value)}`) },
     { key: "return", title: "return", only: some("return"), format: (value) => number(value) },
-    { key: "policies", title: "policies", format: whole },
     { key: "health", title: "health", text: true, value: (run) => 1000 * run.errors + run.warnings, format: health },
     { key: "began", title: "age", hint: "Since it began", format: (time) => time === null ? "–" : h("time", { datetime: new Date(1000 * time).toISOString(), title: new Date(1000 * time).toISOString().replace("T", " ").slice(0, 19), text: span(Math.max(60, Date.now() / 1000 - time)).split(" ").slice(0, 2).join(" ") }) },
   ];
@@ -80,7 +88,8 @@ function progress(_, run) {
   const share = run.fraction, busy = ["running", "paused", "stopping"].includes(kind(run));
   const text = run.generations === null || run.generations === undefined ? `generation ${whole(run.generation)}` : `${whole(run.generation)} of ${whole(run.generations)}`;
   const under = busy && run.seconds_left !== null && run.seconds_left !== undefined ? `${span(run.seconds_left)} left` : span(run.seconds);
-  return h("span", { class: "going-on" }, busy && share !== null && share !== undefined ? h("span", { class: "progress", "aria-hidden": "true" }, h("i", { style: { width: percent(share, 1) } })) : null, text, h("span", { class: "under", text: under }));
+  const policies = `${whole(run.policies)} ${run.policies === 1 ? "policy" : "policies"}`;
+  return h("span", { class: "going-on" }, busy && share !== null && share !== undefined ? h("span", { class: "progress", "aria-hidden": "true" }, h("i", { style: { width: percent(share, 1) } })) : null, text, h("span", { class: "under", text: `${under} · ${policies}` }));
 }
 
 function health(_, run) {
