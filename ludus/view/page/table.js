@@ -15,6 +15,8 @@ import { hintPanel } from "./thoughts.js";
 const AGAIN = 2000; // milliseconds until a lost stream is opened anew
 const RATES = [5, 10, 15, 30]; // moves a second of a game in real time
 
+const LISTED = 300; // moves, newest
+const listed = new WeakMap(); // list -> the moves that it shows
 const past = new Map(); // table -> results of the tables before it, whose seats were swapped
 
 /** See app.js. */
@@ -372,17 +374,19 @@ const named = (results, players) => results.map(({ returns }) => ({ returns, sea
 function note(seat, state) {
   const game = state.results.length - (isEnd(state.over) ? 1 : 0);
   if (seat.game !== game) Object.assign(seat, { game, log: new Map() });
-  if (state.frame.last.length) seat.log.set(state.frame.number, state.frame.last);
+  if (state.frame.last.length && !seat.log.has(state.frame.number)) seat.log.set(state.frame.number, state.frame.last);
 }
 
 function drawMoves(node, state, log) {
-  const moves = [...log.keys()].sort((one, other) => one - other).flatMap((number) => log.get(number));
+  const moves = [...log.keys()].sort((one, other) => one - other).slice(-LISTED).flatMap((number) => log.get(number));
+  const before = listed.get(node) ?? [];
+  const same = before.length <= moves.length && before.every((move, k) => move === moves[k]);
+  if (!same) clear(node); // another game, a move that came late, or more than the list holds
   const down = node.scrollTop + node.clientHeight >= node.scrollHeight - 8;
-  const key = JSON.stringify(moves.slice(0, node.childElementCount));
-  if (moves.length < node.childElementCount || node.dataset.shown !== key) clear(node); // another game, or one that came late
+  node.start = 1 + Math.max(0, log.size - LISTED);
   for (const move of moves.slice(node.childElementCount)) {
     node.append(h("li", null, h("span", { class: `spot small p${move.player % 8}`, "aria-hidden": "true" }), h("span", { class: "soft", text: nameOf(state, move.player) }), ` ${move.label}`));
   }
-  node.dataset.shown = JSON.stringify(moves);
+  listed.set(node, moves);
   if (down) node.scrollTop = node.scrollHeight;
 }
