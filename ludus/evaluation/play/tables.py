@@ -153,7 +153,7 @@ class Table:
         self._episode: PlayedEpisode = game.episode(
             [wish.who for wish in wishes], seed=self._next_seed(), people=self._people
         )
-        self._view = View(self._episode, self._names(over=False))
+        self._view = self._look(over=False)
         with self._lock:
             self._go_on()
 
@@ -226,7 +226,7 @@ class Table:
             for advisor in self._advisors.values():
                 advisor.begin()
             self._play(lambda: self._episode.restart(self._next_seed()))
-            self._view = View(self._episode, self._names(over=False))
+            self._view = self._look(over=False)
             self._go_on()
 
     def close(self) -> None:
@@ -282,7 +282,7 @@ class Table:
         names = self._names(over=True)
         returns = steps[-1].returns.tolist()
         self._results.append(Result(returns=returns))
-        self._view = View(self._episode, names)
+        self._view = self._look(over=True)
         finished = FinishedGame(
             table=self.id,
             run=self.game.name,
@@ -340,7 +340,7 @@ class Table:
         eyes = [] if viewer is None else [viewer]
         due = [] if viewer is None or self._people[viewer].ready else self._episode.open_decisions(viewer)
         frame = self._view.seen(number, eyes, due)
-        decisions = list(map(self._named_decision, frame.decisions))
+        decisions = list(frame.decisions)
         now = self._episode.open_step
         if viewer in self._advisors and decisions and now is not None:
             decisions = self._advised(viewer, decisions)
@@ -355,9 +355,8 @@ class Table:
         except LudusError:  # a hint that cannot be given is none
             return decisions
 
-    def _named_decision(self, one: FrameDecision) -> FrameDecision:
-        legal = [replace(each, label=self.game.action_name(each.action, each.label)) for each in one.legal]
-        return replace(one, legal=legal)
+    def _look(self, *, over: bool) -> View:
+        return View(self._episode, self._names(over=over), action_name=self.game.action_name)
 
     def _number(self, viewer: Viewer) -> int:
         """What a viewer may count: positions, or, where moves are hidden, decisions of its own."""
