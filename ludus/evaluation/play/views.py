@@ -119,6 +119,7 @@ class View:
             number=number,
             to_move=self._movers(number),
             board=self._board(number, everybody, decisions),
+            text=self._text(number),
             last=self.moves_before(number),
             returns=self._returns(number),
             paid=self._paid(number),
@@ -138,7 +139,7 @@ class View:
             number=number,
             to_move=self._movers(number),
             board=self._board(number, eyes, due),
-            text=self._unseen,
+            text=self._text(number),
             last=moves,
             returns=returns,
             paid=paid,
@@ -210,6 +211,15 @@ class View:
         """The environment's own player that decides."""
         own = self._debugger.own_players(one.player)
         return own[min(one.agent, len(own) - 1)]
+
+    def _text(self, number: int) -> str:
+        """What a board does not say."""
+        state = self._debugger.state(number)
+        if state is None:
+            return ""
+        from ludus.evaluation.play.boards import said_beside
+
+        return said_beside(state)
 
     def _returns(self, number: int) -> list[float | None]:
         steps = self._debugger.episode.steps
