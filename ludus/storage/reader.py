@@ -486,12 +486,15 @@ class Reader:
             self.memory.payoffs = now, log
             return log
 
-    def remembered(self, name: str, make: Callable[[], T]) -> T:
-        """What `make` makes of the run as it is now: once, for all readers with this memory."""
-        with self.memory.lock:
+    def remembered(self, name: str, make: Callable[[], T], *, of: Sequence[str]) -> T:
+        """What `make` makes of the run as it is now: once, for all readers with this memory. of: the fields of `Position` that it depends
+        on, beside the facts; `make` is asked again when one of them has changed, or when the run has been resumed from before."""
+        with self.memory.lock, translated(self.path):
             now, found = self.position(), self.memory.made.get(name)
-            if found is None or found[0] != now:
-                found = self.memory.made[name] = now, make()
+            same = found is not None and all(getattr(found[0], part) == getattr(now, part) for part in ("facts", *of))
+            if found is None or not same or (found[0] != now and not self.grew_from(found[0])):
+                found = None, make()
+            self.memory.made[name] = now, found[1]
             made: T = found[1]
             return made
 

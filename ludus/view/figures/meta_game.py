@@ -19,6 +19,8 @@ from ludus.storage.reader import Reader, StoredPolicy
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
+PARTS = ("policies", "matches", "payoffs", "generations")
+"""Of a `Position`, what a meta-game is made of."""
 CONFIDENCE = 0.95
 """Of each interval by itself, at all times at once."""
 
@@ -111,7 +113,7 @@ class MetaGame:
 
 def meta_game(reader: Reader) -> MetaGame:
     """As it is now. Raises RunError if the database is damaged."""
-    return reader.remembered("meta-game", lambda: _meta_game(reader))
+    return reader.remembered("meta-game", lambda: _meta_game(reader), of=PARTS)
 
 
 def _meta_game(reader: Reader) -> MetaGame:

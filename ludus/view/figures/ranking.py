@@ -17,7 +17,7 @@ from ludus.population.ratings.results import Pairs
 from ludus.storage.reader import Reader
 from ludus.view.figures.base import MAX_POINTS, Number, finite, require_known, thin
 from ludus.view.figures.clusters import Clusters, clusters_of, payoff_rows
-from ludus.view.figures.meta_game import Floats, MetaGame, against, meta_game
+from ludus.view.figures.meta_game import PARTS, Floats, MetaGame, against, meta_game
 
 # --------------------------------------------------------------------------------------------------------------------
 # Ranking.
@@ -54,7 +54,7 @@ class Ranking:
 def ranking(reader: Reader, **query: str) -> list[Ranking]:
     """Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "ranking")
-    return reader.remembered("ranking", lambda: _rankings(reader))
+    return reader.remembered("ranking", lambda: _rankings(reader), of=PARTS)
 
 
 def _rankings(reader: Reader) -> list[Ranking]:
@@ -288,7 +288,7 @@ class CountedTable:
 def statistics(reader: Reader, **query: str) -> list[CountedTable]:
     """Of the newest matches. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "statistics")
-    return reader.remembered("statistics", lambda: _statistics(reader))
+    return reader.remembered("statistics", lambda: _statistics(reader), of=("policies", "matches"))
 
 
 Who = tuple[int, str]
