@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import RunError
-from ludus.population.payoffs import Payoffs
 from ludus.solvers.confidence import MIN_UNITS, mean_bounds
 from ludus.storage.base import RunInfo
 from ludus.storage.payoff_log import PayoffLog
@@ -27,7 +26,8 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, eq=False)
 class MetaGame:
-    """members: of each population, in order. mean: float64[P, n_0, …] payoffs as `Payoffs` has them; where two players draw from one
+    """members: of each population, in order. mean: float64[P, n_0, …] payoffs as `ludus.population.payoffs.Payoffs` has
+    them; where two players draw from one
     population, a seat order that was never played has what the other one gave. marginals: [P] float64[n_p] of the last generation, 0 for
     policies that came after it. generation: its number; None before the first one.
     """
@@ -81,21 +81,6 @@ class MetaGame:
             total = float(np.nanmean(filled.sum(axis=0)))
             filled[:, own, own] = np.where(np.isnan(filled[:, own, own]), total / 2, filled[:, own, own])
         return filled
-
-    @property
-    def payoffs(self) -> Payoffs:
-        """For solvers; all that is not a hole is taken for known."""
-        known = np.isfinite(self.mean).all(axis=0)
-        info = self.info
-        return Payoffs(
-            self.mean,
-            np.where(known, 1, 0),
-            np.zeros_like(self.mean),
-            known,
-            info.utility_range,
-            info.population,
-            info.zero_sum,
-        )
 
     def half_width(self, player: int) -> Floats:
         """float64[n_0, …]: of the interval of each mean; 0 where it is exact, NaN where nobody played, or the utility range is infinite and

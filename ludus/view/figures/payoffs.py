@@ -144,9 +144,9 @@ def _counted(game: MetaGame, keep: tuple[int, ...]) -> NDArray[np.int64]:
         free = np.isfinite(game.mean[0, own, own]) & (count[own, own] == 0)  # what needs no play
         whole_table = exact | exact.T
         return np.where(whole_table | (np.eye(len(count), dtype=bool) & free), EXACT, count)
-    count = against(game.log.count.astype(np.float64), weights, keep=keep)
+    units = against(game.log.count.astype(np.float64), weights, keep=keep)
     unknown = against((~exact).astype(np.float64), weights, keep=keep)
-    return np.where(unknown == 0, EXACT, np.nan_to_num(count)).astype(np.int64)
+    return np.where(unknown == 0, EXACT, np.nan_to_num(units)).astype(np.int64)
 
 
 def _ordered(game: MetaGame, player: int, order: str) -> NDArray[np.int64]:

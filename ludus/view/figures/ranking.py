@@ -239,7 +239,7 @@ def effective_diversity(game: MetaGame, marginal: Floats) -> float:
 def antisymmetric(game: MetaGame) -> Floats:
     """float64[n, n]: half of what i earns more than j when they meet, over both seat orders; -A' = A. NaN where they have not met."""
     own = (game.mean[0] + game.mean[1].T) / 2
-    return (own - own.T) / 2
+    return np.asarray((own - own.T) / 2)
 
 
 def expected_cardinality(rows: Floats) -> float:
