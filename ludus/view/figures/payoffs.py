@@ -200,7 +200,12 @@ def _interval(game: MetaGame, of: int) -> str:
         return "All payoffs were computed exactly." if game.log.exact.any() else ""
     percent = f"{100 * CONFIDENCE:.0f}%"
     low, high = game.info.utility_range[of] if game.info.utility_range else (-np.inf, np.inf)
-    averaged = " They are averaged over what the others play." if game.players > 2 else ""
-    if np.isfinite(low) and np.isfinite(high):
-        return f"Each interval holds the true mean with a probability of {percent}, at all times at once: it may be watched.{averaged}"
-    return f"Each interval is normal and holds the true mean with a probability of about {percent} at one time: returns have no bound.{averaged}"
+    bounded = np.isfinite(low) and np.isfinite(high)
+    said = [
+        f"Each interval holds the true mean with a probability of {percent}, at all times at once: it may be watched."
+        if bounded
+        else f"Each interval is normal and holds the true mean with a probability of about {percent}, at one time only."
+    ]
+    if game.players > 2:
+        said.append("They are averaged over what the others play.")
+    return " ".join(said)

@@ -26,9 +26,10 @@ from ludus.view.figures.meta_game import PARTS, Floats, MetaGame, against, meta_
 @dataclass(frozen=True, slots=True)
 class Ranked:
     """mean: return against the last meta-strategy of the other players, averaged over the players that draw from the population;
-    half_width: mean of those of its payoffs, weighted in the same way: wide rather than narrow where opponents are many. start: the policy that it began as a copy of, or
-    where else its first weights came from. games: units that were played by it. rating: Elo points by wins and losses with a 95% interval
-    around it, where two play and winners were counted; else the newest that the run stored, with none. cluster: by what it earns."""
+    half_width: mean of those of its payoffs, weighted in the same way: wide rather than narrow where opponents are many. start: the policy
+    that it began as a copy of, or where else its first weights came from. games: units that were played by it. rating: Elo points by wins
+    and losses with a 95% interval around it, where two play and winners were counted; else the newest that the run stored, with none.
+    cluster: by what it earns."""
 
     policy: str
     generation: int
