@@ -218,6 +218,8 @@ def test_a_single_player_s_policies_are_rows_of_one_column(tmp_path: Path) -> No
     for name in ("ranking", "responses", "embedding", "diversity", "lineage"):
         _panel(run_dir, name)
     assert _panel(run_dir, "policy", policy="p1").results[0].against == []
+    first = _panel(run_dir, "overview").tiles[0]
+    assert (first.label, first.value, first.under) == ("Return", "10.00", "of the best policy")
 
 
 def test_a_shared_population_is_one_table_over_both_seats(tmp_path: Path) -> None:
