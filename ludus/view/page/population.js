@@ -75,7 +75,6 @@ class Part {
   }
 
   changed(panels) {
-    if (panels.has("overview") && this.kind.panels.includes("overview")) this.stale = true;
     if (!this.kind.panels.some((name) => panels.has(name))) return undefined;
     this.stale = true;
     const wait = this.rested - performance.now();
