@@ -2,7 +2,7 @@
 
 import { announce, h } from "./dom.js";
 import { colour, number, whole } from "./charts.js";
-import { interval } from "./measured.js";
+import { interval, tidy } from "./measured.js";
 import { colours, font, stage } from "./stage.js";
 
 const EXACT = 4294967295;  // a count: computed, not played
@@ -48,7 +48,7 @@ export function cellOf(data, i, j) {
   const known = !Number.isNaN(data.mean[at]);
   return {
     row: data.rows[i], column: data.columns[j], i, j, known, exact: count === EXACT,
-    mean: known ? data.mean[at] : null, half_width: Number.isNaN(data.half_width[at]) ? null : data.half_width[at], count,
+    mean: known ? tidy(data.mean[at]) : null, half_width: Number.isNaN(data.half_width[at]) ? null : data.half_width[at], count,
   };
 }
 

@@ -237,14 +237,14 @@ class Payoffs {
   facts(cell, { info: { population }, can }) {
     const { data } = this, { run, source } = this.scene, { row_player: row, column_player: column } = data, alone = row === column;
     const chosen = seats(population.length, { [column]: seat(column, cell.column), [row]: seat(row, cell.row) });
-    const game = { source, run, can, chosen };
+    const against = alone ? [] : [{ player: column, name: cell.row }, { player: row, name: cell.column }];
     return [
       h("h3", null, policyLink(run, population[row], cell.row), alone ? "" : [" against ", policyLink(run, population[column], cell.column)]),
       h("p", { class: "heat-value", text: worth(cell) }),
       h("p", { class: "faint", text: [alone ? "" : `to player ${data.of}`, played(cell)].filter(Boolean).join(", ") }),
       ...this.mirrored(cell, population),
       cell.known && !cell.exact && data.interval ? h("p", { class: "faint", text: data.interval }) : "",
-      h("div", { class: "tools" }, games({ ...game, person: alone ? null : column, name: cell.row, tree: true }), alone ? [] : games({ ...game, person: row, name: cell.column }).slice(1)),
+      h("div", { class: "tools" }, games({ source, run, can, chosen, against, tree: true })),
     ];
   }
 
