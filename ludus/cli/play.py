@@ -52,6 +52,8 @@ def _execute(options: argparse.Namespace) -> int:
         raise ConfigError(
             f"{options.run!r} and --against were given, and both say who plays against you. Leave one out."
         )
+    if options.rated and options.hints:
+        raise ConfigError("--rated and --hints were given; who is told what to do is not rated. Leave one out.")
     against = options.against or [named or f"@{META}"]
     return _in_terminal(run_dir, against, options) if options.text else _on_the_page(run_dir, against, options)
 

@@ -461,6 +461,11 @@ class PlayedEpisode(EpisodeDebugger):
         """See `EpisodeDebugger.over`."""
         return self._playing is None
 
+    @property
+    def has_bots(self) -> bool:
+        """Whether bots may play, which have a process of their own."""
+        return any(isinstance(self._find(ref), BotPolicy) for ref in mixture_refs(self._mixture))
+
     def reach(self, number: int) -> bool:
         """See `EpisodeDebugger.reach`."""
         steps = self.episode.steps

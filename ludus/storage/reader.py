@@ -407,6 +407,21 @@ class Reader:
                 matches = tuple(match_of(row, counted) for row in rows)
         return tuple(stored.match for stored in matches if stored.match.statistics is not None)
 
+    def counted_means(self, *, last: int) -> Iterator[tuple[tuple[tuple[int, str], ...], int, str, int, float]]:
+        """(who sat in each seat, player, name, episodes, mean) of what so many newest matches counted, oldest match first, by player and
+        name; what is known of no episode is left out."""
+        sql = (
+            "SELECT seats, player, name, statistics.n, statistics.mean FROM matches JOIN statistics ON match = id "
+            "WHERE matches.rowid > (SELECT MAX(rowid) FROM matches) - ? AND statistics.n > 0 ORDER BY matches.rowid, player, place"
+        )
+        with translated(self.path):
+            if not self._rows("SELECT 1 FROM statistics LIMIT 1"):
+                return
+            for text, rows in groupby(self._connection.execute(sql, (last,)), itemgetter(0)):
+                seats = tuple((seat[0], seat[1]) for seat in json.loads(text))
+                for _, player, name, n, mean in rows:
+                    yield seats, player, name, n, mean
+
     def statistics(self, *, last: int | None = None) -> tuple[NamedStatistics | None, ...]:
         """Of each population, by the places of its policies [n, S], over all of their matches and seats; None where nothing was counted.
         last: as `counted` takes it."""

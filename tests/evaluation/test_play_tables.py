@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,6 +18,8 @@ from ludus.envs.options import Environment
 from ludus.envs.python_loop import Happened, PythonVectorEnv
 from ludus.evaluation.play.hints import Advisor
 from ludus.evaluation.play.tables import FinishedGame, Order, Table, Tables, Wish
+from ludus.learners.teams import state_width
+from ludus.policies.base import Values
 
 
 def test_a_game_of_two_people_is_won_and_its_result_told() -> None:
@@ -247,7 +249,18 @@ def test_there_are_so_many_tables_and_idle_ones_are_closed() -> None:
     second.listen(0, gone.append)
     tables.remove(second.id)
     assert gone == [None]
+    tables.sweep()
     assert len(tables) == 0
+    tables.close()
+
+
+def test_few_tables_have_bots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Table, "has_bots", True)
+    tables = Tables(bots=1)
+    tables.add(lambda _: people(openspiel("tic_tac_toe")))
+    with pytest.raises(TooManyTables, match="bots play at 1 tables"):
+        tables.add(lambda _: people(openspiel("tic_tac_toe")))
+    assert len(tables) == 1
     tables.close()
 
 
@@ -304,4 +317,44 @@ def test_the_mixture_answers_by_what_its_members_would_have_done() -> None:
     assert second["hint"]["meta"] == pytest.approx([0.68, 0.32], abs=1e-6)
     assert "how likely" in second["hint"]["how"]
     assert "hint" not in str(table.view(1)["frame"]["decisions"] or "")
+    table.close()
+
+
+class _Valued(_Constant):
+    """Has a critic that sees the central state."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(0.5)
+        self.spec, self.seen = PolicySpec("valued", {"state": width}), list[Any]()
+
+    def values(self, observation: Any, mask: Any, memory: Any, state: Any) -> Values:
+        del mask, memory
+        self.seen.append(state)
+        return Values(np.zeros(len(observation), np.float32))
+
+
+def test_a_hint_does_not_come_from_what_all_players_see_together() -> None:
+    env = Environment(id="openspiel/kuhn_poker", num_envs=1, tree="off")
+    game = AnyGame(env, wrappers=[{"kind": "joint_state"}])
+    best = ref("best")
+    policy = _Valued(state_width(game.spec, (0,)))
+    game.run = cast(
+        Any,
+        SimpleNamespace(
+            population=(0, 1),
+            best={0: best},
+            name=lambda one: one.policy,
+            policy=lambda _: policy,
+            solution=Solution((np.ones(1), np.ones(1)), 0.0),
+            members={0: [SimpleNamespace(ref=best)]},
+        ),
+    )
+    table = Table("t", game, [Wish(who="person"), Wish(who="person")], rated=False, seed=1)
+    assert table._episode.open_step is not None
+    assert table._episode.open_step.state is not None
+    table._advisors = {0: Advisor(game, 0)}
+    table._publish()
+    assert table.view(0)["frame"]["decisions"][0]["value"] == 0
+    assert policy.seen
+    assert all(state is None for state in policy.seen)
     table.close()

@@ -59,6 +59,16 @@ def _write_three(run_dir: Path) -> None:
         store.commit("g1")
 
 
+def _write_alone(run_dir: Path) -> None:
+    """One player, whose second policy earns 3 in every episode."""
+    with Store.create(run_dir, synthetic.info(run_dir, players=1, utility_range=((0.0, 4.0),))) as store:
+        for place in (0, 1):
+            store.policy_added(synthetic.policy(0, place, generation=place))
+        store.payoffs_recorded(np.array([[0], [1]]), np.array([[1.0], [3.0]]))
+        store.generation_done(GenerationRecord(1, 1.0, 100, None, marginals=((0.0, 1.0),)))
+        store.commit("g1")
+
+
 @dataclass(frozen=True)
 class Running:
     server: Served
@@ -71,6 +81,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     root = tmp_path_factory.mktemp("runs")
     _write_circle(root / "circle")
     _write_three(root / "three")
+    _write_alone(root / "alone")
     Store.create(root / "nobody", synthetic.info(root / "nobody")).close()
     synthetic_league.write(root / "league", synthetic_league.League(policies=20, played=0.9, running=True))
     runs = KnownRuns(root=root)
@@ -173,6 +184,19 @@ def test_three_players_choose_whose_payoffs(pages: Pages) -> None:
     assert "of=1" in page.url  # so that the address can be passed on
     page.reload()
     payoffs.get_by_text("What player 1 earns on average").wait_for()
+
+
+def test_a_single_player_has_no_opponent(pages: Pages) -> None:
+    page = pages.open("alone")
+    payoffs = _part(page, "Payoffs")
+    payoffs.get_by_role("button", name="by age").click()
+    canvas = payoffs.locator("canvas")
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        canvas.press(key)
+    _said(page, "p1: 3 exactly")
+    assert payoffs.locator(".heat-details h3").inner_text() == "p1"
+    for title in ("Meta-strategy", "Ranking", "Lineage", "Who answers whom", "Map of policies"):
+        assert not _part(page, title).locator(".failure").count()
 
 
 def test_where_nobody_is_yet_each_part_says_what_will_come(pages: Pages) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import pytest
 from starlette.testclient import TestClient
 
 from ludus.cli.main import main
 from ludus.view.server.access import PLAY, WATCH, Access
+from ludus.view.server.address import listen
 from ludus.view.server.app import make_app
 from ludus.view.server.known_runs import KnownRuns
-from ludus.view.server.serving import make_state
+from ludus.view.server.serving import make_state, serve
 
 HEADERS = {"X-Ludus": "1"}
 
@@ -198,3 +201,35 @@ def test_who_may_only_watch_plays_nothing(served: Served) -> None:
         headers=HEADERS,
     )
     assert moved.status_code == 403
+
+
+def test_a_table_s_page_hears_of_every_change(served: Served) -> None:
+    """Over a real connection: what a seat sees comes with each move, and the end of the table too."""
+    known = KnownRuns(root=served.folder / "runs")
+    access = Access()
+    server = serve(known, listen("127.0.0.1", 0), access=access, host="127.0.0.1", people=served.folder / "other.db")
+    thread = threading.Thread(target=server.server.run, kwargs={"sockets": [server.socket]})
+    thread.start()
+    try:
+        cookie = {access.cookie: access.tokens.of(PLAY)}
+        with httpx.Client(base_url=f"http://127.0.0.1:{access.port}", cookies=cookie, timeout=20) as client:
+            body = {"run": served.run, "seats": [{"who": "person"}, {"who": "person"}]}
+            table = client.post("/api/tables", json=body, headers=HEADERS).json()
+            place, seats = f"/api/tables/{table['table']}", [seat["token"] for seat in table["seats"]]
+            with client.stream("GET", f"{place}/live", params={"seat": seats[1]}) as stream:
+                lines = (line for line in stream.iter_lines() if line.startswith(("event:", "data:")))
+                assert (next(lines), json.loads(next(lines)[6:])["waiting_for"]) == ("event: frame", [0])
+                moves = [{"player": 0, "agent": 0, "action": 1}]
+                answer = client.post(
+                    f"{place}/move", json={"seat": seats[0], "moves": moves, "number": 0}, headers=HEADERS
+                )
+                assert answer.json()["waiting_for"] == [1]
+                assert next(lines) == "event: frame"
+                heard = json.loads(next(lines)[6:])
+                assert (heard["you"], heard["frame"]["last"][0]["label"]) == ([1], "Bet")
+                assert heard["frame"]["board"]["seats"][0]["cards"][0]["hidden"]
+                client.delete(place, params={"seat": seats[0]}, headers=HEADERS)
+                assert next(lines) == "event: gone"
+    finally:
+        server.end()
+        thread.join(20)

@@ -100,6 +100,15 @@ def seen_by(state: Any, player: int) -> str:
     return str(state.information_state_string(player)) if kind.provides_information_state_string else ""
 
 
+def said_beside(state: Any) -> str:
+    """What a board does not show and everybody knows: of repeated games, which round it is; ""."""
+    game = state.get_game()
+    if game.get_type().short_name != "repeated_game" or state.is_terminal():
+        return ""
+    rounds, done = int(game.get_parameters()["num_repetitions"]), len(state.history()) // game.num_players()
+    return f"Round {done + 1} of {rounds}."
+
+
 def legal_of(state: Any, player: int, actions: Sequence[int]) -> list[Legal]:
     """The player's legal actions with their names and, on a grid, their cells."""
     place = _PLACES.get(state.get_game().get_type().short_name)

@@ -21,6 +21,7 @@ _ACTIONS: Mapping[str, tuple[str, ...]] = {
     "Taxi-v3": ("down", "up", "right", "left", "pick up", "drop off"),
 }
 """As Gymnasium documents them."""
+_OF_FAMILIES: Mapping[str, tuple[str, ...]] = {"mpe2": ("nothing", "left", "right", "down", "up")}
 _KEYS: Mapping[str, str] = {
     "left": "ArrowLeft",
     "right": "ArrowRight",
@@ -65,7 +66,8 @@ def action_names_of(env: VectorEnv) -> tuple[str, ...]:
     names = tuple(env.action_names(0)) if isinstance(env, NamesColumns) else ()
     if names:
         return names
-    if known := _ACTIONS.get(env.spec.id.partition("/")[2]):
+    family, _, name = env.spec.id.partition("/")
+    if known := _ACTIONS.get(name) or _OF_FAMILIES.get(family):
         return known
     held = env.game(0) if env.spec.id.startswith("gymnasium/") and isinstance(env, HoldsGames) else None
     game = getattr(held, "unwrapped", None)

@@ -120,13 +120,14 @@ class Advisor:
         return answers_of(member.policy, self._recalled(member, step), self._spec, self._player, mode=member.ref.mode)
 
     def _recalled(self, member: _Member, step: Step) -> Step:
-        """The step as this policy would stand in it, with what it would remember."""
+        """The step as this policy would stand in it, with what it would remember; without the central state, by which a critic would tell
+        what the seat may not know."""
         shape = member.policy.memory_shape
         rows = step.due[self._player]
         memory = None if shape is None else self._recall(member, rows, shape)
         due = [*step.due]
         due[self._player] = replace(rows, memory=memory)
-        return replace(step, due=tuple(due))
+        return replace(step, due=tuple(due), state=None)
 
     def _recall(self, member: _Member, rows: Decisions, shape: tuple[int, ...]) -> NDArray[np.float32]:
         held = self._memory.get(member.ref, {})

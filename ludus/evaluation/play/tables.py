@@ -8,6 +8,7 @@ A table's seats are told by secret tokens. What a token shows is what its seat m
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import threading
 import time
@@ -29,9 +30,12 @@ from ludus.evaluation.played_episode import PlayedEpisode
 from ludus.policies.bots import what_raised
 
 MOST_TABLES = 50
+MOST_WITH_BOTS = 8
+"""Tables at which bots play: each has a process for them."""
 IDLE_SECONDS = 3600.0
 _SEED_BITS = 48
 _NAME = 40  # characters
+_PATIENCE = 5.0
 
 Viewer: TypeAlias = int | None
 """A player, or somebody who only watches."""
@@ -143,7 +147,7 @@ class Table:
         self._finish, self._seed, self._games = finish, seed, 0
         self._lock = threading.RLock()
         self._listeners: dict[int, tuple[Viewer, Listener]] = {}
-        self._next_listener = 0
+        self._numbers = itertools.count()
         self._shown: dict[Viewer, Any] = {}
         self._given: dict[int, dict[int, Any]] = {}
         self._results: list[Result] = []
@@ -153,7 +157,7 @@ class Table:
         self._episode: PlayedEpisode = game.episode(
             [wish.who for wish in wishes], seed=self._next_seed(), people=self._people
         )
-        self._view = View(self._episode, self._names(over=False))
+        self._view = self._look(over=False)
         with self._lock:
             self._go_on()
 
@@ -172,11 +176,9 @@ class Table:
         return self._shown[viewer]
 
     def listen(self, viewer: Viewer, listener: Listener) -> Callable[[], None]:
-        """Be told whenever the viewer's view has changed. Returns what ends it."""
-        with self._lock:
-            key = self._next_listener
-            self._next_listener += 1
-            self._listeners[key] = viewer, listener
+        """Be told whenever the viewer's view has changed. Returns what ends it. Neither waits for a policy."""
+        key = next(self._numbers)
+        self._listeners[key] = viewer, listener
 
         def end() -> None:
             self._listeners.pop(key, None)
@@ -226,18 +228,26 @@ class Table:
             for advisor in self._advisors.values():
                 advisor.begin()
             self._play(lambda: self._episode.restart(self._next_seed()))
-            self._view = View(self._episode, self._names(over=False))
+            self._view = self._look(over=False)
             self._go_on()
 
     def close(self) -> None:
-        """Nobody plays here any more."""
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._episode.close()
-                listeners, self._listeners = [*self._listeners.values()], {}
-                for _, listener in listeners:
-                    listener(None)
+        """Nobody plays here any more. A policy that still thinks is waited for, for a while."""
+        self._closed = True
+        if not self._lock.acquire(timeout=_PATIENCE):
+            return  # its process ends with the server's
+        try:
+            self._episode.close()
+        finally:
+            self._lock.release()
+        listeners, self._listeners = [*self._listeners.values()], {}
+        for _, listener in listeners:
+            listener(None)
+
+    @property
+    def has_bots(self) -> bool:
+        """Whether bots may play, which have a process of their own."""
+        return self._episode.has_bots
 
     # ------------------------------------------------------------------------------------------ the game
 
@@ -282,7 +292,7 @@ class Table:
         names = self._names(over=True)
         returns = steps[-1].returns.tolist()
         self._results.append(Result(returns=returns))
-        self._view = View(self._episode, names)
+        self._view = self._look(over=True)
         finished = FinishedGame(
             table=self.id,
             run=self.game.name,
@@ -340,7 +350,7 @@ class Table:
         eyes = [] if viewer is None else [viewer]
         due = [] if viewer is None or self._people[viewer].ready else self._episode.open_decisions(viewer)
         frame = self._view.seen(number, eyes, due)
-        decisions = list(map(self._named_decision, frame.decisions))
+        decisions = list(frame.decisions)
         now = self._episode.open_step
         if viewer in self._advisors and decisions and now is not None:
             decisions = self._advised(viewer, decisions)
@@ -355,9 +365,8 @@ class Table:
         except LudusError:  # a hint that cannot be given is none
             return decisions
 
-    def _named_decision(self, one: FrameDecision) -> FrameDecision:
-        legal = [replace(each, label=self.game.action_name(each.action, each.label)) for each in one.legal]
-        return replace(one, legal=legal)
+    def _look(self, *, over: bool) -> View:
+        return View(self._episode, self._names(over=over), action_name=self.game.action_name)
 
     def _number(self, viewer: Viewer) -> int:
         """What a viewer may count: positions, or, where moves are hidden, decisions of its own."""
@@ -442,16 +451,18 @@ def check_wishes(wishes: Sequence[Wish], game: RunGame) -> None:
 
 
 class Tables:
-    """All tables of a server. most: that may be open at once; one that nobody has used for `idle` seconds is closed."""
+    """All tables of a server. most: that may be open at once, and `bots` of them with bots; one that nobody has used for `idle` seconds is
+    closed."""
 
     def __init__(
         self,
         *,
         most: int = MOST_TABLES,
+        bots: int = MOST_WITH_BOTS,
         idle: float = IDLE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._most, self._idle, self._clock = most, idle, clock
+        self._most, self._bots, self._idle, self._clock = most, bots, idle, clock
         self._tables: dict[str, Table] = {}
         self._making = 0
         self._lock = threading.Lock()
@@ -468,17 +479,26 @@ class Tables:
             self._making += 1
         try:
             table = make(secrets.token_hex(8))
-            with self._lock:
-                self._tables[table.id] = table
+            self._keep(table)
         finally:
             with self._lock:
                 self._making -= 1
         return table
 
+    def _keep(self, table: Table) -> None:
+        with self._lock:
+            others = sum(other.has_bots for other in self._tables.values())
+            full = table.has_bots and others >= self._bots
+            if not full:
+                self._tables[table.id] = table
+        if full:
+            table.close()
+            raise TooManyTables(f"bots play at {self._bots} tables already. Play against a policy, or try again later.")
+
     def get(self, id: str) -> Table | None:
-        """None for one that there is not (any more)."""
-        self.sweep()
-        return self._tables.get(id)
+        """None for one that there is not (any more). Waits for nobody."""
+        table = self._tables.get(id)
+        return None if table is None or self._clock() - table.used > self._idle else table
 
     def remove(self, id: str) -> None:
         """Close a table."""
@@ -488,7 +508,7 @@ class Tables:
             table.close()
 
     def sweep(self) -> None:
-        """Close those that nobody uses."""
+        """Close those that nobody uses. May wait for policies that think."""
         now = self._clock()
         for id, table in [*self._tables.items()]:
             if now - table.used > self._idle:

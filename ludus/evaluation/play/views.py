@@ -10,7 +10,7 @@ import base64
 import math
 import struct
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import gymnasium
@@ -39,6 +39,7 @@ _OPENSPIEL = "openspiel/"
 _OPEN = (
     "ale/",
     "football/",
+    "mpe2/simple_tag",
     "pettingzoo/connect_four",
     "pettingzoo/tictactoe",
     "pettingzoo/chess",
@@ -73,11 +74,19 @@ def hides_state(spec: EnvSpec, state: Any | None) -> bool:
 
 
 class View:
-    """An episode, and how it looks. names: [P] how its players are called."""
+    """An episode, and how it looks. names: [P] how its players are called. action_name: makes of an action's number and label what it is
+    called."""
 
-    def __init__(self, episode: EpisodeDebugger, names: Sequence[str]) -> None:
-        self._debugger, self.names = episode, names
+    def __init__(
+        self,
+        episode: EpisodeDebugger,
+        names: Sequence[str],
+        *,
+        action_name: Callable[[int, str], str] = lambda _, label: label,
+    ) -> None:
+        self._debugger, self.names, self._action_name = episode, names, action_name
         self._unseen = ""  # why there are no pictures
+        self._newest: tuple[int, Board] | None = None  # the picture that was drawn last
 
     @property
     def spec(self) -> EnvSpec:
@@ -110,6 +119,7 @@ class View:
             number=number,
             to_move=self._movers(number),
             board=self._board(number, everybody, decisions),
+            text=self._text(number),
             last=self.moves_before(number),
             returns=self._returns(number),
             paid=self._paid(number),
@@ -129,7 +139,7 @@ class View:
             number=number,
             to_move=self._movers(number),
             board=self._board(number, eyes, due),
-            text=self._unseen,
+            text=self._text(number),
             last=moves,
             returns=returns,
             paid=paid,
@@ -189,8 +199,10 @@ class View:
     def _label(self, number: int, one: Decision) -> str:
         """What was decided."""
         state = self._debugger.state(number)
-        if state is None or one.legal is None:
+        if one.legal is None:
             return one.action_name
+        if state is None:
+            return self._action_name(int(one.action), one.action_name)
         from ludus.evaluation.play.boards import label_of
 
         return label_of(state, self._own(one), int(one.action))
@@ -199,6 +211,15 @@ class View:
         """The environment's own player that decides."""
         own = self._debugger.own_players(one.player)
         return own[min(one.agent, len(own) - 1)]
+
+    def _text(self, number: int) -> str:
+        """What a board does not say."""
+        state = self._debugger.state(number)
+        if state is None:
+            return ""
+        from ludus.evaluation.play.boards import said_beside
+
+        return said_beside(state)
 
     def _returns(self, number: int) -> list[float | None]:
         steps = self._debugger.episode.steps
@@ -247,7 +268,8 @@ class View:
             return []
         state = self._debugger.state(number)
         if state is None:
-            return [Legal(action=action, label=one.names.get(action, str(action))) for action in one.legal]
+            names = {action: one.names.get(action, str(action)) for action in one.legal}
+            return [Legal(action=action, label=self._action_name(action, name)) for action, name in names.items()]
         from ludus.evaluation.play.boards import legal_of
 
         return legal_of(state, self._own(one), one.legal)
@@ -272,7 +294,11 @@ class View:
         if len(eyes) < self.spec.num_players and self.hides():
             mine = [one for one in decisions if one.player in eyes]
             return _observed(mine)
-        return self._picture(number)
+        board = self._picture(number)
+        if self._unseen and decisions and isinstance(board, TextBoard):
+            seen = _observed(decisions)
+            return TextBoard(text=f"{board.text}\n\n{seen.text}") if isinstance(seen, TextBoard) else seen
+        return board
 
     def _names(self) -> list[str]:
         """Of the environment's own players."""
@@ -283,14 +309,19 @@ class View:
         return [own.get(p, f"player {p}") for p in range(max(own) + 1)]
 
     def _picture(self, number: int) -> Board:
+        if self._newest is not None and self._newest[0] == number:
+            return self._newest[1]
+        board: Board = TextBoard(text=self._unseen)
         if not self._unseen:
             try:
                 shown = self._debugger.picture(number)
             except EnvError as error:
                 self._unseen = " ".join(str(error).split())
+                board = TextBoard(text=self._unseen)
             else:
-                return TextBoard(text=shown) if isinstance(shown, str) else picture_board(shown)
-        return TextBoard(text=self._unseen)
+                board = TextBoard(text=shown) if isinstance(shown, str) else picture_board(shown)
+        self._newest = number, board
+        return board
 
 
 def _unknown(action: Array) -> bool:
@@ -337,7 +368,7 @@ def png(image: NDArray[np.uint8]) -> bytes:
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + b"".join(
-        (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(lines.tobytes(), 6)), chunk(b"IEND", b""))
+        (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(lines.tobytes(), 3)), chunk(b"IEND", b""))
     )
 
 

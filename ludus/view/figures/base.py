@@ -38,7 +38,7 @@ class Packed:
 def packed(values: NDArray[Any], dtype: str) -> Packed:
     """values: of any number type; f4 keeps NaN."""
     content = np.ascontiguousarray(values, "|u1" if dtype == "u1" else f"<{dtype}")
-    return Packed(dtype, values.shape, base64.b64encode(content).decode("ascii"))
+    return Packed(dtype, values.shape, base64.b64encode(content.tobytes()).decode("ascii"))
 
 
 def unpacked(matrix: Packed) -> NDArray[Any]:

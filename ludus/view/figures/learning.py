@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ludus.core import curves
 from ludus.core.timings import PARTS
 from ludus.core.types import Curve
-from ludus.storage.reader import Reader, StoredTask
+from ludus.storage.reader import Reader, Series, StoredTask
 from ludus.view.curves import is_told, learner_name
 from ludus.view.figures.base import MAX_POINTS, Number, all_finite, finite, require_known, thin, whole
 
@@ -133,35 +133,28 @@ def throughput(reader: Reader, **query: str) -> Throughput:
     """Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "throughput")
     with reader.moment():
-        names = {name for name, counter in reader.metric_names() if counter == "barriers"}
-        if "seconds" in names:
-            return _by_barrier(reader, names)
-        return _by_generation(reader)
+        ends = reader.metrics("seconds", "barriers")
+        return _by_barrier(reader, ends) if len(ends.step) else _by_generation(reader)
 
 
-def _by_barrier(reader: Reader, names: set[str]) -> Throughput:
-    ends = reader.metrics("seconds", "barriers")
+def _by_barrier(reader: Reader, ends: Series) -> Throughput:
     kept = np.array(thin(range(len(ends.step)), MAX_POINTS), np.int64)
 
     def summed(name: str) -> NDArray[np.float64]:
         """What came since the barrier that is kept before."""
-        whole_run = np.zeros(len(ends.step))
-        if name in names:
-            found = reader.metrics(name, "barriers")
-            at = np.searchsorted(ends.step, found.step)
-            known = at < len(whole_run)
-            whole_run[at[known]] = np.nan_to_num(found.value[known])
-        return np.diff(np.cumsum(whole_run)[kept], prepend=0.0) if len(kept) else whole_run
+        whole_run, found = np.zeros(len(ends.step)), reader.metrics(name, "barriers")
+        whole_run[np.searchsorted(ends.step, found.step)] = np.nan_to_num(found.value)  # each barrier tells when it was
+        return np.diff(np.cumsum(whole_run)[kept], prepend=0.0)
 
     parts = {name: summed(f"seconds/{name}") for name in PARTS}
-    lag = reader.metrics("lag", "barriers") if "lag" in names else None
-    held = None if lag is None else dict(zip(lag.step.tolist(), lag.value.tolist(), strict=True))
+    lag = reader.metrics("lag", "barriers")
+    held = dict(zip(lag.step.tolist(), lag.value.tolist(), strict=True))
     return _throughput(
         ends.value[kept],
         parts,
         steps=summed("env_steps"),
         wall=summed("wall"),
-        lag=None if held is None else [finite(held.get(step)) for step in ends.step[kept].tolist()],
+        lag=[finite(held.get(step)) for step in ends.step[kept].tolist()],
     )
 
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
-from ludus.core.types import NamedStatistics
 from ludus.population.base import Lineage
-from ludus.population.matches import statistics_by_policy
 from ludus.population.ratings.base import RatingTable
 from ludus.population.ratings.bradley_terry import Elo
 from ludus.population.ratings.results import Pairs
-from ludus.storage.reader import Reader, player_of
-from ludus.view.figures.base import MAX_POINTS, Number, all_finite, finite, require_known, thin
+from ludus.storage.reader import Reader
+from ludus.view.figures.base import MAX_POINTS, Number, finite, require_known, thin
 from ludus.view.figures.clusters import Clusters, clusters_of, payoff_rows
 from ludus.view.figures.meta_game import Floats, MetaGame, against, meta_game
 
@@ -293,37 +291,48 @@ def statistics(reader: Reader, **query: str) -> list[CountedTable]:
     return reader.remembered("statistics", lambda: _statistics(reader))
 
 
+Who = tuple[int, str]
+"""Population and policy."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    """By name: episodes, and the sum over them."""
+
+    episodes: dict[str, int] = field(default_factory=dict)
+    total: dict[str, float] = field(default_factory=dict)
+
+    def add(self, name: str, episodes: int, mean: float) -> None:
+        self.episodes[name] = self.episodes.get(name, 0) + episodes
+        self.total[name] = self.total.get(name, 0.0) + episodes * mean
+
+    def means(self, names: Sequence[str]) -> list[Number]:
+        return [finite(self.total[name] / self.episodes[name]) if name in self.total else None for name in names]
+
+
 def _statistics(reader: Reader) -> list[CountedTable]:
+    every: dict[Who, _Sums] = {}
+    met: dict[Who, dict[str, _Sums]] = {}
+    names: dict[str, None] = {}
     with reader.moment():
-        info, names, counted = reader.info(), reader.policy_names(), reader.counted(last=MAX_COUNTED)
-    played = [([player_of(ref) for ref in match.seats], match.statistics) for match in counted]
-    met: dict[tuple[int, str], dict[str, list[tuple[list[str], NamedStatistics | None]]]] = {}
-    for seats, found in played:
-        for player, who in enumerate(seats):
-            others = ", ".join(policy for q, (_, policy) in enumerate(seats) if q != player)
-            mine = ["" if q != player else "me" for q in range(len(seats))]
-            met.setdefault(who, {}).setdefault(others, []).append((mine, found))
+        info, policies = reader.info(), reader.policy_names()
+        for seats, player, name, episodes, mean in reader.counted_means(last=MAX_COUNTED):
+            who, others = seats[player], ", ".join(policy for q, (_, policy) in enumerate(seats) if q != player)
+            names[name] = None
+            every.setdefault(who, _Sums()).add(name, episodes, mean)
+            met.setdefault(who, {}).setdefault(others, _Sums()).add(name, episodes, mean)
     tables = []
-    for population in sorted(set(info.population)):
-        members = names.get(population, [])
-        total = statistics_by_policy(played, [(population, name) for name in members])
-        if total is None:
-            continue
+    for population in sorted(set(info.population)) if every else ():
         rows = [
             CountedRow(
-                name,
-                int(total.n[k].max()),
-                all_finite(total.mean[k]),
-                _against(met.get((population, name), {})),
+                policy,
+                max(every[population, policy].episodes.values()),
+                every[population, policy].means([*names]),
+                [(who, sums.means([*names])) for who, sums in list(met[population, policy].items())[-MAX_MET:] if who],
             )
-            for k, name in enumerate(members)
+            for policy in policies.get(population, [])
+            if (population, policy) in every
         ]
         players = [player for player, own in enumerate(info.population) if own == population]
-        tables.append(CountedTable(population, players, list(total.names), [row for row in rows if row.episodes]))
+        tables.append(CountedTable(population, players, [*names], rows))
     return tables
-
-
-def _against(met: Mapping[str, Sequence[tuple[list[str], NamedStatistics | None]]]) -> list[tuple[str, list[Number]]]:
-    """The newest that a policy met."""
-    found = [(others, statistics_by_policy(parts, ["me"])) for others, parts in list(met.items())[-MAX_MET:] if others]
-    return [(others, all_finite(mine.mean[0])) for others, mine in found if mine is not None]

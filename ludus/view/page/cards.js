@@ -34,12 +34,13 @@ export function cards(node, { choose }) {
 
   function seat(board, of, view) {
     const mine = view.mine === of.player;
+    const name = view.names?.[of.player] ?? of.name;
     const hand = h("div", { class: of.cards.length > 7 ? "hand many" : "hand" }, of.cards.map((held) => held_card(board, held, mine, view)));
     const chips = of.chips && h("span", { class: "chips" }, h("i", { "aria-hidden": "true" }),
       `${number(of.chips.paid)} in the pot${of.chips.stack === null || of.chips.stack === undefined ? "" : `, ${number(of.chips.stack)} left`}`);
     const classes = ["seat", mine && "mine", view.turn?.includes(of.player) && "turn"].filter(Boolean).join(" ");
-    return h("div", { class: classes, role: "group", "aria-label": mine && !view.watching ? `${of.name}, you` : of.name },
-      h("div", { class: "who" }, h("strong", { text: of.name }), mine && !view.watching ? h("span", { class: "you", text: "you" }) : null, of.note ? h("span", { class: "note", text: of.note }) : null),
+    return h("div", { class: classes, role: "group", "aria-label": mine && !view.watching ? `${name}, you` : name },
+      h("div", { class: "who" }, h("strong", { text: name }), mine && !view.watching ? h("span", { class: "you", text: "you" }) : null, of.note ? h("span", { class: "note", text: of.note }) : null),
       of.cards.length ? hand : null, chips || null);
   }
 

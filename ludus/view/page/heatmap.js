@@ -58,6 +58,11 @@ export function worth(cell) {
   return interval(cell.mean, cell.half_width);
 }
 
+// "rock against paper"; a single player's policies are against nobody.
+export function title(cell, { row_player: row, column_player: column }) {
+  return row === column ? cell.row : `${cell.row} against ${cell.column}`;
+}
+
 export function played(cell) {
   if (!cell.known) return "";
   return cell.exact ? "computed, not played" : `${whole(cell.count)} ${cell.count === 1 ? "episode" : "episodes"}`;
@@ -276,7 +281,7 @@ class HeatMap {
   tell(point) {
     if (!point || !this.pointed) return void this.stage.tip(null);
     const cell = this.cell(this.pointed);
-    this.stage.tip(point.screenX, point.screenY, [h("p", { text: `${cell.row} against ${cell.column}` }), h("p", null, h("b", { text: worth(cell) })), h("p", { class: "faint", text: played(cell) })]);
+    this.stage.tip(point.screenX, point.screenY, [h("p", { text: title(cell, this.data) }), h("p", null, h("b", { text: worth(cell) })), h("p", { class: "faint", text: played(cell) })]);
   }
 
   go(place) {
@@ -284,7 +289,7 @@ class HeatMap {
     this.stage.show(place[1] + 0.5, place[0] + 0.5, 0.5);
     const [screenX, screenY] = this.stage.toScreen(place[1] + 1, place[0] + 1), cell = this.cell(place);
     this.tell({ screenX, screenY });
-    announce(`${cell.row} against ${cell.column}: ${worth(cell)}${cell.known && !cell.exact ? `, ${played(cell)}` : ""}`);
+    announce(`${title(cell, this.data)}: ${worth(cell)}${cell.known && !cell.exact ? `, ${played(cell)}` : ""}`);
   }
 
   choose(place) {

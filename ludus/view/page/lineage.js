@@ -2,7 +2,7 @@
 
 import { announce, h, write } from "./dom.js";
 import { number, ramp, whole } from "./charts.js";
-import { policyLink, shares } from "./links.js";
+import { policyLink, refill, shares } from "./links.js";
 import { share, SMALL } from "./measured.js";
 import { colours, css, font, nameThem, nearest, neighbour, stage } from "./stage.js";
 
@@ -164,14 +164,21 @@ class LineageView {
 
   explain() {
     const node = this.forest.members.get(this.chosen);
-    if (!node) return void this.about.replaceChildren();
-    const { population } = this.info, names = (nodes) => nodes.flatMap((one, k) => [k ? ", " : "", policyLink(this.run, one.population, one.name)]);
-    const met = node.member.opponents.map(({ player, policy, probability }) => ({ population: population[player], policy, probability }));
-    this.about.replaceChildren(
+    const told = node ? [node.key, node.parent?.key, node.children.map(({ key }) => key), node.member.opponents] : null;
+    refill(this.about, told, () => (node ? this.facts(node) : []));
+  }
+
+  facts(node) {
+    const { population } = this.info, { opponents, derived } = node.member;
+    const names = (nodes) => nodes.flatMap((one, k) => [k ? ", " : "", policyLink(this.run, one.population, one.name)]);
+    const met = opponents.map(({ player, policy, probability }) => ({ population: population[player], policy, probability }));
+    const copied = node.children.length ? [". Copied for ", names(node.children.slice(0, 12)), node.children.length > 12 ? ` and ${node.children.length - 12} more` : ""] : "";
+    const against = !met.length ? "Whom it trained against is not known." : derived ? "Trained against, as the meta-strategies of the generation before it tell" : "Trained against";
+    return [
       h("h3", null, policyLink(this.run, node.population, node.name)),
-      h("p", null, `Generation ${node.generation}, `, node.parent ? ["a copy of ", names([node.parent])] : `began as ${node.member.start}`, node.children.length ? [". Copied for ", names(node.children.slice(0, 12)), node.children.length > 12 ? ` and ${node.children.length - 12} more` : ""] : "", "."),
-      met.length ? h("p", { class: "faint", text: "Trained against" }) : h("p", { class: "faint", text: "Whom it trained against is not known." }), met.length ? shares(this.run, met) : "",
-    );
+      h("p", null, `Generation ${node.generation}, `, node.parent ? ["a copy of ", names([node.parent])] : `began as ${node.member.start}`, copied, "."),
+      h("p", { class: "faint", text: against }), met.length ? shares(this.run, met) : "",
+    ];
   }
 
   key(event) {

@@ -42,3 +42,11 @@ export function shares(run, entries, most = 8) {
     h("span", { class: "share-text", text: share(probability) }));
   return h("ol", { class: "shares" }, sorted.slice(0, most).map(item), rest > 0 && h("li", { class: "faint", text: `and ${sorted.length - most} more with ${share(rest)}` }));
 }
+
+// Fills a node anew only where what it tells has changed, so that a focus in it stays, and nothing is read out twice.
+export function refill(node, told, fill) {
+  const key = JSON.stringify(told);
+  if (node.told === key) return;
+  node.told = key;
+  node.replaceChildren(...fill());
+}

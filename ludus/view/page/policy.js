@@ -3,7 +3,7 @@
 import { announce, card, empty, h, picker, write } from "./dom.js";
 import { lines, number, percent, table, whole } from "./charts.js";
 import { cellOf, unpacked } from "./heatmap.js";
-import { games, policyAddress, policyLink, seat, seats, shares } from "./links.js";
+import { games, policyAddress, policyLink, refill, seat, seats, shares } from "./links.js";
 import { domain, interval, measured, SMALL } from "./measured.js";
 import { colours, font, stage } from "./stage.js";
 
@@ -70,7 +70,7 @@ class Head {
   constructor(root, scene) {
     this.scene = scene;
     this.facts = h("p", { class: "lead" });
-    this.links = h("div", { class: "heat-games" });
+    this.links = h("div", { class: "tools" });
     root.append(h("div", { class: "policy-head" }, h("a", { class: "faint", href: `#/run/${scene.run}/population`, text: "← All policies" }), h("h2", { text: scene.policy }), this.facts, this.links));
   }
 
@@ -100,16 +100,14 @@ class Family {
   }
 
   set({ parent, start, children, opponents, population }) {
-    const { run, overview: { info } } = this.scene, told = JSON.stringify([parent, start, children, opponents]);
-    if (told === this.told) return;
-    this.told = told;
+    const { run, overview: { info } } = this.scene;
     const links = children.slice(0, 40).flatMap((name, k) => [k ? ", " : "", policyLink(run, population, name)]);
     const group = (term, ...content) => h("div", null, h("dt", { text: term }), h("dd", null, content));
-    this.body.replaceChildren(h("dl", { class: "family" },
+    refill(this.body, [parent, start, children, opponents], () => [h("dl", { class: "family" },
       group("Began as", parent ? ["a copy of ", policyLink(run, parent.population, parent.policy)] : `${start}`),
       group("Copied for", links.length ? [links, children.length > 40 ? ` and ${children.length - 40} more` : ""] : "nobody yet"),
       group("Trained against", opponents.length ? shares(run, opponents.map((one) => ({ ...one, population: info.population[one.player] }))) : "nobody that is known"),
-    ));
+    )]);
   }
 }
 
@@ -178,6 +176,8 @@ class Results {
   makeTable() {
     const { run, overview: { info } } = this.scene, players = info.population.length;
     const sides = new Set(this.results.map(({ player }) => player)).size > 1;
+    const kept = new Map();  // the same nodes again, so that an update leaves the focus where it is
+    const once = (what, { player, name }, make) => kept.get(`${what} ${player} ${name}`) ?? kept.set(`${what} ${player} ${name}`, make()).get(`${what} ${player} ${name}`);
     // The opponents' populations: those of the other players, in their order.
     const link = ({ player, against }) => {
       const others = info.population.filter((_, other) => other !== player);
@@ -185,12 +185,12 @@ class Results {
     };
     const won = this.results.some(({ wins }) => wins);
     const columns = [
-      { key: "name", title: players > 2 ? "opponents" : "opponent", text: true, format: (_, row) => (row.against.length ? link(row) : "alone") },
+      { key: "name", title: players > 2 ? "opponents" : "opponent", text: true, format: (_, row) => (row.against.length ? once("of", row, () => link(row)) : "alone") },
       sides && { key: "player", title: "as player", format: whole },
       { key: "mean", title: "mean return", format: (value, row) => measured(value, row.half_width, this.scale) },
       { key: "n", title: "episodes", format: (value, row) => (row.exact ? "computed" : whole(value)) },
       won && { key: "wins", title: "won, drawn, lost", sorts: false, format: (wins) => (wins ? wins.map(whole).join(" · ") : "–") },
-      { key: "show", title: "", sorts: false, format: (_, row) => this.game(row) },
+      { key: "show", title: "", sorts: false, format: (_, row) => once("game", row, () => this.game(row)) },
     ].filter(Boolean);
     this.table = table(this.list, { columns, rows: this.results, sort: { key: "mean", down: true }, limit: 15, label: "Results", id: (row) => `${row.player} ${row.name}` });
   }
@@ -392,11 +392,10 @@ class Kept {
 
   set({ task, file, sha256, spec }) {
     this.part.node.hidden = !file && !spec;
-    const told = JSON.stringify([task, file, sha256, spec]);
-    if (told === this.told) return;
-    this.told = told;
-    const entry = (term, text) => text && h("div", null, h("dt", { text: term }), h("dd", { class: "exact", text }));
-    this.part.body.replaceChildren(h("dl", null, [entry("Kind", spec?.kind), entry("Made by task", task), entry("File in the run", file), entry("SHA-256", sha256)].filter(Boolean)));
-    if (spec) this.part.body.append(h("details", null, h("summary", { text: "How its network is built" }), h("pre", { text: JSON.stringify(spec.config, null, 2) })));
+    const entry = (term, text) => (text ? h("div", null, h("dt", { text: term }), h("dd", { class: "exact", text })) : null);
+    refill(this.part.body, [task, file, sha256, spec], () => [
+      h("dl", null, entry("Kind", spec?.kind), entry("Made by task", task), entry("File in the run", file), entry("SHA-256", sha256)),
+      spec ? h("details", null, h("summary", { text: "How its network is built" }), h("pre", { text: JSON.stringify(spec.config, null, 2) })) : "",
+    ]);
   }
 }

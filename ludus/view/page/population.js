@@ -6,9 +6,9 @@
 import { card, empty, failure, h, picker, write } from "./dom.js";
 import { colour, lines, number, percent, ramp, table, whole } from "./charts.js";
 import { embedding } from "./embedding.js";
-import { cellOf, heatMap, ORDERS, played, unpacked, worth } from "./heatmap.js";
+import { cellOf, heatMap, ORDERS, played, title, unpacked, worth } from "./heatmap.js";
 import { lineage } from "./lineage.js";
-import { games, policyLink, seat, seats, shares } from "./links.js";
+import { games, policyLink, refill, seat, seats, shares } from "./links.js";
 import { domain, measured, probability } from "./measured.js";
 import { responses } from "./responses.js";
 
@@ -224,25 +224,29 @@ class Payoffs {
   }
 
   async explain() {
-    const { data, picked } = this;
+    const { data, picked } = this, { source } = this.scene;
     const i = picked ? data.rows.indexOf(picked[0]) : -1, j = picked ? data.columns.indexOf(picked[1]) : -1;
     if (i < 0 || j < 0) {
-      this.details.replaceChildren(h("p", { class: "hint", text: `Press a cell to see who met${this.scene.source.may.play ? " and to have a game of it shown" : ""}. The wheel zooms after a click on the table (before it with Ctrl), dragging and the arrow keys move.` }));
+      const text = `Press a cell to see who met${source.may.play ? " and to have a game of it shown" : ""}. The wheel zooms after a click on the table (before it with Ctrl), dragging and the arrow keys move.`;
+      refill(this.details, text, () => [h("p", { class: "hint", text })]);
       return;
     }
-    const { info: { population }, can } = await this.scene.overview();
-    if (String(this.picked) !== String(picked)) return;
-    const { run, source } = this.scene, { row_player: row, column_player: column } = data, cell = cellOf(data, i, j);
-    const chosen = seats(population.length, { [row]: seat(row, cell.row), [column]: seat(column, cell.column) });
+    const overview = await this.scene.overview(), cell = cellOf(data, i, j);
+    if (String(this.picked) === String(picked)) refill(this.details, [picked, data.of, worth(cell), played(cell)], () => this.facts(cell, overview));
+  }
+
+  facts(cell, { info: { population }, can }) {
+    const { data } = this, { run, source } = this.scene, { row_player: row, column_player: column } = data, alone = row === column;
+    const chosen = seats(population.length, { [column]: seat(column, cell.column), [row]: seat(row, cell.row) });
     const game = { source, run, can, chosen };
-    this.details.replaceChildren(
-      h("h3", null, policyLink(run, population[row], cell.row), " against ", policyLink(run, population[column], cell.column)),
+    return [
+      h("h3", null, policyLink(run, population[row], cell.row), alone ? "" : [" against ", policyLink(run, population[column], cell.column)]),
       h("p", { class: "heat-value", text: worth(cell) }),
-      h("p", { class: "faint", text: [`to player ${data.of}`, played(cell)].filter(Boolean).join(", ") }),
+      h("p", { class: "faint", text: [alone ? "" : `to player ${data.of}`, played(cell)].filter(Boolean).join(", ") }),
       ...this.mirrored(cell, population),
       cell.known && !cell.exact && data.interval ? h("p", { class: "faint", text: data.interval }) : "",
-      h("div", { class: "heat-games" }, games({ ...game, person: column, name: cell.row, tree: true }), games({ ...game, person: row, name: cell.column }).slice(1)),
-    );
+      h("div", { class: "tools" }, games({ ...game, person: alone ? null : column, name: cell.row, tree: true }), alone ? [] : games({ ...game, person: row, name: cell.column }).slice(1)),
+    ];
   }
 
   // The same two the other way round, where both play from one population.
@@ -254,12 +258,14 @@ class Payoffs {
 }
 
 function introduction({ of, row_player: row, column_player: column, others, rows, columns, rows_in_all: all, columns_in_all: across }) {
+  if (row === column) return `What each policy earns on average.${all > rows.length ? ` These are the newest ${whole(rows.length)} of ${whole(all)}.` : ""}`;
   const who = (player) => (player === of ? "its own" : `player ${player}'s`);
   const cut = all > rows.length || across > columns.length ? `These are the newest ${whole(rows.length)} of ${whole(all)} and ${whole(columns.length)} of ${whole(across)}.` : "";
   return [`What player ${of} earns on average. The rows are ${who(row)} policies, the columns ${who(column)}.`, cut, others].filter(Boolean).join(" ");
 }
 
-function summary({ rows, columns, mean, of }) {
+function summary(data) {
+  const { rows, columns, mean, of } = data;
   let low = Infinity, high = -Infinity, known = 0, lowest = 0, highest = 0;
   mean.forEach((value, at) => {
     if (Number.isNaN(value)) return;
@@ -268,7 +274,7 @@ function summary({ rows, columns, mean, of }) {
     if (value > high) [high, highest] = [value, at];
   });
   if (!known) return `A table of ${rows.length} rows and ${columns.length} columns; nothing has been played yet.`;
-  const pair = (at) => `${rows[Math.floor(at / columns.length)]} against ${columns[at % columns.length]}`;
+  const pair = (at) => title({ row: rows[Math.floor(at / columns.length)], column: columns[at % columns.length] }, data);
   return `What player ${of} earns, ${whole(rows.length)} rows by ${whole(columns.length)} columns, ${percent(known / mean.length)} of them known. `
     + `The most is ${number(high)}, ${pair(highest)}; the least ${number(low)}, ${pair(lowest)}. The ranking below has the same policies as a table.`;
 }
@@ -329,7 +335,7 @@ class Strategies {
       else this.players[k].chart = lines(node, data);
       const mix = last.find((one) => one.player === player);
       const entries = (mix?.policies ?? []).map((policy, at) => ({ population: population[player], policy, probability: mix.probability[at] }));
-      list.replaceChildren(h("p", { class: "faint", text: "Plays now" }), shares(this.scene.run, entries));
+      refill(list, entries, () => [h("p", { class: "faint", text: "Plays now" }), shares(this.scene.run, entries)]);
     });
     this.diversity(diversity);
   }
@@ -404,10 +410,12 @@ class Ranking {
 
   build() {
     const { population, rows } = this.data[this.state.population];
+    const links = new Map();  // the same nodes again, so that an update leaves the focus where it is
+    const link = (policy) => links.get(policy) ?? links.set(policy, policyLink(this.run, population, policy)).get(policy);
     const rated = rows.some(({ rating }) => rating !== null), clusters = new Set(rows.map(({ cluster }) => cluster)).size > 1;
     const columns = [
       { key: "rank", title: "#", sorts: false, format: (_, __, place) => String(place + 1) },
-      { key: "policy", title: "policy", text: true, format: (policy) => policyLink(this.run, population, policy) },
+      { key: "policy", title: "policy", text: true, format: (policy) => link(policy) },
       { key: "mean", title: "mean return", format: (value, row) => measured(value, row.half_width, this.scale.mean) },
       rated && { key: "rating", title: "rating", format: (value, row) => measured(value, row.rating_half_width, this.scale.rating) },
       { key: "probability", title: "probability", format: probability },

@@ -4,7 +4,8 @@ import { card, h, icon, sentence, write } from "./dom.js";
 import { showBoard } from "./boards.js";
 import { number } from "./charts.js";
 import { title } from "./grid.js";
-import { names } from "./members.js";
+import { called, names } from "./members.js";
+import { withNames } from "./moves.js";
 import { ending, signed } from "./outcomes.js";
 import { stoneIcon } from "./pieces.js";
 import { thoughts } from "./thoughts.js";
@@ -15,16 +16,17 @@ const PACE = { frame: 1 / 15 }; // seconds a position is shown at speed 1; other
 /** See app.js. */
 export async function show(root, { source, params, query, go }) {
   const wanted = { seats: names(query.get("seats")), seed: query.get("seed") ? Number(query.get("seed")) : null };
-  const replay = { id: params.replay ?? null, ...await load(source, params, wanted) };
+  const replay = await load(source, params, wanted);
   const page = replayPage(root, replay, { source, run: params.run, wanted, go, at: Number(query.get("at") ?? 0) });
   return { close: page.close };
 }
 
-function load(source, params, wanted) {
-  if (params.replay) return source.get(`runs/${params.run}/replays/${encodeURIComponent(params.replay)}`);
-  if (wanted.seats.length) return source.post(`runs/${params.run}/show`, wanted);
-  return source.get("replay");
+async function load(source, params, wanted) {
+  if (params.replay) return spoken({ id: params.replay, ...await source.get(`runs/${params.run}/replays/${encodeURIComponent(params.replay)}`) });
+  return spoken(wanted.seats.length ? await source.post(`runs/${params.run}/show`, wanted) : await source.get("replay"));
 }
+
+const spoken = (replay) => ({ ...replay, frames: replay.frames.map((frame) => withNames(replay.game, frame)) });
 
 function replayPage(root, first, { source, run, wanted, go, at }) {
   let replay = first;
@@ -39,13 +41,13 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
   begin(at);
 
   function begin(place) {
-    const seats = replay.seats.map((seat) => seat.name).join(" against ");
+    const seats = replay.seats.map((seat) => called(seat.name)).join(" against ");
     write(made.heading, run ? seats : title(replay.game));
     write(made.told, [run ? title(replay.game) : seats, `${replay.frames.length - 1} moves`, replay.seed === null ? "" : `seed ${replay.seed}`].filter(Boolean).join(" · "));
     made.slider.max = replay.frames.length - 1;
     const several = replay.frames.some((frame) => frame.board_of);
     made.viewing.hidden = !several;
-    made.viewer.replaceChildren(h("option", { value: "", text: "everything" }), ...replay.seats.map((seat) => h("option", { value: seat.player, text: `what ${seat.name} sees` })));
+    made.viewer.replaceChildren(h("option", { value: "", text: "everything" }), ...replay.seats.map((seat) => h("option", { value: seat.player, text: `what ${called(seat.name)} sees` })));
     local.viewer = null;
     made.moves.replaceChildren(...replay.frames.map(moveLine));
     drawLinks();
@@ -58,7 +60,7 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
   }
 
   function nameOf(player) {
-    return replay.seats.find((seat) => seat.player === player)?.name ?? `player ${player}`;
+    return called(replay.seats.find((seat) => seat.player === player)?.name ?? `player ${player}`);
   }
 
   function drawLinks() {
@@ -75,8 +77,7 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
     button.disabled = true;
     write(said, "");
     try {
-      const answer = await source.post(`runs/${run}/show`, body);
-      replay = answer;
+      replay = spoken(await source.post(`runs/${run}/show`, body));
       begin(body.keep ? local.at : 0);
       write(made.links.querySelector(".said"), done);
     } catch (error) {
@@ -137,7 +138,7 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
     const shown = local.viewer === null ? frame.board : frame.board_of?.[local.viewer] ?? frame.board;
     const weights = local.onBoard && decision?.probs ? new Map(decision.legal.map((move, k) => [move.action, decision.probs[k]])) : null;
     board.set(shown, {
-      legal: decision?.legal ?? [], can: false, watching: true, mine: local.viewer, names: replay.seats.map((seat) => seat.name), turn: frame.to_move, weights,
+      legal: decision?.legal ?? [], can: false, watching: true, mine: local.viewer, names: replay.seats.map((seat) => called(seat.name)), turn: frame.to_move, weights,
       chosen: decision?.chosen ?? null, over: Boolean(frame.over), box: null, keys: null, hold: false, animate,
     });
     drawWhere(frame);
@@ -164,13 +165,13 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
     const won = replay.seats.filter((seat) => ending(frame.returns, seat.player) === "won");
     const how = { terminated: "", truncated: " (the time limit)" }[frame.over] ?? ` (${frame.over})`;
     if (replay.seats.length < 2) return `The end, with ${signed(frame.returns[0])}${how}`;
-    return `${won.length === 1 ? `${won[0].name} won` : "A draw"}${how}`;
+    return `${won.length === 1 ? `${called(won[0].name)} won` : "A draw"}${how}`;
   }
 
   function drawSeats(frame) {
     made.seats.replaceChildren(...replay.seats.map((seat) => h("div", { class: `sitter${frame.to_move.includes(seat.player) ? " turn" : ""}` },
       stoneIcon(frame.board, seat.player) ?? h("span", { class: `spot p${seat.player % 8}`, "aria-hidden": "true" }),
-      h("div", { class: "names" }, h("strong", { text: seat.name }), seat.mode && seat.mode !== "explore" ? h("span", { class: "soft", text: seat.mode }) : null),
+      h("div", { class: "names" }, h("strong", { text: called(seat.name) }), seat.mode && seat.mode !== "explore" ? h("span", { class: "soft", text: seat.mode }) : null),
       h("b", { class: "score", "aria-label": `return so far ${signed(frame.returns[seat.player])}`, text: signed(frame.returns[seat.player]) }))));
   }
 

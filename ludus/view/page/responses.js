@@ -2,7 +2,7 @@
 
 import { announce, h, write } from "./dom.js";
 import { number, whole } from "./charts.js";
-import { policyLink } from "./links.js";
+import { policyLink, refill } from "./links.js";
 import { share } from "./measured.js";
 import { colours, font, nameThem, nearest, neighbour, spread, stage } from "./stage.js";
 
@@ -106,10 +106,11 @@ class ResponsesView {
       const { population, policy, by } = this.data.dominated[k];
       return h("li", null, policyLink(this.run, population, policy), " by ", policyLink(this.run, population, by));
     };
-    this.list.replaceChildren(
+    const told = [sinks, circles, dominated, this.cycle, this.chosen, this.data.kind];
+    refill(this.list, told, () => [
       h("h3", { text: sinks.title }), some(sinks, (text) => h("li", { text })), h("h3", { text: circles.title }), some(circles, circle),
       h("h3", { text: dominated.title }), some(dominated, under), this.about(),
-    );
+    ]);
   }
 
   about() {

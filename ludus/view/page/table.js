@@ -7,6 +7,7 @@ import { showBoard } from "./boards.js";
 import { number } from "./charts.js";
 import { title } from "./grid.js";
 import { called } from "./members.js";
+import { withNames } from "./moves.js";
 import { ending, isEnd, scores, signed } from "./outcomes.js";
 import { stoneIcon } from "./pieces.js";
 import { hintPanel } from "./thoughts.js";
@@ -14,14 +15,23 @@ import { hintPanel } from "./thoughts.js";
 const AGAIN = 2000; // milliseconds until a lost stream is opened anew
 const RATES = [5, 10, 15, 30]; // moves a second of a game in real time
 
+const LISTED = 300; // moves, newest
+const listed = new WeakMap(); // list -> the moves that it shows
 const past = new Map(); // table -> results of the tables before it, whose seats were swapped
 
 /** See app.js. */
 export async function show(root, { source, params, query, go }) {
   const tokens = (query.get("seat") ?? "").split(",");
-  const seats = await Promise.all(tokens.map(async (token) => ({ token, state: await source.get(`tables/${params.table}`, { seat: token }) })));
+  const seats = await Promise.all(tokens.map((token) => sitDown(source, params.table, token)));
   const page = tablePage(root, { source, table: params.table, seats, go });
   return { close: page.close };
+}
+
+async function sitDown(source, table, token) {
+  const state = await source.get(`tables/${table}`, { seat: token });
+  const seat = { token, state: { ...state, frame: withNames(state.game, state.frame) } };
+  note(seat, seat.state);
+  return seat;
 }
 
 function tablePage(root, { source, table, seats, go }) {
@@ -92,7 +102,9 @@ function tablePage(root, { source, table, seats, go }) {
       h("p", { class: "links" }, h("a", { href: `#/run/${seats[0].state.run}/play`, text: "Lay another table" }), h("a", { href: "#/", text: "All runs" })));
   }
 
-  function take(seat, state) {
+  function take(seat, told_now) {
+    const state = { ...told_now, frame: withNames(told_now.game, told_now.frame) };
+    note(seat, state);
     if (local.ended || older(state, seat.state)) return;
     const fresh = state.frame.number !== seat.state.frame.number || state.results.length !== seat.state.results.length;
     seat.state = state;
@@ -195,7 +207,7 @@ function tablePage(root, { source, table, seats, go }) {
     drawBoard(state);
     drawStatus(state);
     drawSeats(parts.seats, state, [...before, ...named(state.results, state.players)]);
-    drawMoves(parts.moves, state);
+    drawMoves(parts.moves, state, local.seat.log);
     parts.sofar.hidden = !parts.moves.childElementCount;
     drawLive(state);
   }
@@ -358,12 +370,23 @@ function kindOf(player, state) {
 const calledIn = (player) => (player.person ? player.name : player.who);
 const named = (results, players) => results.map(({ returns }) => ({ returns, seats: players.map(calledIn) }));
 
-function drawMoves(node, state) {
-  const moves = state.moves ?? state.frame.last;
+/** Keeps the moves that a seat is told of, in the order of its game's frames, whichever comes first here. */
+function note(seat, state) {
+  const game = state.results.length - (isEnd(state.over) ? 1 : 0);
+  if (seat.game !== game) Object.assign(seat, { game, log: new Map() });
+  if (state.frame.last.length && !seat.log.has(state.frame.number)) seat.log.set(state.frame.number, state.frame.last);
+}
+
+function drawMoves(node, state, log) {
+  const moves = [...log.keys()].sort((one, other) => one - other).slice(-LISTED).flatMap((number) => log.get(number));
+  const before = listed.get(node) ?? [];
+  const same = before.length <= moves.length && before.every((move, k) => move === moves[k]);
+  if (!same) clear(node); // another game, a move that came late, or more than the list holds
   const down = node.scrollTop + node.clientHeight >= node.scrollHeight - 8;
-  if (moves.length < node.childElementCount) clear(node);
+  node.start = 1 + Math.max(0, log.size - LISTED);
   for (const move of moves.slice(node.childElementCount)) {
     node.append(h("li", null, h("span", { class: `spot small p${move.player % 8}`, "aria-hidden": "true" }), h("span", { class: "soft", text: nameOf(state, move.player) }), ` ${move.label}`));
   }
+  listed.set(node, moves);
   if (down) node.scrollTop = node.scrollHeight;
 }

@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { number } from "./charts.js";
+import { called } from "./members.js";
 
 const FEW = 8;
 
@@ -48,7 +49,7 @@ export function hintPanel(node, decision, { onBoard, toggle }) {
 }
 
 function told(decision) {
-  const policy = decision.hint?.policy || decision.policy || "the policy";
+  const policy = called(decision.hint?.policy || decision.policy || "the policy");
   const worth = decision.value === null || decision.value === undefined ? "" : ` It expects ${decision.value > 0 ? "+" : ""}${number(decision.value)} from here.`;
   const mixture = decision.hint?.meta ? ` The last column is what the mixture would answer. ${decision.hint.how ?? ""}` : "";
   return `What ${policy} would play.${worth}${mixture}`;
