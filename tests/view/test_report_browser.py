@@ -112,6 +112,16 @@ def test_the_keyboard_alone_reads_a_chart_and_sorts_a_table(tmp_path: Path, look
 
 
 @pytest.mark.slow
+def test_what_a_dark_screen_shows_is_printed_dark_on_white(tmp_path: Path, look: Look) -> None:
+    opened = look(write_report(synthetic.write(tmp_path / "run", generations=2)).as_uri(), dark=True)
+    ink = "getComputedStyle(document.querySelector('h1')).color"
+    assert opened.page.evaluate(ink) == "rgb(232, 230, 225)"
+    opened.page.emulate_media(media="print")
+    assert opened.page.evaluate(ink) == "rgb(31, 35, 40)"
+    assert opened.page.evaluate("getComputedStyle(document.querySelector('.tabs')).display") == "none"
+
+
+@pytest.mark.slow
 def test_a_broken_page_is_noticed(tmp_path: Path, look: Look) -> None:
     report = write_report(synthetic.write(tmp_path / "run", generations=1))
     text = report.read_text(encoding="utf-8")

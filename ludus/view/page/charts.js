@@ -5,7 +5,7 @@
 import uPlot from "./uplot.js";
 import { clear, h, write } from "./dom.js";
 
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const dark = window.matchMedia("screen and (prefers-color-scheme: dark)");
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // ------------------------------------------------------------------------------------------------------------ numbers

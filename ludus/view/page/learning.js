@@ -12,14 +12,15 @@ export async function show(root, { source, params, query, go }) {
   const parts = [
     { panel: "learning", params: asked, ...curves({ run: params.run, asked, go, live: source.live }) },
     { panel: "throughput", ...throughput() },
-    { panel: "parts", ...signs() },
+    { panel: "parts", ...signs(source.live) },
   ];
   return cards(root, { source, run: params.run, parts });
 }
 
 // ------------------------------------------------------------------------------------------------------------ curves
 
-function curves({ run, asked, go, live }) {
+// The cards of returns and, if wanted, of metrics. asked: of one policy, or of all. live: with a field to choose one.
+export function curves({ run, asked, go, live, metrics = true }) {
   const returns = card(asked.policy ? `Learning of ${asked.policy}` : "Returns while learning", { level: 2 });
   const metric = card("Metrics");
   const state = { over: 0, metric: null, data: null };
@@ -41,6 +42,7 @@ function curves({ run, asked, go, live }) {
   function draw() {
     const { learners, learners_in_all: all } = state.data;
     metric.node.hidden = over.hidden = !learners.length;
+    returns.node.hidden = !metrics && !learners.length;  // where it only leads
     if (!learners.length) {
       close();
       write(returns.hint, "");
@@ -57,7 +59,7 @@ function curves({ run, asked, go, live }) {
     const names = [...new Set(learners.flatMap((learner) => Object.keys(learner.metrics)))];
     if (!names.includes(state.metric)) [state.metric = null] = names;
     if (choice.options.length !== names.length || [...choice.options].some((option, k) => option.value !== names[k])) clear(choice).append(...names.map((text) => h("option", { value: text, text })));
-    metric.node.hidden = !names.length;
+    metric.node.hidden = !names.length || !metrics;
     if (state.metric !== null) choice.value = state.metric;
     const data = [chart("return", (learner) => learner.mean, banded), chart(state.metric ?? "", (learner) => learner.metrics[state.metric] ?? learner.mean.map(() => null), false)];
     if (charts.length) return charts.forEach((drawn, k) => drawn.set(data[k]));
@@ -126,7 +128,7 @@ const COLUMNS = [
   { key: "pid", title: "process", format: (pid) => (pid === null ? "–" : String(pid)) },
 ];
 
-function signs() {
+function signs(live) {
   const { node, body } = card("Parts");
   const place = h("div"), deaths = h("ul", { class: "notes" }), title = h("h3", { text: "Deaths and replacements" });
   let grid = null, clock = null, parts = [];
@@ -136,9 +138,10 @@ function signs() {
     close: () => clearInterval(clock),
     set(data) {
       ({ parts } = data);
+      node.hidden = !live && !parts.length && !data.deaths.length;
       if (!parts.length) {
         grid = null;
-        clear(place).append(empty("No part tells of itself: workers, servers and trainers do while a run goes on with parts outside the driver's own process."));
+        clear(place).append(empty("No part tells of itself now: the driver, workers, servers and trainers do while the run goes on."));
       } else if (grid) grid.set(parts);
       else grid = table(place, { label: "Parts", rows: parts, columns: COLUMNS, limit: 50, id: (part) => `${part.kind} ${part.name}` });
       clock ??= setInterval(() => grid?.set(parts), 1000);

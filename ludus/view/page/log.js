@@ -15,7 +15,8 @@ export async function show(root, { source, params }) {
   const none = h("div");
   const search = h("input", { class: "field", type: "search", placeholder: "Filter", "aria-label": "Filter by kind or text", on: { input: () => { state.text = search.value.toLowerCase(); draw(); } } });
   head.append(h("div", { class: "tools" }, search, picker("Level", LEVELS.map(([name]) => name), 0, (k) => { state.level = k; draw(); })));
-  body.append(none, list);
+  const more = h("button", { type: "button", class: "more", text: "Older events", on: { click: () => older() } });
+  body.append(none, list, more);
   root.append(node);
 
   const wanted = (event) => LEVELS[state.level][1](event) && (!state.text || `${event.kind} ${event.text}`.toLowerCase().includes(state.text));
@@ -32,7 +33,9 @@ export async function show(root, { source, params }) {
 
   function say(shown) {
     const all = state.events.length;
-    write(hint, all ? `${whole(shown)} of the ${whole(all)} newest events; times are UTC.` : "");
+    const text = `${shown === all ? "" : `${whole(shown)} of `}the ${whole(all)} newest events; times are UTC.`;
+    write(hint, all ? text[0].toUpperCase() + text.slice(1) : "");
+    more.hidden = !source.live || !all || state.events[all - 1].seq <= 1 || all >= KEPT;
     clear(none).append(...(all ? (shown ? [] : [empty("No event is like that.")]) : [empty("Nothing has been noted yet.")]));
   }
 
@@ -44,6 +47,15 @@ export async function show(root, { source, params }) {
     list.prepend(...fresh.filter(wanted).map(line));
     while (list.childElementCount > KEPT) list.lastChild.remove();
     if (under) window.scrollBy(0, list.scrollHeight - before);
+    say(list.childElementCount);
+  }
+
+  async function older() {
+    const oldest = state.events[state.events.length - 1].seq;
+    const { events } = await get(Math.max(0, oldest - 1 - AT_ONCE));
+    const before = events.filter((event) => event.seq < oldest).reverse().slice(0, KEPT - state.events.length);
+    state.events.push(...before);
+    list.append(...before.filter(wanted).map(line));
     say(list.childElementCount);
   }
 

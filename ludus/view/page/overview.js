@@ -2,18 +2,19 @@
 
 import { card, clear, empty, h, picker, sentence, write } from "./dom.js";
 import { colour, lines, number, percent, ramp, table, whole } from "./charts.js";
+import { curves } from "./learning.js";
 import { cards } from "./panels.js";
 import { counted } from "./statistics.js";
 
-export async function show(root, { source, params }) {
+export async function show(root, { source, params, go }) {
   const { info } = await source.get(`runs/${params.run}/overview`);
+  const alone = info.population.length === 1;  // nobody could exploit it, and nothing is mixed
   root.append(h("h2", { class: "unseen", text: "Overview" }));
   const parts = [
     { panel: "overview", ...tiles() },
     { panel: "overview", ...warnings() },
-    ...(info.population.length > 1 ? [{ panel: "convergence", ...nashConv() }] : []),  // else nobody could exploit it
-    { panel: "strategies", ...mixtures() },
-    { panel: "ranking", ...leaders(params.run, info.population.length === 1) },
+    ...(alone ? [{ panel: "learning", ...curves({ run: params.run, asked: {}, go, live: false, metrics: false }) }] : [{ panel: "convergence", ...nashConv() }, { panel: "strategies", ...mixtures() }]),
+    { panel: "ranking", ...leaders(params.run, alone) },
     { panel: "statistics", ...counted() },
     { panel: "replays", ...recorded(params.run) },
     { panel: "overview", ...facts() },
