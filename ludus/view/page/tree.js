@@ -4,6 +4,7 @@ import { announce, clear, failure, h, write } from "./dom.js";
 import { showBoard } from "./boards.js";
 import { number } from "./charts.js";
 import { joined, memberField, membersFor, names, playerName } from "./members.js";
+import { dealName, moveName } from "./moves.js";
 import { signed } from "./outcomes.js";
 import { bar, percent } from "./thoughts.js";
 
@@ -16,9 +17,15 @@ export async function show(root, { source, params, query }) {
   const given = names(query.get("seats"));
   const profile = given.length ? given : seats?.players.map(() => "@meta") ?? [];
   const first = await source.get(`${base}/tree`, { seats: joined(profile), node: "" });
-  const page = treePage(root, { first, seats, profile: first.seats ?? profile, fetchNode: (now, node) => source.get(`${base}/tree`, { seats: joined(now), node }) });
+  const page = treePage(root, { first: worded(first), seats, profile: first.seats ?? profile, fetchNode: async (now, node) => worded(await source.get(`${base}/tree`, { seats: joined(now), node })) });
   await page.open("");
   return {};
+}
+
+// A node whose moves, chance's too, are called what the boards call them.
+function worded(data) {
+  const name = (label) => dealName(data.board.game ?? "", data.value.length, moveName(data.board.game ?? "", label));
+  return { ...data, path: data.path.map((step) => ({ ...step, label: name(step.label) })), children: data.children.map((child) => ({ ...child, label: name(child.label) })) };
 }
 
 function treePage(root, { first, seats, profile, fetchNode }) {
@@ -200,8 +207,8 @@ function treePage(root, { first, seats, profile, fetchNode }) {
   function detail(data) {
     const players = data.value.map((_, k) => (seats ? playerName(seats, k) : `Player ${k}`));
     made.path.replaceChildren(...data.path.map((step, k) => h("li", null, k === data.path.length - 1
-      ? h("span", { "aria-current": "true", text: step.label || "The start" })
-      : h("button", { type: "button", text: step.label || "The start", on: { click: () => go(step.node) } }))));
+      ? h("span", { "aria-current": "true", text: k === 0 ? "The start" : step.label })
+      : h("button", { type: "button", text: k === 0 ? "The start" : step.label, on: { click: () => go(step.node) } }))));
     const kinds = { chance: "Chance moves", decision: `${players[data.player]} decides`, terminal: "The game is over" };
     write(made.kind, kinds[data.kind]);
     board.set(data.board, { legal: [], can: false, mine: null, names: players, turn: data.kind === "decision" ? [data.player] : [], weights: null, chosen: null, over: data.kind === "terminal", box: null, keys: null, hold: false, animate: false });
