@@ -70,7 +70,9 @@ function treePage(root, { first, seats, profile, fetchNode }) {
     nodes.clear();
     clear(made.tree);
     largest = 0;
-    write(made.exploitability, data.exploitability === null || data.exploitability === undefined ? "" : `Exploitability of this profile: ${number(data.exploitability)}.`);
+    const found = data.exploitability === null || data.exploitability === undefined ? "" : `Exploitability of this profile: ${number(data.exploitability)}. `;
+    const values = isDuel(data.value) ? `the value for ${seats ? playerName(seats, 0) : "player 0"}` : "the players’ values";
+    write(made.exploitability, `${found}Beside each node: how likely it comes next, and ${values}. What is regretted is red.`);
     const entry = item({ node: "", label: "The start", kind: data.kind, player: data.player, probability: null, value: data.value, regret: null }, 1);
     made.tree.append(entry.item);
     entry.data = data;
@@ -82,7 +84,7 @@ function treePage(root, { first, seats, profile, fetchNode }) {
     const list = h("ul", { role: "group", hidden: true });
     const line = h("div", { class: "node-line" }, h("span", { class: "twist", "aria-hidden": "true" }), h("span", { class: `spot small ${spot(child)}`, "aria-hidden": "true" }), h("span", { class: "node-label", text: child.label }),
       child.probability === null ? null : h("span", { class: "node-share", text: percent(child.probability) }),
-      h("span", { class: "node-value", text: child.value ? child.value.map(signed).join(" : ") : "" }));
+      h("span", { class: "node-value", text: worth(child.value) }));
     if (child.probability !== null) line.style.setProperty("--share", child.probability);
     const node = h("li", { role: "treeitem", tabindex: -1, "aria-level": level, "aria-selected": "false", "aria-expanded": leaf ? null : "false", "aria-label": spoken(child), dataset: { node: child.node } }, line, list);
     const entry = { item: node, list, child, open: false, data: null, line };
@@ -244,6 +246,14 @@ function treePage(root, { first, seats, profile, fetchNode }) {
 
   return { open: async (id) => { await open(id); go(id, true, false); } };
 }
+
+/** Where one wins what the other loses, one number says it. */
+function worth(value) {
+  if (!value) return "";
+  return isDuel(value) ? signed(value[0]) : value.map(signed).join(" : ");
+}
+
+const isDuel = (value) => value.length === 2 && Math.abs(value[0] + value[1]) < 1e-9;
 
 function layOut(root) {
   const made = {};
