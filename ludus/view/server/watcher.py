@@ -32,6 +32,8 @@ LOOK = 0.5
 """Seconds between two looks at a run."""
 LIST = 2.0
 """Seconds between two looks at the list of runs."""
+SIGNS = 5.0
+"""Seconds between two times that a page is told of a part that it was seen."""
 REMEMBERED = 4
 """Runs of which it is remembered what was read."""
 IDLE = 60.0
@@ -332,8 +334,16 @@ def look(watched: Watched) -> News:
         panels |= {"overview"}
     told = read_live(folder) if status != watched.status or running != watched.running or watched.live else None
     news = told != watched.live
+    if _signs(told) != _signs(watched.live):
+        panels |= {"parts"}
     watched.running, watched.status, watched.live = running, status, told
     return News(panels & frozenset(figures.PANELS), news)
+
+
+def _signs(told: LiveStatus | None) -> list[tuple[object, ...]]:
+    """Of parts, what a page tells of them: when they were seen not to the second."""
+    parts = told.parts if told is not None else []
+    return [(p["name"], p["state"], p["pid"], p["restarts"], (p["seen"] or 0.0) // SIGNS) for p in parts]
 
 
 def _both(waiting: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
