@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -148,6 +149,19 @@ def test_panels_answer_and_are_not_sent_twice(asker: Asker) -> None:
         again = asker.get(f"/api/runs/{run}/{path}", headers={"if-none-match": reply.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
     assert asker.get(f"/api/runs/{run}/convergence").json()["generation"] == [0, 1, 2, 3]
+
+
+def test_what_takes_longest_is_made_while_somebody_looks_at_the_first(asker: Asker) -> None:
+    run = asker.run_id("try1")
+    for _ in range(2):
+        assert asker.get(f"/api/runs/{run}/overview").status_code == 200
+    for _ in range(100):
+        if any(key[:2] == (run, "payoffs") for key in asker.state.watcher.answers._kept):  # type: ignore[index]
+            break
+        asker.get("/api/session")
+        time.sleep(0.05)
+    else:
+        pytest.fail("it was not made")
 
 
 def test_a_run_that_grows_has_new_panels(root: Path, asker: Asker) -> None:
