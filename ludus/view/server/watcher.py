@@ -37,7 +37,7 @@ SIGNS = 5.0
 REMEMBERED = 4
 """Runs of which it is remembered what was read."""
 FIRST, NEXT = "overview", "payoffs"
-"""The panel that a page of a run begins with, and the one that takes longest where it is large: that is made while the first is looked at."""
+"""The panel that a page of a run begins with, and the one that takes longest where it is large: made while the first is looked at."""
 IDLE = 60.0
 """Seconds after which a run that nobody has asked for is not known any more."""
 
