@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+
+_FOLDERS = re.compile(r"""(?<![\w.~@-])~?(?:/[^\s/'",:;()]+)+/(?=[^\s/'",:;()])""")
+
+
+def without_folders(text: str) -> str:
+    """A message with files' names alone, for people on other machines, whom it is not to tell where things lie on this one."""
+    return _FOLDERS.sub("", text)
 
 
 def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:

@@ -138,7 +138,7 @@ def unfollowed(scenario: Scenario) -> Iterator[str]:
         unit = algorithm.collect().unit
         if limit_of(scenario.response, unit) is not None:
             continue
-        values = {key: getattr(algorithm, key) for key in type(algorithm).model_fields}
+        values = {key: getattr(algorithm, key) for key in getattr(type(algorithm), "model_fields", ())}
         changing = {k: v.start for k, v in values.items() if isinstance(v, Schedule) and v.end not in (None, v.start)}
         if changing:
             starts = ", ".join(f"algorithm.{key} at {start:g}" for key, start in changing.items())

@@ -173,7 +173,7 @@ class PayoffLog:
         return Payoffs(self.mean, self.count, self.m2, self.exact, info.utility_range, info.population, info.zero_sum)
 
 
-Sums = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]
+Sums = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 """n, mean, M2 of the same cells."""
 
 

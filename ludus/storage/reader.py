@@ -273,8 +273,18 @@ class Reader:
             if self._position is None or self._position.commits != commits:
                 texts = [value for (value,) in self._rows("SELECT value FROM run ORDER BY key")]
                 barrier, committed, *rows = self._rows(_POSITION)[0]
-                newest = (-1 if barrier is None else barrier, committed or 0.0, *(-1 if n is None else n for n in rows))
-                self._position = Position(zlib.crc32("\n".join(texts).encode()), *newest, commits)
+                policies, matches, payoffs, generations, events = (-1 if row is None else int(row) for row in rows)
+                self._position = Position(
+                    facts=zlib.crc32("\n".join(texts).encode()),
+                    barrier=-1 if barrier is None else barrier,
+                    committed=committed or 0.0,
+                    policies=policies,
+                    matches=matches,
+                    payoffs=payoffs,
+                    generations=generations,
+                    events=events,
+                    commits=commits,
+                )
             return self._position
 
     def grew_from(self, before: Position) -> bool:
@@ -486,14 +496,22 @@ class Reader:
             self.memory.payoffs = now, log
             return log
 
-    def remembered(self, name: str, make: Callable[[], T]) -> T:
-        """What `make` makes of the run as it is now: once, for all readers with this memory."""
-        with self.memory.lock:
+    def remembered(self, name: str, make: Callable[[], T], *, of: Sequence[str]) -> T:
+        """What `make` makes of the run as it is now: once, for all readers with this memory. of: the fields of `Position` that it depends
+        on, beside the facts; `make` is asked again when one of them has changed, or when the run has been resumed from before."""
+        with self.memory.lock, translated(self.path):
             now, found = self.position(), self.memory.made.get(name)
-            if found is None or found[0] != now:
-                found = self.memory.made[name] = now, make()
-            made: T = found[1]
+            made: T
+            if found is not None and self._still(found[0], now, of):
+                made = found[1]
+            else:
+                made = make()
+            self.memory.made[name] = now, made
             return made
+
+    def _still(self, before: Position, now: Position, of: Sequence[str]) -> bool:
+        same = all(getattr(before, part) == getattr(now, part) for part in ("facts", *of))
+        return same and (before == now or self.grew_from(before))
 
     def _sizes(self, info: RunInfo) -> tuple[int, ...]:
         with translated(self.path):

@@ -89,6 +89,14 @@ def test_replays_are_written_and_kept(runs: Path, capsys: pytest.CaptureFixture[
     ]
 
 
+def test_a_replay_is_one_page(runs: Path) -> None:
+    assert main(["record", "k@best", "game.html", "--seed", "3"]) == 0
+    page = (runs / "game.html").read_text()
+    assert '"kicker": "Ludus replay"' in page
+    assert '"replay":{"game":"openspiel/kuhn_poker"' in page
+    assert main(["record", "k@best", "game.html"]) == 2  # it is there
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -114,16 +114,25 @@ def test_a_moment_sees_nothing_that_comes_later(store: Store) -> None:
         assert len(reader.policies()) == 5
 
 
-def test_a_thing_is_made_once_for_a_position(store: Store) -> None:
+def test_a_thing_is_made_again_when_what_it_depends_on_has_changed(store: Store) -> None:
     memory, made = Memory(), []
+
+    def number() -> int:
+        with Reader(store.run_dir, memory=memory) as reader:
+            return reader.remembered("number", lambda: made.append(1) or len(made), of=("policies",))
+
     with store:
-        for _ in range(2):
-            with Reader(store.run_dir, memory=memory) as reader:
-                assert reader.remembered("number", lambda: made.append(1) or len(made)) == 1
+        assert (number(), number()) == (1, 1)
         store.event("run", "on")
         store.commit("c2")
-        with Reader(store.run_dir, memory=memory) as reader:
-            assert reader.remembered("number", lambda: made.append(1) or len(made)) == 2
+        assert number() == 1
+        store.policy_added(synthetic.policy(1, 2))
+        store.commit("c3")
+        assert (number(), number()) == (2, 2)
+        store.rewind("c2")
+        store.policy_added(synthetic.policy(1, 2))  # as many as before, and perhaps another one
+        store.commit("c3")
+        assert number() == 3
 
 
 def test_matches_without_winners_and_damaged_ones(store: Store) -> None:

@@ -213,11 +213,13 @@ def test_a_single_player_s_policies_are_rows_of_one_column(tmp_path: Path) -> No
     table = _panel(run_dir, "payoffs", order="age")
     assert (table.rows, table.columns, table.choices) == (["p0", "p1", "p2"], ["return"], [(0, 0, 0)])
     assert unpacked(table.mean)[:2].tolist() == [[0.0], [10.0]]
-    assert unpacked(table.half_width)[0, 0] == pytest.approx(1.96)
+    assert unpacked(table.half_width)[0, 0] == pytest.approx(1.96, rel=1e-4)
     assert unpacked(table.count).tolist() == [[4], [4], [0]]
     for name in ("ranking", "responses", "embedding", "diversity", "lineage"):
         _panel(run_dir, name)
     assert _panel(run_dir, "policy", policy="p1").results[0].against == []
+    first = _panel(run_dir, "overview").tiles[0]
+    assert (first.label, first.value, first.under) == ("Return", "10.00", "of the best policy")
 
 
 def test_a_shared_population_is_one_table_over_both_seats(tmp_path: Path) -> None:
@@ -243,7 +245,7 @@ def test_intervals_where_returns_have_no_bound_are_normal() -> None:
     count, exact = np.array([4, 1, 0, 7]), np.array([False, False, False, True])
     # 1.96 sqrt(12 / (4 * 3)) = 1.96; one unit says nothing about its spread.
     half = half_widths(count, np.zeros(4), np.array([12.0, 0.0, 0.0, 0.0]), exact, (-np.inf, np.inf))
-    np.testing.assert_allclose(half, [1.96, np.nan, np.nan, 0.0])
+    np.testing.assert_allclose(half, [1.96, np.nan, np.nan, 0.0], rtol=1e-4)
 
 
 def test_intervals_of_equal_results_are_equal() -> None:

@@ -98,8 +98,8 @@ def test_every_page_by_phone_in_the_dark_and_read_aloud(browser: Any, server: Se
             levels = [int(level) for level in re.findall(r"heading .*\[level=(\d)\]", said)]
             assert levels[:1] == [1], address
             assert all(after <= before + 1 for before, after in pairwise(levels)), (address, levels)
-            wanted = [m for m in page.messages if not ("404" in m and name == "empty" and "policy" in address)]
-            assert wanted == [], address
+            refused = "Failed to load resource: the server responded with a status of 4"  # what made-up runs have not
+            assert [m for m in page.messages if name == "two" or refused not in m] == [], address
 
 
 def test_by_keys_alone(browser: Any, server: Server) -> None:

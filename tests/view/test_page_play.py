@@ -11,10 +11,7 @@ from page_tools import Server, opened, run_ids
 
 import ludus
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = pytest.mark.slow
 
 _SEAT = """(async () => {
   const [path, query] = location.hash.slice(2).split("?");

@@ -168,6 +168,9 @@ def test_policies_show_a_game_and_it_can_be_kept(served: Served) -> None:
     for wrong in ("1" * 16, "x", "..%2f..%2fludus.db"):
         assert served.get(f"/api/runs/{served.run}/replays/{wrong}").status_code == 404
     assert served.get(f"/api/replays/{kept['id']}.exe").status_code == 404
+    page = served.get(f"/api/replays/{kept['id']}.html")
+    assert page.headers["content-disposition"] == 'attachment; filename="openspiel-kuhn_poker-0-0-2-1-1-1.html"'
+    assert '"replay":{"game":"openspiel/kuhn_poker"' in page.text
     film = served.get(f"/api/replays/{kept['id']}.gif")
     assert (film.status_code, "no pictures" in film.json()["error"]) == (422, True)
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from gymnasium.spaces import Discrete
 
@@ -199,7 +198,3 @@ class RunGame:
             name=lambda ref: f"@{self.run.name(ref)}" if ref in self.run.records else ref.policy,
             waits=lambda due: any(player in people and not people[player].ready for player in due),
         )
-
-    def identity(self) -> dict[str, Any]:
-        """What the people's database knows the game by."""
-        return {"game": self.spec.id, "run": self.name}

@@ -8,9 +8,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -253,10 +252,14 @@ class Replay:
 _WORDS = {"source": "from"}  # which no field can be called
 
 
-@lru_cache(maxsize=256)
-def _fields(cls: Hashable) -> tuple[tuple[str, str], ...]:
-    assert isinstance(cls, type)
-    return tuple((f.name, _WORDS.get(f.name, f.name)) for f in dataclasses.fields(cls))
+_FIELDS: dict[Any, tuple[tuple[str, str], ...]] = {}
+
+
+def _fields(cls: Any) -> tuple[tuple[str, str], ...]:
+    """(name, key) of a record's fields; looked up once."""
+    if cls not in _FIELDS:
+        _FIELDS[cls] = tuple((f.name, _WORDS.get(f.name, f.name)) for f in dataclasses.fields(cls))
+    return _FIELDS[cls]
 
 
 def plain(value: Any) -> Any:

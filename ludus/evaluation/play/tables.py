@@ -21,6 +21,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 from ludus.core.errors import ConfigError, LudusError, NotNow, PlayError, TooManyTables
+from ludus.core.files import without_folders
 from ludus.evaluation.play.games import PERSON, RunGame, check_name
 from ludus.evaluation.play.hints import Advisor
 from ludus.evaluation.play.person import Person
@@ -275,14 +276,14 @@ class Table:
             go()
         except Exception as error:  # noqa: BLE001  a policy's or an environment's own code
             told = str(error) if isinstance(error, LudusError) else f"{what_raised(error)}."
-            self._failed = " ".join(told.split())
+            self._failed = without_folders(" ".join(told.split()))
 
     def _over(self) -> bool:
         return bool(self._failed) or self._episode.over
 
     def _how(self) -> str:
         """How it ended; "" if it goes on."""
-        return self._failed or self._view.over(len(self._episode.episode.steps))
+        return self._failed or without_folders(self._view.over(len(self._episode.episode.steps)))
 
     def _count(self) -> None:
         """Keep the result, unless the game was cut short."""
@@ -307,7 +308,7 @@ class Table:
         try:
             self._replay = self._finish(finished)
         except LudusError as error:
-            self._note = str(error)
+            self._note = without_folders(str(error))
 
     # ------------------------------------------------------------------------------------------ what is seen
 

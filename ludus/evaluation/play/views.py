@@ -15,7 +15,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError
@@ -370,8 +369,3 @@ def png(image: NDArray[np.uint8]) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(lines.tobytes(), 3)), chunk(b"IEND", b""))
     )
-
-
-def is_discrete(spec: EnvSpec, player: int) -> bool:
-    """Whether a player's actions are numbers, one of which is chosen."""
-    return isinstance(spec.agents_of(player)[0].action, Discrete)

@@ -94,7 +94,7 @@ def distances(rows: Floats) -> Floats:
     blind = shared == 0
     apart[blind] = apart[~blind].mean() if (~blind).any() else 0.0
     np.fill_diagonal(apart, 0.0)
-    return (apart + apart.T) / 2
+    return np.asarray((apart + apart.T) / 2)
 
 
 def silhouette(apart: Floats, label: NDArray[np.int64]) -> float:

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from ludus.core.errors import RunError
-from ludus.population.payoffs import Payoffs
 from ludus.solvers.confidence import MIN_UNITS, mean_bounds
 from ludus.storage.base import RunInfo
 from ludus.storage.payoff_log import PayoffLog
@@ -19,14 +19,15 @@ from ludus.storage.reader import Reader, StoredPolicy
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
+PARTS = ("policies", "matches", "payoffs", "generations")
+"""Of a `Position`, what a meta-game is made of."""
 CONFIDENCE = 0.95
 """Of each interval by itself, at all times at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class MetaGame:
-    """members: of each population, in order. mean: float64[P, n_0, …] payoffs as `Payoffs` has them; where two players draw from one
-    population, a seat order that was never played has what the other one gave. marginals: [P] float64[n_p] of the last generation, 0 for
+    """members: of each population, in order. log: what is known of each profile. marginals: [P] float64[n_p] of the last generation, 0 for
     policies that came after it. generation: its number; None before the first one.
     """
 
@@ -68,7 +69,8 @@ class MetaGame:
 
     @cached_property
     def mean(self) -> Floats:
-        """float64[P, n_0, …]; see above."""
+        """float64[P, n_0, …], NaN in holes. Where two players draw from one population, a seat order that was never played has what the
+        other one gave, and a policy that never met itself half of a constant sum."""
         mean = self.log.mean
         if not self.symmetric:
             return mean
@@ -80,28 +82,14 @@ class MetaGame:
             filled[:, own, own] = np.where(np.isnan(filled[:, own, own]), total / 2, filled[:, own, own])
         return filled
 
-    @property
-    def payoffs(self) -> Payoffs:
-        """For solvers; all that is not a hole is taken for known."""
-        known = np.isfinite(self.mean).all(axis=0)
-        info = self.info
-        return Payoffs(
-            self.mean,
-            np.where(known, 1, 0),
-            np.zeros_like(self.mean),
-            known,
-            info.utility_range,
-            info.population,
-            info.zero_sum,
-        )
-
     def half_width(self, player: int) -> Floats:
         """float64[n_0, …]: of the interval of each mean; 0 where it is exact, NaN where nobody played, or the utility range is infinite and
-        a single unit was played. See `half_widths`."""
+        a single unit was played. See `half_widths`. Where means of both seat orders are taken, each is so wide that both hold together."""
         log, returns = self.log, self.info.utility_range[player]
+        alpha = (1.0 - CONFIDENCE) / (2 if self.symmetric else 1)
         return self.once(
             f"half width {player}",
-            lambda: half_widths(log.count, log.mean[player], log.m2[player], log.exact, returns),
+            lambda: half_widths(log.count, log.mean[player], log.m2[player], log.exact, returns, alpha=alpha),
         )
 
     def earned(self, player: int) -> Floats:
@@ -111,7 +99,7 @@ class MetaGame:
 
 def meta_game(reader: Reader) -> MetaGame:
     """As it is now. Raises RunError if the database is damaged."""
-    return reader.remembered("meta-game", lambda: _meta_game(reader))
+    return reader.remembered("meta-game", lambda: _meta_game(reader), of=PARTS)
 
 
 def _meta_game(reader: Reader) -> MetaGame:
@@ -150,11 +138,13 @@ def half_widths(
     m2: Floats,
     exact: NDArray[np.bool_],
     utility_range: tuple[float, float],
+    *,
+    alpha: float = 1.0 - CONFIDENCE,
 ) -> Floats:
     """Half of the widest side of the interval of each mean of `count` units; arrays of one shape. 0 where exact, NaN where unknown.
 
     Where returns are bounded these are confidence sequences (`ludus.solvers.confidence`), which hold at all times at once, so that they
-    may be watched while more is played. Where they are not, they are normal, and hold at one time only.
+    may be watched while more is played. Where they are not, they are normal, and hold at one time only. alpha: how often each may fail.
     """
     out = np.where(exact, 0.0, np.nan)
     sampled = ~exact & (count > 0)
@@ -162,13 +152,12 @@ def half_widths(
     least, most = utility_range
     if np.isfinite(least) and np.isfinite(most):
         at, back = _different(n, values, spread)  # wins and losses of equally many games: few are
-        low, high = mean_bounds(
-            n[at], values[at], spread[at], least=least, most=most, alpha=1 - CONFIDENCE, min_units=MIN_UNITS
-        )
+        low, high = mean_bounds(n[at], values[at], spread[at], least=least, most=most, alpha=alpha, min_units=MIN_UNITS)
         out[sampled] = np.maximum(values[at] - low, high - values[at])[back]
     else:
+        z = float(ndtri(1.0 - alpha / 2))
         with np.errstate(divide="ignore", invalid="ignore"):
-            out[sampled] = np.where(n > 1, 1.96 * np.sqrt(spread / (n * (n - 1.0))), np.nan)
+            out[sampled] = np.where(n > 1, z * np.sqrt(spread / (n * (n - 1.0))), np.nan)
     return out
 
 

@@ -144,9 +144,9 @@ def _counted(game: MetaGame, keep: tuple[int, ...]) -> NDArray[np.int64]:
         free = np.isfinite(game.mean[0, own, own]) & (count[own, own] == 0)  # what needs no play
         whole_table = exact | exact.T
         return np.where(whole_table | (np.eye(len(count), dtype=bool) & free), EXACT, count)
-    count = against(game.log.count.astype(np.float64), weights, keep=keep)
+    units = against(game.log.count.astype(np.float64), weights, keep=keep)
     unknown = against((~exact).astype(np.float64), weights, keep=keep)
-    return np.where(unknown == 0, EXACT, np.nan_to_num(count)).astype(np.int64)
+    return np.where(unknown == 0, EXACT, np.nan_to_num(units)).astype(np.int64)
 
 
 def _ordered(game: MetaGame, player: int, order: str) -> NDArray[np.int64]:
@@ -200,6 +200,12 @@ def _interval(game: MetaGame, of: int) -> str:
         return "All payoffs were computed exactly." if game.log.exact.any() else ""
     percent = f"{100 * CONFIDENCE:.0f}%"
     low, high = game.info.utility_range[of] if game.info.utility_range else (-np.inf, np.inf)
-    if np.isfinite(low) and np.isfinite(high):
-        return f"Each interval holds the true mean with a probability of {percent}, at all times at once: it may be watched."
-    return f"Each interval is normal and holds the true mean with a probability of about {percent} at one time: returns have no bound."
+    bounded = np.isfinite(low) and np.isfinite(high)
+    said = [
+        f"Each interval holds the true mean with a probability of {percent}, at all times at once: it may be watched."
+        if bounded
+        else f"Each interval is normal and holds the true mean with a probability of about {percent}, at one time only."
+    ]
+    if game.players > 2:
+        said.append("They are averaged over what the others play.")
+    return " ".join(said)

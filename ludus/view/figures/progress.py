@@ -182,7 +182,7 @@ def overview(reader: Reader, **query: str) -> Overview:
         state=state,
         summary=None if summary is None else _ended(summary),
         progress=progress,
-        tiles=_tiles(info, figures, progress, exact=last is None or last.exact),
+        tiles=[_first_tile(reader, info, last), *_tiles(info, figures, progress)],
         notes=[_note(event) for event in notes],
         figures=figures,
         can=Can(steer=status is not None, play=there, tree=there and _enumerated(last)),
@@ -310,17 +310,22 @@ def _pace(speed: float) -> str:
     return "" if speed == 1 else f"at {percent(speed)} of full speed"
 
 
-def _tiles(info: RunInfo, figures: Figures, progress: Progress, *, exact: bool) -> list[Tile]:
-    nash = figures.nash_conv
-    tiles = []
-    if info.players > 1:
-        half = "" if nash is None else f"exploitability {short(nash / 2)}" if info.players == 2 else "sum of all gains"
-        label = "NashConv" if exact or nash is None else "NashConv, at least"
-        tiles.append(Tile(label, "–" if nash is None else short(nash), half or "not computed"))
+def _first_tile(reader: Reader, info: RunInfo, last: GenerationRecord | None) -> Tile:
+    """How good it is: how far from an equilibrium, or what a single player earns."""
+    if info.players == 1:
+        mean = reader.payoff_log().mean
+        return Tile("Return", short(float(np.nanmax(mean))) if np.isfinite(mean).any() else "–", "of the best policy")
+    nash = None if last is None else last.nash_conv
+    if last is None or nash is None:
+        return Tile("NashConv", "–", "not computed")
+    under = f"exploitability {short(nash / 2)}" if info.players == 2 else "sum of all gains"
+    return Tile("NashConv" if last.exact else "NashConv, at least", short(nash), under)
+
+
+def _tiles(info: RunInfo, figures: Figures, progress: Progress) -> list[Tile]:
     limit = "no limit set" if info.generations is None else f"of {info.generations:,}"
     several = " + ".join(f"{n:,}" for n in figures.policies) if len(figures.policies) > 1 else "one population"
     return [
-        *tiles,
         Tile("Generations", f"{figures.generations:,}", limit),
         Tile("Policies", f"{sum(figures.policies):,}", several),
         Tile("Episodes", f"{figures.episodes:,}", "of training"),

@@ -17,7 +17,7 @@ from ludus.population.ratings.results import Pairs
 from ludus.storage.reader import Reader
 from ludus.view.figures.base import MAX_POINTS, Number, finite, require_known, thin
 from ludus.view.figures.clusters import Clusters, clusters_of, payoff_rows
-from ludus.view.figures.meta_game import Floats, MetaGame, against, meta_game
+from ludus.view.figures.meta_game import PARTS, Floats, MetaGame, against, meta_game
 
 # --------------------------------------------------------------------------------------------------------------------
 # Ranking.
@@ -26,9 +26,10 @@ from ludus.view.figures.meta_game import Floats, MetaGame, against, meta_game
 @dataclass(frozen=True, slots=True)
 class Ranked:
     """mean: return against the last meta-strategy of the other players, averaged over the players that draw from the population;
-    half_width: of its interval, no less than that of the mean of opponents' intervals. start: the policy that it began as a copy of, or
-    where else its first weights came from. games: units that were played by it. rating: Elo points by wins and losses with a 95% interval
-    around it, where two play and winners were counted; else the newest that the run stored, with none. cluster: by what it earns."""
+    half_width: mean of those of its payoffs, weighted in the same way: wide rather than narrow where opponents are many. start: the policy
+    that it began as a copy of, or where else its first weights came from. games: units that were played by it. rating: Elo points by wins
+    and losses with a 95% interval around it, where two play and winners were counted; else the newest that the run stored, with none.
+    cluster: by what it earns."""
 
     policy: str
     generation: int
@@ -54,7 +55,7 @@ class Ranking:
 def ranking(reader: Reader, **query: str) -> list[Ranking]:
     """Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "ranking")
-    return reader.remembered("ranking", lambda: _rankings(reader))
+    return reader.remembered("ranking", lambda: _rankings(reader), of=PARTS)
 
 
 def _rankings(reader: Reader) -> list[Ranking]:
@@ -239,7 +240,7 @@ def effective_diversity(game: MetaGame, marginal: Floats) -> float:
 def antisymmetric(game: MetaGame) -> Floats:
     """float64[n, n]: half of what i earns more than j when they meet, over both seat orders; -A' = A. NaN where they have not met."""
     own = (game.mean[0] + game.mean[1].T) / 2
-    return (own - own.T) / 2
+    return np.asarray((own - own.T) / 2)
 
 
 def expected_cardinality(rows: Floats) -> float:
@@ -288,7 +289,7 @@ class CountedTable:
 def statistics(reader: Reader, **query: str) -> list[CountedTable]:
     """Of the newest matches. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "statistics")
-    return reader.remembered("statistics", lambda: _statistics(reader))
+    return reader.remembered("statistics", lambda: _statistics(reader), of=("policies", "matches"))
 
 
 Who = tuple[int, str]

@@ -324,7 +324,7 @@ def single_population_gains(game: MetaGame) -> Floats:
     """float64[n, n]: by how much the column's policy earns more than the row's when they meet; NaN on the diagonal, and where they have
     not."""
     own = (game.mean[0] + game.mean[1].T) / 2
-    gain = own.T - own
+    gain = np.asarray(own.T - own)
     np.fill_diagonal(gain, np.nan)
     return gain
 

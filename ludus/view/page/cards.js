@@ -103,7 +103,7 @@ export function cards(node, { choose }) {
       const mine = board.seats.filter((of) => of.player === view.mine);
       const others = board.seats.filter((of) => of.player !== view.mine);
       const [top, bottom] = mine.length ? [others, mine] : [board.seats.slice(0, -1), board.seats.slice(-1)];
-      const history = board.history?.length ? h("p", { class: "so-far" }, h("span", { text: "So far: " }), board.history.join(", ")) : null;
+      const history = board.history?.length ? h("p", { class: "so-far" }, h("span", { text: "So far: " }), board.history.map((done) => done.replace(/^@/, "")).join(", ")) : null;
       clear(node).append(h("div", { class: `felt ${board.game}` },
         h("div", { class: "seats" }, top.map((of) => seat(board, of, view))), middle(board),
         h("div", { class: "seats" }, bottom.map((of) => seat(board, of, view))), history), actions(board, view) ?? "");

@@ -21,15 +21,15 @@ function address(run, page, chosen) {
 }
 
 // What one can do with a profile, as links; nothing in a snapshot, which can play nothing.
-// can: of the panel "overview"; chosen: [P] texts of seats; person: the player whose seat a person takes, or null for no game with one;
+// can: of the panel "overview"; chosen: [P] texts of seats; against: [{ player, name }] whose seat a person may take, and whom that is against;
 // tree: whether to offer the game tree.
-export function games({ source, run, can, chosen, person = null, name = "", tree = false }) {
+export function games({ source, run, can, chosen, against = [], tree = false }) {
   if (!source.live || !source.may.play) return [];
-  const links = [];
-  if (can.play) links.push(h("a", { class: "more main", href: address(run, "show", chosen), text: "Show me a game" }));
-  if (can.play && person !== null) links.push(h("a", { class: "more", href: address(run, "play", chosen.map((who, player) => (player === person ? "person" : who))), text: `Play against ${name}` }));
-  if (can.tree && tree) links.push(h("a", { class: "more", href: address(run, "tree", chosen), text: "Open in the game tree" }));
-  return links;
+  const play = ({ player, name }) => h("a", { class: "more", href: address(run, "play", chosen.map((who, seated) => (seated === player ? "person" : who))), text: `Play against ${name}` });
+  return [
+    ...(can.play ? [h("a", { class: "more main", href: address(run, "show", chosen), text: "Show me a game" }), ...against.map(play)] : []),
+    ...(can.tree && tree ? [h("a", { class: "more", href: address(run, "tree", chosen), text: "Open in the game tree" })] : []),
+  ];
 }
 
 // A list of policies with bars as long as their probabilities, likeliest first. entries: [{ population, policy, probability }]; most: entries shown.

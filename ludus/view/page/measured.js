@@ -6,10 +6,15 @@ import { number, percent } from "./charts.js";
 const WIDTH = 120, EDGE = 6;  // pixels of a row's dot and whiskers
 export const SMALL = 5e-4;  // shares below are as good as none
 
+const NOTHING = 1e-12;  // what sums of exact payoffs leave of a zero
+
+// Zero for what differs from it by rounding only.
+export const tidy = (value) => (Math.abs(value) < NOTHING ? 0 : value);
+
 // "0.635 ± 0.023", "1 540 ± 18": the interval with two digits that matter, the value with as many decimals.
 export function interval(value, half) {
   if (value === null || value === undefined) return "–";
-  if (!half || !Number.isFinite(half)) return number(value);
+  if (!half || !Number.isFinite(half)) return number(tidy(value));
   const places = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(half))));
   const text = Math.abs(value) >= 1000 && places === 0 ? number(Math.round(value)) : value.toFixed(places).replace("-", "−");
   return `${text} ± ${half.toFixed(places)}`;

@@ -78,8 +78,8 @@ export function memberField({ members, value, label, onpick = () => {} }) {
   }
 
   function pick(k) {
-    take(found[k].name);
     close();
+    take(found[k].name);
   }
 
   function take(name) {
@@ -89,12 +89,16 @@ export function memberField({ members, value, label, onpick = () => {} }) {
     onpick(name);
   }
 
+  /** The name that is meant by what stands in the field. */
+  function meant() {
+    const typed = field.value.trim();
+    return members.find((member) => member.label === typed || member.name === typed)?.name ?? (typed || chosen);
+  }
+
   function leave() {
     if (list.hidden) return;
-    const typed = field.value.trim();
-    const exact = members.find((member) => member.label === typed || member.name === typed);
-    take(exact ? exact.name : typed || chosen);
     close();
+    take(meant());
   }
 
   function onkey(event) {
@@ -112,6 +116,6 @@ export function memberField({ members, value, label, onpick = () => {} }) {
     event.preventDefault();
   }
 
-  Object.defineProperty(node, "value", { get: () => (list.hidden ? chosen : field.value.trim() || chosen) });
+  Object.defineProperty(node, "value", { get: () => (list.hidden ? chosen : meant()) });
   return node;
 }

@@ -23,3 +23,17 @@ export function withNames(game, frame) {
   const named = (one) => ({ ...one, label: moveName(game, one.label) });
   return { ...frame, last: frame.last.map(named), decisions: frame.decisions.map((one) => ({ ...named(one), legal: one.legal.map(named) })) };
 }
+
+const RANKS = "23456789TJQK";
+const DEALS = /^(?:Deal|Chance outcome):\s*(\d+)$/;
+
+/** What chance does in a tree of a game of cards, as the boards name the cards. game: its short name; players: how many play. */
+export function dealName(game, players, label) {
+  const found = DEALS.exec(label);
+  if (!found) return label;
+  const card = Number(found[1]);
+  const ranks = RANKS.slice(-(players + 1));
+  if (game === "kuhn_poker" && ranks[card]) return `deals ${ranks[card]}`;
+  if (game === "leduc_poker" && ranks[card >> 1]) return `deals ${ranks[card >> 1]}${"♠♥"[card % 2]}`;
+  return label;
+}

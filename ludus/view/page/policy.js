@@ -84,8 +84,9 @@ class Head {
     ];
     write(this.facts, `${told.filter(Boolean).join(", ")}.`);
     if (this.links.childElementCount) return;
-    const chosen = seats(info.population.length, { [players[0]]: seat(players[0], policy) }), person = info.population.findIndex((_, player) => player !== players[0]);
-    this.links.append(...games({ source, run, can, chosen, person: person < 0 ? null : person, name: "it", tree: true }));
+    const chosen = seats(info.population.length, { [players[0]]: seat(players[0], policy) });
+    const against = info.population.map((_, player) => ({ player, name: "it" })).filter(({ player }) => player !== players[0]).slice(0, 1);
+    this.links.append(...games({ source, run, can, chosen, against, tree: true }));
   }
 }
 

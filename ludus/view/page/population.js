@@ -47,7 +47,8 @@ function whenIdle(parts) {
 }
 
 function contents(parts) {
-  const jump = (part) => () => { part.card.node.scrollIntoView({ behavior: "smooth" }); part.title.focus({ preventScroll: true }); };
+  const still = window.matchMedia("(prefers-reduced-motion: reduce)");
+  const jump = (part) => () => { part.card.node.scrollIntoView({ behavior: still.matches ? "auto" : "smooth" }); part.title.focus({ preventScroll: true }); };
   return h("nav", { class: "jumps", "aria-label": "Parts of this page" }, parts.map((part) => h("button", { type: "button", text: part.kind.title, on: { click: jump(part) } })));
 }
 
@@ -75,7 +76,6 @@ class Part {
   }
 
   changed(panels) {
-    if (panels.has("overview") && this.kind.panels.includes("overview")) this.stale = true;
     if (!this.kind.panels.some((name) => panels.has(name))) return undefined;
     this.stale = true;
     const wait = this.rested - performance.now();
@@ -238,14 +238,14 @@ class Payoffs {
   facts(cell, { info: { population }, can }) {
     const { data } = this, { run, source } = this.scene, { row_player: row, column_player: column } = data, alone = row === column;
     const chosen = seats(population.length, { [column]: seat(column, cell.column), [row]: seat(row, cell.row) });
-    const game = { source, run, can, chosen };
+    const against = alone ? [] : [{ player: column, name: cell.row }, { player: row, name: cell.column }];
     return [
       h("h3", null, policyLink(run, population[row], cell.row), alone ? "" : [" against ", policyLink(run, population[column], cell.column)]),
       h("p", { class: "heat-value", text: worth(cell) }),
       h("p", { class: "faint", text: [alone ? "" : `to player ${data.of}`, played(cell)].filter(Boolean).join(", ") }),
       ...this.mirrored(cell, population),
       cell.known && !cell.exact && data.interval ? h("p", { class: "faint", text: data.interval }) : "",
-      h("div", { class: "tools" }, games({ ...game, person: alone ? null : column, name: cell.row, tree: true }), alone ? [] : games({ ...game, person: row, name: cell.column }).slice(1)),
+      h("div", { class: "tools" }, games({ source, run, can, chosen, against, tree: true })),
     ];
   }
 
@@ -412,18 +412,18 @@ class Ranking {
     const { population, rows } = this.data[this.state.population];
     const links = new Map();  // the same nodes again, so that an update leaves the focus where it is
     const link = (policy) => links.get(policy) ?? links.set(policy, policyLink(this.run, population, policy)).get(policy);
-    const rated = rows.some(({ rating }) => rating !== null), clusters = new Set(rows.map(({ cluster }) => cluster)).size > 1;
+    const some = (key) => (all) => all.some((row) => row[key] !== null && row[key] !== undefined), rated = some("rating")(rows);
     const columns = [
       { key: "rank", title: "#", sorts: false, format: (_, __, place) => String(place + 1) },
       { key: "policy", title: "policy", text: true, format: (policy) => link(policy) },
-      { key: "mean", title: "mean return", format: (value, row) => measured(value, row.half_width, this.scale.mean) },
-      rated && { key: "rating", title: "rating", format: (value, row) => measured(value, row.rating_half_width, this.scale.rating) },
+      { key: "mean", title: "mean return", only: some("mean"), format: (value, row) => measured(value, row.half_width, this.scale.mean) },
+      { key: "rating", title: "rating", only: some("rating"), format: (value, row) => measured(value, row.rating_half_width, this.scale.rating) },
       { key: "probability", title: "probability", format: probability },
-      { key: "games", title: "episodes", format: (value) => (value ? whole(value) : "–") },
+      { key: "games", title: "episodes", only: some("games"), format: (value) => (value ? whole(value) : "–") },
       { key: "generation", title: "generation", format: whole },
-      clusters && { key: "cluster", title: "kind", hint: "Policies of one kind earn alike" },
+      { key: "cluster", title: "kind", only: (all) => new Set(all.map(({ cluster }) => cluster)).size > 1, hint: "Policies of one kind earn alike" },
       { key: "start", title: "began as", text: true },
-    ].filter(Boolean);
+    ];
     this.table = table(this.place, { columns, rows: this.rows, sort: { key: rated ? "rating" : "mean", down: true }, limit: 20, label: "Ranking", id: ({ policy }) => policy });
   }
 

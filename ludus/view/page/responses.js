@@ -185,7 +185,7 @@ class ResponsesView {
     this.paintNodes(context, focus);
     context.font = font(12);
     const worth = (place) => (place === focus ? 4 : 0) + (place.label === this.chosen ? 3 : 0) + (place.sink ? 1 : 0) + (place.mass ?? 0);
-    nameThem(context, [...this.places].sort((a, b) => worth(b) - worth(a)), { width: on.size.width, height: on.size.height, most: 30 + 10 * on.view.scale, colour: this.colours.ink, halo: this.colours.card });
+    nameThem(context, [...this.places].sort((a, b) => worth(b) - worth(a)), { width: on.size.width, height: on.size.height, most: (this.places.length > MANY ? 4 : 20) + 10 * on.view.scale, colour: this.colours.ink, halo: this.colours.card });
   }
 
   paintEdges(context, focus) {

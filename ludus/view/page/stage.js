@@ -9,6 +9,7 @@ import { ontheme } from "./charts.js";
 
 const STEP = 1.4;  // of a key or button
 const SLACK = 4;  // pixels that a click may move
+const TALL = 1.6, WIDER = 3;  // times as high as wide, from which points are spread; and at most so many times as wide as they are
 
 // options: {
 //   label: its name for a screen reader; describedby: id of a text on what is seen; legend: a node on what colours mean, shown below
@@ -341,12 +342,15 @@ export function nameThem(context, places, { width, height, most = 60, colour, ha
   }
 }
 
-// [x, y] of each point, scaled alike along both axes into a world of the given size; a single place lies in its middle.
+// [x, y] of each point in a world of the given size, upwards y; a single place lies in its middle. Both axes have one scale, but what is tall and
+// narrow is drawn wider, since a canvas is wide.
 export function spread(points, width, height, margin = 0) {
   const range = (values) => (values.length ? [Math.min(...values), Math.max(...values)] : [0, 0]);
   const [left, right] = range(points.map((p) => p.x)), [low, high] = range(points.map((p) => p.y));
   const room = [Math.max(1, width - 2 * margin), Math.max(1, height - 2 * margin)];
-  const scale = Math.min(right > left ? room[0] / (right - left) : Infinity, high > low ? room[1] / (high - low) : Infinity);
-  const by = Number.isFinite(scale) ? scale : 0;
-  return points.map((p) => [width / 2 + (p.x - (left + right) / 2) * by, height / 2 - (p.y - (low + high) / 2) * by]);
+  const across = right > left ? room[0] / (right - left) : Infinity, up = high > low ? room[1] / (high - low) : Infinity;
+  const scale = Number.isFinite(Math.min(across, up)) ? Math.min(across, up) : 0;
+  const tall = high - low > TALL * (right - left);
+  const wider = tall && Number.isFinite(across) ? Math.min(across, WIDER * scale) : scale;
+  return points.map((p) => [width / 2 + (p.x - (left + right) / 2) * wider, height / 2 - (p.y - (low + high) / 2) * scale]);
 }

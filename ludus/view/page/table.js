@@ -363,7 +363,7 @@ function drawSeats(node, state, results) {
 function kindOf(player, state) {
   if (state.you.includes(player.player)) return "you";
   if (player.person) return "a person";
-  return player.who === player.name ? "a policy" : `a policy of ${called(player.who)}`;
+  return player.who === player.name ? "a policy" : called(player.who);
 }
 
 /** Whom a game counts for: a mixture's policy is another one in each game, so what was asked for counts. */

@@ -4,6 +4,7 @@ import { announce, clear, failure, h, write } from "./dom.js";
 import { showBoard } from "./boards.js";
 import { number } from "./charts.js";
 import { joined, memberField, membersFor, names, playerName } from "./members.js";
+import { dealName, moveName } from "./moves.js";
 import { signed } from "./outcomes.js";
 import { bar, percent } from "./thoughts.js";
 
@@ -16,9 +17,15 @@ export async function show(root, { source, params, query }) {
   const given = names(query.get("seats"));
   const profile = given.length ? given : seats?.players.map(() => "@meta") ?? [];
   const first = await source.get(`${base}/tree`, { seats: joined(profile), node: "" });
-  const page = treePage(root, { first, seats, profile: first.seats ?? profile, fetchNode: (now, node) => source.get(`${base}/tree`, { seats: joined(now), node }) });
+  const page = treePage(root, { first: worded(first), seats, profile: first.seats ?? profile, fetchNode: async (now, node) => worded(await source.get(`${base}/tree`, { seats: joined(now), node })) });
   await page.open("");
   return {};
+}
+
+// A node whose moves, chance's too, are called what the boards call them.
+function worded(data) {
+  const name = (label) => dealName(data.board.game ?? "", data.value.length, moveName(data.board.game ?? "", label));
+  return { ...data, path: data.path.map((step) => ({ ...step, label: name(step.label) })), children: data.children.map((child) => ({ ...child, label: name(child.label) })) };
 }
 
 function treePage(root, { first, seats, profile, fetchNode }) {
@@ -63,7 +70,9 @@ function treePage(root, { first, seats, profile, fetchNode }) {
     nodes.clear();
     clear(made.tree);
     largest = 0;
-    write(made.exploitability, data.exploitability === null || data.exploitability === undefined ? "" : `Exploitability of this profile: ${number(data.exploitability)}.`);
+    const found = data.exploitability === null || data.exploitability === undefined ? "" : `Exploitability of this profile: ${number(data.exploitability)}. `;
+    const values = isDuel(data.value) ? `the value for ${seats ? playerName(seats, 0) : "player 0"}` : "the players’ values";
+    write(made.exploitability, `${found}Beside each node: how likely it comes next, and ${values}. What is regretted is red.`);
     const entry = item({ node: "", label: "The start", kind: data.kind, player: data.player, probability: null, value: data.value, regret: null }, 1);
     made.tree.append(entry.item);
     entry.data = data;
@@ -75,7 +84,7 @@ function treePage(root, { first, seats, profile, fetchNode }) {
     const list = h("ul", { role: "group", hidden: true });
     const line = h("div", { class: "node-line" }, h("span", { class: "twist", "aria-hidden": "true" }), h("span", { class: `spot small ${spot(child)}`, "aria-hidden": "true" }), h("span", { class: "node-label", text: child.label }),
       child.probability === null ? null : h("span", { class: "node-share", text: percent(child.probability) }),
-      h("span", { class: "node-value", text: child.value ? child.value.map(signed).join(" : ") : "" }));
+      h("span", { class: "node-value", text: worth(child.value) }));
     if (child.probability !== null) line.style.setProperty("--share", child.probability);
     const node = h("li", { role: "treeitem", tabindex: -1, "aria-level": level, "aria-selected": "false", "aria-expanded": leaf ? null : "false", "aria-label": spoken(child), dataset: { node: child.node } }, line, list);
     const entry = { item: node, list, child, open: false, data: null, line };
@@ -200,8 +209,8 @@ function treePage(root, { first, seats, profile, fetchNode }) {
   function detail(data) {
     const players = data.value.map((_, k) => (seats ? playerName(seats, k) : `Player ${k}`));
     made.path.replaceChildren(...data.path.map((step, k) => h("li", null, k === data.path.length - 1
-      ? h("span", { "aria-current": "true", text: step.label || "The start" })
-      : h("button", { type: "button", text: step.label || "The start", on: { click: () => go(step.node) } }))));
+      ? h("span", { "aria-current": "true", text: k === 0 ? "The start" : step.label })
+      : h("button", { type: "button", text: k === 0 ? "The start" : step.label, on: { click: () => go(step.node) } }))));
     const kinds = { chance: "Chance moves", decision: `${players[data.player]} decides`, terminal: "The game is over" };
     write(made.kind, kinds[data.kind]);
     board.set(data.board, { legal: [], can: false, mine: null, names: players, turn: data.kind === "decision" ? [data.player] : [], weights: null, chosen: null, over: data.kind === "terminal", box: null, keys: null, hold: false, animate: false });
@@ -237,6 +246,14 @@ function treePage(root, { first, seats, profile, fetchNode }) {
 
   return { open: async (id) => { await open(id); go(id, true, false); } };
 }
+
+/** Where one wins what the other loses, one number says it. */
+function worth(value) {
+  if (!value) return "";
+  return isDuel(value) ? signed(value[0]) : value.map(signed).join(" : ");
+}
+
+const isDuel = (value) => value.length === 2 && Math.abs(value[0] + value[1]) < 1e-9;
 
 function layOut(root) {
   const made = {};

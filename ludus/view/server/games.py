@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from fastapi import HTTPException, Response
 
 from ludus.core.errors import ConfigError, LudusError, NotNow, PlayError, RunError, ScenarioError, TooManyTables
+from ludus.core.files import without_folders
 from ludus.storage.people import FILE, People
 from ludus.storage.run_dirs import RUNS
 from ludus.view.server.known_runs import KnownRun, Stamp, database_stamp
@@ -168,7 +169,7 @@ _STATUS: Sequence[tuple[type[LudusError], int]] = (
 def refused(error: LudusError, run: KnownRun | None = None) -> HTTPException:
     """What a request is answered that could not be granted."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
-    return HTTPException(status, sentence(error, run))
+    return HTTPException(status, without_folders(sentence(error, run)))
 
 
 def json_response(content: bytes | Any, status: int = 200) -> Response:
