@@ -331,7 +331,7 @@ def test_throughput_by_barriers_and_by_generations(tmp_path: Path) -> None:
         store.metrics_recorded("barriers", 2, {"seconds": 12.0, "wall": 2.0, "env_steps": 40.0, "lag": 1.5})
         store.commit("g1")
     found = _panel(run_dir, "throughput")
-    assert found.shares == {"waiting": [0.5, None], "learning": [0.5, None]}
+    assert found.shares == {"waiting": [0.4, 0.0], "learning": [0.4, 0.0], "rest": [0.2, 1.0]}
     assert (found.seconds, found.steps_per_second, found.lag) == ([10.0, 12.0], [50.0, 20.0], [None, 1.5])
 
 

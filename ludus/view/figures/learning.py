@@ -116,11 +116,16 @@ def _learner(name: str, tasks: Sequence[StoredTask], curve: Curve) -> Learner:
 # earlier versions say so once a generation.
 
 
+_REST = "rest"
+_SEEN = 0.01  # share from which on it is told
+
+
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """One entry per stretch of time. seconds: of the run, at its end. shares: of the time that was measured in it, by what it went to,
-    each in [0, 1] and 1 together; in the order of `told`. told: what each is, in a few words. steps_per_second: of environments. lag: mean
-    versions that the learners were ahead of what they learned from; None where they never were."""
+    """One entry per stretch of time. seconds: of the run, at its end. shares: of its time, by what it went to, each in [0, 1] and 1
+    together; in the order of `told`. Where several work at a time, they are of what was measured. told: what each is, in a few words.
+    steps_per_second: of environments. lag: mean versions that the learners were ahead of what they learned from; None where they never
+    were."""
 
     seconds: list[Number]
     shares: dict[str, list[Number]]
@@ -187,6 +192,9 @@ def _throughput(
     lag: list[Number] | None,
 ) -> Throughput:
     kept = {name: seconds for name, seconds in parts.items() if seconds.any()}
+    rest = np.maximum(wall - np.sum(list(kept.values()), axis=0), 0.0) if kept else wall
+    if (rest > _SEEN * wall).any():
+        kept = {**kept, _REST: rest}
     total = np.sum(list(kept.values()), axis=0) if kept else np.zeros(len(ends))
     with np.errstate(all="ignore"):
         shares = {name: np.where(total > 0, seconds / total, np.nan) for name, seconds in kept.items()}
@@ -194,7 +202,7 @@ def _throughput(
     return Throughput(
         seconds=[round(end, 3) for end in ends.tolist()],
         shares={name: all_finite(share) for name, share in shares.items()},
-        told={name: PARTS[name] for name in kept},
+        told={name: PARTS.get(name, "starting, waiting for processes, and what else nobody measured") for name in kept},
         steps_per_second=all_finite(speed),
         lag=lag if lag is not None and any(value is not None for value in lag) else None,
     )
