@@ -91,6 +91,8 @@ function median(values) {
 function throughput() {
   const { node, hint, body } = card("Throughput");
   const places = { shares: h("div"), speed: h("div"), lag: h("div") };
+  const list = h("dl"), what = h("details", { hidden: true }, h("summary", { text: "What these are" }), list);
+  node.append(what);
   let charts = {};
   const close = () => { for (const chart of Object.values(charts)) chart.destroy(); charts = {}; };
   return {
@@ -102,7 +104,11 @@ function throughput() {
       if (known(data.steps_per_second)) drawn.speed = { x: data.seconds, xTitle: "seconds", yTitle: "steps per second", height: 240, series: [{ name: "steps per second", values: data.steps_per_second, colour: () => colour(1) }] };
       if (known(data.lag)) drawn.lag = { x: data.seconds, xTitle: "seconds", yTitle: "lag (versions)", height: 240, series: [{ name: "lag", values: data.lag, colour: () => colour(3) }] };
       const names = Object.keys(drawn);
-      write(hint, names.length ? "What the run's time goes to: playing, choosing actions, learning, waiting; and how fast the environment moves on. Lag: how many versions older than the newest the weights were that acted." : "");
+      const lag = drawn.lag ? " Lag: how many versions older than the newest the weights were that acted." : "";
+      write(hint, names.length ? `What the run's time went to, of what was measured, and how fast its environments moved on.${lag}` : "");
+      const told = Object.entries(data.told ?? {});
+      what.hidden = !drawn.shares || !told.length;
+      if (list.childElementCount !== told.length) clear(list).append(...told.map(([name, text]) => h("div", null, h("dt", { text: name.replaceAll("_", " ") }), h("dd", { text }))));
       if (!names.length) {
         close();
         return void clear(body).append(empty("Nothing has been measured yet: this fills while a learner trains."));
