@@ -2,7 +2,7 @@
 
 import { card, clear, empty, h, picker, write } from "./dom.js";
 import { cards } from "./panels.js";
-import { colour, lines, number, span, table, whole } from "./charts.js";
+import { colour, css, lines, number, span, table, whole } from "./charts.js";
 
 const OVER = ["decisions", "episodes", "updates", "seconds"];
 
@@ -100,7 +100,7 @@ function throughput() {
     set(data) {
       const known = (values) => values?.some((v) => v !== null);
       const drawn = {};
-      if (Object.values(data.shares).some(known)) drawn.shares = { x: data.seconds, xTitle: "seconds", yTitle: "share of the time", stacked: true, height: 240, series: Object.entries(data.shares).map(([name, values], k) => ({ name: name.replaceAll("_", " "), values, colour: () => colour(k) })) };
+      if (Object.values(data.shares).some(known)) drawn.shares = { x: data.seconds, xTitle: "seconds", yTitle: "share of the time", stacked: true, height: 240, series: Object.entries(data.shares).map(([name, values], k) => ({ name: name.replaceAll("_", " "), values, colour: () => (name === "rest" ? css("--line") : colour(k)) })) };
       if (known(data.steps_per_second)) drawn.speed = { x: data.seconds, xTitle: "seconds", yTitle: "steps per second", height: 240, series: [{ name: "steps per second", values: data.steps_per_second, colour: () => colour(1) }] };
       if (known(data.lag)) drawn.lag = { x: data.seconds, xTitle: "seconds", yTitle: "lag (versions)", height: 240, series: [{ name: "lag", values: data.lag, colour: () => colour(3) }] };
       const names = Object.keys(drawn);
