@@ -2,7 +2,7 @@
 
 import { card, clear, empty, h, picker, write } from "./dom.js";
 import { cards } from "./panels.js";
-import { colour, css, lines, number, span, table, whole } from "./charts.js";
+import { colour, css, lines, number, percent, span, table, whole } from "./charts.js";
 
 const OVER = ["decisions", "episodes", "updates", "seconds"];
 
@@ -14,7 +14,9 @@ export async function show(root, { source, params, query, go }) {
     { panel: "throughput", ...throughput() },
     { panel: "parts", ...signs(source.live) },
   ];
-  return cards(root, { source, run: params.run, parts });
+  const page = await cards(root, { source, run: params.run, parts });
+  const stop = source.onstatus(params.run, (status) => parts[0].now(status));
+  return { update: page.update, close() { stop(); page.close(); } };
 }
 
 // ------------------------------------------------------------------------------------------------------------ curves
@@ -30,7 +32,8 @@ export function curves({ run, asked, go, live, metrics = true }) {
   const one = h("form", { class: "tools", on: { submit: (event) => { event.preventDefault(); choose(name.value.trim()); } } }, name, h("button", { class: "more", text: "Show" }));
   returns.head.append(h("div", { class: "tools" }, live ? one : null, over));
   metric.head.append(choice);
-  const places = [h("div"), h("div")];
+  const places = [h("div"), h("div")], under_way = h("p", { class: "hint" });
+  returns.hint.after(under_way);
   let charts = [];
   const close = () => { for (const chart of charts) chart.destroy(); charts = []; };
 
@@ -76,7 +79,15 @@ export function curves({ run, asked, go, live, metrics = true }) {
     }));
     return { xTitle: axis, yTitle, series, height: 300 };
   }
-  return { node: h("div", null, returns.node, metric.node), close, set(data) { state.data = data; draw(); } };
+  return {
+    node: h("div", null, returns.node, metric.node), close,
+    set(data) { state.data = data; draw(); },
+    // What is under way has its curve from its next checkpoint on; until then this tells of it. status: LiveStatus or null.
+    now(status) {
+      const share = status && status.fraction !== null ? `, ${percent(status.fraction)} done` : "";
+      write(under_way, status && !asked.policy ? `Under way in generation ${whole(status.generation)}: ${status.doing}${share}.` : "");
+    },
+  };
 }
 
 const edge = (learner, sign) => learner.mean.map((mean, k) => (mean === null ? null : mean + sign * (learner.spread[k] ?? 0)));
