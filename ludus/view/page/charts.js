@@ -6,7 +6,9 @@ import uPlot from "./uplot.js";
 import { clear, h, write } from "./dom.js";
 
 const dark = window.matchMedia("screen and (prefers-color-scheme: dark)");
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+// A colour of style.css as a canvas wants it: css("--line").
+export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // ------------------------------------------------------------------------------------------------------------ numbers
 

@@ -2,7 +2,7 @@
 
 import { card, clear, empty, h, picker, write } from "./dom.js";
 import { cards } from "./panels.js";
-import { colour, lines, number, span, table, whole } from "./charts.js";
+import { colour, css, lines, number, percent, span, table, whole } from "./charts.js";
 
 const OVER = ["decisions", "episodes", "updates", "seconds"];
 
@@ -14,7 +14,9 @@ export async function show(root, { source, params, query, go }) {
     { panel: "throughput", ...throughput() },
     { panel: "parts", ...signs(source.live) },
   ];
-  return cards(root, { source, run: params.run, parts });
+  const page = await cards(root, { source, run: params.run, parts });
+  const stop = source.onstatus(params.run, (status) => parts[0].now(status));
+  return { update: page.update, close() { stop(); page.close(); } };
 }
 
 // ------------------------------------------------------------------------------------------------------------ curves
@@ -30,7 +32,8 @@ export function curves({ run, asked, go, live, metrics = true }) {
   const one = h("form", { class: "tools", on: { submit: (event) => { event.preventDefault(); choose(name.value.trim()); } } }, name, h("button", { class: "more", text: "Show" }));
   returns.head.append(h("div", { class: "tools" }, live ? one : null, over));
   metric.head.append(choice);
-  const places = [h("div"), h("div")];
+  const places = [h("div"), h("div")], under_way = h("p", { class: "hint" });
+  returns.hint.after(under_way);
   let charts = [];
   const close = () => { for (const chart of charts) chart.destroy(); charts = []; };
 
@@ -76,7 +79,15 @@ export function curves({ run, asked, go, live, metrics = true }) {
     }));
     return { xTitle: axis, yTitle, series, height: 300 };
   }
-  return { node: h("div", null, returns.node, metric.node), close, set(data) { state.data = data; draw(); } };
+  return {
+    node: h("div", null, returns.node, metric.node), close,
+    set(data) { state.data = data; draw(); },
+    // What is under way has its curve from its next checkpoint on; until then this tells of it. status: LiveStatus or null.
+    now(status) {
+      const share = status && status.fraction !== null ? `, ${percent(status.fraction)} done` : "";
+      write(under_way, status && !asked.policy ? `Under way in generation ${whole(status.generation)}: ${status.doing}${share}.` : "");
+    },
+  };
 }
 
 const edge = (learner, sign) => learner.mean.map((mean, k) => (mean === null ? null : mean + sign * (learner.spread[k] ?? 0)));
@@ -91,6 +102,8 @@ function median(values) {
 function throughput() {
   const { node, hint, body } = card("Throughput");
   const places = { shares: h("div"), speed: h("div"), lag: h("div") };
+  const list = h("dl"), what = h("details", { hidden: true }, h("summary", { text: "What these are" }), list);
+  node.append(what);
   let charts = {};
   const close = () => { for (const chart of Object.values(charts)) chart.destroy(); charts = {}; };
   return {
@@ -98,11 +111,15 @@ function throughput() {
     set(data) {
       const known = (values) => values?.some((v) => v !== null);
       const drawn = {};
-      if (Object.values(data.shares).some(known)) drawn.shares = { x: data.seconds, xTitle: "seconds", yTitle: "share of the time", stacked: true, height: 240, series: Object.entries(data.shares).map(([name, values], k) => ({ name: name.replaceAll("_", " "), values, colour: () => colour(k) })) };
+      if (Object.values(data.shares).some(known)) drawn.shares = { x: data.seconds, xTitle: "seconds", yTitle: "share of the time", stacked: true, height: 240, series: Object.entries(data.shares).map(([name, values], k) => ({ name: name.replaceAll("_", " "), values, colour: () => (name === "rest" ? css("--line") : colour(k)) })) };
       if (known(data.steps_per_second)) drawn.speed = { x: data.seconds, xTitle: "seconds", yTitle: "steps per second", height: 240, series: [{ name: "steps per second", values: data.steps_per_second, colour: () => colour(1) }] };
       if (known(data.lag)) drawn.lag = { x: data.seconds, xTitle: "seconds", yTitle: "lag (versions)", height: 240, series: [{ name: "lag", values: data.lag, colour: () => colour(3) }] };
       const names = Object.keys(drawn);
-      write(hint, names.length ? "What the run's time goes to: playing, choosing actions, learning, waiting; and how fast the environment moves on. Lag: how many versions older than the newest the weights were that acted." : "");
+      const lag = drawn.lag ? " Lag: how many versions older than the newest the weights were that acted." : "";
+      write(hint, names.length ? `What the run's time went to, of what was measured, and how fast its environments moved on.${lag}` : "");
+      const told = Object.entries(data.told ?? {});
+      what.hidden = !drawn.shares || !told.length;
+      if (list.childElementCount !== told.length) clear(list).append(...told.map(([name, text]) => h("div", null, h("dt", { text: name.replaceAll("_", " ") }), h("dd", { text }))));
       if (!names.length) {
         close();
         return void clear(body).append(empty("Nothing has been measured yet: this fills while a learner trains."));

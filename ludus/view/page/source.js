@@ -23,6 +23,7 @@ export class SourceError extends Error {
 
 const flying = new Map();  // address -> promise: who asks for the same at the same time waits for one answer
 const listeners = { change: new Map(), status: new Map() };  // run ("" for the list) -> functions
+const statuses = new Map();  // run -> its last LiveStatus, while anybody listens
 const onlink = new Set();
 let stream = null, streamed = null, wait = FIRST_WAIT, timer = null, lost = false, away = false;
 
@@ -55,8 +56,11 @@ export const source = {
   // deleted. After a loss of the server f is told of everything. Returns what ends it.
   onchange: (run, f) => listen(listeners.change, run, f),
 
-  // f(LiveStatus | null) whenever the run's state or progress is told. Returns what ends it.
-  onstatus: (run, f) => listen(listeners.status, run, f),
+  // f(LiveStatus | null) whenever the run's state or progress is told, and at once where it is known. Returns what ends it.
+  onstatus(run, f) {
+    if (statuses.has(run)) queueMicrotask(() => listeners.status.get(run)?.has(f) && f(statuses.get(run)));
+    return listen(listeners.status, run, f);
+  },
 
   // f({ lost: bool, text }) when the server stops answering, and when it is back. Returns what ends it.
   onlink(f) {
@@ -119,6 +123,7 @@ function listen(map, run, f) {
   return () => {
     map.get(run)?.delete(f);
     if (map.get(run)?.size === 0) map.delete(run);
+    if (!listeners.status.has(run)) statuses.delete(run);
     soon();
   };
 }
@@ -158,7 +163,7 @@ function open() {
   stream.addEventListener("bye", dropped);
   stream.addEventListener("runs", () => tell(listeners.change, "", new Set(["runs"])));
   stream.addEventListener("changed", (event) => { const { run, panels } = JSON.parse(event.data); tell(listeners.change, run, new Set(panels)); });
-  stream.addEventListener("status", (event) => { const { run, status } = JSON.parse(event.data); tell(listeners.status, run, status); });
+  stream.addEventListener("status", (event) => { const { run, status } = JSON.parse(event.data); statuses.set(run, status); tell(listeners.status, run, status); });
   stream.addEventListener("gone", (event) => tell(listeners.change, JSON.parse(event.data).run, new Set(["gone"])));
 }
 
