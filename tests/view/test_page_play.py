@@ -101,12 +101,14 @@ def test_leduc_hides_the_other_card_until_the_end(browser: Any, server: Server) 
             assert "board_of" not in state["frame"] or state["frame"]["board_of"] is None
             assert told.first.get_attribute("aria-label") == "a card face down"
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert page.evaluate("document.activeElement.closest('.bets') !== null")  # keys stay where moves are made
             page.get_by_role("button", name="Call").press("Enter")
             _moved(page, state["frame"]["number"])
         shown = state["frame"]["board"]["seats"][1]["cards"]
         assert len(shown) == 1
         assert not shown[0]["hidden"]
         page.wait_for_selector(".again:not([hidden])")
+        assert page.evaluate("document.activeElement.textContent") == "Play again"
         assert page.locator(".card-face.hidden").count() == 0
         assert page.messages == []
 

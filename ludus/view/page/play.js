@@ -24,7 +24,11 @@ export async function show(root, { source, params, query, go }) {
   const [seats, replays] = await Promise.all([source.get(`${base}/seats`), source.get(`${base}/replays`).catch(() => [])]);
   const form = layTable({ source, seats, run: params.run, query, go });
   root.append(form.node, watchGame(seats, params.run, go), replayList(replays, params.run));
-  if (query.get("start") === "1") form.start();
+  if (query.get("start") === "1") {
+    query.delete("start"); // who comes back here has not asked for another table
+    history.replaceState(null, "", `#/run/${params.run}/play?${query}`);
+    form.start();
+  }
   return {};
 }
 
