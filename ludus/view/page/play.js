@@ -24,7 +24,7 @@ export async function show(root, { source, params, query, go }) {
   const [seats, replays] = await Promise.all([source.get(`${base}/seats`), source.get(`${base}/replays`).catch(() => [])]);
   const form = layTable({ source, seats, run: params.run, query, go });
   root.append(form.node, watchGame(seats, params.run, go), replayList(replays, params.run));
-  if (query.get("start") === "1") {
+  if (query.get("start") === "1" && form.node.isConnected) {
     query.delete("start"); // who comes back here has not asked for another table
     history.replaceState(null, "", `#/run/${params.run}/play?${query}`);
     form.start();
@@ -68,7 +68,7 @@ function layTable({ source, seats, run, query, go }) {
       keepName(person.name);
       const table = await source.post("tables", { run, seats: chosen, hints: hints.checked, seed: seed.value === "" ? null : Number(seed.value), rated: rated.checked });
       const tokens = table.seats.map((seat) => seat.token).filter(Boolean);
-      go(`#/table/${table.table}?seat=${[...new Set(tokens)].join(",")}`);
+      if (made.node.isConnected) go(`#/table/${table.table}?seat=${[...new Set(tokens)].join(",")}`);
     } catch (error) {
       said.textContent = sentence(error.message);
       button.disabled = false;
