@@ -1,7 +1,8 @@
 // Laying a table: who sits where, with hints or without.
 
 import { card, empty, h, icon, sentence } from "./dom.js";
-import { defaultFor, joined, memberField, membersFor, names, playerName } from "./members.js";
+import { called, defaultFor, joined, memberField, membersFor, names, playerName } from "./members.js";
+import { signed } from "./outcomes.js";
 
 const NAME_KEY = "ludus-name";
 
@@ -108,8 +109,12 @@ function watchGame(seats, run, go) {
 function replayList(replays, run) {
   const made = card("Recorded games");
   if (!replays.length) made.body.append(empty("None yet. `ludus record RUN --keep` records games, and so does “Keep” under a game that you watch."));
-  else made.body.append(h("ul", { class: "replay-list" }, replays.map((replay) => h("li", null,
-    h("a", { href: `#/run/${run}/replay/${encodeURIComponent(replay.id)}`, text: replay.name || replay.id }),
-    h("span", { class: "soft", text: [replay.seats?.join(" against "), `${replay.steps} moves`, replay.returns?.map((value) => (value > 0 ? `+${value}` : String(value))).join(" : ")].filter(Boolean).join(" · ") })))));
+  else made.body.append(h("ul", { class: "replay-list" }, replays.map((replay) => replayLine(replay, run))));
   return made.node;
+}
+
+function replayLine(replay, run) {
+  const seats = (replay.seats ?? []).map(called).join(" against ");
+  const told = [replay.created ? new Date(1000 * replay.created).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) : "", `${replay.steps} moves`, replay.returns?.map(signed).join(" : ")];
+  return h("li", null, h("a", { href: `#/run/${run}/replay/${encodeURIComponent(replay.id)}`, text: seats || replay.name || "A game" }), h("span", { class: "soft", text: told.filter(Boolean).join(" · ") }));
 }
