@@ -111,14 +111,14 @@ def _add_playing(routes: APIRouter, room: PlayRoom) -> None:
     async def move(table: str, body: MovesBody) -> Response:
         """Answer what a seat has to decide."""
         found, viewer = _found(room, table, body.seat)
-        await room.play(state.runs.run(found.run), _move, found, viewer, body)
+        await room.play(None, _move, found, viewer, body)  # even if its run has been deleted since
         return json_response(found.view(viewer))
 
     @routes.post("/tables/{table}/again", dependencies=[may_play])
     async def again(table: str, body: SeatBody) -> Response:
         """Another game, with the seats as they are."""
         found, viewer = _found(room, table, body.seat)
-        await room.play(state.runs.run(found.run), found.again, viewer)
+        await room.play(None, found.again, viewer)
         return json_response(found.view(viewer))
 
     @routes.delete("/tables/{table}", dependencies=[may_play])
