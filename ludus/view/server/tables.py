@@ -218,7 +218,7 @@ def _finished(room: PlayRoom, run: KnownRun, finished: FinishedGame) -> str:
 
 def _found(room: PlayRoom, id: str, token: str) -> tuple[Table, Viewer]:
     """A table, and whose token that is. Raises HTTPException 404 and 403."""
-    table = room.tables.get(id)
+    table = room.table(id)
     if table is None:
         raise HTTPException(404, "there is no such table (any more). Lay another one.")
     try:
