@@ -283,7 +283,7 @@ class DQNLearner(QLearner):
             )
             columns["mask"] = rows.mask
             columns["next_mask"] = follow(rows.mask, bootstrap_mask, following)
-        return [(REPLAY, columns)]
+        return [self.kept(columns)]
 
 
 # --------------------------------------------------------------------------------------------------------------------

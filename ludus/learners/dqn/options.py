@@ -9,20 +9,20 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
-from ludus.learners.base import REPLAY, AlgorithmInfo, Collect, Learner, LearnerContext, WarmUp
+from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.images import needs_images
 from ludus.learners.on_policy.teams import check_first_ids, separate_networks
+from ludus.learners.options import ReplayOptions, goes_by_priority
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space, players_of, reward_scale
 from ludus.policies.specs import Body, Distribution, QHeadSpec, action_values_spec, body_config
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
 
-class QLearning(Config):
+class QLearning(ReplayOptions):
     """Base of the settings: what is collected and replayed, the optimizer, exploration and the target network."""
 
     body: Body = "mlp"
@@ -79,15 +79,31 @@ class QLearning(Config):
             check_first_ids(env, algorithm=type(self).__name__)
 
     def collect(self) -> Collect:
-        return Collect(self.rollout_unit, self.rollout)
+        return Collect(self.rollout_unit, self.rollout, publish_every=self.publish_every)
 
-    def warm_up(self) -> WarmUp:
-        return WarmUp("min_size", self.min_size, self.updates_per_decision)
+    def tables(self) -> Sequence[TableSpec]:
+        return (self.replay_table(capacity=self.capacity, priority_exponent=self.priority_exponent),)
+
+    def sizes(self) -> Mapping[str, Sizes]:
+        """How many items a rollout has is not known."""
+        return self.replay_sizes(insert=None, batch=self.batch)
 
     @property
     def prioritised(self) -> bool:
-        """Whether items with larger errors are drawn more often."""
-        return self.priority_exponent > 0.0
+        """Whether it is told of items' errors who samples or makes room."""
+        return goes_by_priority("prioritised" if self.priority_exponent else "ring", self.sampler, self.remover)
+
+    def _check_priorities(self) -> None:
+        if self.priority_exponent and not self.prioritised:
+            raise ValueError(
+                f"priority_exponent is {self.priority_exponent:g}, and sampler={self.sampler} goes by no priorities; set "
+                "priority_exponent=0, or sampler=prioritised"
+            )
+        if not self.priority_exponent and "prioritised" in (self.sampler, self.remover):
+            raise ValueError(
+                "prioritised draws in proportion to priority ** priority_exponent, which at 0 is uniform; give priority_exponent, "
+                "0.5 say"
+            )
 
     def _networks(self, env: EnvSpec, seats: tuple[int, ...]) -> int:
         """How many the agents of a player have between them. Raises ScenarioError if they cannot be told apart."""
@@ -157,13 +173,13 @@ class DQN(QLearning):
             self._networks(env, (player,))
 
     def tables(self) -> Sequence[TableSpec]:
-        limiter, exponent = {"min_size": self.min_size}, self.priority_exponent
-        kind = "prioritised" if self.prioritised else "ring"
-        return (TableSpec(REPLAY, kind, capacity=self.capacity, limiter=limiter, priority_exponent=exponent or 1.0),)
+        exponent = self.priority_exponent
+        return (self.replay_table(capacity=self.capacity, min_size=self.min_size, priority_exponent=exponent),)
 
     def sizes(self) -> Mapping[str, Sizes]:
         """Known where decisions are collected; how many an episode has is not."""
-        return {REPLAY: Sizes(insert=self.rollout, batch=self.batch)} if self.rollout_unit == "decisions" else {}
+        insert = self.rollout if self.rollout_unit == "decisions" else None
+        return self.replay_sizes(insert=insert, batch=self.batch)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         agents = self._networks(env, seats)

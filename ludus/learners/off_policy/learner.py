@@ -20,7 +20,7 @@ from ludus.core import seeding
 from ludus.core.device import Work, placed, to_device, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
-from ludus.learners.base import REPLAY, LearnerContext
+from ludus.learners.base import LearnerContext
 from ludus.learners.network import multiplications
 from ludus.learners.replayed import Ensemble, ReplayLearner
 from ludus.learners.returns import follow
@@ -145,7 +145,7 @@ class OffPolicyLearner(ReplayLearner):
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """n-step transitions, in scaled rewards."""
         columns, following = self.transitions(trajectories)
-        return [(REPLAY, {**columns, **self.stored(trajectories, following)})]
+        return [self.kept({**columns, **self.stored(trajectories, following)})]
 
     @property
     def warm_up(self) -> bool:
