@@ -8,22 +8,61 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ludus.core.config import Config
-from ludus.core.errors import DataError
-from ludus.core.parts import load
-from ludus.learners.base import REPLAY, WarmUp
+from ludus.core.errors import DataError, ScenarioError
+from ludus.core.own_code import own_name
+from ludus.core.parts import dump_part, load
+from ludus.core.types import EnvSpec
+from ludus.learners.base import REPLAY, Algorithm, WarmUp
 from ludus.replay.base import Sizes, TableSpec
+from ludus.replay.processing import PROCESSING, parse_processing
 from ludus.replay.rate_limiter import RateLimiter, TableFill
 from ludus.replay.selectors import RESERVOIR, SELECTORS, SelectorChoice
+
+ProcessingList = Annotated[
+    tuple[Any, ...],
+    BeforeValidator(parse_processing),
+    PlainSerializer(lambda chain: [dump_part(part, PROCESSING) for part in chain]),
+]
+
+
+class CollectOptions(Config):
+    """Base of algorithms whose trajectories may be processed where they are made.
+
+    processing: names of `ludus.replay.processing.PROCESSING`, or `module:Class`, with options, one after the other. A subclass that can
+    learn from rows that nobody played says `takes_added`.
+    """
+
+    takes_added: ClassVar[bool] = False
+
+    processing: ProcessingList = ()  # of trajectories where they are made: her, reward_clip, reward_scale, or module:Class
+
+
+def check_processing(algorithm: Algorithm, env: EnvSpec, seats: tuple[int, ...]) -> None:
+    """Raises ScenarioError for processing that does not fit the environment, what is collected, or who learns from it."""
+    collect, name = algorithm.collect(), own_name(algorithm)
+    for each in collect.processing:
+        each.check(env, seats)
+        if each.whole_episodes and collect.unit != "episodes":
+            raise ScenarioError(
+                f"{own_name(each)} processes whole episodes, and {name} collects decisions, in fragments. Set rollout_unit=episodes (of "
+                "algorithms that learn once: batch_unit)."
+            )
+        if each.adds and not getattr(algorithm, "takes_added", False):
+            raise ScenarioError(
+                f"{own_name(each)} adds decisions that nobody took, and {name} learns from real ones only. Use an algorithm that replays "
+                "single decisions, such as dqn, sac or td3."
+            )
+
 
 _WINDOW = ("min_diff", "max_diff", "error_buffer")
 
 
-class ReplayOptions(Config):
+class ReplayOptions(CollectOptions):
     """Base of algorithms that replay from a table: a subclass has `capacity`, `batch` and `updates_per_decision`, and says with
     `replay_table` which table it wants.
 

@@ -227,7 +227,7 @@ class ReplayLearner(ABC):
     def count(self, trajectories: Trajectories) -> None:
         """What was collected."""
         self.budget.add(trajectories)
-        self._inserted += trajectories.num_rows
+        self._inserted += trajectories.num_decisions
 
     def transitions(self, rows: Trajectories) -> tuple[dict[str, Array], NDArray[np.int64]]:
         """Counts them; and (columns of n-step targets in scaled rewards, what comes next, as `returns.n_step` says it)."""

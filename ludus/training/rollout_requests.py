@@ -191,6 +191,7 @@ class RequestMaker:
             state=collect.state,
             together=int((count.requests + 1) * share) > int(count.requests * share),
             seconds=seconds,
+            processing=collect.processing,
         )
         named = {**dict(policies), **dict.fromkeys(learner_refs(request), weights)}
         count.requests += 1

@@ -181,7 +181,7 @@ def test_the_best_response_of_nfsp_takes_them_too() -> None:
 
 def test_a_learner_tells_errors_to_whom_it_may_concern() -> None:
     """Items with the least error make room: they are told to a table that draws all alike, and weighs nothing."""
-    made, episodes = trainer(DQN(**SMALL, capacity=60, remover="min_heap", samples_per_insert=1.0))
+    made, episodes = trainer(DQN(**SMALL, capacity=100, remover="min_heap", samples_per_insert=1.0))
     feed_rounds(made, rounds=3)
     told = episodes.state_dict("task")[REPLAY]["table"]["contents"]["priority"]
     assert len(np.unique(told)) > 5

@@ -79,7 +79,7 @@ class QLearning(ReplayOptions):
             check_first_ids(env, algorithm=type(self).__name__)
 
     def collect(self) -> Collect:
-        return Collect(self.rollout_unit, self.rollout, publish_every=self.publish_every)
+        return Collect(self.rollout_unit, self.rollout, publish_every=self.publish_every, processing=self.processing)
 
     def tables(self) -> Sequence[TableSpec]:
         return (self.replay_table(capacity=self.capacity, priority_exponent=self.priority_exponent),)
@@ -129,6 +129,8 @@ def _about(paper: str) -> AlgorithmInfo:
 class DQN(QLearning):
     """Deep Q-learning (Mnih et al. 2015). Every part of Rainbow is a switch of its own, and so are quantiles (QR-DQN, IQN) and Munchausen
     rewards; see the README beside it."""
+
+    takes_added: ClassVar[bool] = True
 
     about: ClassVar[AlgorithmInfo] = _about("Mnih et al. 2015")
 

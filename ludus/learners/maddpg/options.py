@@ -25,6 +25,7 @@ class MADDPG(OffPolicy):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("box", "discrete"), data="off-policy", recurrent=False, masks=True, paper="Lowe et al. 2017"
     )
+    takes_added: ClassVar[bool] = False
     for_teams: ClassVar[bool] = True  # of little use to single agents
 
     critic: Literal["observations", "state"] = "observations"  # what it sees, beside the actions of all agents

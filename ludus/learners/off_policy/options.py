@@ -21,6 +21,8 @@ from ludus.replay.base import ItemUnit, Sizes, TableSpec
 class OffPolicy(ReplayOptions):
     """Base of actor-critic algorithms that learn from replayed decisions."""
 
+    takes_added: ClassVar[bool] = True
+
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (256, 256)  # of the actor and of each critic
     activation: Literal["tanh", "relu"] = "relu"
     gamma: float = Field(default=0.99, ge=0, le=1)
@@ -59,7 +61,7 @@ class OffPolicy(ReplayOptions):
         return "decision"
 
     def collect(self) -> Collect:
-        return Collect(self.rollout_unit, self.rollout, publish_every=self.publish_every)
+        return Collect(self.rollout_unit, self.rollout, publish_every=self.publish_every, processing=self.processing)
 
     def tables(self) -> Sequence[TableSpec]:
         return (self.replay_table(capacity=self.capacity, min_size=self.start_decisions),)
