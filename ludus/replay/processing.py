@@ -259,8 +259,8 @@ class HER(Processing):
                     "ids of states (env.tree=off shows vectors)" if env.enumeration is not None else f"{list(shape)}"
                 )
                 raise ScenarioError(
-                    f"HER finds goals in entries up to {last} of an observation, and in {env.id} {agent.name} sees {found}. Give places that "
-                    "there are, or wrap the environment so that it shows vectors."
+                    f"HER finds goals in entries up to {last} of an observation, and in {env.id} {agent.name} sees {found}. Give places "
+                    "that there are, or wrap the environment so that it shows vectors."
                 )
 
     def process(self, rows: Trajectories, *, env: EnvSpec, rng: np.random.Generator) -> Processed:

@@ -108,6 +108,11 @@ class Trainer:
         episodes.create(spec.task, tables, sizes, devices={name: devices[name] for name in there})
 
     @property
+    def learner(self) -> Learner:
+        """Its own; who updates it beside `learn` sees to `weights`."""
+        return self._learner
+
+    @property
     def spec(self) -> PolicySpec:
         """Of the policy that is trained."""
         return self._learner.spec
