@@ -22,8 +22,7 @@ from ludus.core.types import CPU, DeviceChoice, EnvSpec, Metrics, Opponents, Pol
 from ludus.envs.base import VectorEnv
 from ludus.envs.tree.game_tree import GameTree
 from ludus.learners.ranks import ALONE, Ranks
-from ludus.replay.base import ItemColumns, ItemUnit, Sample, Sizes, TableSpec
-from ludus.replay.processing import Processing
+from ludus.replay.base import ItemColumns, ItemUnit, ProcessesTrajectories, Sample, Sizes, TableSpec
 from ludus.replay.trajectories import Trajectories
 
 ROLLOUTS: Final = "rollouts"
@@ -47,7 +46,7 @@ class Collect:
     modes: tuple[tuple[str, float], ...] = ()  # published modes that it plays in, with probabilities; (): explore
     state: bool = False  # record the environment's state at each decision
     publish_every: int = 1  # rounds of collecting and learning from one publication of the weights to the next
-    processing: tuple[Processing, ...] = ()  # of trajectories, where they are made
+    processing: tuple[ProcessesTrajectories, ...] = ()  # of trajectories, where they are made
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -23,6 +23,7 @@ from ludus.core.errors import ConfigError, LudusError, ScenarioError
 from ludus.core.own_code import brief, own_name, raised
 from ludus.core.parts import build_part, load
 from ludus.core.types import Array, EnvSpec, Tail
+from ludus.replay.base import Processed, ProcessesTrajectories
 from ludus.replay.trajectories import OF_ROWS, Trajectories, join
 
 PROCESSING: Mapping[str, str] = {
@@ -31,19 +32,6 @@ PROCESSING: Mapping[str, str] = {
     "reward_scale": "ludus.replay.processing:RewardScale",
 }
 """By name. Of one's own: `module:Class`."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Processed:
-    """What a processing answers; None and empty: as it was.
-
-    reward: float[N] in place of the rows' rewards. extras: arrays of N rows, by name, beside those that are there or in their place.
-    more: segments to be learned from beside the given ones, of the same kinds of columns, with the extras that the given rows have then.
-    """
-
-    reward: Array | None = None
-    extras: Mapping[str, Array] = field(default_factory=dict)
-    more: Trajectories | None = None
 
 
 class Processing(Config):
@@ -79,7 +67,7 @@ def parse_processing(value: Any) -> tuple[Processing, ...]:
 
 def processed(
     rows: Trajectories,
-    chain: Sequence[Processing],
+    chain: Sequence[ProcessesTrajectories],
     *,
     env: EnvSpec,
     stream: Callable[[int], np.random.Generator],
@@ -128,7 +116,7 @@ def _read_only(rows: Trajectories) -> Trajectories:
 # What was answered.
 
 
-def why_not(each: Processing, rows: Trajectories, answer: Any) -> str:
+def why_not(each: ProcessesTrajectories, rows: Trajectories, answer: Any) -> str:
     """What keeps an answer from being used, as the end of a sentence; "" if nothing does."""
     if not isinstance(answer, Processed):
         return f"{brief(answer)}, a {type(answer).__name__}; expected a ludus.replay.processing.Processed"
@@ -291,13 +279,15 @@ class HER(Processing):
 
     def _paid(self, came: Array, goal: Array, reached: NDArray[np.bool_]) -> Array:
         if self.reward:
-            paid = np.asarray(load("reward of hindsight", self.reward, {})(came, goal))
-            if paid.shape != (len(came),):
+            answer = np.asarray(load("reward of hindsight", self.reward, {})(came, goal), np.float32)
+            if answer.shape != (len(came),):
                 raise ScenarioError(
-                    f"{self.reward} answered {list(paid.shape)} for {len(came)} rows; expected one reward each."
+                    f"{self.reward} answered {list(answer.shape)} for {len(came)} rows; expected one reward each."
                 )
-            return paid.astype(np.float32)
-        return np.where(reached, *np.float32(self.rewards[::-1])).astype(np.float32)
+            return answer
+        missed, hit = self.rewards
+        paid = np.where(reached, hit, missed)
+        return paid.astype(np.float32)
 
     def _relabelled(
         self,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.core.types import Act, Due, Mixture, PolicyRef
 from ludus.policies.base import Policy
-from ludus.replay.processing import Processing
+from ludus.replay.base import ProcessesTrajectories
 from ludus.replay.trajectories import Trajectories
 
 
@@ -89,7 +89,7 @@ class RolloutRequest:
     state: bool = False
     planned: PlannedEpisodes | None = None
     seconds: float | None = None
-    processing: tuple[Processing, ...] = ()
+    processing: tuple[ProcessesTrajectories, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

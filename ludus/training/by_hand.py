@@ -193,7 +193,8 @@ class HandLearner:
         return self._learner.weights()
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the policy as a file that every command and `ludus.load_policy` take. Raises PolicyError for weights that are no numbers."""
+        """Write the policy as a file, which every command takes, and `ludus.load_policy`. Raises PolicyError for weights that are no
+        numbers."""
         save_policy(path, self.spec, self.weights())
 
     def state_dict(self) -> State:

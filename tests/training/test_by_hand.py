@@ -97,7 +97,7 @@ def test_the_loss_of_replayed_rows_by_hand() -> None:
     """Of rows that all terminate, with the reward 3: the errors q − 3 are above 1, so that Huber's loss is |q − 3| − ½."""
     learner, given = made("dqn", scale_rewards=False), arrays(terminated=np.ones(12, np.bool_), reward=np.full(12, 3.0))
     policy: Any = learner.policy
-    q = policy.values(given["observation"].astype(np.float32), np.ones((12, 2), np.bool_), None)[0]
+    q = policy.values(given["observation"].astype(np.float32), None, None, None)[1]
     taken = q[np.arange(12), given["action"]]
     assert taken.max() < 2
     assert learner.update(given)["loss"] == pytest.approx((3.0 - taken - 0.5).mean(), rel=1e-5)
