@@ -18,6 +18,7 @@ from ludus.core.own_code import own_name
 from ludus.core.parts import dump_part, load
 from ludus.core.types import EnvSpec
 from ludus.learners.base import REPLAY, Algorithm, WarmUp
+from ludus.learners.schedule import Schedule, Scheduled
 from ludus.replay.base import Sizes, TableSpec
 from ludus.replay.processing import PROCESSING, parse_processing
 from ludus.replay.rate_limiter import RateLimiter, TableFill
@@ -70,8 +71,10 @@ class ReplayOptions(CollectOptions):
     D = samples_per_insert × inserted − sampled stays in a window once the table holds its least size, all in items: min_diff is how low
     updates may bring it, max_diff how high inserts may. Left out, min_diff is samples_per_insert × least size, so that no sample is drawn
     in advance, and max_diff is infinite. error_buffer is short for samples_per_insert × least size, less and plus that much.
-    sampler, remover: names of `ludus.replay.selectors.SELECTORS` (remover also "reservoir"), or `module:Class`; null: what the algorithm
-    is known with, by chance (or by priority, where it has a priority_exponent), and the oldest item leaves first.
+    sampler, remover: names of `ludus.replay.selectors.SELECTORS` (remover also "reservoir"), or `module:Class`; null: all are drawn alike
+    (or by priority, with a priority_exponent), and the oldest item leaves first.
+    priority_exponent, importance: items are drawn with chance ∝ error^priority_exponent (0: alike), and their loss weighs (least chance of
+    the batch / their chance)^importance (Schaul et al. 2016).
     publish_every: rounds of collecting and learning from one publication of the weights to the next; a checkpoint's barrier publishes too.
     """
 
@@ -85,6 +88,10 @@ class ReplayOptions(CollectOptions):
         None  # uniform, prioritised, lifo (newest first), less_used_newest …; null: as the algorithm is known
     )
     remover: str | None = None  # fifo (oldest first), uniform, most_used …; null: fifo
+    priority_exponent: float = Field(default=0.0, ge=0, le=1)  # of an item's error; 0: all are drawn alike
+    importance: Scheduled = Schedule(
+        start=0.4, end=1.0
+    )  # how far the weights of prioritised items make up for their being drawn more often
     publish_every: int = Field(default=1, ge=1)  # rounds from one publication of the weights to the next
 
     @model_validator(mode="after")
@@ -103,11 +110,25 @@ class ReplayOptions(CollectOptions):
         return self
 
     def _check_priorities(self) -> None:
-        if goes_by_priority("ring", self.sampler, self.remover):
+        if (largest := self.importance.largest) > 1.0:
             raise ValueError(
-                f"sampler={self.sampler}, remover={self.remover}: one of them goes by priorities, and {type(self).__name__} computes none. "
-                "Use uniform, fifo, lifo, less_used_newest, less_used_oldest or most_used"
+                f"importance is an exponent from 0 to 1; its start and end must be at most 1 (given: {largest:g})"
             )
+        if self.priority_exponent and not self.prioritised:
+            raise ValueError(
+                f"priority_exponent is {self.priority_exponent:g}, and sampler={self.sampler} goes by no priorities; set "
+                "priority_exponent=0, or sampler=prioritised"
+            )
+        if not self.priority_exponent and "prioritised" in (self.sampler, self.remover):
+            raise ValueError(
+                "prioritised draws in proportion to priority ** priority_exponent, which at 0 is uniform; give priority_exponent, "
+                "0.5 say"
+            )
+
+    @property
+    def prioritised(self) -> bool:
+        """Whether who samples or makes room is told of items' errors."""
+        return goes_by_priority("prioritised" if self.priority_exponent else "ring", self.sampler, self.remover)
 
     @property
     def warm_up_option(self) -> str:
@@ -125,10 +146,10 @@ class ReplayOptions(CollectOptions):
             window.setdefault("min_diff", ratio * least)
         return {"samples_per_insert": ratio, "min_size": least, **window}
 
-    def replay_table(self, *, capacity: int, min_size: int | None = None, priority_exponent: float = 0.0) -> TableSpec:
+    def replay_table(self, *, capacity: int, min_size: int | None = None) -> TableSpec:
         """The table. min_size: items before a batch, where decisions pace replay; None: one."""
         limiter = self.limiter or ({} if min_size is None else {"min_size": min_size})
-        kind = "prioritised" if priority_exponent else "ring"
+        kind = "prioritised" if self.priority_exponent else "ring"
         return TableSpec(
             REPLAY,
             kind,
@@ -136,7 +157,7 @@ class ReplayOptions(CollectOptions):
             limiter=limiter,
             sampler=self.sampler,
             remover=self.remover,
-            priority_exponent=priority_exponent or 1.0,
+            priority_exponent=self.priority_exponent or 1.0,
         )
 
     def replay_sizes(self, *, insert: int | None, batch: int) -> Mapping[str, Sizes]:

@@ -173,6 +173,10 @@ class Ensemble:
 # The shell of a learner.
 
 
+LEAST_PRIORITY = 1e-6
+"""Of an item without an error."""
+
+
 class ReplaySettings(Protocol):
     """What the shell asks of an algorithm."""
 
@@ -190,6 +194,9 @@ class ReplaySettings(Protocol):
 
     @property
     def learning_rate(self) -> Schedule: ...
+
+    @property
+    def importance(self) -> Schedule: ...
 
     @property
     def scale_rewards(self) -> bool: ...
@@ -280,6 +287,13 @@ class ReplayLearner(ABC):
             if wrong:
                 raise TrainingError("a loss or its gradient became NaN or infinite")
         return self._told
+
+    def importance_weights(self, batch: Sample) -> NDArray[np.float64]:
+        """(least chance of the batch / an item's chance)^importance, float64[n]. (Schaul et al. 2016, section 3.4.)"""
+        weights: NDArray[np.float64] = (batch.probability / batch.probability.min(initial=1.0)) ** -self.rate(
+            self.config.importance
+        )
+        return weights
 
     def rate(self, schedule: Schedule) -> float:
         """A schedule's value now."""

@@ -190,7 +190,7 @@ class Trainer:
 
     def _let_in(self) -> None:
         """Insert what waits, as far as the tables' limiters allow it now: where `max_diff` holds inserts back, updates go between them."""
-        waiting = []
+        waiting: list[tuple[str, ItemColumns]] = []
         for table, items in self._waiting:
             rows = num_rows(items)
             room = int(min(rows, self._episodes.room(self._task, table)))

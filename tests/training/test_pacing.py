@@ -153,9 +153,9 @@ def test_every_learner_that_replays_takes_the_options(cls: Any) -> None:
     plain = cls().tables()[0]
     assert (plain.sampler, plain.remover) == (None, None)
     assert plain.limiter.keys() <= {"min_size"}
-    options = {"priority_exponent": 0.0} if hasattr(plain_config := cls(), "priority_exponent") else {}
+    plain_config = cls()
     paced = cls(
-        **options,
+        priority_exponent=0.0,
         sampler="less_used_newest",
         remover="most_used",
         samples_per_insert=4.0,
@@ -199,8 +199,7 @@ def test_a_learner_tells_errors_to_whom_it_may_concern() -> None:
         (DQN, {"sampler": "lifoo"}, "unknown sampler 'lifoo'; did you mean 'lifo'"),
         (DQN, {"sampler": "prioritised"}, "at 0 is uniform; give priority_exponent"),
         (Rainbow, {"sampler": "uniform"}, "sampler=uniform goes by no priorities; set priority_exponent=0"),
-        (SAC, {"sampler": "prioritised"}, "one of them goes by priorities, and SAC computes none"),
-        (TD3, {"remover": "max_heap"}, "one of them goes by priorities, and TD3 computes none"),
+        (SAC, {"importance": 1.5}, "importance is an exponent from 0 to 1"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together(cls: Any, options: dict[str, Any], words: str) -> None:

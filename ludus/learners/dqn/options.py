@@ -15,7 +15,7 @@ from ludus.envs.base import VectorEnv
 from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.images import needs_images
 from ludus.learners.on_policy.teams import check_first_ids, separate_networks
-from ludus.learners.options import ReplayOptions, goes_by_priority
+from ludus.learners.options import ReplayOptions
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space, players_of, reward_scale
 from ludus.policies.specs import Body, Distribution, QHeadSpec, action_values_spec, body_config
@@ -39,10 +39,6 @@ class QLearning(ReplayOptions):
     capacity: int = Field(default=100_000, ge=1)  # items in the replay table
     min_size: int = Field(default=1000, ge=1)  # decisions before the first update
     batch: int = Field(default=512, ge=1)  # items per update
-    priority_exponent: float = Field(default=0.0, ge=0, le=1)  # of an item's error; 0: all are drawn alike
-    importance: Scheduled = Schedule(
-        start=0.4, end=1.0
-    )  # how far the weights of prioritised items make up for their being drawn more often
     updates_per_decision: float = Field(default=0.02, gt=0)
 
     learning_rate: Scheduled = Schedule(start=1e-2, end=5e-4)
@@ -62,10 +58,6 @@ class QLearning(ReplayOptions):
             )
         if (largest := self.epsilon.largest) > 1.0:
             raise ValueError(f"epsilon is a probability; its start and end must be at most 1 (given: {largest:g})")
-        if (largest := self.importance.largest) > 1.0:
-            raise ValueError(
-                f"importance is an exponent from 0 to 1; its start and end must be at most 1 (given: {largest:g})"
-            )
         return self
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
@@ -82,28 +74,11 @@ class QLearning(ReplayOptions):
         return Collect(self.rollout_unit, self.rollout, publish_every=self.publish_every, processing=self.processing)
 
     def tables(self) -> Sequence[TableSpec]:
-        return (self.replay_table(capacity=self.capacity, priority_exponent=self.priority_exponent),)
+        return (self.replay_table(capacity=self.capacity),)
 
     def sizes(self) -> Mapping[str, Sizes]:
         """How many items a rollout has is not known."""
         return self.replay_sizes(insert=None, batch=self.batch)
-
-    @property
-    def prioritised(self) -> bool:
-        """Whether it is told of items' errors who samples or makes room."""
-        return goes_by_priority("prioritised" if self.priority_exponent else "ring", self.sampler, self.remover)
-
-    def _check_priorities(self) -> None:
-        if self.priority_exponent and not self.prioritised:
-            raise ValueError(
-                f"priority_exponent is {self.priority_exponent:g}, and sampler={self.sampler} goes by no priorities; set "
-                "priority_exponent=0, or sampler=prioritised"
-            )
-        if not self.priority_exponent and "prioritised" in (self.sampler, self.remover):
-            raise ValueError(
-                "prioritised draws in proportion to priority ** priority_exponent, which at 0 is uniform; give priority_exponent, "
-                "0.5 say"
-            )
 
     def _networks(self, env: EnvSpec, seats: tuple[int, ...]) -> int:
         """How many the agents of a player have between them. Raises ScenarioError if they cannot be told apart."""
@@ -175,8 +150,7 @@ class DQN(QLearning):
             self._networks(env, (player,))
 
     def tables(self) -> Sequence[TableSpec]:
-        exponent = self.priority_exponent
-        return (self.replay_table(capacity=self.capacity, min_size=self.min_size, priority_exponent=exponent),)
+        return (self.replay_table(capacity=self.capacity, min_size=self.min_size),)
 
     def sizes(self) -> Mapping[str, Sizes]:
         """Known where decisions are collected; how many an episode has is not."""
