@@ -79,6 +79,25 @@ def test_what_is_paid_stays_what_it_was() -> None:
     assert plain.metrics["return"] == halved.metrics["return"]
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("shared_ray")
+def test_ray_gives_the_same_numbers(tmp_path: Path) -> None:
+    """Processed in three workers, paced by a table in one place: what is stored is what one process stores."""
+    scenario = ludus.FixedOpponents(
+        env={"id": "openspiel/catch", "num_envs": 6, "tree": "off"},
+        algorithm=DQN(**SMALL, processing=[HINDSIGHT], samples_per_insert=2.0, error_buffer=40.0, publish_every=2),
+        response={"episodes": 48},
+        generations=1,
+        evaluation={"payoffs": "simulate", "exploitability": "off", "episodes": 10},
+    )
+    found = []
+    for runtime in ({"kind": "inprocess", "shards": 3}, {"kind": "ray", "shards": 3, "workers": 3}):
+        result = ludus.run(scenario, runtime=runtime, run_dir=tmp_path / runtime["kind"], report=False)
+        found.append(ludus.load_policy(f"{result.run_dir}@0/0-1").weights())
+    for name, array in found[0].items():
+        np.testing.assert_array_equal(array, found[1][name])
+
+
 # ---------------------------------------------------------------------------------------------- who takes what
 
 
