@@ -78,20 +78,14 @@ class ReplayOptions(CollectOptions):
     publish_every: rounds of collecting and learning from one publication of the weights to the next; a checkpoint's barrier publishes too.
     """
 
-    samples_per_insert: float | None = Field(
-        default=None, gt=0
-    )  # in place of updates_per_decision, in the table's items
+    samples_per_insert: float | None = Field(default=None, gt=0)  # instead of updates_per_decision, in items
     min_diff: float | None = None  # of samples_per_insert × inserted − sampled, as max_diff
     max_diff: float | None = None
     error_buffer: float | None = Field(default=None, gt=0)  # instead: around samples_per_insert × the least size
-    sampler: str | None = (
-        None  # uniform, prioritised, lifo (newest first), less_used_newest …; null: as the algorithm is known
-    )
+    sampler: str | None = None  # uniform, prioritised, lifo (newest first), less_used_newest …; null: uniform
     remover: str | None = None  # fifo (oldest first), uniform, most_used …; null: fifo
     priority_exponent: float = Field(default=0.0, ge=0, le=1)  # of an item's error; 0: all are drawn alike
-    importance: Scheduled = Schedule(
-        start=0.4, end=1.0
-    )  # how far the weights of prioritised items make up for their being drawn more often
+    importance: Scheduled = Schedule(start=0.4, end=1.0)  # how far weights make up for items' being drawn more often
     publish_every: int = Field(default=1, ge=1)  # rounds from one publication of the weights to the next
 
     @model_validator(mode="after")

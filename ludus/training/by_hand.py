@@ -67,9 +67,8 @@ class HandLearner:
             env.close()
             raise
         self.algorithm, self._seed = algorithm, seed
-        self._version = self._collected = self._episode = self._acted = (
-            0  # version: of the weights, a new one after each call that learns
-        )
+        self._version = 0  # of the weights: a new one after each call that learns
+        self._collected = self._episode = self._acted = 0
         self._policy: Policy | None = None
 
     def __repr__(self) -> str:

@@ -146,6 +146,14 @@ def test_games_of_several() -> None:
     assert first.update(first.collect(others={1: random}))["rows"] > 0
 
 
+def test_modes_are_played_as_in_a_run() -> None:
+    """NFSP plays some episodes by its best response, and imitates those."""
+    learner = ludus.learner("nfsp", env=KUHN, players=[0], best_response={"hidden": [8]}, anticipation=0.5, hidden=[8])
+    random = build_policy(PolicySpec("random", {"actions": 2}), {})
+    metrics = learner.update(learner.collect(40, others={1: random}))
+    assert {"imitation_loss", "best_response_loss"} <= metrics.keys()
+
+
 def test_decisions_of_a_file(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     anyone = build_policy(PolicySpec("random", {"actions": 2}), {})
