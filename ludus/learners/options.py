@@ -96,12 +96,22 @@ class ReplayOptions(CollectOptions):
         for what, name in (("sampler", self.sampler), ("remover", self.remover)):
             if name is not None and (what, name) != ("remover", RESERVOIR):
                 load(what, name, SELECTORS)
+        self._check_batch()
         try:
             RateLimiter.of(self.limiter)
         except DataError as error:
             raise ValueError(str(error)) from None
         self._check_priorities()
         return self
+
+    def _check_batch(self) -> None:
+        own: Any = self
+        different = self.sampler is not None and not load("sampler", self.sampler, SELECTORS).repeats
+        if different and own.batch > own.capacity:
+            raise ValueError(
+                f"sampler={self.sampler} gives batches of different items, and the batch {own.batch} is more than the capacity "
+                f"{own.capacity}"
+            )
 
     def _check_priorities(self) -> None:
         if (largest := self.importance.largest) > 1.0:

@@ -200,6 +200,7 @@ def test_a_learner_tells_errors_to_whom_it_may_concern() -> None:
         (DQN, {"sampler": "prioritised"}, "at 0 is uniform; give priority_exponent"),
         (Rainbow, {"sampler": "uniform"}, "sampler=uniform goes by no priorities; set priority_exponent=0"),
         (SAC, {"importance": 1.5}, "importance is an exponent from 0 to 1"),
+        (QMIX, {"sampler": "lifo", "capacity": 99, "batch": 100}, "the batch 100 is more than the capacity 99"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together(cls: Any, options: dict[str, Any], words: str) -> None:

@@ -36,6 +36,7 @@ class OffPolicy(ReplayOptions):
     )  # decisions before the first update; uniform ones, unless it starts from a policy
     batch: int = Field(default=256, ge=1)  # decisions per update
     updates_per_decision: float = Field(default=1.0, gt=0)
+    importance: Scheduled = Schedule(start=0.4)  # of rows that are drawn by priority
 
     learning_rate: Scheduled = Schedule(start=3e-4)
     critic_learning_rate: Scheduled | None = None  # None: the same
