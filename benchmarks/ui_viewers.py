@@ -53,15 +53,16 @@ class Viewer:
         await asking
 
     async def _ask(self, wanted: set[str], stop: asyncio.Event) -> None:
-        reader, writer = await asyncio.open_connection(self.host, self.port)
         while not stop.is_set():
-            for panel in [*wanted]:
-                wanted.discard(panel)
-                writer.write(self._question(f"/api/runs/{self.run}/{panel}", self._tags.get(panel, "")))
-                await self._answer(reader, panel)
-                self.answers += 1
+            if wanted:
+                reader, writer = await asyncio.open_connection(self.host, self.port)
+                while wanted:
+                    panel = wanted.pop()
+                    writer.write(self._question(f"/api/runs/{self.run}/{panel}", self._tags.get(panel, "")))
+                    await self._answer(reader, panel)
+                    self.answers += 1
+                writer.close()
             await asyncio.sleep(APART)
-        writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, panel: str) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")

@@ -124,7 +124,11 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
 
 def add_page(parser: argparse.ArgumentParser) -> None:
     """The option that opens the page of a run."""
-    parser.add_argument("--ui", action="store_true", help="open the page of the run in the browser while it goes on")
+    parser.add_argument(
+        "--ui",
+        action="store_true",
+        help="open the page of the run in the browser; in a terminal it stays after the run's end, until Ctrl-C",
+    )
 
 
 def refuse_page(options: argparse.Namespace) -> None:

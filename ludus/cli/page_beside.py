@@ -52,11 +52,7 @@ class PageBeside(Silent):
                 stdout=subprocess.DEVNULL,
                 pass_fds=(listening.fileno(),),
                 start_new_session=True,  # Ctrl-C is for the run
-                env={
-                    **os.environ,
-                    "OMP_NUM_THREADS": "1",
-                    "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
-                },
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
             )
             facts = {"fd": listening.fileno(), "secret": tokens.secret.hex(), "run_dir": str(run_dir.absolute())}
         assert self._process.stdin is not None
@@ -111,6 +107,8 @@ def page_beside(observer: Observer, *, wanted: bool) -> Iterator[tuple[Observer,
 def child() -> None:
     """Serves what standard input says, until that is closed: the run is over, however it ended."""
     os.nice(_NICE)
+    sys.path.append("")  # as the command does
+    sys.path.append("")  # as the command does
     facts = json.loads(sys.stdin.buffer.readline())
     ends: list[Callable[[], None]] = [lambda: os._exit(0)]  # until there is a server, nothing has to be ended with care
     threading.Thread(target=_until_closed, args=(sys.stdin.buffer, ends), daemon=True).start()

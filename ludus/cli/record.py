@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ludus.cli.command import Command, positive_number, whole_number
 from ludus.cli.output import facts
 from ludus.cli.progress import EpisodesProgress, ProgressLine
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, either
 from ludus.storage.run_dirs import find_run, is_entry
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _STEPS, _FPS = 1000, 15
 _PAGE, _JSON, _LINES = ".html", ".json", ".jsonl"
+_FILMS = (".gif", ".mp4")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +64,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--steps", type=positive_number, help=f"of an episode at most; a longer one is cut (default: {_STEPS})"
     )
     parser.add_argument("--seed", type=whole_number, default=0, help="of the episodes (default: 0)")
-    parser.add_argument("--fps", type=positive_number, help=f"images a second (default: {_FPS})")
+    parser.add_argument("--fps", type=positive_number, help=f"images a second (default: {_FPS}; of boards 1)")
     parser.add_argument(
         "--players", type=whole_number, metavar="P", nargs="+", help="whose decisions --trajectories has (default: all)"
     )
@@ -82,11 +83,14 @@ def _execute(options: argparse.Namespace) -> int:
     if options.file is not None and options.out is not None:
         raise ConfigError(f"{str(options.file)!r} and --out {str(options.out)!r} were given. Leave one out.")
     options.out = options.out or options.file
-    if options.keep or options.run.endswith(_LINES) or (options.out and options.out.suffix.lower() in (_PAGE, _JSON)):
+    suffix = options.out.suffix.lower() if options.out is not None else ""
+    if options.keep or options.run.endswith(_LINES) or suffix in (_PAGE, _JSON):
         return _replay(options)
     from ludus.evaluation.policies import split_name
 
     run_dir, named = split_name(options.run, find_run)
+    if suffix in _FILMS and options.trajectories is None and options.episodes == 1 and _has_boards(run_dir):
+        return _replay(options)
     if named and options.policies:
         raise ConfigError(f"{options.run!r} and --policies were given, and both say who plays. Leave one out.")
     options.policies = options.policies or ([named] if named else [])
@@ -135,15 +139,10 @@ def _replay(options: argparse.Namespace) -> int:
     """An episode that can be stepped through, as a page or JSON, and beside the run."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     path: Path | None = options.out
-    if options.trajectories is not None or options.fps is not None or options.episodes > 1:
-        raise ConfigError("a replay is of one episode, without --trajectories, --fps and --episodes. Leave these out.")
+    if options.trajectories is not None or options.episodes > 1:
+        raise ConfigError("a replay is of one episode, without --trajectories and --episodes. Leave these out.")
     if path is not None:
-        if path.suffix.lower() not in (_PAGE, _JSON):
-            raise ConfigError(
-                f"{str(path)!r} was given for a replay; a name that ends in {_PAGE} or {_JSON} is needed."
-            )
-        if not path.parent.is_dir() or path.is_dir():
-            raise ConfigError(f"{str(path)!r} was given; a file in a folder that there is is needed.")
+        _check_replay(path, fps=options.fps or _FPS)
         _check_new("the replay", path, options)
     elif not options.keep:
         raise ConfigError(
@@ -152,7 +151,7 @@ def _replay(options: argparse.Namespace) -> int:
     replay, run_dir = _replay_of(options)
     pairs = [("players", " against ".join(seat.name for seat in replay.seats))]
     if path is not None:
-        _write_replay(replay, path)
+        _write_replay(replay, path, fps=options.fps)
         pairs.insert(0, ("file", str(path)))
     if options.keep and run_dir is not None:
         from ludus.evaluation.play.replays import FOLDER, keep
@@ -161,6 +160,22 @@ def _replay(options: argparse.Namespace) -> int:
     pairs.append(("episode", f"{replay.steps} steps, returns {' '.join(f'{value:+.3g}' for value in replay.returns)}"))
     facts("Replay", pairs)
     return 0
+
+
+def _check_replay(path: Path, *, fps: int) -> None:
+    """What can be known before anything is played. Raises ConfigError."""
+    suffix = path.suffix.lower()
+    if suffix in _FILMS:
+        from ludus.evaluation.recording import check_target
+
+        check_target(path, fps=fps)
+    elif suffix not in (_PAGE, _JSON):
+        known = either((_PAGE, _JSON, *_FILMS))
+        raise ConfigError(f"{str(path)!r} was given for a replay; a name that ends in {known} is needed.")
+    elif not path.parent.is_dir():
+        raise ConfigError(f"{str(path)!r} was given; there is no folder {str(path.parent)!r}.")
+    elif path.is_dir():
+        raise ConfigError(f"{str(path)!r} was given, which is a folder; name a file.")
 
 
 def _replay_of(options: argparse.Namespace) -> tuple[Replay, Path | None]:
@@ -187,7 +202,21 @@ def _replay_of(options: argparse.Namespace) -> tuple[Replay, Path | None]:
     return play(RunGame(run_dir), who, seed=options.seed, steps=options.steps or _STEPS), run_dir
 
 
-def _write_replay(replay: Replay, path: Path) -> None:
+def _has_boards(run_dir: Path) -> bool:
+    """Whether the run's game is drawn as a board, and has no pictures of its own."""
+    from ludus.storage.stored_run import open_run
+
+    return open_run(run_dir).env.id.startswith("openspiel/")
+
+
+def _write_replay(replay: Replay, path: Path, *, fps: int | None) -> None:
+    if path.suffix.lower() in _FILMS:
+        from ludus.core.files import replace_file
+        from ludus.evaluation.play.records import plain
+        from ludus.evaluation.play.replays import film
+
+        replace_file(path, film(plain(replay), path.suffix.lower(), fps=fps))
+        return
     if path.suffix.lower() == _JSON:
         from ludus.evaluation.play.replays import write_json
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -228,7 +229,7 @@ class Reader:
         if not self.path.is_file():
             raise RunError(f"{str(run_dir)!r} is not a run: it has no {FILE}. `ludus runs` shows the runs.")
         with translated(self.path):
-            self._connection = sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
+            self._connection = _connected(self.path)
             try:
                 if version_of(self._connection, repr(str(self.path))) < VERSION:
                     self._connection = _upgraded_copy(self._connection, self.path)
@@ -596,6 +597,27 @@ def info_to_json(info: RunInfo) -> str:
 def summary_to_json(summary: RunSummary) -> str:
     facts: Mapping[str, object] = asdict(replace(summary, run_dir=Path(), report=None))
     return json.dumps({**facts, "run_dir": "", "report": summary.report.name if summary.report else ""})
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    """For reading. Beside a database that its driver did not leave in order SQLite wants to make a file; where it cannot, nobody writes
+    either, and it is told so. Raises RunError if rows lie in the write-ahead log that it cannot read there."""
+    uri = f"{path.resolve().as_uri()}?mode=ro"
+    connection = sqlite3.connect(uri, uri=True, timeout=5.0)
+    try:
+        connection.execute("PRAGMA schema_version")
+        return connection
+    except sqlite3.Error as error:
+        connection.close()
+        log = path.with_name(f"{path.name}-wal")
+        if "unable to open" not in str(error) or os.access(path.parent, os.W_OK):
+            raise
+        if log.exists() and log.stat().st_size:
+            raise RunError(
+                f"the database {str(path)!r} was not left in order, and it cannot be read where nothing may be written. Copy the whole "
+                "directory to where it may."
+            ) from error
+    return sqlite3.connect(f"{uri}&immutable=1", uri=True)
 
 
 def _upgraded_copy(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:

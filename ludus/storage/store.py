@@ -45,6 +45,9 @@ def require_new(run_dir: Path) -> None:
         )
 
 
+_READERS = 500  # milliseconds that a reader may take at the end of a run
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """For writing: readers go on beside it, and a commit is on disk when it returns."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=10.0)
@@ -55,11 +58,13 @@ def connect(path: Path) -> sqlite3.Connection:
 
 def disconnect(connection: sqlite3.Connection, path: Path) -> None:
     """Close what `connect` opened, with a plain journal: it leaves one file behind, which readers can open without making any. A reader
-    that is there forbids it."""
+    that is there forbids it; those that look at a run that goes on are there for a moment, and are waited for. Whoever stays leaves the
+    rows in the database's own file, at least."""
+    with translated(path), suppress(sqlite3.OperationalError):
+        connection.execute(f"PRAGMA busy_timeout = {_READERS}")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("PRAGMA journal_mode = DELETE")
     with translated(path):
-        connection.execute("PRAGMA busy_timeout = 50")
-        with suppress(sqlite3.OperationalError):
-            connection.execute("PRAGMA journal_mode = DELETE")
         connection.close()
 
 

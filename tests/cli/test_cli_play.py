@@ -95,6 +95,8 @@ def test_a_replay_is_one_page(runs: Path) -> None:
     assert '"kicker": "Ludus replay"' in page
     assert '"replay":{"game":"openspiel/kuhn_poker"' in page
     assert main(["record", "k@best", "game.html"]) == 2  # it is there
+    assert main(["record", "k@best", "game.gif"]) == 0
+    assert (runs / "game.gif").read_bytes()[:6] == b"GIF89a"
 
 
 @pytest.mark.parametrize(
@@ -103,8 +105,8 @@ def test_a_replay_is_one_page(runs: Path) -> None:
         (["e.jsonl"], "say where its replay is to go"),
         (["k", "x.json", "--episodes", "2"], "a replay is of one episode"),
         (["k", "x.json", "--out", "y.json"], "Leave one out"),
-        (["k", "x.gif", "--keep"], "a name that ends in .html or .json"),
-        (["k", "nowhere/x.json"], "a folder that there is"),
+        (["k", "x.txt", "--keep"], "a name that ends in .html, .json, .gif or .mp4"),
+        (["k", "nowhere/x.json"], "there is no folder 'nowhere'"),
     ],
 )
 def test_replays_that_are_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

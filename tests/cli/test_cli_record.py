@@ -88,7 +88,10 @@ def test_what_a_run_has_is_named_and_listed(runs: Path, capsys: pytest.CaptureFi
         (["--policies", "@1/1-0", "@meta"], "policy '@1/1-0' cannot play as player 0; @0/0-0 to @0/0-2 can"),
         (["--out", "x.avi"], "a name that ends in .gif, .mp4 or .txt is needed"),
         (["--out", "nowhere/x.gif"], "there is no folder 'nowhere'"),
-        (["--out", "x.gif"], "given for text, which this environment shows itself as; name a .txt file"),
+        (
+            ["--out", "x.gif", "--episodes", "2"],
+            "given for text, which this environment shows itself as; name a .txt file",
+        ),
         (["--out", ""], "'' was given, a file was expected"),
         (["--out", "runs/k"], "a name that ends in"),
         (["--out", "mine.txt"], "'mine.txt' is there already; --overwrite replaces it"),

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from gymnasium.spaces import Box, Discrete
 from play_games import AnyGame, openspiel, people
 
+from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.options import Environment
 from ludus.evaluation.play.tables import Order, Table
+from ludus.evaluation.play.views import hides_state
 
 _GAMES = 16
 HIDDEN = {
@@ -117,3 +120,24 @@ def test_other_games_of_several_players_show_a_seat_what_it_observes() -> None:
     assert table.view(None)["frame"]["board"]["kind"] == "text"
     assert "hides" in table.view(None)["frame"]["board"]["text"]
     table.close()
+
+
+@pytest.mark.parametrize(
+    ("id", "players", "hides"),
+    [
+        ("gymnasium/CartPole-v1", 1, False),
+        ("pettingzoo/classic/connect_four-v3", 2, False),
+        ("pettingzoo/pong_v3", 2, False),
+        ("pettingzoo/leduc_holdem_v4", 2, True),
+        ("pettingzoo/rps_v2", 2, True),
+        ("football/5_vs_5", 2, False),
+        ("mpe2/simple_adversary_v3", 2, True),
+        ("mpe2/simple_speaker_listener_v4", 1, False),
+        ("own.module:Game", 2, True),
+        ("object/Game", 2, True),
+    ],
+)
+def test_pictures_are_for_seats_only_where_everybody_may_see_all(id: str, players: int, hides: bool) -> None:
+    agents = tuple(AgentSpec(f"a{p}", p, Box(0, 1, (1,)), Discrete(2)) for p in range(players))
+    spec = EnvSpec(id, agents, ((0, 1),) * players, tuple((p,) for p in range(players)))
+    assert hides_state(spec, None) == hides

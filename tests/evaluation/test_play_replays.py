@@ -13,6 +13,7 @@ from play_games import AnyGame, openspiel
 from ludus.core.errors import ConfigError, RunError
 from ludus.envs.options import Environment
 from ludus.evaluation.debugger import RecordedEpisode
+from ludus.evaluation.play.drawing import BoardDrawer
 from ludus.evaluation.play.records import plain, to_json
 from ludus.evaluation.play.replays import film, is_kept, keep, kept, play, read, safe_name
 from ludus.evaluation.play.views import View, png
@@ -70,8 +71,42 @@ def test_films_of_replays_with_pictures() -> None:
     opened = image.open(io.BytesIO(film(replay, ".gif")))
     assert opened.n_frames == 4
     assert opened.size == (replay["frames"][0]["board"]["width"], replay["frames"][0]["board"]["height"])
-    with pytest.raises(ConfigError, match="no pictures"):
-        film(plain(play(openspiel("matrix_rps"), ["random"])), ".gif")
+    with pytest.raises(ConfigError, match=r"'.*replay\.bmp' was given"):
+        film(replay, ".bmp")
+
+
+def test_boards_are_drawn_for_films() -> None:
+    image = pytest.importorskip("PIL.Image", reason="films need Pillow")
+    replay = plain(play(openspiel("tic_tac_toe"), ["random"], seed=1))
+    opened = image.open(io.BytesIO(film(replay, ".gif")))
+    assert (opened.n_frames, opened.info["duration"]) == (len(replay["frames"]), 1000)
+    opened.seek(1)  # the first stone lies in the middle of its cell of 160 × 160
+    [[row, column]] = replay["frames"][1]["board"]["last"]
+    pixel = opened.convert("RGB").getpixel((column * 160 + 80, row * 160 + 80))
+    assert pixel == pytest.approx((36, 87, 165), abs=8)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hex(board_size=3)",
+        "go(board_size=9)",
+        "chess",
+        "leduc_poker",
+        "liars_dice",
+        "goofspiel(num_cards=3)",
+        "matrix_rps",
+        "pig",
+    ],
+)
+def test_every_kind_of_board_can_be_drawn(name: str) -> None:
+    pytest.importorskip("PIL.Image", reason="films need Pillow")
+    replay = plain(play(openspiel(name), ["random"], seed=1, steps=3))
+    first = BoardDrawer().draw(replay["frames"][0]["board"], "a caption")
+    last = BoardDrawer().draw(replay["frames"][-1]["board"], "a caption")
+    assert first.dtype == np.uint8
+    assert first.shape[1:] == last.shape[1:]
+    assert first.shape != last.shape or (first != last).any()
 
 
 def test_png_is_what_others_read() -> None:

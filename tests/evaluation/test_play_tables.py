@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -252,6 +253,27 @@ def test_there_are_so_many_tables_and_idle_ones_are_closed() -> None:
     tables.sweep()
     assert len(tables) == 0
     tables.close()
+
+
+def test_of_two_that_answer_at_once_one_is_late() -> None:
+    table = people(openspiel("tic_tac_toe"))
+    begin, late = threading.Barrier(4), list[str]()
+
+    def answer(action: int) -> None:
+        begin.wait()
+        try:
+            table.move(0, [Order(player=0, agent=0, action=action)], 0)
+        except NotNow as error:
+            late.append(str(error))
+
+    threads = [threading.Thread(target=answer, args=(action,)) for action in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(late) == 3
+    assert table.view(None)["frame"]["number"] == 1
+    table.close()
 
 
 def test_few_tables_have_bots(monkeypatch: pytest.MonkeyPatch) -> None:

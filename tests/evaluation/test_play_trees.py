@@ -9,8 +9,6 @@ import numpy as np
 import pyspiel
 import pytest
 from numpy.typing import NDArray
-from open_spiel.python.algorithms import expected_game_score
-from open_spiel.python.policy import TabularPolicy
 
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.envs.tree.game_tree import GameTree, compile_tree
@@ -92,17 +90,16 @@ def test_who_errs_regrets_it(kuhn: GameTree) -> None:
 @pytest.mark.parametrize("name", ["kuhn_poker", "leduc_poker"])
 def test_values_and_gains_agree_with_openspiel(name: str) -> None:
     game, tree = pyspiel.load_game(name), compile_tree(name)
-    policy = TabularPolicy(game)
-    chance = np.random.default_rng(1)
-    policy.action_probability_array *= chance.random(policy.action_probability_array.shape) + 0.1
-    policy.action_probability_array /= policy.action_probability_array.sum(axis=1, keepdims=True)
-    keys = tree.enumeration.key
-    probs = np.array([policy.action_probability_array[policy.state_lookup[key]] for key in keys])
+    mask, chance = tree.enumeration.mask, np.random.default_rng(1)
+    probs = mask * (chance.random(mask.shape) + 0.1)
+    probs /= probs.sum(axis=1, keepdims=True)
     found = analyse(tree, [probs[tree.enumeration.ids(p)] for p in range(2)])
-    expected = expected_game_score.policy_value(game.new_initial_state(), [policy, policy])
-    assert found.value[0] == pytest.approx(expected)
-    own = pyspiel.TabularPolicy({key: [*enumerate(row.tolist())] for key, row in zip(keys, probs, strict=True)})
-    assert found.gains.sum() == pytest.approx(pyspiel.nash_conv(game, own))
+    rows = zip(tree.enumeration.key, probs, mask, strict=True)
+    policy = pyspiel.TabularPolicy(
+        {key: [(action, row[action]) for action in np.flatnonzero(legal).tolist()] for key, row, legal in rows}
+    )
+    assert found.value[0] == pytest.approx(pyspiel.expected_returns(game.new_initial_state(), policy, -1, True))
+    assert found.gains.sum() == pytest.approx(pyspiel.nash_conv(game, policy))
     assert found.leaves[0] == (tree.arrays.nodes.degree == 0).sum()
 
 

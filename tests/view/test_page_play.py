@@ -101,12 +101,14 @@ def test_leduc_hides_the_other_card_until_the_end(browser: Any, server: Server) 
             assert "board_of" not in state["frame"] or state["frame"]["board_of"] is None
             assert told.first.get_attribute("aria-label") == "a card face down"
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert page.evaluate("document.activeElement.closest('.bets') !== null")  # keys stay where moves are made
             page.get_by_role("button", name="Call").press("Enter")
             _moved(page, state["frame"]["number"])
         shown = state["frame"]["board"]["seats"][1]["cards"]
         assert len(shown) == 1
         assert not shown[0]["hidden"]
         page.wait_for_selector(".again:not([hidden])")
+        assert page.evaluate("document.activeElement.textContent") == "Play again"
         assert page.locator(".card-face.hidden").count() == 0
         assert page.messages == []
 
@@ -173,6 +175,71 @@ def test_the_tree_is_opened_by_keys(browser: Any, server: Server) -> None:
         actions = page.locator("section[aria-label='The node'] th[scope=row] button").all_inner_texts()
         assert actions == ["Call", "Raise"]
         assert page.messages == []
+
+
+_DRAW = """async ([board, view]) => {
+  const { showBoard } = await import("/page/boards.js");
+  const place = document.createElement("div");
+  document.getElementById("main").replaceChildren(place);
+  window.chosen = null;
+  const shown = showBoard(place, { choose: action => { window.chosen = action; } });
+  const names = ["Ada", "Bo"];
+  const usual = { can: true, mine: 0, names, turn: [0], weights: null, chosen: null, over: false, box: null, keys: null, legal: [] };
+  shown.set(board, { ...usual, ...view });
+  shown.focus();
+}"""
+
+
+def _chess(*moves: tuple[int, str, tuple[int, int], tuple[int, int]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A board of chess with a white pawn before its last row, and moves (action, label, from, to)."""
+    cells = [[""] * 8 for _ in range(8)]
+    cells[1][0], cells[7][4], cells[0][4] = "P", "K", "k"
+    labels = {"rows": list("87654321"), "columns": list("abcdefgh")}
+    board = {
+        "kind": "grid",
+        "game": "chess",
+        "rows": 8,
+        "columns": 8,
+        "cells": cells,
+        "shape": "square",
+        "last": [],
+        "labels": labels,
+    }
+    legal = [{"action": action, "label": label, "from": old, "cell": new} for action, label, old, new in moves]
+    return {**board, "drop": False}, {"legal": legal, "mine": 1}
+
+
+def test_boards_take_moves_by_keys(browser: Any, server: Server) -> None:
+    actions = [{"action": 10 * k, "label": f"move {k}", "cell": None, "from": None} for k in range(300)]
+    text: tuple[Any, Any] = {"kind": "text", "text": "somewhere"}, {"legal": actions}
+    rows = [{**one, "label": label} for one, label in zip(actions[:2], ("Cooperate", "Defect"), strict=True)]
+    payoffs = [[[5, 0], [10, 1]], [[5, 10], [0, 1]]]
+    labels = ["Cooperate", "Defect"]
+    matrix: tuple[Any, Any] = (
+        {"kind": "matrix", "actions": [labels, labels], "payoffs": payoffs, "chosen": [None, None]},
+        {"legal": rows},
+    )
+    numbers: tuple[Any, Any] = (
+        {"kind": "text", "text": ""},
+        {"box": {"low": [-2.0, None], "high": [2.0, 1.0], "names": []}},
+    )
+    promotion = _chess(
+        *((k, f"a8={kind}", (1, 0), (0, 0)) for k, kind in enumerate("QRBN")), (9, "Kd1", (7, 4), (7, 3))
+    )
+    for drawn, keys, chosen in (
+        (text, ["2", "9", "7", "Enter"], 2970),
+        (matrix, ["Tab", "Enter"], 10),
+        (numbers, ["Tab", "ArrowRight", "Enter"], [0, 0.01]),
+        (promotion, [*["ArrowUp"] * 2, *["ArrowLeft"] * 4, "ArrowUp", "Enter", "ArrowUp", "Enter", "Tab", "Enter"], 1),
+        (promotion, [*["ArrowDown"] * 4, "Enter", "ArrowLeft", "Enter"], 9),
+    ):
+        with opened(browser, server, "#/people") as page:
+            page.wait_for_selector("h1")
+            page.evaluate(_DRAW, list(drawn))
+            for key in keys:
+                page.keyboard.press(key)
+            assert page.evaluate("window.chosen") == chosen
+            assert page.messages == []
 
 
 def test_everybody_who_played_stands_among_the_people(browser: Any, server: Server) -> None:

@@ -298,6 +298,8 @@ def test_numbers_orders_and_words(pages: Pages) -> None:
     assert interval(None, 0.1) == "–"
     assert _call(page, "heatmap.js", "arranged", "age", [2, 0, 1], [0, 0, 0]) == [1, 2, 0]
     assert _call(page, "heatmap.js", "arranged", "cluster", [2, 0, 1], [1, 0, 0]) == [1, 2, 0]
+    # A table in another order than by rating has strengths beside it; what never played comes last.
+    assert _call(page, "heatmap.js", "arranged", "rating", [0, 1, 2], [0, 0, 1], [0.1, float("nan"), 0.5]) == [2, 0, 1]
     # Around zero where both signs can be, around the middle of the utility where they cannot; an outlier leaves the others their colours.
     assert _call(page, "heatmap.js", "range", [-0.5, 0.25], [-1, 1]) == {"centre": 0, "reach": 0.5, "cut": False}
     assert _call(page, "heatmap.js", "range", [0.25, 0.5], [0, 1]) == {"centre": 0.5, "reach": 0.25, "cut": False}

@@ -279,7 +279,9 @@ def test_a_password_lets_in_and_guesses_are_few(tmp_path: Path) -> None:
     access = Access(password=Password.of("correct horse"), port=8300, guesses=Buckets(0.2, 3.0, clock=lambda: 0.0))
     with asking(tmp_path, access, rights=None) as asker:
         assert asker.get("/").headers["location"] == "/login"
-        assert "<form>" in asker.get("/login").text
+        linked = asker.get("/", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"})
+        assert linked.headers["location"] == "/login?again"
+        assert "<form " in asker.get("/login").text
         assert "password at /login" in asker.get("/api/session").json()["error"]
         wrong = asker.order("/enter", {"password": "correct hors"})
         assert (wrong.status_code, "set-cookie" in wrong.headers) == (401, False)

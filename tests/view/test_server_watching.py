@@ -8,6 +8,9 @@ import os
 import shutil
 import socket
 import sqlite3
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +21,7 @@ import synthetic_run as synthetic
 from server_tools import Asker, asking
 
 from ludus.core.errors import RunError
+from ludus.runtime.base import PartState
 from ludus.storage import live
 from ludus.storage.database import FILE
 from ludus.storage.live import Status
@@ -147,6 +151,19 @@ def test_panels_answer_and_are_not_sent_twice(asker: Asker) -> None:
     assert asker.get(f"/api/runs/{run}/convergence").json()["generation"] == [0, 1, 2, 3]
 
 
+def test_what_takes_longest_is_made_while_somebody_looks_at_the_first(asker: Asker) -> None:
+    run = asker.run_id("try1")
+    for _ in range(2):
+        assert asker.get(f"/api/runs/{run}/overview").status_code == 200
+    for _ in range(100):
+        if any(key[:2] == (run, "payoffs") for key in asker.state.watcher.answers._kept):  # type: ignore[index]
+            break
+        asker.get("/api/session")
+        time.sleep(0.05)
+    else:
+        pytest.fail("it was not made")
+
+
 def test_a_run_that_grows_has_new_panels(root: Path, asker: Asker) -> None:
     path = f"/api/runs/{asker.run_id('try1')}/convergence"
     tag = asker.get(path).headers["etag"]
@@ -205,6 +222,33 @@ def test_a_driver_can_tidy_up_behind_those_who_watched(root: Path, asker: Asker)
     with sqlite3.connect(root / "try1" / FILE) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
     connection.close()
+
+
+@pytest.mark.slow
+def test_a_run_on_a_read_only_file_system(root: Path) -> None:
+    """What a run that was killed has left, copied without all of its files."""
+    with Store.open(root / "try1"):
+        shutil.copytree(root / "try1", root / "killed")  # in the write-ahead mode
+    for left in (root / "killed").glob("ludus.db-*"):
+        left.unlink()
+    shutil.copytree(root / "killed", root / "rows")
+    (root / "rows" / f"{FILE}-wal").write_bytes(b"rows")
+    read = (
+        "import sys; from pathlib import Path; from ludus.storage.reader import Reader\n"
+        "with Reader(Path(sys.argv[1])) as reader: print(len(reader.generations()))"
+    )
+    mounted = (
+        'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && ! touch "$1/x" 2>/dev/null && shift && exec "$@"'
+    )
+
+    def seen(name: str) -> subprocess.CompletedProcess[str]:
+        line = ["unshare", "-rm", "sh", "-c", mounted, "sh", str(root), sys.executable, "-c", read, str(root / name)]
+        return subprocess.run(line, capture_output=True, text=True)
+
+    if "unshare" in (killed := seen("killed")).stderr:
+        pytest.skip("this machine lets nobody mount anything")
+    assert (killed.stdout, killed.stderr) == ("4\n", "")
+    assert "Copy the whole directory to where it may." in seen("rows").stderr
 
 
 def test_large_answers_are_packed_for_those_who_can(asker: Asker) -> None:
@@ -285,6 +329,11 @@ def test_a_look_tells_what_is_new(root: Path) -> None:
         assert look(watched) == News(frozenset({"overview"}), status=True)
         assert watched.live is not None
         assert (watched.live.state, watched.live.generation) == ("running", 3)
+        for seen, told in ((100.0, True), (102.0, False), (106.0, True)):
+            live.write(root / "try1", status(generation=3, parts=(PartState("worker", "rollout worker 0", seen=seen),)))
+            assert look(watched) == News(frozenset({"parts"} if told else ()), status=True)
+        live.write(root / "try1", status(generation=3))
+        look(watched)
         live.write(root / "try1", status(generation=3, paused=True))
         assert look(watched) == News(status=True)
     assert look(watched) == News(frozenset({"overview"}), status=True)  # killed: its status lies there still

@@ -124,10 +124,12 @@ class RunGame:
             mine[0].name if len(mine) == 1 else f"player {p}, {len(mine)} agents"
             for p, mine in zip(players, agents, strict=True)
         ]
+        words = self._words()
+        mixed = next((word.players for word in words if word.name == f"@{META}"), ())
         return Seats(
             players=[PlayerSeat(player=p, name=names[p]) for p in players],
-            members=[*self._words(), *self._members(), *self._bots()],
-            defaults=[PERSON, *(f"@{META}" for _ in players[1:])],
+            members=[*words, *self._members(), *self._bots()],
+            defaults=[PERSON, *(f"@{META}" if p in mixed else "random" for p in players[1:])],
             family=self.family,
             human=True,
             keys=self.keys,

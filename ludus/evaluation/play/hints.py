@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.errors import ScenarioError
 from ludus.core.types import PolicyRef
 from ludus.evaluation.debugger import Answers, Decisions, Step
 from ludus.evaluation.play.games import RunGame
@@ -36,9 +37,13 @@ class Advisor:
     """Gives hints to one player of a game, episode by episode."""
 
     def __init__(self, game: RunGame, player: int) -> None:
-        """Raises RunError for a run without policies for this player."""
+        """Raises ScenarioError for a run without policies for this player."""
         run, self._spec, self._player = game.run, game.spec, player
         which = run.population[player]
+        if which not in run.best:
+            raise ScenarioError(
+                f"{game.name} has no policy for player {player} that could give hints. Play without them."
+            )
         best = run.best[which]
         self._name = f"@{run.name(best)}"
         self._best = _Member(best, run.policy(best), 1.0)

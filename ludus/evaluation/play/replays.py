@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FOLDER = "replays"
 _ID = re.compile(r"[0-9a-f]{16}")
 _MOST_BYTES = 64 * 2**20
-_FPS = 15
+_FPS, _FPS_DRAWN = 15, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,22 +137,36 @@ def play(game: RunGame, who: Sequence[str], *, seed: int | None = None, steps: i
 _PREFIX = "data:image/png;base64,"
 
 
-def film(replay: Mapping[str, Any], suffix: str, *, fps: int = _FPS) -> bytes:
-    """A replay of pictures as .gif or .mp4. Raises ConfigError for one without pictures, another suffix, and a missing package."""
+def film(replay: Mapping[str, Any], suffix: str, *, fps: int | None = None) -> bytes:
+    """A replay as .gif or .mp4. fps: positions a second; default: 15 of pictures, 1 of boards, which are drawn. Raises ConfigError for
+    another suffix, and a missing package."""
+    from ludus.evaluation.play.drawing import BoardDrawer
     from ludus.evaluation.recording import Pictures, Recording, save
 
-    frames = Pictures()
+    frames, drawer = Pictures(), BoardDrawer()
+    names = [str(seat["name"]) for seat in replay["seats"]]
     for frame in replay["frames"]:
         image = frame["board"].get("image", "") if frame["board"]["kind"] == "frame" else ""
         if image.startswith(_PREFIX):
             frames.append(_pixels(base64.b64decode(image.removeprefix(_PREFIX))))
+        elif frame["board"]["kind"] != "frame":
+            frames.append(drawer.draw(frame["board"], _caption(frame, names)))
     if not frames:
         raise ConfigError("this replay has no pictures of which a film could be made. Save it as .html or .json.")
+    drawn = replay["frames"][0]["board"]["kind"] != "frame"
     returns = np.array([frame or 0.0 for frame in replay["frames"][-1]["returns"]], np.float64)[None]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"replay{suffix}"
-        save(Recording(frames, "", returns, np.array([len(frames) - 1], np.int32)), path, fps=fps)
+        recording = Recording(frames, "", returns, np.array([len(frames) - 1], np.int32))
+        save(recording, path, fps=fps or (_FPS_DRAWN if drawn else _FPS))
         return path.read_bytes()
+
+
+def _caption(frame: Mapping[str, Any], names: Sequence[str]) -> str:
+    if frame["over"]:
+        returns = zip(names, frame["returns"], strict=True)
+        return ", ".join(f"{name} {0.0 if value is None else value:+g}" for name, value in returns)
+    return ", ".join(f"{names[move['player']]}: {move['label']}" for move in frame["last"])
 
 
 def _pixels(data: bytes) -> NDArray[np.uint8]:

@@ -23,8 +23,10 @@ from ludus.envs.tree.walk import CHANCE, TERMINAL
 from ludus.evaluation.play.boards import board_of, label_of
 from ludus.evaluation.play.games import RunGame, check_name
 from ludus.evaluation.play.records import Board
+from ludus.evaluation.policies import META
 
 _MOST_PATH = 4096  # characters
+_JOINT = "The run's meta-strategy draws players together; here each draws on its own, as often as there."
 _KINDS = {CHANCE: "chance", TERMINAL: "terminal"}
 
 
@@ -54,7 +56,7 @@ class NodeView:
     """A node of a game's tree. node: its path, actions joined by dots; "" of the root. seats: [P] names of who plays. reach: [P + 1] how
     likely each player, and chance (last), is to do its part in getting here. value: [P] expected returns from here. regret: [children]
     counterfactual, None where no player decides. exploitability: NashConv by the number of players; gains: [P] what each player's best
-    response would earn more."""
+    response would earn more. nodes: of the whole tree. note: what else is to be said of the profile; ""."""
 
     seats: Sequence[str]
     node: str
@@ -71,6 +73,7 @@ class NodeView:
     exploitability: float
     gains: Sequence[float]
     nodes: int
+    note: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,6 +178,8 @@ class TreeExplorer:
         self.seats = tuple(who)
         self._analysis = analyse(self._tree, tables_of(game, who))
         self._root = _root(game)
+        joint = f"@{META}" in who and game.run.solution.joint is not None
+        self._note = _JOINT if joint else ""
 
     def look(self, path: str) -> NodeView:
         """The node at a path. Raises ConfigError for one that there is not."""
@@ -231,6 +236,7 @@ class TreeExplorer:
             exploitability=nash_conv / tree.num_players,
             gains=found.gains.tolist(),
             nodes=len(nodes.player),
+            note=self._note,
         )
 
     def _choices(self, at: int, state: Any) -> Mapping[int, tuple[int, str]]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 import struct
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -34,31 +35,64 @@ from ludus.evaluation.play.records import (
     TextBoard,
 )
 
-_OPENSPIEL = "openspiel/"
-_OPEN = (
-    "ale/",
-    "football/",
-    "mpe2/simple_tag",
-    "pettingzoo/connect_four",
-    "pettingzoo/tictactoe",
-    "pettingzoo/chess",
-    "pettingzoo/go",
-    "pettingzoo/cooperative_pong",
-    "pettingzoo/knights_archers_zombies",
-    "pettingzoo/pistonball",
-    "pettingzoo/multiwalker",
-    "pgx/animal_shogi",
-    "pgx/backgammon",
-    "pgx/chess",
-    "pgx/connect_four",
-    "pgx/gardner_chess",
-    "pgx/go",
-    "pgx/hex",
-    "pgx/othello",
-    "pgx/shogi",
-    "pgx/tic_tac_toe",
-)
-"""Games of several players whose picture shows no more than each of them may know."""
+_OPEN: Mapping[str, frozenset[str] | None] = {
+    "ale": None,
+    "football": None,
+    "mpe2": frozenset({"simple_tag"}),
+    "pettingzoo": frozenset(
+        [
+            "chess",
+            "connect_four",
+            "go",
+            "tictactoe",
+            "cooperative_pong",
+            "knights_archers_zombies",
+            "pistonball",
+            "multiwalker",
+            "basketball_pong",
+            "boxing",
+            "combat_plane",
+            "combat_tank",
+            "double_dunk",
+            "entombed_competitive",
+            "entombed_cooperative",
+            "flag_capture",
+            "foozpong",
+            "ice_hockey",
+            "joust",
+            "mario_bros",
+            "maze_craze",
+            "othello",
+            "pong",
+            "quadrapong",
+            "space_invaders",
+            "space_war",
+            "surround",
+            "tennis",
+            "video_checkers",
+            "volleyball_pong",
+            "warlords",
+            "wizard_of_wor",
+        ]
+    ),
+    "pgx": frozenset(
+        [
+            "animal_shogi",
+            "backgammon",
+            "chess",
+            "connect_four",
+            "gardner_chess",
+            "go_9x9",
+            "go_19x19",
+            "hex",
+            "othello",
+            "shogi",
+            "tic_tac_toe",
+        ]
+    ),
+}
+"""Games of several players whose picture shows no more than each of them may know, by family; None: all of it."""
+_VERSION = re.compile(r"[_-]v\d+$")
 _NUMBERS = 256  # of an observation that are shown as text
 _PICTURE_BYTES = 24 * 2**20  # of a replay's pictures, as text
 
@@ -69,7 +103,9 @@ def hides_state(spec: EnvSpec, state: Any | None) -> bool:
         from ludus.evaluation.play.boards import hides
 
         return hides(state.get_game())
-    return spec.num_players > 1 and not spec.id.startswith(_OPEN)
+    family, _, name = spec.id.partition("/")
+    known = _OPEN.get(family, frozenset())
+    return spec.num_players > 1 and known is not None and _VERSION.sub("", name.rpartition("/")[2]) not in known
 
 
 class View:

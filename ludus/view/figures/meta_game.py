@@ -15,7 +15,7 @@ from ludus.core.errors import RunError
 from ludus.solvers.confidence import MIN_UNITS, mean_bounds
 from ludus.storage.base import RunInfo
 from ludus.storage.payoff_log import PayoffLog
-from ludus.storage.reader import Reader, StoredPolicy
+from ludus.storage.reader import Reader, StoredPolicy, player_of
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
@@ -28,7 +28,8 @@ CONFIDENCE = 0.95
 @dataclass(frozen=True, eq=False)
 class MetaGame:
     """members: of each population, in order. log: what is known of each profile. marginals: [P] float64[n_p] of the last generation, 0 for
-    policies that came after it. generation: its number; None before the first one.
+    policies that came after it. generation: its number; None before the first one. rated: of each population, float64[n] the ratings that
+    the run stored last, NaN for policies that have none.
     """
 
     info: RunInfo
@@ -36,6 +37,7 @@ class MetaGame:
     log: PayoffLog
     marginals: tuple[Floats, ...]
     generation: int | None
+    rated: tuple[Floats, ...]
     _made: dict[str, Any] = field(default_factory=dict)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
@@ -105,7 +107,7 @@ def meta_game(reader: Reader) -> MetaGame:
 def _meta_game(reader: Reader) -> MetaGame:
     with reader.moment():
         info, policies, last = reader.info(), reader.policies(), reader.last_generation()
-        log = reader.payoff_log()
+        log, ratings = reader.payoff_log(), reader.ratings(last=True)
     if last is not None and len(last.marginals) != info.players:
         raise RunError(f"the database of {str(reader.run_dir)!r} holds a generation of another number of players.")
     members = tuple(
@@ -116,7 +118,12 @@ def _meta_game(reader: Reader) -> MetaGame:
     if last is not None:
         for row, marginal in zip(marginals, last.marginals, strict=True):
             row[: len(marginal)] = marginal[: len(row)]
-    return MetaGame(info, members, log, marginals, None if last is None else last.number)
+    found = {(entry.population, entry.policy): entry.rating for entry in ratings}
+    rated = tuple(
+        np.array([found.get(player_of(stored.record.ref), np.nan) for stored in population], np.float64)
+        for population in members
+    )
+    return MetaGame(info, members, log, marginals, None if last is None else last.number, rated)
 
 
 def against(mean: Floats, marginals: Sequence[Floats], *, keep: tuple[int, ...]) -> Floats:

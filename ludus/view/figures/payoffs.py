@@ -159,10 +159,13 @@ def _ordered(game: MetaGame, player: int, order: str) -> NDArray[np.int64]:
 
 
 def _by_rating(game: MetaGame, population: int) -> NDArray[np.int64]:
-    """Best first: by Elo where there is one, else by what is earned against the last meta-strategies, else by age."""
-    rated = game.once("ratings", lambda: ratings(game))
-    players = game.players_of(population)
-    worth = np.mean([game.earned(p) for p in players], axis=0) if rated is None else rated[population][0]
+    """Best first: by the ratings that the run has stored, if all have one; else by Elo where there is one, by what is earned against the
+    last meta-strategies, by age."""
+    worth = game.rated[population]
+    if np.isnan(worth).any():
+        rated = ratings(game)
+        earned = np.mean([game.earned(p) for p in game.players_of(population)], axis=0)
+        worth = earned if rated is None else rated[population][0]
     return np.lexsort((np.arange(len(worth)), np.where(np.isnan(worth), np.inf, -worth)))
 
 

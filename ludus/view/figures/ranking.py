@@ -60,7 +60,7 @@ def ranking(reader: Reader, **query: str) -> list[Ranking]:
 
 def _rankings(reader: Reader) -> list[Ranking]:
     game = meta_game(reader)
-    rated = game.once("ratings", lambda: ratings(game)) or _stored(reader, game)
+    rated = ratings(game) or [(stored, np.full(len(stored), np.nan)) for stored in game.rated]
     return [_ranking(game, which, rated[which]) for which in range(len(game.members))]
 
 
@@ -146,16 +146,6 @@ def _by_population(table: RatingTable) -> list[tuple[Floats, Floats]]:
     ends = np.cumsum([0, *table.sizes]).tolist()
     half = (table.high - table.low) / 2
     return [(table.rating[a:b], half[a:b]) for a, b in pairwise(ends)]
-
-
-def _stored(reader: Reader, game: MetaGame) -> list[tuple[Floats, Floats]]:
-    found = {(entry.population, entry.policy): entry.rating for entry in reader.ratings(last=True)}
-    out = []
-    for population, members in enumerate(game.members):
-        names = [stored.record.ref.policy for stored in members]
-        rated = np.array([found.get((population, name), np.nan) for name in names], np.float64)
-        out.append((rated, np.full(len(names), np.nan)))
-    return out
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -86,7 +86,9 @@ async function route() {
       document.documentElement.dataset.ready = "yes";
       return;
     }
-    await start(page, clear(body), found, mine);
+    const root = h("div");  // a page's own: what one that was left still brings goes nowhere
+    clear(body).append(root);
+    await start(page, root, found, mine);
     document.title = [found.route.title ?? frame?.titleOf(found.route.tab), frame?.name, source.snapshot ? source.snapshot.title : "Ludus"].filter(Boolean).join(" · ");
     mark(found);
     window.scrollTo(0, top);

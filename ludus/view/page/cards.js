@@ -80,7 +80,7 @@ export function cards(node, { choose }) {
     legal.forEach((move, k) => { if (bids[k]) rows.set(bids[k][1], [...(rows.get(bids[k][1]) ?? []), [move, bids[k]]]); });
     const row = ([many, moves]) => h("div", { class: "row" }, h("span", { class: "many", text: `${many} ×` }),
       moves.map(([move, found]) => button(move, view, [die(Number(found[2]))], `bid ${many} times ${found[2]}`)));
-    return h("div", { class: "bets", role: "group", "aria-label": "Your move" },
+    return h("div", { class: "bets", role: "group", "aria-label": view.watching ? "What could be done" : "Your move" },
       rows.size ? h("div", { class: "bid-table" }, [...rows].map(row)) : null,
       plain.length ? h("div", { class: "plain" }, plain.map((move) => button(move, view, [move.label], move.label))) : null);
   }
@@ -88,7 +88,7 @@ export function cards(node, { choose }) {
   function button(move, view, content, label) {
     const weight = view.weights?.get(move.action);
     const share = weight === undefined ? null : `${Math.round(100 * weight)}%`;
-    const made = h("button", { type: "button", class: view.chosen === move.action ? "move chosen" : "move", disabled: !view.can, "aria-label": share ? `${label}, hint ${share}` : label, on: { click: () => choose(move.action) } },
+    const made = h("button", { type: "button", class: view.chosen === move.action ? "move chosen" : "move", disabled: !view.can, "aria-label": share ? `${label}, ${view.watching ? "probability" : "hint"} ${share}` : label, on: { click: () => choose(move.action) } },
       content, share ? h("span", { class: "share", text: share }) : null);
     if (share) made.style.setProperty("--share", weight);
     return made;

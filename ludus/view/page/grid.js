@@ -52,11 +52,9 @@ export function grid(node, { choose }) {
     const [width, height] = shape.size(board.rows, board.columns);
     const named = Boolean(board.labels?.rows?.length || board.labels?.columns?.length);
     const margin = board.shape === "hex" ? 44 : named ? 46 : 14;
-    const layers = Object.fromEntries(["base", "pieces", "plate", "marks", "arrows", "hits"].map((name) => [name, svg("g", { class: name })]));
-    layers.hits.removeAttribute("class");
-    layers.hits.setAttribute("role", "rowgroup");
+    const layers = Object.fromEntries(["base", "pieces", "plate", "marks", "arrows", "hits"].map((name) => [name, svg("g", name === "hits" ? { role: "rowgroup" } : { class: name, "aria-hidden": "true" })]));
     cells = Array.from({ length: board.rows }, (_, r) => {
-      const row = svg("g", { role: "row" });
+      const row = svg("g", { role: "row", "aria-label": `row ${r + 1}` });
       layers.hits.append(row);
       return Array.from({ length: board.columns }, (_, c) => cell(shape, layers, row, r, c));
     });

@@ -1,7 +1,8 @@
 // Laying a table: who sits where, with hints or without.
 
 import { card, empty, h, icon, sentence } from "./dom.js";
-import { defaultFor, joined, memberField, membersFor, names, playerName } from "./members.js";
+import { called, defaultFor, joined, memberField, membersFor, names, playerName } from "./members.js";
+import { signed } from "./outcomes.js";
 
 const NAME_KEY = "ludus-name";
 
@@ -24,7 +25,11 @@ export async function show(root, { source, params, query, go }) {
   const [seats, replays] = await Promise.all([source.get(`${base}/seats`), source.get(`${base}/replays`).catch(() => [])]);
   const form = layTable({ source, seats, run: params.run, query, go });
   root.append(form.node, watchGame(seats, params.run, go), replayList(replays, params.run));
-  if (query.get("start") === "1") form.start();
+  if (query.get("start") === "1" && form.node.isConnected) {
+    query.delete("start"); // who comes back here has not asked for another table
+    history.replaceState(null, "", `#/run/${params.run}/play?${query}`);
+    form.start();
+  }
   return {};
 }
 
@@ -64,7 +69,7 @@ function layTable({ source, seats, run, query, go }) {
       keepName(person.name);
       const table = await source.post("tables", { run, seats: chosen, hints: hints.checked, seed: seed.value === "" ? null : Number(seed.value), rated: rated.checked });
       const tokens = table.seats.map((seat) => seat.token).filter(Boolean);
-      go(`#/table/${table.table}?seat=${[...new Set(tokens)].join(",")}`);
+      if (made.node.isConnected) go(`#/table/${table.table}?seat=${[...new Set(tokens)].join(",")}`);
     } catch (error) {
       said.textContent = sentence(error.message);
       button.disabled = false;
@@ -104,8 +109,12 @@ function watchGame(seats, run, go) {
 function replayList(replays, run) {
   const made = card("Recorded games");
   if (!replays.length) made.body.append(empty("None yet. `ludus record RUN --keep` records games, and so does “Keep” under a game that you watch."));
-  else made.body.append(h("ul", { class: "replay-list" }, replays.map((replay) => h("li", null,
-    h("a", { href: `#/run/${run}/replay/${encodeURIComponent(replay.id)}`, text: replay.name || replay.id }),
-    h("span", { class: "soft", text: [replay.seats?.join(" against "), `${replay.steps} moves`, replay.returns?.map((value) => (value > 0 ? `+${value}` : String(value))).join(" : ")].filter(Boolean).join(" · ") })))));
+  else made.body.append(h("ul", { class: "replay-list" }, replays.map((replay) => replayLine(replay, run))));
   return made.node;
+}
+
+function replayLine(replay, run) {
+  const seats = (replay.seats ?? []).map(called).join(" against ");
+  const told = [replay.created ? new Date(1000 * replay.created).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) : "", `${replay.steps} moves`, replay.returns?.map(signed).join(" : ")];
+  return h("li", null, h("a", { href: `#/run/${run}/replay/${encodeURIComponent(replay.id)}`, text: seats || replay.name || "A game" }), h("span", { class: "soft", text: told.filter(Boolean).join(" · ") }));
 }

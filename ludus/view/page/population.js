@@ -3,7 +3,7 @@
 // The payoff table is drawn first. Every other part asks for its data when it comes near the screen, and again when it is on the screen
 // and its data has changed.
 
-import { card, empty, failure, h, picker, write } from "./dom.js";
+import { announce, card, empty, failure, h, picker, sentence, write } from "./dom.js";
 import { colour, lines, number, percent, ramp, table, whole } from "./charts.js";
 import { embedding } from "./embedding.js";
 import { cellOf, heatMap, ORDERS, played, title, unpacked, worth } from "./heatmap.js";
@@ -99,6 +99,7 @@ class Part {
     } catch (error) {
       if (turn !== this.turn || this.closed) return;
       this.stale = true;
+      if (this.view?.refused?.(error)) return;
       if (error.status === 0 && this.view) return;  // no server: the frame says so, and asks again when it is back
       if (error.status === undefined) throw error;  // not of the source: a mistake of ours
       this.drop();
@@ -173,6 +174,7 @@ class Payoffs {
 
   set(data) {
     this.data = data;
+    this.before = null;
     this.map.by = this.state.order;
     this.map.set(data);
     write(this.hint, introduction(data));
@@ -192,10 +194,24 @@ class Payoffs {
   }
 
   choose() {
+    const { of, row_player: row, column_player: column } = this.data;
+    this.before = [of, row, column];
     this.state.choice = this.choice.value.split(",").map(Number);
     this.picked = null;
     this.keep();
     this.state.reload();
+  }
+
+  // A snapshot need not have the tables of all players: then the one that is seen stays.
+  refused(error) {
+    if (!this.before || error.status !== 404) return false;
+    this.state.choice = this.before;
+    this.choice.value = String(this.before);
+    this.before = null;
+    this.keep();
+    write(this.hint, sentence(error.message));
+    announce(sentence(error.message));
+    return true;
   }
 
   order(name) {

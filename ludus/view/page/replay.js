@@ -155,8 +155,9 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
     made.slider.setAttribute("aria-valuetext", `move ${text}${what ? `: ${what}` : ""}`);
     write(made.where, text);
     write(made.status, frame.over ? verdict(frame) : what || "The start");
-    for (const [k, item] of [...made.moves.children].entries()) item.classList.toggle("at", k === local.at);
+    made.moves.querySelector(":scope > .at")?.classList.remove("at");
     const here = made.moves.children[local.at];
+    here?.classList.add("at");
     if (here) made.moves.scrollTop = here.offsetTop - made.moves.clientHeight / 2;
     made.back.disabled = made.start.disabled = local.at === 0;
     made.forth.disabled = made.end.disabled = local.at === replay.frames.length - 1;

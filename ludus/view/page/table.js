@@ -38,7 +38,7 @@ function tablePage(root, { source, table, seats, go }) {
   const parts = layOut(root);
   const before = past.get(table) ?? [];
   const board = showBoard(parts.board, { choose });
-  const local = { seat: seats[0], busy: false, made: [], covered: false, ready: null, hold: false, rate: 15, onBoard: true, told: "", streams: [], ended: false };
+  const local = { seat: seats[0], busy: false, made: [], within: false, ready: null, hold: false, rate: 15, onBoard: true, told: "", streams: [], ended: false };
   const again = h("button", { type: "button", class: "more main", on: { click: restart } }, icon("again"), "Play again");
   const swap = h("button", { type: "button", class: "more", text: "Swap seats", on: { click: swapSeats } });
   const review = h("a", { class: "more", text: "Step through it" });
@@ -138,6 +138,7 @@ function tablePage(root, { source, table, seats, go }) {
   async function choose(action) {
     const decision = decisions()[0];
     if (!decision || local.busy) return;
+    local.within = parts.board.contains(document.activeElement);
     local.made.push({ player: decision.player, agent: decision.agent, action });
     if (decisions().length) return draw();
     const seat = local.seat;
@@ -188,9 +189,9 @@ function tablePage(root, { source, table, seats, go }) {
   }
 
   async function leave() {
-    const run = local.seat.state.run;
+    const { run, you } = local.seat.state;
     close();
-    await source.remove(`tables/${table}?seat=${encodeURIComponent(seats[0].token)}`).catch(() => {}); // gone already: that is what was wanted
+    if (you.length) await source.remove(`tables/${table}?seat=${encodeURIComponent(seats[0].token)}`).catch(() => {}); // gone already: that is what was wanted
     go(`#/run/${run}/play`);
   }
 
@@ -210,6 +211,13 @@ function tablePage(root, { source, table, seats, go }) {
     drawMoves(parts.moves, state, local.seat.log);
     parts.sofar.hidden = !parts.moves.childElementCount;
     drawLive(state);
+    if (local.within && document.activeElement === document.body) follow(state);
+  }
+
+  /** Who plays by keys stays where moves are made, though the buttons there come and go. */
+  function follow(state) {
+    if (state.over) again.focus();
+    else if (decisions().length && !local.busy) board.focus();
   }
 
   function drawCover(state) {
@@ -239,16 +247,19 @@ function tablePage(root, { source, table, seats, go }) {
     write(parts.status, text);
     parts.status.className = `turn-line ${kind}`;
     parts.again.hidden = !state.over;
-    swap.hidden = state.players.length < 2 || state.players.filter((player) => player.person).length !== seats.length;
+    again.hidden = !state.you.length;
+    swap.hidden = !state.you.length || state.players.length < 2 || state.players.filter((player) => player.person).length !== seats.length;
     review.hidden = !state.replay;
     if (state.replay) review.href = `#/run/${state.run}/replay/${encodeURIComponent(state.replay)}`;
     write(parts.returns, told(state));
     const others = state.frame.last.filter((move) => !state.you.includes(move.player)).map((move) => `${capital(nameOf(state, move.player))} played ${move.label}.`);
+    if (state.frame.board.kind === "frame" && !state.over) return; // what moves all the time is seen, not read out
     tell([...others, `${text}.`].join(" "), `${state.results.length} ${state.frame.number} ${state.over}`);
   }
 
   function status(state) {
-    if (state.over) return outcome(state);
+    if (state.over) return outcome(state, seats.length);
+    if (local.hold) return ["In real time", "mine"];
     const todo = decisions();
     if (local.busy) return ["Your move is on its way", "waits"];
     if (todo.length) {
@@ -337,10 +348,10 @@ function nameOf(state, player) {
 const spokenName = (player) => (player.person ? player.name : called(player.name));
 const capital = (text) => (text ? text[0].toUpperCase() + text.slice(1) : "");
 
-function outcome(state) {
+function outcome(state, here) {
   const { returns, over } = state.frame;
   if (!isEnd(over)) return ["The game was stopped", "drawn"];
-  const mine = state.you.length === 1 ? ending(returns, state.you[0]) : "";
+  const mine = here === 1 && state.you.length === 1 ? ending(returns, state.you[0]) : "";
   if (mine) return [{ won: "You won", lost: "You lost", drawn: "A draw" }[mine], mine];
   const best = Math.max(...returns);
   const winners = state.players.filter((player) => returns[player.player] === best);

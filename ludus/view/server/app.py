@@ -94,7 +94,8 @@ def _add_page(app: FastAPI, access: Access) -> None:
     @app.get("/", include_in_schema=False)
     async def index(request: Request) -> Response:
         if access.password is not None and not request.scope["rights"]:
-            return RedirectResponse("/login", 303)
+            elsewhere = request.headers.get("sec-fetch-site") == "cross-site"  # whence no cookie comes along
+            return RedirectResponse("/login?again" if elsewhere else "/login", 303)
         return await file("index.html", request)
 
     @app.get("/page/{name}", include_in_schema=False)

@@ -26,7 +26,7 @@ from ludus.view.server.state import State, sentence
 
 if TYPE_CHECKING:
     from ludus.evaluation.play.games import RunGame
-    from ludus.evaluation.play.tables import Tables
+    from ludus.evaluation.play.tables import Table, Tables
     from ludus.evaluation.play.trees import TreeExplorer
 
 P = ParamSpec("P")
@@ -131,12 +131,16 @@ class PlayRoom:
 
     @property
     def tables(self) -> Tables:
-        """Made when the first one is laid."""
+        """Made when the first one is laid, in a thread of `play`."""
         if self._tables is None:
             from ludus.evaluation.play.tables import Tables
 
             self._tables = Tables()
         return self._tables
+
+    def table(self, id: str) -> Table | None:
+        """None for one that there is not (any more). Loads nothing, and waits for nobody."""
+        return None if self._tables is None else self._tables.get(id)
 
     def close(self) -> None:
         """Close the tables."""

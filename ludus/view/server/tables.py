@@ -111,14 +111,14 @@ def _add_playing(routes: APIRouter, room: PlayRoom) -> None:
     async def move(table: str, body: MovesBody) -> Response:
         """Answer what a seat has to decide."""
         found, viewer = _found(room, table, body.seat)
-        await room.play(state.runs.run(found.run), _move, found, viewer, body)
+        await room.play(None, _move, found, viewer, body)  # even if its run has been deleted since
         return json_response(found.view(viewer))
 
     @routes.post("/tables/{table}/again", dependencies=[may_play])
     async def again(table: str, body: SeatBody) -> Response:
         """Another game, with the seats as they are."""
         found, viewer = _found(room, table, body.seat)
-        await room.play(state.runs.run(found.run), found.again, viewer)
+        await room.play(None, found.again, viewer)
         return json_response(found.view(viewer))
 
     @routes.delete("/tables/{table}", dependencies=[may_play])
@@ -218,7 +218,7 @@ def _finished(room: PlayRoom, run: KnownRun, finished: FinishedGame) -> str:
 
 def _found(room: PlayRoom, id: str, token: str) -> tuple[Table, Viewer]:
     """A table, and whose token that is. Raises HTTPException 404 and 403."""
-    table = room.tables.get(id)
+    table = room.table(id)
     if table is None:
         raise HTTPException(404, "there is no such table (any more). Lay another one.")
     try:

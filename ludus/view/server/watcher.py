@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -32,8 +32,12 @@ LOOK = 0.5
 """Seconds between two looks at a run."""
 LIST = 2.0
 """Seconds between two looks at the list of runs."""
+SIGNS = 5.0
+"""Seconds between two times that a page is told of a part that it was seen."""
 REMEMBERED = 4
 """Runs of which it is remembered what was read."""
+FIRST, NEXT = "overview", "payoffs"
+"""The panel that a page of a run begins with, and the one that takes longest where it is large: made while the first is looked at."""
 IDLE = 60.0
 """Seconds after which a run that nobody has asked for is not known any more."""
 
@@ -42,8 +46,8 @@ _LOG = logging.getLogger("uvicorn.error")  # which a server's terminal shows
 
 @dataclass(slots=True, eq=False)
 class Watched:
-    """What was last seen of a run. counts: of each panel, how often it has changed. memory: of what was read for panels. looked, asked: on
-    the monotonic clock."""
+    """What was last seen of a run. counts: of each panel, how often it has changed. memory: of what was read for panels. asked_before:
+    whether its page has been opened. looked, asked: on the monotonic clock."""
 
     run: KnownRun
     database: Stamp | None = None
@@ -53,6 +57,7 @@ class Watched:
     live: LiveStatus | None = None
     counts: dict[str, int] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
+    asked_before: bool = False
     looked: float = -1e9
     asked: float = 0.0
 
@@ -86,6 +91,7 @@ class Watcher:
         self._stamps: dict[str, tuple[Stamp | None, Stamp, bool]] = {}
         self._kept_lines: dict[str, tuple[Any, Any]] = {}  # run -> (stamps, line), for the one thread that makes them
         self._task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Future[None]] = set()
 
     # ------------------------------------------------------------------------------------------ beginning and end
 
@@ -96,6 +102,8 @@ class Watcher:
     async def close(self) -> None:
         """Ends all streams and threads."""
         self.streams.close()
+        for task in [*self._tasks]:
+            task.cancel()
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -121,6 +129,9 @@ class Watcher:
             raise HTTPException(400, f"the panel {name} was asked with 'reader', which it does not know.")
         watched = await self._fresh(run)
         self._remember(watched)
+        if name == FIRST and not watched.asked_before:
+            watched.asked_before = True
+            self._soon(self.panel(run_id, NEXT, {}))
         key = (run_id, name, tuple(sorted(query.items())), watched.counts.get(name, 0))
 
         def compute() -> bytes:
@@ -136,6 +147,17 @@ class Watcher:
             raise HTTPException(409, run.said(str(error))) from error
         except LudusError as error:
             raise HTTPException(400, run.said(str(error))) from error
+
+    def _soon(self, answer: Coroutine[Any, Any, Body]) -> None:
+        """Has something made that will be asked for."""
+
+        async def made() -> None:
+            with suppress(HTTPException):  # who asks is told
+                await answer
+
+        task = asyncio.ensure_future(made())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def comparison(self, run_ids: Sequence[str], *, metric: str, apart: bool) -> Body:
         """Several runs beside each other. Raises HTTPException, LudusError."""
@@ -332,8 +354,16 @@ def look(watched: Watched) -> News:
         panels |= {"overview"}
     told = read_live(folder) if status != watched.status or running != watched.running or watched.live else None
     news = told != watched.live
+    if _signs(told) != _signs(watched.live):
+        panels |= {"parts"}
     watched.running, watched.status, watched.live = running, status, told
     return News(panels & frozenset(figures.PANELS), news)
+
+
+def _signs(told: LiveStatus | None) -> list[tuple[object, ...]]:
+    """Of parts, what a page tells of them: when they were seen not to the second."""
+    parts = told.parts if told is not None else []
+    return [(p["name"], p["state"], p["pid"], p["restarts"], (p["seen"] or 0.0) // SIGNS) for p in parts]
 
 
 def _both(waiting: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
