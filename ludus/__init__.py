@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ludus.learners.sac.options import SAC, SACDiscrete
     from ludus.learners.tabular_q.options import TabularQ
     from ludus.schedulers.psro import WarmStart
+    from ludus.training.by_hand import HandLearner, learner
     from ludus.training.callbacks import Callback
     from ludus.training.stopping import (
         AllOf,
@@ -91,6 +92,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "FictitiousSelfPlay",
     "FixedOpponents",
     "Generations",
+    "HandLearner",
     "IMPALA",
     "IQN",
     "League",
@@ -137,6 +139,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "evaluate_run",
     "exploit_population",
     "exploit_run",
+    "learner",
     "list_presets",
     "load_policy",
     "load_scenario",
@@ -168,6 +171,7 @@ _HOMES = {
     "FictitiousSelfPlay": "ludus.driver.scenario_kinds",
     "FixedOpponents": "ludus.driver.scenario_kinds",
     "Generations": "ludus.training.stopping",
+    "HandLearner": "ludus.training.by_hand",
     "IMPALA": "ludus.learners.on_policy.options",
     "IQN": "ludus.learners.dqn.options",
     "League": "ludus.driver.scenario_kinds",
@@ -213,6 +217,7 @@ _HOMES = {
     "evaluate_run": "ludus.evaluation.evaluate",
     "exploit_population": "ludus.evaluation.exploiters",
     "exploit_run": "ludus.evaluation.exploiters",
+    "learner": "ludus.training.by_hand",
     "list_presets": "ludus.driver.scenario_files",
     "load_policy": "ludus.evaluation.trained",
     "load_scenario": "ludus.driver.scenario_files",

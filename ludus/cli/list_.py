@@ -88,6 +88,19 @@ def _scenarios() -> None:
     _parts("scenario", SCENARIOS)
 
 
+def _processing() -> None:
+    from ludus.replay.processing import PROCESSING
+
+    _parts("processing", dict(PROCESSING))
+
+
+def _selectors() -> None:
+    from ludus.replay.selectors import RESERVOIR, SELECTORS
+
+    _parts("selector", {**SELECTORS, RESERVOIR: "(remover only)"})
+    write("`algorithm.sampler=NAME` and `algorithm.remover=NAME` of algorithms that replay; docs/how-to/pacing.md.")
+
+
 def _ratings() -> None:
     from ludus.evaluation.ratings import RATINGS
 
@@ -151,6 +164,8 @@ KINDS: dict[str, Callable[..., None]] = {
     "algorithms": _algorithms,
     "meta-solvers": _meta_solvers,
     "scenarios": _scenarios,
+    "processing": _processing,
+    "selectors": _selectors,
     "ratings": _ratings,
     "bots": _bots,
     "zoo": _zoo,

@@ -132,9 +132,11 @@ def _check_storage(algorithm: Algorithm) -> None:
 
 def unfollowed(scenario: Scenario) -> Iterator[str]:
     """Numbers that are to change over a training, and will not, since nothing says how long it is in the unit that they follow."""
-    for algorithm in dict.fromkeys((scenario.algorithm, *scenario.algorithms.values())):
-        if not isinstance(algorithm, Algorithm):
+    seen = list[Algorithm]()
+    for algorithm in (scenario.algorithm, *scenario.algorithms.values()):
+        if not isinstance(algorithm, Algorithm) or algorithm in seen:
             continue
+        seen.append(algorithm)
         unit = algorithm.collect().unit
         if limit_of(scenario.response, unit) is not None:
             continue

@@ -22,7 +22,7 @@ from ludus.core.types import CPU, DeviceChoice, EnvSpec, Metrics, Opponents, Pol
 from ludus.envs.base import VectorEnv
 from ludus.envs.tree.game_tree import GameTree
 from ludus.learners.ranks import ALONE, Ranks
-from ludus.replay.base import ItemColumns, ItemUnit, Sample, Sizes, TableSpec
+from ludus.replay.base import ItemColumns, ItemUnit, ProcessesTrajectories, Sample, Sizes, TableSpec
 from ludus.replay.trajectories import Trajectories
 
 ROLLOUTS: Final = "rollouts"
@@ -45,6 +45,8 @@ class Collect:
     extras: tuple[str, ...] = ()  # what `Act.extras` to record
     modes: tuple[tuple[str, float], ...] = ()  # published modes that it plays in, with probabilities; (): explore
     state: bool = False  # record the environment's state at each decision
+    publish_every: int = 1  # rounds of collecting and learning from one publication of the weights to the next
+    processing: tuple[ProcessesTrajectories, ...] = ()  # of trajectories, where they are made
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,16 +195,23 @@ def sizes_of(algorithm: Algorithm) -> Mapping[str, Sizes]:
 @dataclass(frozen=True, slots=True)
 class WarmUp:
     """What is collected before the first update. option: of the algorithm, which asks for `decisions` of them. updates_per_decision: that
-    become due after those. part: of the algorithm that has both options; "": itself."""
+    become due after those. part: of the algorithm that has both options; "": itself.
+
+    first: where samples_per_insert paces updates of `batch` items, how many more decisions the first one needs at least.
+    """
 
     option: str
     decisions: int
     updates_per_decision: float
     part: str = ""
+    batch: int = 0
+    first: int = 0
 
     @property
     def more(self) -> int:
         """Decisions until one update is due: of 0.02 for each, 50."""
+        if self.batch:
+            return self.first
         count = math.ceil(1.0 / self.updates_per_decision)
         return count if int(count * self.updates_per_decision) >= 1 else count + 1  # as learners count, in floats
 
@@ -213,6 +222,9 @@ class WarmUp:
 
     def __str__(self) -> str:
         inner = self._inner
+        if self.batch:
+            ratio = self.updates_per_decision * self.batch
+            return f"{inner}{self.option}={self.decisions}, and {self.more} more at {inner}samples_per_insert={ratio:g}"
         return (
             f"{inner}{self.option}={self.decisions}, and {self.more} more at "
             f"{inner}updates_per_decision={self.updates_per_decision:g}"
@@ -222,7 +234,8 @@ class WarmUp:
         """Settings with which the first update comes after so many decisions, each by itself."""
         out = []
         if (left := decisions - self.decisions) > 0 and self.more > 1:
-            out.append(f"algorithm.{self._inner}updates_per_decision={math.ceil(1000 / left) / 1000:g} or more")
+            name, batch = ("samples_per_insert", self.batch) if self.batch else ("updates_per_decision", 1)
+            out.append(f"algorithm.{self._inner}{name}={math.ceil(1000 * batch / left) / 1000:g} or more")
         if (most := decisions - self.more) > 0:
             out.append(f"algorithm.{self._inner}{self.option}={most} or less")
         return out

@@ -12,6 +12,7 @@ from ludus.core.errors import ConfigError, ScenarioError, either, nearest
 from ludus.core.parts import kind_of, load, require
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.learners.base import Algorithm, ComputedOracle
+from ludus.learners.options import check_processing
 from ludus.learners.spaces import NotServed, players_of
 from ludus.population.base import seats_of
 
@@ -127,6 +128,8 @@ class Algorithms:
 
 def check_fits(algorithm: Algorithm | ComputedOracle, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
     """Raises ScenarioError if it cannot serve the environment for these players, by default all, and says what would."""
+    if isinstance(algorithm, Algorithm):
+        check_processing(algorithm, env, seats or tuple(range(env.num_players)))
     try:
         algorithm.check(env, seats)
     except NotServed as error:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ludus.core.device import Placement, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State
-from ludus.learners.base import REPLAY, Collect, LearnerContext, WarmUp
+from ludus.learners.base import REPLAY, Collect, LearnerContext
 from ludus.learners.network import FlatModule, views
 from ludus.learners.optimizer import Guard, ModuleAdam
 from ludus.learners.ranks import GradientSum, Ranks, agree
@@ -173,6 +173,10 @@ class Ensemble:
 # The shell of a learner.
 
 
+LEAST_PRIORITY = 1e-6
+"""Of an item without an error."""
+
+
 class ReplaySettings(Protocol):
     """What the shell asks of an algorithm."""
 
@@ -192,11 +196,14 @@ class ReplaySettings(Protocol):
     def learning_rate(self) -> Schedule: ...
 
     @property
+    def importance(self) -> Schedule: ...
+
+    @property
     def scale_rewards(self) -> bool: ...
 
     def collect(self) -> Collect: ...
 
-    def warm_up(self) -> WarmUp: ...
+    def due(self, *, decisions: int, items: int, updates: int) -> int: ...
 
 
 class ReplayLearner(ABC):
@@ -209,7 +216,7 @@ class ReplayLearner(ABC):
         self.config, self.spec, self.ranks, self._seed = config, spec, context.ranks, context.seed
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
         self.budget = Budget.of(config.collect(), context)
-        self._inserted = self.updates = 0
+        self._inserted = self._items = self.updates = 0
         self._told: Metrics = {}
         self._unread = 0  # updates of this round that are still to come
 
@@ -227,7 +234,7 @@ class ReplayLearner(ABC):
     def count(self, trajectories: Trajectories) -> None:
         """What was collected."""
         self.budget.add(trajectories)
-        self._inserted += trajectories.num_rows
+        self._inserted += trajectories.num_decisions
 
     def transitions(self, rows: Trajectories) -> tuple[dict[str, Array], NDArray[np.int64]]:
         """Counts them; and (columns of n-step targets in scaled rewards, what comes next, as `returns.n_step` says it)."""
@@ -240,12 +247,16 @@ class ReplayLearner(ABC):
         }
         return columns, following
 
+    def kept(self, columns: ItemColumns) -> tuple[str, ItemColumns]:
+        """Counts items, for the table."""
+        self._items += len(next(iter(columns.values())))
+        return REPLAY, columns
+
     def batches(self) -> Sequence[tuple[str, int]]:
-        """The updates that are due: `updates_per_decision` × decisions since the first ones, which `warm_up` says, less those done."""
-        config = self.config
-        due = int((self._inserted - config.warm_up().decisions) * config.updates_per_decision) - self.updates
+        """The updates that are due (`ReplayOptions.due`)."""
+        due = self.config.due(decisions=self._inserted, items=self._items, updates=self.updates)
         self._unread = max(0, due)
-        return [(REPLAY, config.batch)] * self._unread
+        return [(REPLAY, self.config.batch)] * self._unread
 
     # ------------------------------------------------------------------------------------------ learning
 
@@ -277,6 +288,13 @@ class ReplayLearner(ABC):
                 raise TrainingError("a loss or its gradient became NaN or infinite")
         return self._told
 
+    def importance_weights(self, batch: Sample) -> NDArray[np.float64]:
+        """(least chance of the batch / an item's chance)^importance, float64[n]. (Schaul et al. 2016, section 3.4.)"""
+        weights: NDArray[np.float64] = (batch.probability / batch.probability.min(initial=1.0)) ** -self.rate(
+            self.config.importance
+        )
+        return weights
+
     def rate(self, schedule: Schedule) -> float:
         """A schedule's value now."""
         return schedule.at(self.budget.progress)
@@ -284,8 +302,14 @@ class ReplayLearner(ABC):
     # ------------------------------------------------------------------------------------------ state
 
     def state_dict(self) -> State:
-        return {"budget": self.budget.state_dict(), "inserted": self._inserted, "updates": self.updates}
+        return {
+            "budget": self.budget.state_dict(),
+            "inserted": self._inserted,
+            "items": self._items,
+            "updates": self.updates,
+        }
 
     def load_state_dict(self, state: State) -> None:
         self.budget.load_state_dict(state["budget"])
         self._inserted, self.updates = int(state["inserted"]), int(state["updates"])
+        self._items = int(state.get("items", 0))  # of earlier versions, which no items paced

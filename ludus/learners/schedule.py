@@ -87,8 +87,11 @@ class Budget:
         return Budget(collect.unit, max(1, len(context.env.agents_of(context.seats[0]))), context.total)
 
     def add(self, trajectories: Trajectories) -> None:
-        """Count a rollout: its rows, or the episodes that ended in it."""
-        self.count(trajectories.num_rows, int(np.count_nonzero(trajectories.tail != Tail.CUT)))
+        """Count what was played of a rollout: its rows, or the episodes that ended in it."""
+        ended = trajectories.tail != Tail.CUT
+        if trajectories.added is not None:
+            ended &= ~trajectories.added
+        self.count(trajectories.num_decisions, int(np.count_nonzero(ended)))
 
     def count(self, rows: int, ended: int) -> None:
         """The same of so many rows, of which some were their agents' last ones in an episode."""

@@ -12,7 +12,8 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.types import Array, State
+from ludus.core.types import Array, EnvSpec, State
+from ludus.replay.trajectories import Trajectories
 
 ItemUnit: TypeAlias = Literal["decision", "segment", "joint", "episode"]
 ItemColumns: TypeAlias = Mapping[str, Array]
@@ -65,6 +66,38 @@ class Sample:
     columns: Mapping[str, Any]
     index: NDArray[np.int64]
     probability: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Processed:
+    """What a processing answers; None and empty: as it was.
+
+    reward: float[N] in place of the rows' rewards. extras: arrays of N rows, by name, beside those that are there or in their place.
+    more: segments to be learned from beside the given ones, of the same kinds of columns, with the extras that the given rows have then.
+    """
+
+    reward: Array | None = None
+    extras: Mapping[str, Array] = field(default_factory=dict)
+    more: Trajectories | None = None
+
+
+class ProcessesTrajectories(Protocol):
+    """What is done with trajectories where they are made; `ludus.replay.processing.Processing` is its base. adds: whether it answers rows
+    beside the given ones. whole_episodes: whether it makes sense of whole episodes only."""
+
+    @property
+    def adds(self) -> bool: ...
+
+    @property
+    def whole_episodes(self) -> bool: ...
+
+    def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
+        """Raises ScenarioError if it cannot process what the players `seats` do in this environment."""
+        ...
+
+    def process(self, rows: Trajectories, *, env: EnvSpec, rng: np.random.Generator) -> Processed:
+        """rows: at least one segment, read-only. rng: of this request and shard alone."""
+        ...
 
 
 @runtime_checkable

@@ -119,6 +119,10 @@ class EpisodeServer:
         """Sample now or not at all, with `rng` or from the table's own stream; see `Table.try_sample`."""
         return self.table(task, table).try_sample(count, rng)
 
+    def room(self, task: str, table: str) -> float:
+        """The most items that may be inserted now; see `WaitingTable.room`."""
+        return self.table(task, table).room()
+
     def update_priorities(self, task: str, table: str, index: NDArray[np.int64], priority: NDArray[np.float64]) -> None:
         """See `Table.update_priorities`."""
         self.table(task, table).update_priorities(index, priority)

@@ -107,6 +107,26 @@ class RateLimiter:
             return fill.size >= self.min_size
         return self.difference(fill) - count >= self.min_diff
 
+    def room(self, fill: TableFill) -> float:
+        """The most items that may be inserted now; infinite where nothing holds inserts back."""
+        if self.max_diff == _INFINITY:
+            return _INFINITY
+        owed = math.floor((Fraction(self.max_diff) - self.difference(fill)) / self.ratio)
+        return max(0, self.min_size - fill.size, owed)
+
+    def owed(self, batch: int, fill: TableFill) -> int:
+        """The most batches of `batch` > 0 items that may be sampled now, one after the other. Raises DataError without a `min_diff`, where
+        there is no end to them."""
+        if self.min_diff == -_INFINITY:
+            raise DataError("the limiter has no min_diff, so that any number of batches may be sampled; give one.")
+        if fill.size < self.min_size:
+            return 0
+        return max(0, math.floor((self.difference(fill) - Fraction(self.min_diff)) / batch))
+
+    def first_sample(self, batch: int) -> int:
+        """How many items must be inserted before the first batch of `batch` may be sampled."""
+        return max(self.min_size, math.ceil((Fraction(self.min_diff) + batch) / self.ratio))
+
     def never_inserts(self, count: int, fill: TableFill) -> bool:
         """Whether an insert of `count` can never be allowed, whatever the samplers do from now on."""
         if self.max_diff == _INFINITY:

@@ -310,6 +310,11 @@ class BoundedTable(ABC):
         self._closed = True
         self._forget()
 
+    def room(self) -> float:
+        """The most items that the limiter lets in now; infinite where it holds nothing back."""
+        self._require_open()
+        return self.limiter.room(self._fill())
+
     def check_sizes(self, *, insert: int, batch: int, vary: bool = False) -> None:
         """See `AdmissionRules`."""
         self.rules.check_sizes(insert=insert, batch=batch, vary=vary)

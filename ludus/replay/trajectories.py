@@ -25,6 +25,7 @@ class Trajectories:
     memory0 float32[S, *memory] of a recurrent policy at the segment's start, or None.
     state [N, *state], bootstrap_state [S, *state]: the environment's at each decision and at each segment's tail, where they were asked
     for; for central critics and mixers, never for a policy.
+    added bool[S]: segments that nobody played, which processing has added (`ludus.replay.processing`); None: all were played.
     """
 
     start: NDArray[np.int64]
@@ -47,10 +48,16 @@ class Trajectories:
     state: Array | None = None
     bootstrap_state: Array | None = None
     extras: Mapping[str, Array] = field(default_factory=dict)
+    added: NDArray[np.bool_] | None = None
 
     @property
     def num_rows(self) -> int:
         return int(self.start[-1])
+
+    @property
+    def num_decisions(self) -> int:
+        """Rows that were played."""
+        return self.num_rows if self.added is None else int(np.diff(self.start)[~self.added].sum())
 
     @property
     def num_segments(self) -> int:
@@ -78,7 +85,8 @@ def join(pieces: Sequence[Trajectories]) -> Trajectories:
 
 
 _COLUMNS = tuple(f.name for f in fields(Trajectories) if f.name not in ("start", "policy", "extras"))
-_OF_ROWS = frozenset({"observation", "action", "logp", "reward", "mask", "t", "state"})
+OF_ROWS = frozenset({"observation", "action", "logp", "reward", "mask", "t", "state"})
+"""Columns of one value for each row; others but `start`, `policy` and `extras` have one for each segment."""
 
 
 def select(trajectories: Trajectories, segments: NDArray[np.bool_]) -> Trajectories:
@@ -88,7 +96,7 @@ def select(trajectories: Trajectories, segments: NDArray[np.bool_]) -> Trajector
     columns: dict[str, Any] = {}
     for name in _COLUMNS:
         column = getattr(trajectories, name)
-        columns[name] = None if column is None else column[rows if name in _OF_ROWS else segments]
+        columns[name] = None if column is None else column[rows if name in OF_ROWS else segments]
     return Trajectories(
         start=np.concatenate([[0], np.cumsum(lengths[segments])]),
         policy=trajectories.policy,

@@ -14,6 +14,7 @@ from ludus.core.errors import DataError, TableClosed
 from ludus.core.types import State
 from ludus.replay.base import ItemColumns, Sample, Table
 from ludus.replay.sharded import RemoteItemColumns, ShardedTable
+from ludus.replay.table import BoundedTable
 
 Answer = TypeVar("Answer")
 
@@ -87,6 +88,11 @@ class WaitingTable:
             sample = self._table.try_sample(count, self._rng if rng is None else rng)
             self._changed.notify_all()
             return sample
+
+    def room(self) -> float:
+        """The most items that may be inserted now, as far as the table can tell."""
+        with self._changed:
+            return self._table.room() if isinstance(self._table, BoundedTable) else float("inf")
 
     def update_priorities(self, index: Any, priority: Any) -> None:
         """Like `Table.update_priorities`."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.core.types import Act, Due, Mixture, PolicyRef
 from ludus.policies.base import Policy
+from ludus.replay.base import ProcessesTrajectories
 from ludus.replay.trajectories import Trajectories
 
 
@@ -70,6 +71,7 @@ class RolloutRequest:
     seconds: with a learner, how long a host may play its share (None: as long as it takes). Then it is cut short: fragments where they are;
     of whole episodes, each environment ends the one that it is in, and those that others have begun meanwhile do not count. So at least
     one decision, or one episode of each environment that has a share, is played, and short episodes are not preferred.
+    processing: what is done with the learner's trajectories before they come back.
     """
 
     learner: PolicyRef | None
@@ -87,6 +89,7 @@ class RolloutRequest:
     state: bool = False
     planned: PlannedEpisodes | None = None
     seconds: float | None = None
+    processing: tuple[ProcessesTrajectories, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

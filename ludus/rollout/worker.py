@@ -25,6 +25,7 @@ from ludus.core.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Time
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
+from ludus.replay.processing import processed
 from ludus.replay.trajectories import Trajectories, select
 from ludus.rollout import writer
 from ludus.rollout.base import EpisodeResults, PolicyBank, Rollout, RolloutRequest
@@ -411,8 +412,16 @@ class RolloutWorker:
             episodes, trajectories = self._that_count(run.counted, run.request, episodes, trajectories)
             counters["episodes"] = len(episodes.index)
             counters["learner_decisions"] = 0 if trajectories is None else trajectories.num_rows
+        if trajectories is not None and run.request.processing:
+            trajectories = self._processed(trajectories, run.request)
         run.writing += perf_counter() - begun
         return Rollout(trajectories, episodes, counters, run.seconds(self.env), highest + 1)
+
+    def _processed(self, trajectories: Trajectories, request: RolloutRequest) -> Trajectories:
+        def stream(place: int) -> np.random.Generator:
+            return seeding.generator(request.seed, "processing", place, self._shard.index)
+
+        return processed(trajectories, request.processing, env=self.env.spec, stream=stream)
 
     def _that_count(
         self,

@@ -121,6 +121,7 @@ def why_never(env: VectorEnv, collect: Collect, *, apart: bool) -> str:
         "workers play each for itself (runtime.mode=async)": apart,
         "its algorithm records more than actions and log-probabilities": bool(collect.extras),
         "its algorithm plays in several modes": len(collect.modes) > 1,
+        "its algorithm processes what it did (algorithm.processing)": bool(collect.processing),
     }
     return next((reason for reason, there in why.items() if there), "")
 

@@ -31,6 +31,8 @@ class TrainingCounts:
     """Sums over the task; also what a checkpoint keeps of it."""
 
     iterations: int = 0
+    published: int = 0  # versions of the weights
+    unpublished: int = 0  # iterations since the last of them
     env_steps: int = 0
     decisions: int = 0
     episodes: int = 0
@@ -95,6 +97,11 @@ class TrainingCounts:
     @staticmethod
     def of(state: State) -> TrainingCounts:
         """From what `state_dict` gave."""
+        state = {
+            "published": state["iterations"],
+            "unpublished": 0,
+            **state,
+        }  # before publish_every there was a version for each
         counts = TrainingCounts(**{name: state[name] for name in TrainingCounts.__slots__})
         counts.wins = [(share, episodes) for share, episodes in counts.wins]
         return counts
@@ -184,6 +191,7 @@ class RequestMaker:
             state=collect.state,
             together=int((count.requests + 1) * share) > int(count.requests * share),
             seconds=seconds,
+            processing=collect.processing,
         )
         named = {**dict(policies), **dict.fromkeys(learner_refs(request), weights)}
         count.requests += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,11 +22,12 @@ from ludus.learners.acting import LearnsInPlace, learns_in_place
 from ludus.learners.base import Algorithm, Learner, LearnerContext, priorities_of, sizes_of
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
-from ludus.replay.base import Sample, TableSpec
+from ludus.replay.base import ItemColumns, Sample, TableSpec
 from ludus.replay.blocks import Block
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.prefetcher import Prefetcher, ToDevice, unchanged
 from ludus.replay.selectors import SelectorChoice
+from ludus.replay.table import num_rows, rows_of
 from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Trainer:
         self._task, self._episodes, self._profile = spec.task, episodes, profile or Timings()
         self._algorithm, self._learner = spec.algorithm, spec.algorithm.learner(spec.context, spec.start)
         self._policy: tuple[int, Policy] | None = None
+        self._waiting: list[tuple[str, ItemColumns]] = []  # items that a table's limiter does not let in yet
         tables = spec.algorithm.tables()
         devices = _elsewhere(self._learner, tables)
         there = {table.name for table in tables if feed.stays(table, sharded=episodes.sharded)} & devices.keys()
@@ -104,6 +106,11 @@ class Trainer:
         self._replays_there = feed.on_device and bool(there)
         sizes = sizes_of(spec.algorithm)
         episodes.create(spec.task, tables, sizes, devices={name: devices[name] for name in there})
+
+    @property
+    def learner(self) -> Learner:
+        """Its own; who updates it beside `learn` sees to `weights`."""
+        return self._learner
 
     @property
     def spec(self) -> PolicySpec:
@@ -125,7 +132,8 @@ class Trainer:
         """Insert what was collected, and do every update that is due. version: of the weights that the learner has."""
         try:
             for trajectories in collected:
-                self._insert(trajectories)
+                self._waiting += self._learner.items(trajectories)
+                self._let_in()
             learned = self._updates(version)
             self._keep(self._learner.weights())
             return learned
@@ -180,18 +188,36 @@ class Trainer:
             return failed
         return LearnResult(block.num_rows, 1, metrics)
 
-    def _insert(self, trajectories: Trajectories) -> None:
-        for table, items in self._learner.items(trajectories):
-            if not self._episodes.try_insert(self._task, table, items):
-                raise Deadlock(
-                    f"task {self._task}: table {table!r} refuses the {len(next(iter(items.values())))} items of one rollout "
-                    "while nothing else could make room; collect less at a time, or raise its max_diff or capacity."
-                )
+    def _let_in(self) -> None:
+        """Insert what waits, as far as the tables' limiters allow it now: where `max_diff` holds inserts back, updates go between them."""
+        waiting: list[tuple[str, ItemColumns]] = []
+        for table, items in self._waiting:
+            rows = num_rows(items)
+            room = int(min(rows, self._episodes.room(self._task, table)))
+            part = items if room == rows else rows_of(items, slice(room))
+            if (room or not rows) and not self._episodes.try_insert(self._task, table, part):
+                raise self._stuck(table, room)
+            if room < rows:
+                waiting.append((table, rows_of(items, slice(room, None))))
+        self._waiting = waiting
+
+    def _stuck(self, table: str, rows: int) -> Deadlock:
+        return Deadlock(
+            f"task {self._task}: table {table!r} refuses the {rows} items of one rollout while nothing else could make room; collect less "
+            "at a time, or raise its max_diff or capacity."
+        )
+
+    def _requests(self) -> Iterator[tuple[str, int]]:
+        """The batches that are due; between them more of what waits comes in."""
+        for request in self._learner.batches():
+            if self._waiting:
+                self._prefetcher.between(self._let_in)
+            yield request
 
     def _updates(self, version: int) -> LearnResult:
         samples = updates = 0
         metrics: Metrics = {}
-        with closing(self._prefetcher.batches(self._learner.batches())) as batches:
+        with closing(self._prefetcher.batches(self._requests())) as batches:
             for batch in batches:
                 with self._profile.part("learning"):
                     metrics = {**self._update(batch), **_lag(batch, version)}
@@ -200,6 +226,9 @@ class Trainer:
                     self._prefetcher.between(update)
                 samples += len(batch.index)
                 updates += 1
+        self._let_in()
+        if self._waiting:
+            raise self._stuck(self._waiting[0][0], num_rows(self._waiting[0][1]))
         return LearnResult(samples, updates, metrics)
 
     def _update(self, batch: Sample) -> Metrics:

@@ -240,8 +240,9 @@ class Training:
                 self._fails(learned.failure)
                 return
             count.iterations += 1
-            self._publish()
-            self.offer()
+            count.unpublished += 1
+            if count.unpublished >= self._collect.publish_every:
+                self._publish_newest()
             if learned.updates and self._parts.callbacks:
                 done = UpdateRecord(self.task, count.iterations, learned.updates, self.metrics, count.totals)
                 self._parts.callbacks.updated(done)
@@ -276,11 +277,20 @@ class Training:
 
     @property
     def _version(self) -> int:
-        return self._first + self._count.iterations
+        return self._first + self._count.published
+
+    def _publish_newest(self) -> None:
+        """The trainer's weights are a new version from now on."""
+        self._count.published += 1
+        self._count.unpublished = 0
+        self._publish()
+        self.offer()
 
     def _publish(self) -> None:
         """The trainer's weights are the newest version from now on."""
         self._trainer.announce(self._version)
+        if self._collect.publish_every > 1:  # or they would be those of when they are first asked for
+            self._trainer.policy(self._version)
 
     def offer(self) -> None:
         """Have the newest version scored beside training, if it is to be, against its opponents as they are now."""
@@ -331,6 +341,8 @@ class Training:
         if self._collect.unit == "decisions" and self._count.requests > self._count.cut_at:
             self._count.truncated += self._parts.rollouts.num_envs
         self._collected(self._collector.drain, ahead=False)
+        if self._count.unpublished and not self._failure:
+            self._publish_newest()
         self._count.cut_at = self._count.requests
 
     def result(self) -> Trained:
@@ -371,8 +383,9 @@ class Training:
 
     def learner_state(self) -> State:
         """What a task that continues this one goes on from. Before this one is closed."""
-        episode = self._count.next_episode
-        return {"trainer": self._trainer.state_dict(), "version": self._version, "next_episode": episode}
+        count = self._count
+        version = self._version + bool(count.unpublished)
+        return {"trainer": self._trainer.state_dict(), "version": version, "next_episode": count.next_episode}
 
     def state_dict(self) -> State:
         """At a barrier."""

@@ -16,7 +16,7 @@ from together import assert_ranks_learn_alike
 from ludus.core.device import Work, fetched, placed
 from ludus.core.errors import ConfigError, ScenarioError, TrainingError
 from ludus.core.types import CPU, DeviceChoice
-from ludus.learners.base import LearnerContext
+from ludus.learners.base import LearnerContext, priorities_of
 from ludus.learners.ddpg.options import DDPG, TD3
 from ludus.learners.off_policy.learner import Critics, regression
 from ludus.learners.ranks import ALONE
@@ -40,8 +40,9 @@ def boxed(tensors):
         TD3(**SMALL, noise={"start": 0.3, "end": 0.0}, critic_learning_rate=1e-2),
         SAC(**SMALL),
         SAC(**SMALL, twin=False, learn_temperature=False, n_step=3),
+        SAC(**SMALL, priority_exponent=0.6),
     ],
-    ids=["ddpg-twin-tanh-clipped", "td3-schedules", "sac", "sac-single-fixed-3-step"],
+    ids=["ddpg-twin-tanh-clipped", "td3-schedules", "sac", "sac-single-fixed-3-step", "sac-prioritised"],
 )
 def test_contract(algorithm, boxed):
     check_algorithm(algorithm, boxed, seats=(1,), rounds=2)
@@ -208,6 +209,42 @@ def test_regression_by_hand():
     found = regression(q, np.array([1, 0], np.int32), np.array([1.0, 3.0]), gradient, 2)
     assert found == (1.0625, 1.25)
     assert gradient.tolist() == [[0.0, 0.25], [-1.0, 0.0]]
+
+
+@pytest.mark.parametrize("device", [CPU, AUTOGRAD], ids=["written", "autograd"])
+@pytest.mark.parametrize("cls", [DDPG, SAC, SACDiscrete])
+def test_rows_that_are_drawn_more_often_weigh_less(cls, device, boxed, tensors):
+    """With an importance of 1 a row of chance p weighs (least p) / p, in the critics' losses; their mean error is its priority."""
+    env = tensors if cls is SACDiscrete else boxed
+    config = cls(**SMALL, priority_exponent=0.6, importance=1.0, twin=False)
+    learner = learner_of(config, env, device=device)
+    batch = batch_of(learner, env)
+    assert list(priorities_of(learner)) == []
+    chance = np.where(np.arange(16) % 2, 0.04, 0.01)
+    metrics = learner.update(replace(batch, probability=chance))
+    ((table, index, priority),) = priorities_of(learner)
+    assert (table, index.tolist()) == ("replay", list(range(16)))
+    error = priority - 1e-6
+    assert metrics["critic_loss"] == pytest.approx(
+        (np.where(np.arange(16) % 2, 0.25, 1.0) * 0.5 * error**2).mean(), rel=1e-4
+    )
+    assert config.tables()[0].kind == "prioritised"
+
+
+def test_both_roads_and_all_ranks_weigh_alike(boxed):
+    config = TD3(**SMALL, priority_exponent=0.6)
+    batch = replace(batch_of(learner_of(config, boxed), boxed), probability=np.linspace(0.01, 0.1, 16))
+    ends = []
+    for device in (CPU, AUTOGRAD):
+        learner = learner_of(config, boxed, device=device)
+        learner.update(batch)
+        ends.append((learner.critics.weights(), priorities_of(learner)[0][2]))
+    for name, array in ends[0][0].items():
+        np.testing.assert_allclose(array, ends[1][0][name], atol=2e-5)
+    np.testing.assert_allclose(ends[0][1], ends[1][1], rtol=1e-4)
+    assert_ranks_learn_alike(
+        2, lambda ranks: config.learner(LearnerContext(boxed, (0,), 0, ranks=ranks)), [batch] * 2, atol=2e-5
+    )
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])

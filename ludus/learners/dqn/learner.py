@@ -34,7 +34,7 @@ from ludus.learners.dqn.losses import (
 )
 from ludus.learners.network import multiplications
 from ludus.learners.optimizer import GuardedAdam
-from ludus.learners.replayed import Ensemble, ReplayLearner
+from ludus.learners.replayed import LEAST_PRIORITY, Ensemble, ReplayLearner
 from ludus.learners.returns import follow
 from ludus.learners.states import StateTable, compact
 from ludus.policies.action_values import (
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 
 # --------------------------------------------------------------------------------------------------------------------
 # The part of an update that all learners of action values share: what surrounds the gradient.
-
-_LEAST = 1e-6  # priority of an item without an error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +124,7 @@ class QLearner(ReplayLearner):
         """See `ReplayLearner.learn`: one gradient step."""
         config, rows, weight = self.config, len(batch.index), None
         if config.prioritised:
-            weight = (batch.probability / batch.probability.min(initial=1.0)) ** -self.rate(config.importance)
+            weight = self.importance_weights(batch)
         found = self._gradient(batch.columns, rows, weight)
         told = self._step(found)
         if config.polyak is not None:
@@ -135,7 +133,7 @@ class QLearner(ReplayLearner):
             self.networks.follow(1.0)
         self._found = []
         if config.prioritised:
-            self._found = [(REPLAY, batch.index, to_host(found.errors).astype(np.float64) + _LEAST)]
+            self._found = [(REPLAY, batch.index, to_host(found.errors).astype(np.float64) + LEAST_PRIORITY)]
         return {**told, "epsilon": self._epsilon, "tails_without_value": float(self._blind)}
 
     def _step(self, found: QLossResult) -> Metrics:
@@ -283,7 +281,7 @@ class DQNLearner(QLearner):
             )
             columns["mask"] = rows.mask
             columns["next_mask"] = follow(rows.mask, bootstrap_mask, following)
-        return [(REPLAY, columns)]
+        return [self.kept(columns)]
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -9,20 +9,20 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
-from ludus.learners.base import REPLAY, AlgorithmInfo, Collect, Learner, LearnerContext, WarmUp
+from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.images import needs_images
 from ludus.learners.on_policy.teams import check_first_ids, separate_networks
+from ludus.learners.options import ReplayOptions
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space, players_of, reward_scale
 from ludus.policies.specs import Body, Distribution, QHeadSpec, action_values_spec, body_config
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
 
-class QLearning(Config):
+class QLearning(ReplayOptions):
     """Base of the settings: what is collected and replayed, the optimizer, exploration and the target network."""
 
     body: Body = "mlp"
@@ -39,10 +39,6 @@ class QLearning(Config):
     capacity: int = Field(default=100_000, ge=1)  # items in the replay table
     min_size: int = Field(default=1000, ge=1)  # decisions before the first update
     batch: int = Field(default=512, ge=1)  # items per update
-    priority_exponent: float = Field(default=0.0, ge=0, le=1)  # of an item's error; 0: all are drawn alike
-    importance: Scheduled = Schedule(
-        start=0.4, end=1.0
-    )  # how far the weights of prioritised items make up for their being drawn more often
     updates_per_decision: float = Field(default=0.02, gt=0)
 
     learning_rate: Scheduled = Schedule(start=1e-2, end=5e-4)
@@ -62,10 +58,6 @@ class QLearning(Config):
             )
         if (largest := self.epsilon.largest) > 1.0:
             raise ValueError(f"epsilon is a probability; its start and end must be at most 1 (given: {largest:g})")
-        if (largest := self.importance.largest) > 1.0:
-            raise ValueError(
-                f"importance is an exponent from 0 to 1; its start and end must be at most 1 (given: {largest:g})"
-            )
         return self
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
@@ -79,15 +71,14 @@ class QLearning(Config):
             check_first_ids(env, algorithm=type(self).__name__)
 
     def collect(self) -> Collect:
-        return Collect(self.rollout_unit, self.rollout)
+        return Collect(self.rollout_unit, self.rollout, publish_every=self.publish_every, processing=self.processing)
 
-    def warm_up(self) -> WarmUp:
-        return WarmUp("min_size", self.min_size, self.updates_per_decision)
+    def tables(self) -> Sequence[TableSpec]:
+        return (self.replay_table(capacity=self.capacity),)
 
-    @property
-    def prioritised(self) -> bool:
-        """Whether items with larger errors are drawn more often."""
-        return self.priority_exponent > 0.0
+    def sizes(self) -> Mapping[str, Sizes]:
+        """How many items a rollout has is not known."""
+        return self.replay_sizes(insert=None, batch=self.batch)
 
     def _networks(self, env: EnvSpec, seats: tuple[int, ...]) -> int:
         """How many the agents of a player have between them. Raises ScenarioError if they cannot be told apart."""
@@ -113,6 +104,8 @@ def _about(paper: str) -> AlgorithmInfo:
 class DQN(QLearning):
     """Deep Q-learning (Mnih et al. 2015). Every part of Rainbow is a switch of its own, and so are quantiles (QR-DQN, IQN) and Munchausen
     rewards; see the README beside it."""
+
+    takes_added: ClassVar[bool] = True
 
     about: ClassVar[AlgorithmInfo] = _about("Mnih et al. 2015")
 
@@ -157,13 +150,12 @@ class DQN(QLearning):
             self._networks(env, (player,))
 
     def tables(self) -> Sequence[TableSpec]:
-        limiter, exponent = {"min_size": self.min_size}, self.priority_exponent
-        kind = "prioritised" if self.prioritised else "ring"
-        return (TableSpec(REPLAY, kind, capacity=self.capacity, limiter=limiter, priority_exponent=exponent or 1.0),)
+        return (self.replay_table(capacity=self.capacity, min_size=self.min_size),)
 
     def sizes(self) -> Mapping[str, Sizes]:
         """Known where decisions are collected; how many an episode has is not."""
-        return {REPLAY: Sizes(insert=self.rollout, batch=self.batch)} if self.rollout_unit == "decisions" else {}
+        insert = self.rollout if self.rollout_unit == "decisions" else None
+        return self.replay_sizes(insert=insert, batch=self.batch)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         agents = self._networks(env, seats)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ludus.core.device import to_device
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
-from ludus.learners.base import REPLAY, LearnerContext
+from ludus.learners.base import LearnerContext
 from ludus.learners.ddpg.learner import td_target
 from ludus.learners.off_policy.learner import OffPolicyLearner
 from ludus.learners.teams import RewardStatistics, joint_items, state_width, team_size, versions, views
@@ -221,7 +221,7 @@ class MADDPGLearner(OffPolicyLearner):
             columns |= {"action": self.acting.stored(view.action), "version_lo": versions(rows, view)}
             if self.config.critic == "observations":
                 columns = {name: column for name, column in columns.items() if name not in ("state", "next_state")}
-            out.append((REPLAY, columns))
+            out.append(self.kept(columns))
             self._rewards.add(view)
         self.count(trajectories)
         return out

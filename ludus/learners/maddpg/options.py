@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 from gymnasium.spaces import Box, Discrete
 from pydantic import Field
 
 from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import REPLAY, AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.off_policy.options import OffPolicy, box_policy
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import NotServed, discrete, one_space, players_of
@@ -24,6 +25,7 @@ class MADDPG(OffPolicy):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("box", "discrete"), data="off-policy", recurrent=False, masks=True, paper="Lowe et al. 2017"
     )
+    takes_added: ClassVar[bool] = False
     for_teams: ClassVar[bool] = True  # of little use to single agents
 
     critic: Literal["observations", "state"] = "observations"  # what it sees, beside the actions of all agents
@@ -58,14 +60,14 @@ class MADDPG(OffPolicy):
             check_state(env, algorithm=name, instead="critic=observations, which needs none")
 
     def collect(self) -> Collect:
-        return Collect(self.rollout_unit, self.rollout, state=self.critic == "state")
+        return replace(super().collect(), state=self.critic == "state")
 
     def tables(self) -> Sequence[TableSpec]:
-        return (TableSpec(REPLAY, kind="ring", capacity=self.capacity),)
+        return (self.replay_table(capacity=self.capacity),)
 
     def sizes(self) -> Mapping[str, Sizes]:
         """How many joint steps a rollout has is not known."""
-        return {}
+        return self.replay_sizes(insert=None, batch=self.batch)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         name = type(self).__name__

@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.options import CollectOptions
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import discrete, players_of
 from ludus.policies.specs import averaged_spec, mlp_spec, tabular_spec
@@ -21,7 +21,7 @@ def _about(paper: str) -> AlgorithmInfo:
     return AlgorithmInfo(actions=("discrete",), data="on-policy", recurrent=False, masks=True, paper=paper)
 
 
-class MMD(Config):
+class MMD(CollectOptions):
     """Magnetic mirror descent (Sokota et al. 2023) as a policy gradient, with masked discrete actions; see the README beside this file.
 
     In self-play it needs no population: its last policy approaches an equilibrium as `alpha` falls."""
@@ -113,7 +113,7 @@ class MMD(Config):
 
     def collect(self) -> Collect:
         modes = (("newest", 1.0),) if self.announce == "magnet" else ()
-        return Collect(self.batch_unit, self.batch, modes=modes)
+        return Collect(self.batch_unit, self.batch, modes=modes, processing=self.processing)
 
     def tables(self) -> Sequence[TableSpec]:
         return (TableSpec(ROLLOUTS, kind="queue", capacity=self.capacity, max_lag=self.max_lag),)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,9 +20,9 @@ from ludus.core import seeding
 from ludus.core.device import Work, placed, to_device, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
-from ludus.learners.base import REPLAY, LearnerContext
+from ludus.learners.base import REPLAY, LearnerContext, Priorities
 from ludus.learners.network import multiplications
-from ludus.learners.replayed import Ensemble, ReplayLearner
+from ludus.learners.replayed import LEAST_PRIORITY, Ensemble, ReplayLearner
 from ludus.learners.returns import follow
 from ludus.policies.actor_critic import Tower, first_weights, layouts, load_arrays, make_network
 from ludus.policies.bodies import ACTIVATIONS
@@ -50,6 +50,23 @@ def regression(q: Array, action: NDArray[np.int32], target: Array, gradient: Arr
         loss += 0.5 * error * error
         value += taken
         gradient[i, action[i]] = error / rows
+    return loss / rows, value / rows
+
+
+@njit(cache=True)
+def weighted_regression(
+    q: Array, action: NDArray[np.int32], target: Array, weight: Array, gradient: Array, errors: Array, joint: int
+) -> tuple[float, float]:
+    """`regression` where the loss of row i counts weight[i] times; |Q - y| is added to errors. weight, errors float[n]."""
+    loss, value, rows = 0.0, 0.0, max(1, joint)
+    gradient[:] = 0
+    for i in range(len(q)):
+        taken = float(q[i, action[i]])
+        error = taken - float(target[i])
+        loss += 0.5 * weight[i] * error * error
+        value += taken
+        gradient[i, action[i]] = weight[i] * error / rows
+        errors[i] += abs(error)
     return loss / rows, value / rows
 
 
@@ -106,6 +123,9 @@ class OffPolicyLearner(ReplayLearner):
         self.shape, head = tuple(spec.config["shape"]), head_of(spec.config["action"])
         self.outputs = head.outputs - head.free
         self.features = math.prod(self.shape) if self.layout else self._sight("actor").features
+        self._weight: Array | None = None  # of this rank's rows, where they are drawn by priority
+        self._errors: Array | Tensor = np.zeros(0)  # and what the critics miss them by
+        self._found: Priorities = ()
 
     def _sight(self, *stream: str | int) -> Tower:
         """A fresh body, as the actor has one."""
@@ -145,7 +165,7 @@ class OffPolicyLearner(ReplayLearner):
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """n-step transitions, in scaled rewards."""
         columns, following = self.transitions(trajectories)
-        return [(REPLAY, {**columns, **self.stored(trajectories, following)})]
+        return [self.kept({**columns, **self.stored(trajectories, following)})]
 
     @property
     def warm_up(self) -> bool:
@@ -169,11 +189,35 @@ class OffPolicyLearner(ReplayLearner):
         if self.ranks.size > 1:
             share = self.ranks.share(rows)
             columns = {name: column[share] for name, column in columns.items()}
+        self._found = ()
+        if self.config.prioritised:
+            self._weight = self.importance_weights(batch)[self.ranks.share(rows)].astype(np.float32)
+        told = self._learned(columns, rows)
+        if self.config.prioritised:
+            self._found = [(REPLAY, batch.index, self._all_errors(rows) + LEAST_PRIORITY)]
+        return told
+
+    def _learned(self, columns: Mapping[str, Any], rows: int) -> Metrics:
         if self.placement.written:
             return {**self.written(columns, rows), **dict(zip(_ACTOR, self._improved.tolist(), strict=True))}
         there = {name: to_device(column, self.device) for name, column in columns.items() if name != "version_lo"}
+        if self._weight is not None:
+            there["weight"] = to_device(self._weight, self.device)
         told = self.autograd(there, rows)
         return self.read({**told, **dict(zip(_ACTOR, self._improved, strict=True))})
+
+    def _all_errors(self, rows: int) -> NDArray[np.float64]:
+        """Mean absolute errors over the critics, float64[rows], of all ranks' rows."""
+        mine = to_host(self._errors) if isinstance(self._errors, Tensor) else self._errors
+        errors = np.zeros(rows)
+        errors[self.ranks.share(rows)] = mine
+        if self.ranks.size > 1:
+            self.ranks.sum(errors)
+        return errors
+
+    def priorities(self) -> Priorities:
+        """See `Prioritises`: the absolute errors, where items are drawn by them."""
+        return self._found
 
     def fit(
         self, x: torch.Tensor, action: NDArray[np.int32], target: NDArray[np.float64], rows: int
@@ -181,8 +225,13 @@ class OffPolicyLearner(ReplayLearner):
         """One step of all critics towards float64[n] targets; action int32[n]: their output that is meant."""
         critics = self.critics
         critics.sums[:] = 0.0
+        errors = np.zeros(len(target))
         for q, gradient in zip(critics.forward(x), critics.gradients, strict=True):
-            critics.sums[:2] += regression(q, action, target, gradient, rows)
+            if self._weight is None:
+                critics.sums[:2] += regression(q, action, target, gradient, rows)
+            else:
+                critics.sums[:2] += weighted_regression(q, action, target, self._weight, gradient, errors, rows)
+        self._errors = errors / len(critics.outputs)
         critics.backward(x)
         critics.join()
         loss, value = (float(total) / len(critics.outputs) for total in critics.sums[:2])
@@ -218,13 +267,21 @@ class OffPolicyLearner(ReplayLearner):
         """(the actor's loss, what is told beside it): this rank's part of means over so many rows."""
         raise NotImplementedError
 
-    def _critic_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, Tensor]:
+    def _critic_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+        """(loss, mean value), and where rows have weights their errors."""
         values, target = self.values_and_targets(given)
-        return 0.5 * (values - target).square().sum() / rows, values.sum() / rows
+        error = values - target
+        if "weight" not in given:
+            return 0.5 * error.square().sum() / rows, values.sum() / rows
+        loss = 0.5 * (given["weight"] * error.square()).sum() / rows
+        return loss, values.sum() / rows, error.detach().abs().mean(dim=0)
 
     def fit_modules(self, given: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
         """`fit` by autograd."""
-        sums, norm = self.descend(self.critics, *self._critic_step(self, given, max(1, rows)))
+        loss, value, *errors = self._critic_step(self, given, max(1, rows))
+        if errors:
+            self._errors = errors[0]
+        sums, norm = self.descend(self.critics, loss, value)
         loss, value, _ = sums / self._critic_count
         return {"critic_loss": loss, "q_mean": value, "critic_gradient_norm": norm}
 

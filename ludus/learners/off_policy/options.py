@@ -8,18 +8,20 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ludus.core.config import Config
 from ludus.core.types import EnvSpec, PolicySpec
-from ludus.learners.base import REPLAY, Collect, WarmUp
+from ludus.learners.base import Collect
 from ludus.learners.images import needs_images
+from ludus.learners.options import ReplayOptions
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import box, byte_scale, one_space, players_of
 from ludus.policies.specs import Body, action_config, actor_critic_spec, body_config
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
 
-class OffPolicy(Config):
+class OffPolicy(ReplayOptions):
     """Base of actor-critic algorithms that learn from replayed decisions."""
+
+    takes_added: ClassVar[bool] = True
 
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (256, 256)  # of the actor and of each critic
     activation: Literal["tanh", "relu"] = "relu"
@@ -34,6 +36,7 @@ class OffPolicy(Config):
     )  # decisions before the first update; uniform ones, unless it starts from a policy
     batch: int = Field(default=256, ge=1)  # decisions per update
     updates_per_decision: float = Field(default=1.0, gt=0)
+    importance: Scheduled = Schedule(start=0.4)  # of rows that are drawn by priority
 
     learning_rate: Scheduled = Schedule(start=3e-4)
     critic_learning_rate: Scheduled | None = None  # None: the same
@@ -59,17 +62,20 @@ class OffPolicy(Config):
         return "decision"
 
     def collect(self) -> Collect:
-        return Collect(self.rollout_unit, self.rollout)
+        return Collect(self.rollout_unit, self.rollout, publish_every=self.publish_every, processing=self.processing)
 
     def tables(self) -> Sequence[TableSpec]:
-        return (TableSpec(REPLAY, kind="ring", capacity=self.capacity, limiter={"min_size": self.start_decisions}),)
+        return (self.replay_table(capacity=self.capacity, min_size=self.start_decisions),)
 
-    def warm_up(self) -> WarmUp:
-        return WarmUp("start_decisions", self.start_decisions, self.updates_per_decision)
+    @property
+    def warm_up_option(self) -> str:
+        """See `ReplayOptions`."""
+        return "start_decisions"
 
     def sizes(self) -> Mapping[str, Sizes]:
         """Known where decisions are collected; how many an episode has is not."""
-        return {REPLAY: Sizes(insert=self.rollout, batch=self.batch)} if self.rollout_unit == "decisions" else {}
+        insert = self.rollout if self.rollout_unit == "decisions" else None
+        return self.replay_sizes(insert=insert, batch=self.batch)
 
 
 class BoxOffPolicy(OffPolicy):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ludus.core.config import Config
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
 from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.images import needs_images
 from ludus.learners.on_policy.teams import check_first_ids, separate_networks
+from ludus.learners.options import CollectOptions
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space, players_of
 from ludus.learners.teams import check_state, state_width
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ludus.learners.on_policy.model import Model
 
 
-class Gradient(Config):
+class Gradient(CollectOptions):
     """What every on-policy algorithm has: what it collects, and how the rows of a rollout become steps of Adam."""
 
     batch: int = Field(default=500, ge=1)  # what one update learns from, in batch_unit
@@ -63,7 +63,7 @@ class Gradient(Config):
         return "decision"
 
     def collect(self) -> Collect:
-        return Collect(self.batch_unit, self.batch)
+        return Collect(self.batch_unit, self.batch, processing=self.processing)
 
     def model(self, context: LearnerContext, start: Weights | None = None) -> Model:
         """What is trained, and how its gradient is found."""

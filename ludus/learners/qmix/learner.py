@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ludus.core import seeding
 from ludus.core.device import Work, placed, to_device, to_host
 from ludus.core.types import Array, State, Weights
-from ludus.learners.base import REPLAY, LearnerContext
+from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.learner import QLearner, QLossResult, begin
 from ludus.learners.dqn.losses import double_values, greedy, mixed_priority, taken
 from ludus.learners.losses import huber
@@ -154,7 +154,7 @@ class TeamLearner(QLearner):
         """Joint steps, or sequences of them, of each seat that was played."""
         out = []
         for rows, view in views(trajectories, self._env, self._seats):
-            out.append((REPLAY, self.columns(view, versions(rows, view))))
+            out.append(self.kept(self.columns(view, versions(rows, view))))
             self._rewards.add(view)
         self.count(trajectories)
         return out

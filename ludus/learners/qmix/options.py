@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import REPLAY, AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.dqn.options import QLearning
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import players_of
 from ludus.learners.teams import Normalise, check_state, check_team, team_size
 from ludus.policies.specs import Core, QHeadSpec, action_values_spec
-from ludus.replay.base import ItemUnit, TableSpec
+from ludus.replay.base import ItemUnit
 
 Mixer = Literal["sum", "monotonic"]
 
@@ -82,11 +82,7 @@ class VDN(QLearning):
         return self.mixer == "monotonic"
 
     def collect(self) -> Collect:
-        return Collect(self.rollout_unit, self.rollout, state=self.needs_state)
-
-    def tables(self) -> Sequence[TableSpec]:
-        kind = "prioritised" if self.prioritised else "ring"
-        return (TableSpec(REPLAY, kind, capacity=self.capacity, priority_exponent=self.priority_exponent or 1.0),)
+        return replace(super().collect(), state=self.needs_state)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         team_size(env, seats, algorithm=type(self).__name__)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ludus.core.device import Work, placed, to_device, to_host
 from ludus.core.types import Array, Tail, Weights
-from ludus.learners.base import REPLAY, LearnerContext
+from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.learner import QLearner, QLossResult, begin
 from ludus.learners.dqn.losses import greedy, mixed_priority, rescale, taken, unscale
 from ludus.learners.losses import huber
@@ -194,7 +194,7 @@ class R2D2Learner(QLearner):
             after = np.ones((len(rows.tail), self._actions), np.bool_) if after is None else after
             columns["mask"] = slots.observations(rows.mask, after, found, first=config.burn_in, fill=True)
         self.count(rows)
-        return [(REPLAY, columns)]
+        return [self.kept(columns)]
 
     def _forget_unseen(self, columns: dict[str, Array]) -> None:
         """Rows whose next observation nobody knows (id -1) count as ends."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import REPLAY, AlgorithmInfo, Learner, LearnerContext
+from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
 from ludus.learners.dqn.options import QLearning
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.policies.specs import QHeadSpec, action_values_spec
-from ludus.replay.base import ItemUnit, TableSpec
+from ludus.replay.base import ItemUnit
 
 
 class R2D2(QLearning):
@@ -57,10 +56,6 @@ class R2D2(QLearning):
     @property
     def item(self) -> ItemUnit:
         return "segment"
-
-    def tables(self) -> Sequence[TableSpec]:
-        kind = "prioritised" if self.prioritised else "ring"
-        return (TableSpec(REPLAY, kind, capacity=self.capacity, priority_exponent=self.priority_exponent or 1.0),)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         head = QHeadSpec(dueling=self.dueling)

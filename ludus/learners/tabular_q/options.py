@@ -7,16 +7,16 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ludus.core.config import Config
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import TRANSITIONS, AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.options import CollectOptions
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import NotServed
 from ludus.policies.specs import tabular_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
 
-class TabularQ(Config):
+class TabularQ(CollectOptions):
     """Q-learning (Watkins 1989) with one value per information state and action; see the README beside this file."""
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
@@ -43,7 +43,7 @@ class TabularQ(Config):
             raise NotServed(f"tabular Q-learning needs a game that is compiled to a tree, and {env.id} is not.")
 
     def collect(self) -> Collect:
-        return Collect(self.batch_unit, self.batch)
+        return Collect(self.batch_unit, self.batch, processing=self.processing)
 
     def tables(self) -> Sequence[TableSpec]:
         return (TableSpec(TRANSITIONS, kind="queue", capacity=self.capacity),)

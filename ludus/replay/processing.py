@@ -1,0 +1,344 @@
+"""Processing of trajectories where they are made: in the worker, once a request is played, before anything is stored or sent.
+
+    episodes --> finished segments --> processing, one after the other --> learner's items --> tables
+
+A processing is pure: what it answers depends on the rows, on its options, and on a random stream of the request's shard. So results do not
+depend on workers or runtimes, and a resumed run equals one that was not killed. Payoffs, returns and counts are those of the real rows;
+only what is learned from changes.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from ludus.core.config import Config
+from ludus.core.errors import ConfigError, LudusError, ScenarioError
+from ludus.core.own_code import brief, own_name, raised
+from ludus.core.parts import build_part, load
+from ludus.core.types import Array, EnvSpec, Tail
+from ludus.replay.base import Processed, ProcessesTrajectories
+from ludus.replay.trajectories import OF_ROWS, Trajectories, join
+
+PROCESSING: Mapping[str, str] = {
+    "her": "ludus.replay.processing:HER",
+    "reward_clip": "ludus.replay.processing:RewardClip",
+    "reward_scale": "ludus.replay.processing:RewardScale",
+}
+"""By name. Of one's own: `module:Class`."""
+
+
+class Processing(Config):
+    """Base: fields are options. adds: whether it answers rows beside the given ones. whole_episodes: whether it makes sense of whole
+    episodes only, not of fragments of them."""
+
+    adds: ClassVar[bool] = False
+    whole_episodes: ClassVar[bool] = False
+
+    def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
+        """Raises ScenarioError if it cannot process what the players `seats` do in this environment."""
+
+    @abstractmethod
+    def process(self, rows: Trajectories, *, env: EnvSpec, rng: np.random.Generator) -> Processed:
+        """rows: at least one segment, in arrays that are read-only; with what earlier ones of the list have changed and added
+        (`Trajectories.added`). rng: of this request and shard alone."""
+        raise NotImplementedError(f"{type(self).__name__} must say what it does, in a method `process`.")
+
+
+def parse_processing(value: Any) -> tuple[Processing, ...]:
+    """By name or `module:Class`, as mappings with `kind` and options, or objects; one, or a list. Raises ConfigError for what is none,
+    UnknownName for an unknown name."""
+    found = []
+    for item in value if isinstance(value, list | tuple) else () if value is None else (value,):
+        part = build_part("processing", item, PROCESSING)
+        if not isinstance(part, Processing):
+            raise ConfigError(
+                f"{own_name(part)!r} is no processing: derive it from ludus.replay.processing.Processing, with its options as fields."
+            )
+        found.append(part)
+    return tuple(found)
+
+
+def processed(
+    rows: Trajectories,
+    chain: Sequence[ProcessesTrajectories],
+    *,
+    env: EnvSpec,
+    stream: Callable[[int], np.random.Generator],
+) -> Trajectories:
+    """The rows after all of `chain`, each of which draws from `stream` (of its place in the chain). What they answer is checked: rewards,
+    extras and rows beside the given ones may change, nothing else. Raises ScenarioError for anything else."""
+    if any(each.adds for each in chain):
+        rows = replace(rows, added=np.zeros(rows.num_segments, np.bool_))
+    for place, each in enumerate(chain):
+        try:
+            answer = each.process(_read_only(rows), env=env, rng=stream(place))
+        except LudusError:
+            raise
+        except Exception as error:
+            raise ScenarioError(f"processing {own_name(each)} raised {raised(error)}.") from error
+        if wrong := why_not(each, rows, answer):
+            raise ScenarioError(f"processing {own_name(each)} answered {wrong}.")
+        rows = _with(rows, answer)
+    return rows
+
+
+def _with(rows: Trajectories, answer: Processed) -> Trajectories:
+    changes: dict[str, Any] = {}
+    if answer.reward is not None:
+        changes["reward"] = np.array(answer.reward, np.float32)
+    if answer.extras:
+        changes["extras"] = {**rows.extras, **{name: np.array(array) for name, array in answer.extras.items()}}
+    rows = replace(rows, **changes)
+    if answer.more is None:
+        return rows
+    return join([rows, replace(answer.more, added=np.ones(answer.more.num_segments, np.bool_))])
+
+
+def _read_only(rows: Trajectories) -> Trajectories:
+    def view(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            value = value.view()
+            value.flags.writeable = False
+        return value
+
+    seen = {f.name: view(getattr(rows, f.name)) for f in fields(Trajectories)}
+    return Trajectories(**{**seen, "extras": {name: view(array) for name, array in rows.extras.items()}})
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What was answered.
+
+
+def why_not(each: ProcessesTrajectories, rows: Trajectories, answer: Any) -> str:
+    """What keeps an answer from being used, as the end of a sentence; "" if nothing does."""
+    if not isinstance(answer, Processed):
+        return f"{brief(answer)}, a {type(answer).__name__}; expected a ludus.replay.processing.Processed"
+    columns = {**answer.extras} if answer.reward is None else {"reward": answer.reward, **answer.extras}
+    for name, array in columns.items():
+        kinds = "f" if name == "reward" else "biuf"
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in kinds:
+            given = f"of {array.dtype}" if isinstance(array, np.ndarray) else f"as {brief(array)}"
+            return f"{name!r} {given}; expected an array of {'floats' if name == 'reward' else 'numbers'}"
+        if array.shape[:1] != (rows.num_rows,) or (name == "reward" and array.ndim != 1):
+            return f"{name!r} of shape {list(array.shape)}; there are {rows.num_rows} rows"
+    if answer.more is None:
+        return ""
+    if not each.adds:
+        return "rows beside the given ones, and its `adds` is False; set adds: ClassVar[bool] = True"
+    kinds_then = {**rows.extras, **answer.extras}
+    return _why_not_more(rows, kinds_then, answer.more)
+
+
+def _why_not_more(rows: Trajectories, extras: Mapping[str, Array], more: Any) -> str:
+    if not isinstance(more, Trajectories):
+        return f"{brief(more)} as `more`; expected Trajectories"
+    start, segments = np.asarray(more.start), more.num_segments
+    if start[0] != 0 or (np.diff(start) < 1).any():
+        return f"segments in `more` that start at {brief(start)}; expected 0 first, and at least one row in each"
+    if more.extras.keys() != extras.keys():
+        return f"extras {sorted(more.extras)} in `more`; the rows have {sorted(extras)}"
+    if more.policy != rows.policy:
+        return f"rows of the policy {more.policy!r} in `more`; expected {rows.policy!r}"
+    pairs = {name: (extras[name], more.extras[name], int(start[-1])) for name in extras}
+    for f in fields(Trajectories):
+        if f.name not in ("start", "policy", "extras", "added"):
+            length = int(start[-1]) if f.name in OF_ROWS else segments
+            pairs[f.name] = getattr(rows, f.name), getattr(more, f.name), length
+    for name, (given, array, length) in pairs.items():
+        if wrong := _why_not_column(given, array, length):
+            return f"{name!r} in `more` {wrong}"
+    known = np.unique(np.stack([rows.seat, rows.agent]), axis=1).T.tolist()
+    if not all(pair in known for pair in np.unique(np.stack([more.seat, more.agent]), axis=1).T.tolist()):
+        return "segments in `more` of agents or seats that the rows have none of"
+    return ""
+
+
+def _why_not_column(given: Any, array: Any, length: int) -> str:
+    if given is None or array is None:
+        return "" if given is None and array is None else f"as {brief(array)}, and in the rows {brief(given)}"
+    if not isinstance(array, np.ndarray) or array.dtype != given.dtype or array.shape != (length, *given.shape[1:]):
+        found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else brief(array)
+        return f"as {found}; expected {given.dtype}{[length, *given.shape[1:]]}"
+    return ""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Rewards.
+
+
+class RewardScale(Processing):
+    """Rewards times a factor, as learners see them; payoffs stay as they are."""
+
+    factor: float = Field(gt=0, allow_inf_nan=False)
+
+    def process(self, rows: Trajectories, *, env: EnvSpec, rng: np.random.Generator) -> Processed:
+        """See `Processing`."""
+        return Processed(reward=rows.reward * np.float32(self.factor))
+
+
+class RewardClip(Processing):
+    """Rewards between two numbers, as DQN's on Atari (Mnih et al. 2015); payoffs stay as they are."""
+
+    low: float = -1.0
+    high: float = 1.0
+
+    @model_validator(mode="after")
+    def _check(self) -> RewardClip:
+        if not self.low < self.high:
+            raise ValueError(f"low {self.low:g} must be below high {self.high:g}")
+        return self
+
+    def process(self, rows: Trajectories, *, env: EnvSpec, rng: np.random.Generator) -> Processed:
+        """See `Processing`."""
+        return Processed(reward=np.clip(rows.reward, np.float32(self.low), np.float32(self.high)))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Hindsight.
+
+
+class HER(Processing):
+    """Hindsight experience replay (Andrychowicz et al. 2017, arXiv:1707.01495): each decision is learned from again as if what came of a
+    later one of its episode had been the goal.
+
+    goal, achieved: [first, last + 1] of the entries of an observation that hold the goal, and what is achieved. copies: relabelled rows
+    for each decision. strategy: the later decision is any of the episode, or its last. A goal is reached within `tolerance` of each entry
+    of what is achieved, which pays `rewards`: not reached, and reached. reward: instead, `module:function`, which is given (achieved,
+    goal) float32[n, g] and answers float[n]. ends: whether an episode ends where its goal is reached; another end of it stays one.
+    """
+
+    adds: ClassVar[bool] = True
+    whole_episodes: ClassVar[bool] = True
+
+    goal: tuple[int, int]
+    achieved: tuple[int, int]
+    copies: int = Field(default=4, ge=1)
+    strategy: Literal["future", "final"] = "future"
+    tolerance: float = Field(default=0.0, ge=0)
+    rewards: tuple[float, float] = (-1.0, 0.0)
+    reward: str = ""
+    ends: bool = True
+
+    @model_validator(mode="after")
+    def _check_places(self) -> HER:
+        widths = [last - first for first, last in (self.goal, self.achieved)]
+        if widths[0] != widths[1] or widths[0] < 1 or min(*self.goal, *self.achieved) < 0:
+            raise ValueError(
+                f"goal is {list(self.goal)} and achieved {list(self.achieved)}: [first, last + 1] of as many entries of an observation"
+            )
+        if self.reward:
+            load("reward of hindsight", self.reward, {})
+        return self
+
+    def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
+        """Raises ScenarioError where observations are no vectors that are long enough."""
+        last = max(self.goal[1], self.achieved[1])
+        for agent in (agent for seat in seats for agent in env.agents_of(seat)):
+            shape = tuple(agent.observation.shape or ())
+            if env.enumeration is not None or len(shape) != 1 or shape[0] < last:
+                found = (
+                    "ids of states (env.tree=off shows vectors)" if env.enumeration is not None else f"{list(shape)}"
+                )
+                raise ScenarioError(
+                    f"HER finds goals in entries up to {last} of an observation, and in {env.id} {agent.name} sees {found}. Give places "
+                    "that there are, or wrap the environment so that it shows vectors."
+                )
+
+    def process(self, rows: Trajectories, *, env: EnvSpec, rng: np.random.Generator) -> Processed:
+        """See `Processing`."""
+        if rows.memory0 is not None:
+            raise ScenarioError(
+                "HER relabels decisions one by one, and the policy remembers those before; use one without memory."
+            )
+        length, start = np.diff(rows.start), rows.start
+        segment = np.repeat(np.arange(rows.num_segments), length)
+        own = np.flatnonzero(np.ones(len(segment), np.bool_) if rows.added is None else ~rows.added[segment])
+        row = np.repeat(own, self.copies)
+        last = start[segment[row] + 1] - 1
+        later = last if self.strategy == "final" else row + (rng.random(len(row)) * (last + 1 - row)).astype(np.int64)
+        after = following(rows)
+        achieved, wanted = slice(*self.achieved), slice(*self.goal)
+        goal = after[later, achieved]
+        came = after[row, achieved]
+        reached = self._reached(came, goal)
+        failed = (rows.tail[segment[row]] == Tail.TERMINATED) & (row == last)
+        failed &= ~self._reached(came, rows.observation[row, wanted])
+        over = failed | (reached & self.ends)
+        return Processed(more=self._relabelled(rows, row, segment[row], goal, self._paid(came, goal, reached), over))
+
+    def _reached(self, came: Array, goal: Array) -> NDArray[np.bool_]:
+        near: NDArray[np.bool_] = (np.abs(came - goal) <= self.tolerance).all(axis=1)
+        return near
+
+    def _paid(self, came: Array, goal: Array, reached: NDArray[np.bool_]) -> Array:
+        if self.reward:
+            answer = np.asarray(load("reward of hindsight", self.reward, {})(came, goal), np.float32)
+            if answer.shape != (len(came),):
+                raise ScenarioError(
+                    f"{self.reward} answered {list(answer.shape)} for {len(came)} rows; expected one reward each."
+                )
+            return answer
+        missed, hit = self.rewards
+        paid = np.where(reached, hit, missed)
+        return paid.astype(np.float32)
+
+    def _relabelled(
+        self,
+        rows: Trajectories,
+        row: NDArray[np.int64],
+        segment: NDArray[np.int64],
+        goal: Array,
+        reward: Array,
+        over: NDArray[np.bool_],
+    ) -> Trajectories:
+        """Each row as a segment of its own, with another goal."""
+        ends = row == rows.start[segment + 1] - 1
+
+        def behind(column: Array | None, bootstrap: Array | None) -> Array | None:
+            """Of what follows each row."""
+            if column is None or bootstrap is None:
+                return None
+            found = column[np.where(ends, row, row + 1)]
+            found[ends] = bootstrap[segment[ends]]
+            return found
+
+        now, then = rows.observation[row], behind(rows.observation, rows.bootstrap_observation)
+        assert then is not None
+        now[:, slice(*self.goal)] = goal
+        then[:, slice(*self.goal)] = goal
+        return replace(
+            rows,
+            start=np.arange(len(row) + 1),
+            observation=now,
+            bootstrap_observation=then,
+            action=rows.action[row],
+            logp=rows.logp[row],
+            reward=reward,
+            mask=None if rows.mask is None else rows.mask[row],
+            bootstrap_mask=behind(rows.mask, rows.bootstrap_mask),
+            t=rows.t[row],
+            tail=np.where(over, Tail.TERMINATED, Tail.CUT).astype(np.int8),
+            agent=rows.agent[segment],
+            seat=rows.seat[segment],
+            episode=rows.episode[segment],
+            version_lo=rows.version_lo[segment],
+            version_hi=rows.version_hi[segment],
+            state=None if rows.state is None else rows.state[row],
+            bootstrap_state=behind(rows.state, rows.bootstrap_state),
+            extras={name: column[row] for name, column in rows.extras.items()},
+        )
+
+
+def following(rows: Trajectories) -> Array:
+    """What each row was followed by, [N, …]: the next row's observation, or the segment's bootstrap observation."""
+    after = np.empty_like(rows.observation)
+    after[:-1] = rows.observation[1:]
+    after[rows.start[1:] - 1] = rows.bootstrap_observation
+    return after
