@@ -128,6 +128,30 @@ def test_what_a_dark_screen_shows_is_printed_dark_on_white(tmp_path: Path, look:
 
 
 @pytest.mark.slow
+def test_numbers_and_addresses(tmp_path: Path, look: Look) -> None:
+    page = look(write_report(synthetic.write(tmp_path / "run", generations=0)).as_uri()).page
+
+    def said(module: str, call: str) -> object:
+        return page.evaluate(
+            f"import('ludus/{module}.js').then((all) => {{ const {{ {call.split('(')[0]} }} = all; return {call}; }})"
+        )
+
+    numbers = ["0", "0.12345", "-0.5", "12.3456", "1234.5", "-12345", "0.00000012", "2e10", "null", "NaN"]
+    written = ["0", "0.123", "−0.500", "12.35", "1,235", "−12,345", "1.2e−7", "2.0e10", "–", "–"]
+    assert [said("charts", f"number({value})") for value in numbers] == written
+    times = [0, 9.94, 59.4, 59.6, 245, 7380, 172_800, 277_200]
+    told = ["0.0 s", "9.9 s", "59 s", "1 min 0 s", "4 min 5 s", "2 h 3 min", "2 d 0 h", "3 d 5 h"]
+    assert [said("charts", f"span({seconds})") for seconds in times] == told
+    assert said("charts", "ticks(-0.02, 1.02, 5)") == [0, 0.5, 1]
+    assert said("charts", "ticks(0, 1, 5)") == [0, 0.2, 0.4, 0.6, 0.8, 1]
+    where = "match('#/run/ab/policy/1/p%2F3?x=1')"
+    found = said("app", f"{where}")
+    assert isinstance(found, dict)
+    assert found["params"] == {"run": "ab", "population": "1", "policy": "p/3"}
+    assert said("app", "match('#/nowhere/at/all')") is None
+
+
+@pytest.mark.slow
 def test_a_broken_page_is_noticed(tmp_path: Path, look: Look) -> None:
     report = write_report(synthetic.write(tmp_path / "run", generations=1))
     text = report.read_text(encoding="utf-8")

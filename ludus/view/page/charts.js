@@ -33,13 +33,13 @@ export function whole(value) {
 
 export const percent = (share, places = 0) => (share === null || share === undefined ? "–" : `${(100 * share).toFixed(places)}%`);
 
-// 12.3 s, 4 min 5 s, 2 h 3 min, 3 d 4 h
+// 1.2 s, 12 s, 4 min 5 s, 2 h 3 min, 3 d 4 h
 export function span(seconds) {
   if (seconds === null || seconds === undefined) return "–";
-  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
-  const hours = Math.floor(minutes / 60);
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
+  const all = Math.round(seconds), minutes = Math.floor(all / 60), hours = Math.floor(minutes / 60);
+  if (minutes === 0) return `${all} s`;
+  if (hours === 0) return `${minutes} min ${all % 60} s`;
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 

@@ -82,6 +82,12 @@ export function failure(error, again = null) {
   return h("div", { class: "empty failure", role: "alert" }, h("p", null, icon("warning"), ` ${sentence(error?.message ?? String(error))}`), button);
 }
 
+// A moment as an element. seconds: Unix time. text: default: "2026-11-25 21:07:18", which its title says in any case. Times are UTC.
+export function time(seconds, text = null) {
+  const iso = new Date(1000 * seconds).toISOString(), told = iso.replace("T", " ").slice(0, 19);
+  return h("time", { datetime: iso, title: `${told} UTC`, text: text ?? told });
+}
+
 export function sentence(text) {
   return text ? text[0].toUpperCase() + text.slice(1) + (/[.!?…]$/.test(text) ? "" : ".") : "";
 }

@@ -1,6 +1,6 @@
 // How the learners learn, where the time goes, and who is alive.
 
-import { card, clear, empty, h, picker, write } from "./dom.js";
+import { card, clear, empty, h, picker, time, write } from "./dom.js";
 import { cards } from "./panels.js";
 import { colour, css, lines, number, percent, span, table, whole } from "./charts.js";
 
@@ -163,9 +163,9 @@ function signs(live) {
       else grid = table(place, { label: "Parts", rows: parts, columns: COLUMNS, limit: 50, id: (part) => `${part.kind} ${part.name}` });
       clock ??= setInterval(() => grid?.set(parts), 1000);
       title.hidden = !data.deaths.length;
-      clear(deaths).append(...data.deaths.slice(-100).reverse().map((death) => h("li", { class: "warning" }, h("time", { datetime: new Date(1000 * death.time).toISOString(), text: new Date(1000 * death.time).toISOString().replace("T", " ").slice(0, 19) }), h("span", { text: death.text }))));
+      clear(deaths).append(...data.deaths.slice(-100).reverse().map((death) => h("li", { class: "warning" }, time(death.time), h("span", { text: death.text }))));
     },
   };
 }
 
-const ago = (time) => `${span(Math.max(0, Math.round(Date.now() / 1000 - time)))} ago`;
+const ago = (seen) => `${span(Math.max(0, Math.round(Date.now() / 1000 - seen)))} ago`;

@@ -1,6 +1,6 @@
 // The log of a run's events, the newest first; new ones come in at the top while the page is open.
 
-import { card, clear, empty, h, picker, write } from "./dom.js";
+import { card, clear, empty, h, picker, time, write } from "./dom.js";
 import { whole } from "./charts.js";
 
 const AT_ONCE = 500;  // events asked for at a time
@@ -21,8 +21,7 @@ export async function show(root, { source, params }) {
 
   const wanted = (event) => LEVELS[state.level][1](event) && (!state.text || `${event.kind} ${event.text}`.toLowerCase().includes(state.text));
   const line = (event) => {
-    const time = new Date(1000 * event.time).toISOString();
-    return h("li", { class: event.level }, h("time", { datetime: time, title: `${time.slice(0, 10)} UTC`, text: time.slice(11, 19) }), h("span", { class: "kind", text: event.kind }), h("span", { class: "text", text: event.text }));
+    return h("li", { class: event.level }, time(event.time, new Date(1000 * event.time).toISOString().slice(11, 19)), h("span", { class: "kind", text: event.kind }), h("span", { class: "text", text: event.text }));
   };
 
   function draw() {

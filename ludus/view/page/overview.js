@@ -1,6 +1,6 @@
 // A run at a glance: its figures, how near it is to an equilibrium, what it plays, who leads, what went wrong.
 
-import { card, clear, empty, h, picker, sentence, write } from "./dom.js";
+import { card, clear, empty, h, picker, sentence, time, write } from "./dom.js";
 import { colour, lines, number, percent, ramp, table, whole } from "./charts.js";
 import { curves } from "./learning.js";
 import { cards } from "./panels.js";
@@ -50,14 +50,12 @@ function warnings() {
   body.append(list, all);
   const draw = () => {
     const newest = [...notes].reverse(), shown = open ? newest : newest.slice(0, AT_FIRST);
-    clear(list).append(...shown.map((note) => h("li", { class: note.level }, h("time", { datetime: new Date(1000 * note.time).toISOString(), text: moment(note.time) }), h("span", { text: `${note.kind}: ${note.text}` }))));
+    clear(list).append(...shown.map((note) => h("li", { class: note.level }, time(note.time), h("span", { text: `${note.kind}: ${note.text}` }))));
     all.hidden = open || newest.length <= AT_FIRST;
     write(all, `Show all ${whole(newest.length)}`);
   };
   return { node, set(overview) { notes = overview.notes; node.hidden = !notes.length; draw(); } };
 }
-
-const moment = (seconds) => new Date(1000 * seconds).toISOString().replace("T", " ").slice(0, 19);
 
 // ------------------------------------------------------------------------------------------------------------ charts
 
@@ -203,7 +201,7 @@ function recorded(run) {
           { key: "name", title: "game", text: true, format: (name, row) => h("a", { href: `#/run/${run}/replay/${row.id}`, text: name || row.seats.join(" against ") }) },
           { key: "steps", title: "steps", format: whole },
           { key: "returns", title: "returns", sorts: false, format: (values) => values.map((value) => number(value)).join(", ") },
-          { key: "created", title: "recorded", format: moment },
+          { key: "created", title: "recorded", format: (seconds) => time(seconds) },
         ],
       });
     },

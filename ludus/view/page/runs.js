@@ -1,6 +1,6 @@
 // All runs: what each is at, how well it does, and whether it is well. Several that are chosen are compared.
 
-import { announce, clear, empty, h, icon, picker, write } from "./dom.js";
+import { announce, clear, empty, h, icon, picker, time, write } from "./dom.js";
 import { number, percent, span, table, whole } from "./charts.js";
 
 const STATES = [
@@ -24,7 +24,7 @@ export async function show(root, { source, go }) {
   root.append(h("h1", { text: "Runs" }), tools, h("section", { class: "card runs", "aria-label": "Runs" }, place, told));
 
   const shown = () => state.runs.filter((run) => STATES[state.at][1](run) && (!state.text || [run.name, run.group, run.game, run.algorithm, run.scenario, run.state].join(" ").toLowerCase().includes(state.text)));
-  const grid = table(place, { label: "Runs", rows: [], limit: 100, sort: { key: "began", down: true }, id: (run) => run.id, columns: columns(state, () => sayChosen()) });
+  const grid = table(place, { label: "Runs", rows: [], limit: 100, sort: { key: "began", down: false }, id: (run) => run.id, columns: columns(state, () => sayChosen()) });
 
   function sayChosen() {
     const n = state.chosen.size;
@@ -80,9 +80,12 @@ function columns(state, changed) {
     { key: "nash_conv", title: "NashConv", only: some("nash_conv"), hint: "The newest; ≥ where it is a lower bound", format: (value, run) => (value === null || value === undefined ? "–" : `${run.exact ? "" : "≥ "}${number(value)}`) },
     { key: "return", title: "return", only: some("return"), format: (value) => number(value) },
     { key: "health", title: "health", text: true, value: (run) => 1000 * run.errors + run.warnings, format: health },
-    { key: "began", title: "age", hint: "Since it began", format: (time) => time === null ? "–" : h("time", { datetime: new Date(1000 * time).toISOString(), title: new Date(1000 * time).toISOString().replace("T", " ").slice(0, 19), text: span(Math.max(60, Date.now() / 1000 - time)).split(" ").slice(0, 2).join(" ") }) },
+    { key: "began", title: "age", hint: "Since it began", value: (run) => (run.began === null ? null : -run.began), format: (_, { began }) => (began === null ? "–" : time(began, age(began))) },
   ];
 }
+
+// In its largest unit.
+const age = (began) => span(Math.max(60, Date.now() / 1000 - began)).split(" ").slice(0, 2).join(" ");
 
 function progress(_, run) {
   const share = run.fraction, busy = ["running", "paused", "stopping"].includes(kind(run));
