@@ -6,6 +6,8 @@ import { number } from "./charts.js";
 import { grid } from "./grid.js";
 
 const KINDS = { grid, cards, matrix, frame, text };
+const IDLE = /^(nothing|no-?op|stay|still|idle|wait)$/i; // what a game calls doing nothing
+const HIGH = 500; // pixels that a picture has at most
 const MANY = 14; // legal actions beyond which they are a list with a filter
 
 /**
@@ -197,7 +199,8 @@ function frame(node, { choose }) {
 
   const action = () => {
     const key = [...held].reverse().find((name) => name in (view.keys ?? {}));
-    return key !== undefined ? view.keys[key] : view.keys?.[""] ?? last ?? view.legal[0]?.action;
+    if (key !== undefined) return view.keys[key];
+    return view.keys?.[""] ?? view.legal.find((move) => IDLE.test(move.label))?.action ?? last ?? view.legal[0]?.action;
   };
   const go = (chosen) => {
     if (chosen === undefined || chosen === null || !view.can) return;
@@ -229,10 +232,10 @@ function frame(node, { choose }) {
     image.src = board.image;
     try { await image.decode(); } catch { if (mine === turn) canvas.setAttribute("aria-label", "The picture could not be shown."); return; }
     if (mine !== turn) return;
-    const times = Math.max(1, Math.floor(480 / Math.max(image.width, image.height))); // small pictures grow by whole pixels
+    const times = Math.max(1, Math.floor(HIGH / Math.max(image.width, image.height))); // small pictures grow by whole pixels
     if (canvas.width !== image.width) canvas.width = image.width;
     if (canvas.height !== image.height) canvas.height = image.height;
-    canvas.style.width = `${image.width * times}px`;
+    canvas.style.width = `${Math.min(times, HIGH / image.height) * image.width}px`;
     canvas.classList.toggle("pixels", times > 1);
     canvas.getContext("2d").drawImage(image, 0, 0);
   }

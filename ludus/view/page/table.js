@@ -28,10 +28,17 @@ export async function show(root, { source, params, query, go }) {
 }
 
 async function sitDown(source, table, token) {
-  const state = await source.get(`tables/${table}`, { seat: token });
-  const seat = { token, state: { ...state, frame: withNames(state.game, state.frame) } };
+  const seat = { token, state: worded(await source.get(`tables/${table}`, { seat: token })) };
   note(seat, seat.state);
   return seat;
+}
+
+/** A table whose moves and players are called what people call them; those of one name are told apart by their seats. */
+function worded(state) {
+  const told = (player) => (player.person ? player.name : called(player.name));
+  const many = (name) => state.players.filter((player) => told(player) === name).length > 1;
+  const players = state.players.map((player) => ({ ...player, told: many(told(player)) ? `${told(player)} (player ${player.player})` : told(player) }));
+  return { ...state, players, frame: withNames(state.game, state.frame) };
 }
 
 function tablePage(root, { source, table, seats, go }) {
@@ -103,7 +110,7 @@ function tablePage(root, { source, table, seats, go }) {
   }
 
   function take(seat, told_now) {
-    const state = { ...told_now, frame: withNames(told_now.game, told_now.frame) };
+    const state = worded(told_now);
     note(seat, state);
     if (local.ended || older(state, seat.state)) return;
     const fresh = state.frame.number !== seat.state.frame.number || state.results.length !== seat.state.results.length;
@@ -234,7 +241,7 @@ function tablePage(root, { source, table, seats, go }) {
     const hints = state.hints && decision?.probs;
     board.set(frame.board, {
       legal: decision?.legal ?? [], can: Boolean(decision) && !state.over, mine: decision?.player ?? state.you[0] ?? null,
-      names: state.players.map(spokenName), turn: state.over ? [] : frame.to_move,
+      names: state.players.map((player) => player.told), turn: state.over ? [] : frame.to_move,
       weights: hints && local.onBoard ? new Map(decision.legal.map((move, k) => [move.action, decision.probs[k]])) : null,
       chosen: null, over: Boolean(state.over), box: decision?.box ?? null, keys: state.keys ?? null, hold: local.hold && !state.over, rate: local.rate,
     });
@@ -331,7 +338,7 @@ function hides({ game, frame: { board } }) {
 /** What stands under the status: the returns, why a game was stopped, or what the game says of itself. */
 function told(state) {
   if (!state.over) return state.frame.text ?? "";
-  const returns = state.players.map((player) => `${spokenName(player)} ${signed(state.frame.returns[player.player])}`).join(" · ");
+  const returns = state.players.map((player) => `${player.told} ${signed(state.frame.returns[player.player])}`).join(" · ");
   return [isEnd(state.over) ? returns : sentence(state.over), sentence(state.note ?? "")].filter(Boolean).join("\n");
 }
 
@@ -342,10 +349,9 @@ function older(state, than) {
 
 function nameOf(state, player) {
   const found = state.players.find((one) => one.player === player);
-  return found === undefined ? `player ${player}` : spokenName(found);
+  return found?.told ?? `player ${player}`;
 }
 
-const spokenName = (player) => (player.person ? player.name : called(player.name));
 const capital = (text) => (text ? text[0].toUpperCase() + text.slice(1) : "");
 
 function outcome(state, here) {
@@ -355,7 +361,7 @@ function outcome(state, here) {
   if (mine) return [{ won: "You won", lost: "You lost", drawn: "A draw" }[mine], mine];
   const best = Math.max(...returns);
   const winners = state.players.filter((player) => returns[player.player] === best);
-  if (state.players.length > 1 && winners.length === 1) return [`${capital(spokenName(winners[0]))} won`, "won"];
+  if (state.players.length > 1 && winners.length === 1) return [`${capital(winners[0].told)} won`, "won"];
   return [state.players.length > 1 ? "A draw" : `The game is over with ${signed(returns[0])}`, "drawn"];
 }
 
@@ -364,9 +370,9 @@ function drawSeats(node, state, results) {
   node.replaceChildren(...state.players.map((player) => {
     const turn = !state.over && state.frame.to_move.includes(player.player);
     const shown = stoneIcon(state.frame.board, player.player) ?? h("span", { class: `spot p${player.player % 8}`, "aria-hidden": "true" });
-    const won = number(score.get(calledIn(player)) ?? 0);
+    const won = number(score.get(calledIn(player, 0, state.players)) ?? 0);
     return h("div", { class: `sitter${turn ? " turn" : ""}` }, shown,
-      h("div", { class: "names" }, h("strong", { text: capital(spokenName(player)) }), h("span", { class: "soft", text: kindOf(player, state) })),
+      h("div", { class: "names" }, h("strong", { text: capital(player.told) }), h("span", { class: "soft", text: kindOf(player, state) })),
       results.length && state.players.length > 1 ? h("b", { class: "score", "aria-label": `${won} won`, text: won }) : null);
   }), results.length ? h("p", { class: "soft tally", text: `${results.length} ${results.length === 1 ? "game" : "games"} so far` }) : "");
 }
@@ -378,7 +384,11 @@ function kindOf(player, state) {
 }
 
 /** Whom a game counts for: a mixture's policy is another one in each game, so what was asked for counts. */
-const calledIn = (player) => (player.person ? player.name : player.who);
+function calledIn(player, _, players) {
+  const key = (one) => (one.person ? one.name : one.who);
+  return players.filter((one) => key(one) === key(player)).length > 1 ? `${key(player)} ${player.player}` : key(player);
+}
+
 const named = (results, players) => results.map(({ returns }) => ({ returns, seats: players.map(calledIn) }));
 
 /** Keeps the moves that a seat is told of, in the order of its game's frames, whichever comes first here. */
