@@ -118,7 +118,7 @@ function numbers(box, choose) {
     return [field, h("label", { class: "number" }, h("span", { text: box.names?.[k] ?? `Number ${k + 1}` }), field, shown)];
   });
   return h("form", { class: "numbers", on: { submit: (event) => { event.preventDefault(); choose(fields.map(([field]) => Number(field.value))); } } },
-    fields.map(([, label]) => label), h("button", { type: "submit", class: "move strong", text: "Play" }));
+    fields.map(([, label]) => label), h("button", { type: "submit", class: "move", text: "Play" }));
 }
 
 /** Matrix games: one's actions are rows, whoever one is; the payoffs stand in the cells. */
@@ -145,7 +145,7 @@ function choicesOf(board, view, choose) {
     const chosen = board.chosen?.[player];
     const moves = mine && view.legal.length ? view.legal : labels.map((label, action) => ({ label, action }));
     return h("div", { class: "choice-row", role: "group", "aria-label": view.names?.[player] ?? `player ${player}` }, h("span", { class: "soft", text: mine ? "You" : view.names?.[player] ?? `player ${player}` }),
-      moves.map((move) => h("button", { type: "button", class: "move strong", disabled: !mine || !view.can, "aria-pressed": labels.indexOf(move.label) === chosen ? "true" : null, on: { click: () => choose(move.action) } },
+      moves.map((move) => h("button", { type: "button", class: "move", disabled: !mine || !view.can, "aria-pressed": labels.indexOf(move.label) === chosen ? "true" : null, on: { click: () => choose(move.action) } },
         move.label, mine && view.weights?.has(move.action) ? h("span", { class: "share", text: `${Math.round(100 * view.weights.get(move.action))}%` }) : null)));
   });
   return h("div", { class: "matrix-game" }, rows);
@@ -164,7 +164,7 @@ function matrixTable(board, view, choose) {
   const rows = mine.map((label, i) => {
     const move = view.legal.find((legal) => legal.label === label) ?? view.legal[i];
     const weight = move && view.weights?.get(move.action);
-    const button = h("button", { type: "button", class: "move strong", disabled: !view.can || !move, "aria-pressed": chosen[me] === i ? "true" : null, on: { click: () => choose(move.action) } },
+    const button = h("button", { type: "button", class: "move", disabled: !view.can || !move, "aria-pressed": chosen[me] === i ? "true" : null, on: { click: () => choose(move.action) } },
       label, weight === undefined || weight === null ? null : h("span", { class: "share", text: `${Math.round(100 * weight)}%` }));
     if (weight) button.style.setProperty("--share", weight);
     return h("tr", { class: chosen[me] === i ? "chosen" : null }, h("th", { scope: "row" }, button), theirs.map((_, j) => cell(i, j)));

@@ -15,7 +15,7 @@ function spoken(card) {
 }
 
 /** One card or die as a node. action: called when it is played, or null. */
-export function card(what, { action = null, label = "", dice = false } = {}) {
+function card(what, { action = null, label = "", dice = false } = {}) {
   if (dice || Number.isInteger(what.die)) return die(what.hidden ? null : what.die);
   const red = what.suit === "♥" || what.suit === "♦";
   const face = what.hidden
