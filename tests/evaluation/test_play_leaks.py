@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 from play_games import AnyGame, openspiel, people
@@ -15,7 +16,7 @@ from play_games import AnyGame, openspiel, people
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.options import Environment
 from ludus.evaluation.play.tables import Order, Table
-from ludus.evaluation.play.views import hides_state
+from ludus.evaluation.play.views import _as_picture, hides_state
 
 _GAMES = 16
 HIDDEN = {
@@ -141,3 +142,20 @@ def test_pictures_are_for_seats_only_where_everybody_may_see_all(id: str, player
     agents = tuple(AgentSpec(f"a{p}", p, Box(0, 1, (1,)), Discrete(2)) for p in range(players))
     spec = EnvSpec(id, agents, ((0, 1),) * players, tuple((p,) for p in range(players)))
     assert hides_state(spec, None) == hides
+
+
+def test_observations_that_are_images_are_shown_as_such() -> None:
+    stack = np.zeros((4, 20, 30), np.uint8)
+    stack[3] = 7
+    for seen, value in (
+        (stack, 7),
+        (np.moveaxis(stack, 0, 2), 7),
+        (stack[3], 7),
+        (np.full((20, 30, 3), 5, np.uint8), 5),
+    ):
+        image = _as_picture(seen)
+        assert image is not None
+        assert image.shape == (20, 30, 3)
+        assert (image == value).all()
+    for other in (np.zeros((20, 30, 3), np.float32), np.zeros(600, np.uint8), np.zeros((3, 3, 2), np.uint8)):
+        assert _as_picture(other) is None

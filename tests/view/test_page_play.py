@@ -230,7 +230,7 @@ def test_boards_take_moves_by_keys(browser: Any, server: Server) -> None:
         (text, ["2", "9", "7", "Enter"], 2970),
         (matrix, ["Tab", "Enter"], 10),
         (numbers, ["Tab", "ArrowRight", "Enter"], [0, 0.01]),
-        (promotion, [*["ArrowUp"] * 2, *["ArrowLeft"] * 4, "ArrowUp", "Enter", "ArrowUp", "Enter", "Tab", "Enter"], 1),
+        (promotion, [*["ArrowUp"] * 2, *["ArrowLeft"] * 4, "Enter", "ArrowUp", "Enter", "Tab", "Enter"], 1),
         (promotion, [*["ArrowDown"] * 4, "Enter", "ArrowLeft", "Enter"], 9),
     ):
         with opened(browser, server, "#/people") as page:

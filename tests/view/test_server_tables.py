@@ -145,7 +145,9 @@ def test_moves_that_are_refused(served: Served) -> None:
     assert served.get(f"/api/tables/{table['table']}", seat=token).json()["frame"]["number"] == 0
 
 
-@pytest.mark.parametrize("who", ["/etc/passwd.safetensors", "os:system", "k@best", "bot:mcts,simulations=9", "@../x/y"])
+@pytest.mark.parametrize(
+    "who", ["/etc/passwd.safetensors", "os:system", "k@best", "bot:mcts,simulations=9", "@../x/y", "@0/x.safetensors"]
+)
 def test_a_page_names_policies_of_its_run_and_bots_only(served: Served, who: str) -> None:
     seats = [{"who": "person"}, {"who": who}]
     laid = served.post("/api/tables", run=served.run, seats=seats)

@@ -93,6 +93,7 @@ _OPEN: Mapping[str, frozenset[str] | None] = {
 }
 """Games of several players whose picture shows no more than each of them may know, by family; None: all of it."""
 _VERSION = re.compile(r"[_-]v\d+$")
+_LEAST_SIDE, _COLOURS = 16, 3
 _NUMBERS = 256  # of an observation that are shown as text
 _PICTURE_BYTES = 24 * 2**20  # of a replay's pictures, as text
 
@@ -369,9 +370,8 @@ def _observed(decisions: Sequence[Decision]) -> Board:
         return TextBoard(
             text="This game hides something from its players: what a seat sees is shown when it is its turn."
         )
-    seen = decisions[0].observation
-    if seen.dtype == np.uint8 and seen.ndim == 3 and seen.shape[2] in (1, 3) and len(decisions) == 1:
-        return picture_board(np.broadcast_to(seen, (*seen.shape[:2], 3)))
+    if len(decisions) == 1 and (image := _as_picture(decisions[0].observation)) is not None:
+        return picture_board(image)
     parts = []
     for one in decisions:
         numbers = np.asarray(one.observation, np.float64).reshape(-1)
@@ -382,6 +382,16 @@ def _observed(decisions: Sequence[Decision]) -> Board:
             "\n".join([one.information or f"What {one.name} observes:", *([] if one.information else lines + more)])
         )
     return TextBoard(text="\n\n".join(parts))
+
+
+def _as_picture(seen: Array) -> NDArray[np.uint8] | None:
+    """An observation that is an image, channels last or first, as uint8[height, width, 3]; of frames behind one another the last one; None
+    of other observations."""
+    if seen.dtype != np.uint8 or seen.ndim not in (2, 3) or min(sorted(seen.shape)[-2:]) < _LEAST_SIDE:
+        return None
+    image = seen[..., None] if seen.ndim == 2 else seen if seen.shape[2] < _LEAST_SIDE else np.moveaxis(seen, 0, 2)
+    coloured = image.shape[2] == _COLOURS
+    return np.ascontiguousarray(image if coloured else np.repeat(image[:, :, -1:], _COLOURS, axis=2))
 
 
 def picture_board(image: NDArray[np.uint8]) -> FrameBoard:
