@@ -198,6 +198,7 @@ class Control(Silent):
 
     def close(self) -> None:
         """The session is over, and nobody need be told."""
+        self._parts = tuple  # which leads back to here
         live.remove(self._folder)
 
     # ------------------------------------------------------------------------------------------ orders
