@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, RunError, UnknownName
 from ludus.storage.run_dirs import RUNS, find_experiment
 from ludus.view.compared_runs import AXES, LEARNED, MEASURES, ComparedRun, Group, Measure
-from ludus.view.report import FILE as FILE_OF_REPORT
-from ludus.view.snapshot import Snapshot
+from ludus.view.snapshot import REPORT, Snapshot
 from ludus.view.snapshot import write as write_snapshot
 
 Array = NDArray[np.float64]
@@ -490,7 +489,7 @@ def write_comparison(comparison: Comparison, target: Path) -> Path:
 def page_of(names: Sequence[str]) -> Path:
     """Where the page of a comparison is written: in the folder of an experiment that is compared alone, else a new file in ./runs."""
     if len(names) == 1 and (folder := find_experiment(names[0])) is not None:
-        return folder / FILE_OF_REPORT
+        return folder / REPORT
     stem = f"comparison-{datetime.now():%Y%m%d-%H%M%S}"
     folder = RUNS if RUNS.is_dir() else Path()
     paths = (folder / f"{stem}{'' if k == 1 else f'-{k}'}.html" for k in count(1))

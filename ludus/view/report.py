@@ -10,9 +10,7 @@ from ludus.storage.run_dirs import find_run
 from ludus.view import snapshot
 from ludus.view.figures.panels import PANELS, to_json
 from ludus.view.figures.payoffs import PayoffTable
-from ludus.view.snapshot import Snapshot
-
-FILE = "report.html"
+from ludus.view.snapshot import REPORT, Snapshot
 
 MAX_OF_POLICIES = 400_000
 """Bytes of policies' own pages: of the newest, as far as there is room. Of the others the report tells what the population's panels do."""
@@ -51,7 +49,7 @@ def write_report(run_dir: Path | str) -> Path:
     folder = find_run(run_dir, zoo=False)
     with Reader(folder, memory=Memory()) as reader:
         page = collect(reader)
-    return snapshot.write(folder / FILE, page)
+    return snapshot.write(folder / REPORT, page)
 
 
 def collect(reader: Reader) -> Snapshot:

@@ -25,6 +25,8 @@ from ludus.core.errors import RunError
 
 Kind = Literal["report", "comparison", "replay"]
 
+REPORT = "report.html"
+"""In the directory of its run or experiment."""
 RUN = "this"
 """The id of a report's only run, as addresses name it."""
 

@@ -32,8 +32,7 @@ export async function show(root, { source, params }) {
 
   function say(shown) {
     const all = state.events.length;
-    const text = `${shown === all ? "" : `${whole(shown)} of `}the ${whole(all)} newest events; times are UTC.`;
-    write(hint, all ? text[0].toUpperCase() + text.slice(1) : "");
+    write(hint, all ? `${shown === all ? "" : `${whole(shown)} of `}${whole(all)} ${all === 1 ? "event" : "events"}, the newest first; times are UTC.` : "");
     more.hidden = !source.live || !all || state.events[all - 1].seq <= 1 || all >= KEPT;
     clear(none).append(...(all ? (shown ? [] : [empty("No event is like that.")]) : [empty("Nothing has been noted yet.")]));
   }

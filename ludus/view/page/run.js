@@ -21,12 +21,8 @@ export function frame(root, { source, run, overview }) {
   const steering = source.may.steer && overview.can.steer ? steer(source, run) : null;
   const tabs = TABS.filter(({ can }) => !can || (source.live && overview.can[can] && (can !== "play" || source.may.play)));
   const links = new Map(tabs.map((tab) => [tab.name, h("a", { href: `#/run/${run}${tab.path}`, text: tab.title })]));
-  const body = h("div");
-  root.append(
-    h("header", { class: "run" }, head.node, steering?.node),
-    h("nav", { class: "tabs", "aria-label": "Pages of the run" }, [...links.values()]),
-    body,
-  );
+  const body = h("div"), nav = h("nav", { class: "tabs", "aria-label": "Pages of the run" }, [...links.values()]);
+  root.append(h("header", { class: "run" }, head.node, steering?.node), nav, body);
   let known = overview, status = null;
   const show = () => {
     head.set(known, status);
@@ -45,6 +41,8 @@ export function frame(root, { source, run, overview }) {
         if (key === tab) link.setAttribute("aria-current", "page");
         else link.removeAttribute("aria-current");
       }
+      const here = links.get(tab), left = here ? here.offsetLeft - nav.offsetLeft : 0;  // on a phone the strip is wider than the screen
+      if (here && (left < nav.scrollLeft || left + here.offsetWidth > nav.scrollLeft + nav.clientWidth)) nav.scrollLeft = left - 24;
     },
     async update(panels) {
       if (!panels.has("overview")) return;
