@@ -175,7 +175,7 @@ CLOSED = "this runtime is closed; make a new one."
 def require_mine(owner: Runtime, thing: Any, kind: type) -> None:
     """Raises RunError unless `thing` is a `kind` (a class with an attribute `owner`) that this runtime made."""
     if not isinstance(thing, kind) or thing.owner is not owner:  # type: ignore[attr-defined]
-        wanted = article(kind.__name__.removeprefix("Ray").lower())
+        wanted = article(kind.__name__.removeprefix("Ray").removeprefix("Process").lower())
         raise RunError(f"{thing!r} is not {wanted} of this runtime; pass what its own spawn, call or put gave.")
 
 

@@ -17,7 +17,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ludus.core.errors import PartDied, RunError
 from ludus.runtime.base import CLOSED, PartState, Runtime, kind_of
-from ludus.runtime.ray_host import Carried, Host, loading_error, unpack
+from ludus.runtime.carried import Carried, RemoteTraceback, unpack
+from ludus.runtime.ray_host import Host, loading_error
 
 # --------------------------------------------------------------------------------------------------------------------
 # Ray's exceptions, turned into those that a part raised or that `Runtime.get` promises.
@@ -28,13 +29,6 @@ _DEATHS = (
     ray_exceptions.OutOfMemoryError,
     ray_exceptions.WorkerCrashedError,
 )
-
-
-class RemoteTraceback(Exception):
-    """Where it was raised, in words: the cause of an exception that came from another process."""
-
-    def __str__(self) -> str:
-        return f'\n"""\n{self.args[0].rstrip()}\n"""'
 
 
 def is_death(error: Exception, actor: str) -> bool:

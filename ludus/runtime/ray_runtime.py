@@ -26,13 +26,13 @@ from ludus.runtime.base import (
     require_mine,
     worn_out,
 )
+from ludus.runtime.carried import RemoteTraceback
 from ludus.runtime.ray_parts import (
     ROOM,
     Life,
     RayAnswer,
     RayPart,
     RayPeer,
-    RemoteTraceback,
     actor_options,
     amounts,
     has_room,
