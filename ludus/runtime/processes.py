@@ -49,6 +49,7 @@ _GRACE = 5.0  # seconds that a killed process may take to be gone, and what is k
 _LAST_WORDS = 1 << 13  # bytes, of which so many lines are shown:
 _LINES = 40
 _FILES = 1 << 16  # descriptors that this process allows itself, where it may: each large value has one
+_NEEDED = ("numpy", "ludus.runtime.process_host")  # by every part
 _numbers = count(1)
 
 
@@ -67,7 +68,8 @@ class Life:
         self.unwanted = False
         self.how: str | None = None
         self.why: RunError | None = None
-        self.log = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the life goes on
+        with tempfile.TemporaryFile() as log:  # which has no name, and is gone with its last descriptor
+            self.log = os.dup(log.fileno())
 
     def kill(self) -> None:
         """Whatever it is doing, also where it is frozen. What it has not answered is lost."""
@@ -86,12 +88,15 @@ class Life:
 
     def last_words(self) -> str:
         """What it wrote to standard output and error at its end, the trace of a crash included."""
-        with suppress(OSError, ValueError):
-            size = os.fstat(self.log.fileno()).st_size
-            text = os.pread(self.log.fileno(), _LAST_WORDS, max(0, size - _LAST_WORDS)).decode(errors="replace")
+        with suppress(OSError):
+            size = os.fstat(self.log).st_size
+            text = os.pread(self.log, _LAST_WORDS, max(0, size - _LAST_WORDS)).decode(errors="replace")
             if lines := text.splitlines()[-_LINES:]:
                 return "\n".join(["Its last words:", *lines])
         return ""
+
+    def __del__(self, close: Any = os.close) -> None:
+        close(self.log)
 
 
 class ProcessPart:
@@ -338,7 +343,7 @@ class ProcessRuntime:
             server = self._forking()
             if part.module.startswith("ludus."):  # a user's own modules may do what no fork survives
                 server.load(part.module)
-            server.fork(life.number, [theirs.fileno(), listens.fileno(), life.log.fileno()])
+            server.fork(life.number, [theirs.fileno(), listens.fileno(), life.log])
         life.wire.ask(BEGIN, part.order)
 
     def _forking(self) -> ForkServer:
@@ -348,7 +353,8 @@ class ProcessRuntime:
             self._server = None
         if self._server is None:
             self._server = ForkServer(self._wires, forked=self._forked, ended=self._ended, over=self._over)
-            self._server.load("ludus.runtime.process_host")
+            for module in _NEEDED:
+                self._server.load(module)
         return self._server
 
     def _learn_of(self, life: Life) -> str:

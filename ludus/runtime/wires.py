@@ -280,6 +280,8 @@ class Wires:
 
     def soon(self, call: Callable[[], None]) -> None:
         """Have it called by the thread."""
+        if self._ended:
+            return
         self._soon.append(call)
         if threading.current_thread() is not self._thread:
             with suppress(OSError):  # it has ended
@@ -305,8 +307,7 @@ class Wires:
 
     def end(self) -> None:
         """Close everything."""
-        self._ended = True
-        self.soon(lambda: None)
+        self.soon(self._stop)
         self._thread.join()
         for key in list(self.selector.get_map().values()):
             if isinstance(key.fileobj, socket.socket):
@@ -314,13 +315,16 @@ class Wires:
         self.selector.close()
         os.close(self._wake)
 
+    def _stop(self) -> None:
+        self._ended = True
+
     def _run(self) -> None:
         try:
+            self._do_soon()
             while not self._ended:
-                self._do_soon()
                 for key, events in self.selector.select():
                     key.data(events)
-            self._do_soon()
+                self._do_soon()
         except BaseException as error:  # noqa: BLE001  told to who waits
             with self.changed:
                 self.flaw = error
