@@ -39,14 +39,14 @@ _GRACE = 5.0  # seconds that it has to end by itself
 
 
 class ForkServer:
-    """forked(number, pidfd), ended(number, how, code): a part's process is there; is over, as the words say. over(): the server is, and
-    the kernel ends what it has forked. All three are called by the thread of `wires`, and must not wait."""
+    """forked(number, process, descriptor), ended(number, how): a part's process is there; is over, as the words say. over(): the server is,
+    and the kernel ends what it has forked. All three are called by the thread of `wires`, and must not wait."""
 
     def __init__(
         self,
         wires: Wires,
         *,
-        forked: Callable[[int, int], None],
+        forked: Callable[[int, int, int], None],
         ended: Callable[[int, str], None],
         over: Callable[[], None],
     ) -> None:
@@ -111,7 +111,7 @@ class ForkServer:
             return
         kind, number, *rest = json.loads(data)
         if kind == "forked":
-            self._forked(number, files[0])
+            self._forked(number, *rest, files[0])
         else:
             self._ended(number, *rest)
 
@@ -152,6 +152,8 @@ class _Server:
     def kill_all(self) -> None:
         for process, _ in self._children.values():
             _kill_group(process)
+        for process, _ in self._children.values():
+            os.waitpid(process, 0)
 
     def _obey(self) -> bool:
         try:
@@ -188,7 +190,7 @@ class _Server:
         descriptor = os.pidfd_open(process)
         self._children[descriptor] = process, number
         self._poll.register(descriptor, select.POLLIN)
-        self._tell(["forked", number], [descriptor])
+        self._tell(["forked", number, process], [descriptor])
 
     def _become_part(self, files: Sequence[int], server: int) -> None:
         self._prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)  # which ends even one that is stopped

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import re
 import resource
-import select
 import signal
 import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
@@ -56,15 +56,15 @@ _numbers = count(1)
 class Life:
     """One incarnation of a part: a process.
 
-    process: its descriptor, -1 before it is there and once it is gone. how: it ended, in words. why: what it did not answer fails with.
-    until: when it must be there, in `time.monotonic` seconds.
+    process: its id, 0 before it is there. descriptor: of the process, which no other can come to have; -1 before it is there and once it
+    is gone. how: it ended, in words. why: what it did not answer fails with. until: when it must be there, in `time.monotonic` seconds.
     """
 
     def __init__(self, part: ProcessPart, wire: Wire, address: str, until: float) -> None:
         self.part, self.wire, self.address, self.until = part, wire, address, until
         self.number = next(_numbers)
-        self.process = -1
-        self.placed = False
+        self.process = 0
+        self.descriptor = -1
         self.unwanted = False
         self.how: str | None = None
         self.why: RunError | None = None
@@ -75,16 +75,9 @@ class Life:
         """Whatever it is doing, also where it is frozen. What it has not answered is lost."""
         self.unwanted = True
         self.wire.close()
-        if self.process >= 0:
+        if self.descriptor >= 0:
             with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self.process, signal.SIGKILL)
-
-    def await_end(self) -> None:
-        """Until a killed process is gone."""
-        if self.process >= 0:
-            poll = select.poll()
-            poll.register(self.process, select.POLLIN)
-            poll.poll(_GRACE * 1000)
+                signal.pidfd_send_signal(self.descriptor, signal.SIGKILL)
 
     def last_words(self) -> str:
         """What it wrote to standard output and error at its end, the trace of a crash included."""
@@ -306,7 +299,7 @@ class ProcessRuntime:
         self._require_open()
         require_mine(self, handle, ProcessPart)
         life = handle.life
-        self._look(lambda: life.placed or life.how is not None or life.why is not None, None)
+        self._look(lambda: bool(life.process) or life.how is not None or life.why is not None, None)
         if life.why is None and life.how is not None:
             self._learn_of(life)
         if life.why is not None:
@@ -318,7 +311,7 @@ class ProcessRuntime:
         self._require_open()
         require_mine(self, handle, ProcessPart)
         handle.life.why = RunError(STOPPED)
-        self._kill([handle.life])
+        self._kill(handle.life)
         self._give_back(handle.cards)
 
     def close(self) -> None:
@@ -326,7 +319,7 @@ class ProcessRuntime:
         if self._closed:
             return
         self._closed = True
-        self._kill(list(self._lives.values()))
+        self._signal(list(self._lives.values()))
         if self._server is not None:
             self._server.end()
         self._wires.end()
@@ -361,7 +354,7 @@ class ProcessRuntime:
         """A life that has lost what it was asked is over: its part gets a new one, if it has a restart left. Its last words."""
         if life.why is not None:
             return ""
-        self._wires.wait(lambda: life.how is not None, _GRACE)
+        self._wires.wait(partial(_is_over, life), _GRACE)
         said = life.last_words()
         crash = re.search(r"Fatal Python error: ([^\n]*)", said)
         how = f"its process crashed: {crash[1]}" if crash else life.how or "its connection was closed"
@@ -375,24 +368,27 @@ class ProcessRuntime:
         part = life.part
         if part.number == part.restarts:
             life.why = PartDied(worn_out(part.name, why, restarts=part.restarts))
-            self._kill([life])
+            self._kill(life)
             self._give_back(part.cards)
             return
         life.why = PartDied(made_again(part.name, why, spent=part.number + 1, restarts=part.restarts))
-        self._kill([life])
+        self._kill(life)
         part.number += 1
         self._begin(part)
         self.tell(str(life.why))
 
-    def _kill(self, lives: Iterable[Life]) -> None:
-        lives = list(lives)
-        with self._wires.changed:  # whether it has a process by now
+    def _kill(self, life: Life) -> None:
+        """And wait until it is over."""
+        self._signal([life])
+        if life in self._starting:
+            self._starting.remove(life)
+        if life.process:
+            self._wires.wait(partial(_is_over, life), _GRACE)
+
+    def _signal(self, lives: Sequence[Life]) -> None:
+        with self._wires.changed:  # whether one has a process by now
             for life in lives:
                 life.kill()
-        for life in lives:
-            life.await_end()
-            if life in self._starting:
-                self._starting.remove(life)
 
     def _await(self, refs: Sequence[ProcessAnswer], at_least: int, timeout: float | None) -> bool:
         return self._look(lambda: sum(ref.is_done for ref in refs) >= at_least, timeout)
@@ -401,7 +397,7 @@ class ProcessRuntime:
         """Wait until it holds, or the time is over; lives whose process does not come are ended meanwhile."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            self._starting = [life for life in self._starting if not (life.placed or life.how)]
+            self._starting = [life for life in self._starting if not (life.process or life.how)]
             limits = [life.until for life in self._starting] + ([] if end is None else [end])
             left = max(0.0, min(limits) - time.monotonic()) if limits else None
             if self._wires.wait(enough, left):
@@ -411,7 +407,7 @@ class ProcessRuntime:
                 life.why = RunError(
                     f"{life.part.name} got no process within {self._start_timeout:g} seconds; see what this machine is doing."
                 )
-                self._kill([life])
+                self._kill(life)
             if end is not None and now >= end:
                 return enough()
 
@@ -441,13 +437,13 @@ class ProcessRuntime:
             if life.wire is wire:
                 life.kill()
 
-    def _forked(self, number: int, process: int) -> None:
+    def _forked(self, number: int, process: int, descriptor: int) -> None:
         life = self._lives.get(number)
         with self._wires.changed:
             if life is None:
-                os.close(process)
+                os.close(descriptor)
                 return
-            life.process, life.placed = process, True
+            life.process, life.descriptor = process, descriptor
             if life.unwanted:
                 life.kill()
             self._wires.changed.notify_all()
@@ -458,9 +454,9 @@ class ProcessRuntime:
             return
         life.wire.finish()
         with self._wires.changed:
-            if life.process >= 0:
-                os.close(life.process)
-            life.process, life.how = -1, how
+            if life.descriptor >= 0:
+                os.close(life.descriptor)
+            life.descriptor, life.how = -1, how
             self._wires.changed.notify_all()
 
     def _over(self) -> None:
@@ -502,6 +498,10 @@ class ProcessRuntime:
     def _require_open(self) -> None:
         if self._closed:
             raise RunError(CLOSED)
+
+
+def _is_over(life: Life) -> bool:
+    return life.how is not None
 
 
 def _visible_cards() -> list[str]:

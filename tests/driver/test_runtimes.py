@@ -137,14 +137,12 @@ def test_a_run_acts_where_it_is_asked_to(algorithm: str, tmp_path: Path, monkeyp
             np.testing.assert_allclose(theirs[key], array, atol=1e-4, err_msg=key)
 
 
-@pytest.fixture(params=["processes", pytest.param("ray", marks=pytest.mark.slow)])
-def elsewhere(request: pytest.FixtureRequest) -> str:
-    """A kind of runtime whose parts are processes; all runs share one Ray."""
-    if request.param == "ray":
-        request.getfixturevalue("shared_ray")
-    return f"runtime.kind={request.param}"
+@pytest.fixture
+def elsewhere(apart: str) -> str:
+    return f"runtime.kind={apart}"
 
 
+@pytest.mark.slow
 def test_workers_elsewhere_give_the_same_numbers(tmp_path: Path, elsewhere: str) -> None:
     """With as many workers as there are shards; with fewer, test_a_run_goes_on_elsewhere."""
     here = policies(tmp_path, "generations=1", name="here")

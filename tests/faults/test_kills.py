@@ -45,7 +45,7 @@ def whole(folder: Path) -> Path:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", sorted(VICTIMS.keys() - {"worker"}))  # test_hosts_on_ray ends one of several
+@pytest.mark.parametrize("name", sorted(VICTIMS.keys() - {"worker"}))  # test_hosts_apart ends one of several
 def test_a_kill(name: str, folder: Path, whole: Path) -> None:
     loop = Loop(name, VICTIMS[name], whole=whole, folder=folder / name, seed=0, changes=SHORT, period=1.5)
     found = loop.run(1, print)

@@ -90,6 +90,7 @@ def test_what_crosses_processes(runtime):
         runtime.get(runtime.call(runtime.spawn(not_importable, None), "process"))
 
 
+@pytest.mark.slow
 def test_surroundings_of_a_part(runtime):
     part = runtime.spawn(Worker, 0, resources={"num_cpus": 4})
     assert runtime.get(runtime.call(part, "surroundings")) == ("1", False, False)
