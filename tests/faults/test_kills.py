@@ -27,6 +27,9 @@ WORDS = {
     "workers": r"rollout worker [01] died before it had answered \(its process was killed, crashed or called os._exit",
     "evaluator": "evaluator 0 died before it had answered",
     "server": "inference server 0 died before it had answered",
+    "process": r"rollout worker [01] died before it had answered \(its process was killed by SIGKILL; was memory short\?\); it is",
+    "process-server": "inference server 0 died before it had answered",
+    "fork-server": r"rollout worker [01] died before it had answered \(its process ended with the fork server, which was killed\)",
 }
 """What the user is told, as patterns: of two workers killed at once either is seen first."""
 
