@@ -109,11 +109,11 @@ class ForkServer:
                 self._wires.unwatch(self._socket)
                 self._over()
             return
-        kind, number, *rest = json.loads(data)
+        kind, number, what = json.loads(data)
         if kind == "forked":
-            self._forked(number, *rest, files[0])
+            self._forked(number, what, files[0])
         else:
-            self._ended(number, *rest)
+            self._ended(number, what)
 
 
 # --------------------------------------------------------------------------------------------------------------------
