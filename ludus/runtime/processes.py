@@ -30,12 +30,16 @@ from ludus.runtime.base import (
     GIVEN_UP,
     NO_PULSE,
     STOPPED,
+    PartState,
+    is_quiet,
+    kind_of,
     made_again,
     name_of,
     nobody,
     require_answerable,
     require_concurrency,
     require_mine,
+    state_of,
     worn_out,
 )
 from ludus.runtime.carried import RemoteTraceback
@@ -58,6 +62,7 @@ class Life:
 
     process: its id, 0 before it is there. descriptor: of the process, which no other can come to have; -1 before it is there and once it
     is gone. how: it ended, in words. why: what it did not answer fails with. until: when it must be there, in `time.monotonic` seconds.
+    sign: of its pulse, where that was asked for, at the Unix time sign_at.
     """
 
     def __init__(self, part: ProcessPart, wire: Wire, address: str, until: float) -> None:
@@ -66,6 +71,8 @@ class Life:
         self.process = 0
         self.descriptor = -1
         self.unwanted = False
+        self.sign: Outcome | None = None
+        self.sign_at = 0.0
         self.how: str | None = None
         self.why: RunError | None = None
         with tempfile.TemporaryFile() as log:  # which has no name, and is gone with its last descriptor
@@ -78,6 +85,22 @@ class Life:
         if self.descriptor >= 0:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.descriptor, signal.SIGKILL)
+
+    def state(self) -> PartState:
+        """What is known of it."""
+        part, seen, there = self.part, self.wire.heard, self.process > 0
+        state = state_of(dead=self.why is not None, there=there, busy=self.wire.owed > 0, seen=seen)
+        return PartState(kind_of(part.name), part.name, "", self.process or None, state, seen, part.number)
+
+    def look(self) -> None:
+        """Ask for a sign of life, if that is due."""
+        if (
+            self.part.pulse
+            and self.process
+            and (self.sign is None or self.sign.kind)
+            and is_quiet(self.wire.heard, self.sign_at)
+        ):
+            self.sign, self.sign_at = self.wire.ask(PULSE, Value()), time.time()
 
     def last_words(self) -> str:
         """What it wrote to standard output and error at its end, the trace of a crash included."""
@@ -175,6 +198,7 @@ class ProcessRuntime:
         self._start_timeout = start_timeout
         self._lives: dict[int, Life] = {}  # whose processes are not known to be over
         self._starting: list[Life] = []
+        self._parts: list[ProcessPart] = []
         self._cards: list[str] | None = None
         self._wires = Wires(self._receive, self._gone)
         self._server: ForkServer | None = None
@@ -205,6 +229,7 @@ class ProcessRuntime:
             raise RunError(f"{name} cannot be sent to another process: {error}") from error
         module = getattr(factory, "__module__", "")
         part = ProcessPart(self, name, order, module, restarts=restarts, pulse=pulse, cards=cards)
+        self._parts.append(part)
         self._begin(part)
         return part
 
@@ -310,9 +335,20 @@ class ProcessRuntime:
         """Kill the part's process. `get` of what it has not answered raises RunError. Stopping twice is harmless."""
         self._require_open()
         require_mine(self, handle, ProcessPart)
+        if handle in self._parts:
+            self._parts.remove(handle)
         handle.life.why = RunError(STOPPED)
         self._kill(handle.life)
         self._give_back(handle.cards)
+
+    def parts(self) -> list[PartState]:
+        """What is known of each part. Of one that has a pulse and has said nothing for `base.SIGN` seconds a sign is asked for, and not
+        waited for: it shows the next time."""
+        self._require_open()
+        lives = [part.life for part in self._parts]
+        for life in lives:
+            life.look()
+        return [life.state() for life in lives]
 
     def close(self) -> None:
         """Kill all parts and what has forked them. Closing twice is harmless."""

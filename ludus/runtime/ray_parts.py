@@ -16,7 +16,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ludus.core.errors import PartDied, RunError
-from ludus.runtime.base import CLOSED, PartState, Runtime, kind_of
+from ludus.runtime.base import CLOSED, PartState, Runtime, kind_of, state_of
 from ludus.runtime.carried import Carried, RemoteTraceback, unpack
 from ludus.runtime.ray_host import Host, loading_error
 
@@ -97,10 +97,6 @@ ROOM = 10.0
 """Seconds that a part without a process waits where a node was lost and those that are left are too small: another may come."""
 
 
-SILENT = 60.0
-"""Seconds without a sign of life after which a part that owes an answer is called silent."""
-
-
 class Life:
     """One incarnation of a part: an actor. Once it has ended, `why` what it did not answer fails.
 
@@ -162,19 +158,8 @@ class Life:
 
     def state(self) -> PartState:
         """What is known of it."""
-        busy = self.calls > self.answered
-        late = busy and self.seen is not None and time.time() - self.seen > SILENT
-        state = (
-            "dead"
-            if self.why
-            else "starting"
-            if not self.process
-            else "silent"
-            if late
-            else "busy"
-            if busy
-            else "alive"
-        )
+        busy, there = self.calls > self.answered, self.process > 0
+        state = state_of(dead=self.why is not None, there=there, busy=busy, seen=self.seen)
         name, part = self.part.name, self.part
         return PartState(kind_of(name), name, self.node[:8], self.process or None, state, self.seen, part.spent)
 

@@ -90,6 +90,8 @@ class Wire:
         self._in = bytearray()
         self._files: deque[int] = deque()
         self._asked: dict[int, Outcome] = {}
+        self.owed = 0  # answers to calls
+        self.heard: float | None = None  # Unix time
         self.closed = False
 
     # ------------------------------------------------------------------------------------------ from any thread
@@ -97,6 +99,10 @@ class Wire:
     def ask(self, kind: int, value: Value) -> Outcome:
         """Send a question. The outcome is lost if nobody is there."""
         outcome = Outcome(self._wires, holds=value.holds)
+        if kind == CALL:
+            with self._wires.changed:
+                self.owed += 1
+            outcome.then(self._answered)
         number = next(_numbers)
         self._asked[number] = outcome
         if not self.send(kind, number, value):
@@ -128,6 +134,10 @@ class Wire:
         for outcome in asked.values():
             outcome.settle(Outcome.LOST)
         self._wires.soon(self._forget)
+
+    def _answered(self, _outcome: Outcome) -> None:
+        with self._wires.changed:
+            self.owed -= 1
 
     # ------------------------------------------------------------------------------------------ the thread of `Wires`
 
@@ -192,6 +202,7 @@ class Wire:
         if not data:
             self._wires.lost(self)
             return False
+        self.heard = time.time()
         self._in += data
         self._parse()
         return True
