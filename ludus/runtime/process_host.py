@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -55,7 +56,7 @@ class Host:
         self._orders: SimpleQueue[tuple[Wire, int, Value]] = SimpleQueue()
         self._calls: SimpleQueue[tuple[Wire, int, Value]] = SimpleQueue()
         self._driver: Wire | None = None
-        self._wires = Wires(self._receive, self._gone)
+        self._wires = Wires(self._receive, self._gone, failed=self._end)
         self._driver = self._wires.add(connection)
         self._wires.listen(listens)
         settle_here(Surroundings(self._wires, self._driver))
@@ -132,6 +133,12 @@ class Host:
         except Exception as error:  # noqa: BLE001  (carried)
             kind, answer = RAISED, raised(error)
         wire.send(kind, number, answer)
+
+    def _end(self) -> None:
+        """Nobody can be heard any more: the driver is to make another part."""
+        traceback.print_exception(self._wires.flaw)
+        sys.stderr.flush()
+        os._exit(1)
 
     def _gone(self, wire: Wire) -> None:
         """Nobody is left to work for: end at once, with all that was started here."""

@@ -239,12 +239,19 @@ class Wires:
     """All connections of a process, and the thread that serves them.
 
     receive: takes (wire, kind, number, value) for every question that comes, in that thread, and must not wait. gone: takes a wire whose
-    other end is gone. changed: is notified when anything is settled; those who wait hold it.
+    other end is gone. failed: is called when the thread has failed, which who waits is told, too. changed: is notified when anything is
+    settled; those who wait hold it.
     """
 
-    def __init__(self, receive: Callable[[Wire, int, int, Value], None], gone: Callable[[Wire], None]) -> None:
+    def __init__(
+        self,
+        receive: Callable[[Wire, int, int, Value], None],
+        gone: Callable[[Wire], None],
+        *,
+        failed: Callable[[], None] = lambda: None,
+    ) -> None:
         self.receive = receive
-        self._gone = gone
+        self._gone, self._failed = gone, failed
         self.changed = threading.Condition()
         self.selector = selectors.DefaultSelector()
         self.flaw: BaseException | None = None
@@ -340,6 +347,7 @@ class Wires:
             with self.changed:
                 self.flaw = error
                 self.changed.notify_all()
+            self._failed()
 
     def _do_soon(self) -> None:
         while self._soon:

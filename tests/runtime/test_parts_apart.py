@@ -31,12 +31,6 @@ def session(request):
 
 
 @pytest.fixture
-def on_ray(session):
-    if not hasattr(session, "_session"):
-        pytest.skip("Ray's own")
-
-
-@pytest.fixture
 def make(session):
     with contextlib.ExitStack() as stack:
 
@@ -164,14 +158,14 @@ def test_what_is_refused(runtime):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("on_ray")
+@pytest.mark.parametrize("session", ["ray"], indirect=True)
 def test_one_process_has_one_ray(make):
     with pytest.raises(RunError, match=r"connected to Ray at .*, not at 127\.0\.0\.1:1"):
         make(address="127.0.0.1:1")
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("on_ray")
+@pytest.mark.parametrize("session", ["ray"], indirect=True)
 def test_a_part_that_nothing_can_hold(make):
     runtime = make(start_timeout=1)
     with pytest.raises(RunError, match=r"'Worker' has no place. It needs num_cpus 1, gold 1; the cluster has .*CPU"):

@@ -15,7 +15,7 @@ import pytest
 from parts_made_apart import Worker
 
 from ludus.core.errors import PartDied, RunError
-from ludus.runtime import fork_server, shared_values, wires
+from ludus.runtime import fork_server, process_peers, shared_values, wires
 from ludus.runtime.process_peers import Arrived
 from ludus.runtime.processes import ProcessRuntime
 from ludus.runtime.shared_values import LARGE, pack
@@ -179,13 +179,27 @@ def test_a_fault_of_the_wires_is_said(alone):
     part = alone.spawn(Tally, 0)
     alone.get(alone.call(part, "add", 1))
     slow = alone.call(part, "slow", 600)
-
-    def fails():
-        raise ValueError("a fault")
-
     alone._wires.soon(fails)
     with pytest.raises(RunError, match="what connects the processes of this run has failed: a fault"):
         alone.get(slow)
+
+
+def fails():
+    raise ValueError("a fault")
+
+
+class Faulty(Tally):
+    def break_wires(self):
+        process_peers._here[0]._wires.soon(fails)
+        time.sleep(600)
+
+
+def test_a_part_whose_wires_fail_is_made_again(shared):
+    part = shared.spawn(Faulty, 4, restarts=1)
+    with pytest.raises(PartDied, match=r"its process ended with exit code 1\); it is made again") as caught:
+        shared.get(shared.call(part, "break_wires"), timeout=60)
+    assert "ValueError: a fault" in str(caught.value.__cause__)
+    assert shared.get(shared.call(part, "add", 1)) == 5
 
 
 # ---------------------------------------------------------------------------------------------- processes
