@@ -81,7 +81,9 @@ def test_stopped_killed_and_resumed(tmp_path: Path) -> None:
 
     begun = start(tmp_path, "train", "my.yaml", *where, "--name", "a")
     wait_for_progress(begun, run_dir, beyond=0.2)
-    assert len(marked(tmp_path)) >= 4, "the driver, the fork server and two workers"
+    processes = marked(tmp_path)
+    assert len(processes) >= 4, "the driver, the fork server and two workers"
+    assert not any("_raylet" in Path("/proc", process, "maps").read_text() for process in processes)
     os.killpg(begun.pid, signal.SIGINT)  # as a terminal does
     said = begun.communicate(timeout=60)[0]
     assert begun.returncode == 0, said
