@@ -1,13 +1,18 @@
-"""Parts that `test_parts_apart` has made in other processes, which load this module: so it loads little."""
+"""Parts that the tests of runtimes have made in other processes, which load this module: so it loads little."""
 
 import faulthandler
+import gc
 import os
 import sys
 import threading
+import time
+from pathlib import Path
 
+import numpy as np
 import threadpoolctl
 
 from ludus.core.errors import PartDied, RunError, UnknownName
+from ludus.runtime import process_peers
 from ludus.testing.runtime import Tally
 
 
@@ -108,3 +113,58 @@ def not_importable(spec):
     from no_such_module import part
 
     return part
+
+
+class Reader(Tally):
+    """Keeps what it reads."""
+
+    def read(self, array):
+        self.kept = array
+        return array.flags.writeable, mapped_file(array)
+
+    def keep_ref(self, refs):
+        self.refs = refs
+
+    def use_ref(self):
+        return self.refs[0].fetch()
+
+    def let_go(self):
+        self.kept = None
+        gc.collect()
+
+
+def mapped_file(array):
+    """The file whose pages an array lies in."""
+    at = array.__array_interface__["data"][0]
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, _, _, device, inode, *name = line.split()
+        first, last = (int(end, 16) for end in span.split("-"))
+        if first <= at < last:
+            return device, inode, name
+    return None
+
+
+def fails():
+    raise ValueError("a fault")
+
+
+class Faulty(Tally):
+    def break_wires(self):
+        process_peers._here[0]._wires.soon(fails)
+        time.sleep(600)
+
+
+class Seeing:
+    def __init__(self, spec):
+        pass
+
+    def cards(self):
+        return os.environ["CUDA_VISIBLE_DEVICES"]
+
+
+class Drawing:
+    def __init__(self, spec):
+        pass
+
+    def draw(self):
+        return np.random.random()  # noqa: NPY002  as environments of users do

@@ -1,4 +1,4 @@
-"""A driver with busy parts that ends in one of several ways; run by test_processes as `python processes_driver.py END`."""
+"""A driver with busy parts that ends in one of several ways; run by test_process_runtime as `python processes_driver.py END`."""
 
 import os
 import signal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
@@ -12,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from parts_made_apart import Worker
+from parts_made_apart import Drawing, Faulty, Reader, Seeing, Worker, fails, mapped_file
 
 from ludus.core.errors import PartDied, RunError
-from ludus.runtime import fork_server, process_peers, shared_values, wires
+from ludus.runtime import fork_server, shared_values, wires
 from ludus.runtime.process_peers import Arrived
 from ludus.runtime.processes import ProcessRuntime
 from ludus.runtime.shared_values import LARGE, pack
@@ -43,35 +42,6 @@ def files_in_memory():
         if entry.is_symlink() and "memfd:ludus" in os.readlink(entry):
             found.append(entry.name)
     return found + [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:ludus" in line]
-
-
-class Reader(Tally):
-    """Keeps what it reads."""
-
-    def read(self, array):
-        self.kept = array
-        return array.flags.writeable, mapped_file(array)
-
-    def keep_ref(self, refs):
-        self.refs = refs
-
-    def use_ref(self):
-        return self.refs[0].fetch()
-
-    def let_go(self):
-        self.kept = None
-        gc.collect()
-
-
-def mapped_file(array):
-    """The file whose pages an array lies in."""
-    at = array.__array_interface__["data"][0]
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        span, _, _, device, inode, *name = line.split()
-        first, last = (int(end, 16) for end in span.split("-"))
-        if first <= at < last:
-            return device, inode, name
-    return None
 
 
 # ---------------------------------------------------------------------------------------------- values
@@ -184,16 +154,6 @@ def test_a_fault_of_the_wires_is_said(alone):
         alone.get(slow)
 
 
-def fails():
-    raise ValueError("a fault")
-
-
-class Faulty(Tally):
-    def break_wires(self):
-        process_peers._here[0]._wires.soon(fails)
-        time.sleep(600)
-
-
 def test_a_part_whose_wires_fail_is_made_again(shared):
     part = shared.spawn(Faulty, 4, restarts=1)
     with pytest.raises(PartDied, match=r"its process ended with exit code 1\); it is made again") as caught:
@@ -247,26 +207,10 @@ def test_cards_are_handed_out_whole(shared, monkeypatch):
         shared.spawn(Seeing, None, resources={"gold": 1})
 
 
-class Seeing:
-    def __init__(self, spec):
-        pass
-
-    def cards(self):
-        return os.environ["CUDA_VISIBLE_DEVICES"]
-
-
 def test_parts_draw_numbers_of_their_own(shared):
     """They are copies of one process, in which numpy has a state."""
     drawn = [shared.get(shared.call(shared.spawn(Drawing, None), "draw")) for _ in range(2)]
     assert drawn[0] != drawn[1]
-
-
-class Drawing:
-    def __init__(self, spec):
-        pass
-
-    def draw(self):
-        return np.random.random()  # noqa: NPY002  as environments of users do
 
 
 def is_there(process):
