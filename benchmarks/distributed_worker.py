@@ -128,7 +128,7 @@ def scaling(mode: str, workers: int, *, straggler: bool, quick: bool, seed: int)
     }
 
 
-def computing(mode: str, workers: int, *, quick: bool, seed: int) -> dict[str, float]:
+def computing(mode: str, workers: int, kind: str, *, quick: bool, seed: int) -> dict[str, float]:
     """Environment steps per second of connect four, which computes, with two shards however many workers carry them."""
     last = 2 if quick else 4
     with tempfile.TemporaryDirectory() as name:
@@ -137,7 +137,7 @@ def computing(mode: str, workers: int, *, quick: bool, seed: int) -> dict[str, f
             "meta_solver=last",
             f"generations={last}",
             "response={episodes: 8192}",
-            "runtime={kind: ray, shards: 2}",
+            f"runtime={{kind: {kind}, shards: 2}}",
             f"runtime.workers={workers}",
             f"runtime.mode={mode}",
         ]
@@ -191,7 +191,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=("overhead", "scaling", "computing", "psro"))
     parser.add_argument("--case", choices=tuple(OVERHEAD), default="cartpole")
-    parser.add_argument("--kind", choices=("inprocess", "ray"), default="ray")
+    parser.add_argument("--kind", choices=("inprocess", "processes", "ray"), default="ray")
     parser.add_argument("--tasks", type=int, default=4)
     parser.add_argument("--mode", choices=("sync", "async"), default="sync")
     parser.add_argument("--workers", type=int, default=1)
@@ -206,7 +206,7 @@ def main(argv: list[str] | None = None) -> int:
     elif args.what == "scaling":
         lines.figures(scaling(args.mode, args.workers, straggler=args.straggler, **common))
     elif args.what == "computing":
-        lines.figures(computing(args.mode, args.workers, **common))
+        lines.figures(computing(args.mode, args.workers, args.kind, **common))
     else:
         lines.figures(psro(args.workers, **common))
     return 0

@@ -54,6 +54,13 @@ def title_of(process: int) -> str:
     return "?"
 
 
+def is_told(process: int, word: str) -> bool:
+    """Whether its command line has a word."""
+    with contextlib.suppress(OSError):
+        return word.encode() in Path(f"/proc/{process}/cmdline").read_bytes()
+    return False
+
+
 def program_of(process: int) -> str:
     """The name of the program that it runs."""
     with contextlib.suppress(OSError):

@@ -24,6 +24,7 @@ from ludus.core.types import Metrics
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.driver.scenario_kinds import PSRO
+from ludus.driver.scenario_runtime import RuntimeChoice
 from ludus.storage.base import RunSummary, Silent
 
 SCENARIO = """
@@ -69,16 +70,21 @@ class Steps(Silent):
 
 
 def announce(folder: Path) -> None:
-    """Have every part of every Ray runtime of this process announced."""
-    from ludus.runtime.ray_runtime import RayRuntime
-
+    """Have every part of every runtime of this process announced, where parts are processes."""
     folder.mkdir(exist_ok=True)
-    spawn = RayRuntime.spawn
+    build = RuntimeChoice.build
 
-    def announcing(self: Any, factory: Any, spec: Any, **options: Any) -> Any:
-        return spawn(self, Announced(factory, folder), spec, **options)
+    def announcing(choice: RuntimeChoice) -> Any:
+        runtime: Any = build(choice)
+        spawn = runtime.spawn
 
-    RayRuntime.spawn = announcing  # type: ignore[method-assign]
+        def spawn_announced(factory: Any, spec: Any, **options: Any) -> Any:
+            return spawn(factory if choice.kind == "inprocess" else Announced(factory, folder), spec, **options)
+
+        runtime.spawn = spawn_announced
+        return runtime
+
+    RuntimeChoice.build = announcing  # type: ignore[method-assign]
 
 
 def scenario(changes: Sequence[str] = ()) -> PSRO:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks.faults_processes import children_of, program_of
+from benchmarks.faults_processes import children_of, is_told, program_of
 from benchmarks.faults_scene import BACKGROUND, Scene
 
 Find = Callable[[Scene], list[list[int]]]
@@ -48,6 +48,12 @@ def driver(scene: Scene) -> list[list[int]]:
     return [[scene.process.pid]]
 
 
+def fork_server(scene: Scene) -> list[list[int]]:
+    """The process that forks the parts, once the run goes."""
+    assert scene.process is not None
+    return [[p] for p in children_of(scene.process.pid) if is_told(p, "fork_server")] if scene.steps() else []
+
+
 def service(name: str) -> Find:
     """A process of the Ray that the driver has started, once the run goes: before that, Ray ends the driver with a line of its own."""
 
@@ -67,6 +73,7 @@ def node(scene: Scene) -> list[list[int]]:
 
 
 WORKERS = ("runtime.kind=ray", "runtime.workers=2")
+_PROCESSES = "runtime.kind=processes"
 
 VICTIMS: dict[str, Victim] = {
     "worker": Victim(part("RolloutHost"), part="RolloutHost"),
@@ -88,6 +95,19 @@ VICTIMS: dict[str, Victim] = {
     "async-node-large": Victim(
         node, part="RolloutHost", nodes=(1, 2, 2), changes=("runtime.mode=async",), equal=False, large=True
     ),
+    "process": Victim(part("RolloutHost"), part="RolloutHost", changes=(_PROCESSES,)),
+    "processes": Victim(part("RolloutHost", every=True), part="RolloutHost", changes=(_PROCESSES,)),
+    "process-server": Victim(
+        part("InferenceServer"),
+        part="InferenceServer",
+        changes=(_PROCESSES, "runtime.inference=server"),
+        equal=False,
+    ),
+    "process-rank": Victim(
+        part("TrainerHost"), expected="ends", changes=(_PROCESSES, "runtime.trainers=2", "runtime.tasks=1"), equal=False
+    ),
+    "fork-server": Victim(fork_server, part="RolloutHost", changes=(_PROCESSES,)),
+    "driver-of-processes": Victim(driver, expected="ends", changes=(_PROCESSES,)),
     "last-node": Victim(node, nodes=(0, 2), expected="ends"),
 }
 """By the names that the command takes. node: the others have room for its workers; last-node: nobody has."""

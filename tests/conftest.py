@@ -3,6 +3,7 @@ thread in each process of the tests, as it has under `make`: more threads than c
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -25,7 +26,7 @@ LONGEST = (
     "rollout/test_shared_inference_hosts.py",
     "driver/test_control_of_runs.py",
     "runtime/",
-    "rollout/test_hosts_on_ray.py",
+    "rollout/test_hosts_apart.py",
     "learners/test_gates.py",
     "evaluation/test_tournament",
     "envs/",
@@ -72,4 +73,22 @@ def shared_ray() -> Iterator[None]:
 
     runtime = RayRuntime()
     yield
+    runtime.close()
+
+
+@pytest.fixture(params=["processes", pytest.param("ray", marks=pytest.mark.slow)])
+def apart(request: pytest.FixtureRequest) -> str:
+    """A kind of runtime whose parts are processes. All that use Ray share one."""
+    if request.param == "ray":
+        request.getfixturevalue("shared_ray")
+    return str(request.param)
+
+
+@pytest.fixture
+def runtime_apart(apart: str) -> Iterator[Any]:
+    """One of that kind."""
+    from ludus.runtime.inprocess import build_runtime
+
+    runtime = build_runtime(apart)
+    yield runtime
     runtime.close()

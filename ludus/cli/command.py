@@ -164,7 +164,7 @@ _RUNTIME = {"runtime": "kind", "workers": "workers", "mode": "mode", "device": "
 def add_runtime(parser: argparse.ArgumentParser) -> None:
     """The options that say where a run's parts live."""
     group = parser.add_argument_group("where it runs")
-    group.add_argument("--runtime", metavar="KIND", help="inprocess (the default), ray, or module:Class")
+    group.add_argument("--runtime", metavar="KIND", help="inprocess (the default), processes, ray, or module:Class")
     group.add_argument("--workers", type=positive_number, metavar="N", help="processes that play")
     group.add_argument(
         "--mode",

@@ -29,6 +29,7 @@ def _where(scenario: Scenario) -> Iterator[str]:
     from ludus.driver.scenario_check import places
     from ludus.storage.base import merged
 
+    yield _plays(scenario)
     if scenario.runtime.device == "auto":
         yield f"device auto: {AUTO}"
     try:
@@ -41,9 +42,21 @@ def _where(scenario: Scenario) -> Iterator[str]:
         yield f"where it learns cannot be said here: {' '.join(str(error).split())}"
 
 
+def _plays(scenario: Scenario) -> str:
+    """Where it would be played."""
+    runtime = scenario.runtime
+    if runtime.kind == "inprocess":
+        return "plays in this process"
+    where = {
+        "processes": "of this machine",
+        "ray": f"of the Ray at {runtime.address}" if runtime.address else "of a Ray that is started here",
+    }.get(runtime.kind, f"of {runtime.kind}")
+    return f"plays in {runtime.workers} {'process' if runtime.workers == 1 else 'processes'} {where}"
+
+
 COMMAND = Command(
     name="config",
-    summary="Print a scenario resolved in full, as YAML that `ludus train` takes, and where it would learn.",
+    summary="Print a scenario resolved in full, as YAML that `ludus train` takes, and where it would play and learn.",
     examples=(
         ("ludus config leduc", "every setting of the preset; the last lines say where it learns, and why"),
         ("ludus config gymnasium/CartPole-v1 --algorithm dqn", "what there is for an environment, to start from"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import sys
 import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command
@@ -41,11 +43,19 @@ def _machine() -> Iterator[tuple[str, str]]:
     yield "cores", str(cores())
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         yield "memory", f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB"
+    yield "runtimes", ", ".join(_runtimes())
     for name in _PACKAGES:
         try:
             yield name, version(name)
         except PackageNotFoundError:
             yield name, "not installed"
+
+
+def _runtimes() -> Iterator[str]:
+    """Those that a run can have here (`--runtime`)."""
+    yield "inprocess"
+    yield "processes" if sys.platform == "linux" else "no processes, which need Linux"
+    yield "ray" if find_spec("ray") else "no ray, which is not installed"
 
 
 def _places() -> Iterator[tuple[str, str]]:

@@ -86,7 +86,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runtime",
         default="inprocess",
         metavar="KIND",
-        help="where policies play: inprocess (the default), ray, or module:Class",
+        help="where policies play: inprocess (the default), processes, ray, or module:Class",
     )
     parser.add_argument(
         "--deadline",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _ASYNC_HERE = (
     "runtime.mode=async in one process: data are some versions old, and nobody plays while the learner learns. This is for looking at what "
-    "old data do to a learner; what is faster is --runtime ray --workers N."
+    "old data do to a learner; what is faster is --runtime processes --workers N."
 )
 
 
@@ -111,8 +111,8 @@ COMMAND = Command(
         ("ludus train leduc --seeds 5", "five seeds side by side, as one experiment to compare"),
         ("ludus train leduc --ui", "with its page open in the browser"),
         ("ludus train leduc --profile", "and say where the time went"),
-        ("ludus train leduc --runtime ray --workers 8", "eight processes on this machine"),
-        ("ludus train leduc --runtime ray --workers 8 --mode async", "and nobody waits for the slowest"),
+        ("ludus train leduc --runtime processes --workers 8", "eight processes on this machine"),
+        ("ludus train leduc --runtime processes --workers 8 --mode async", "and nobody waits for the slowest"),
         ("ludus train leduc --runtime ray --workers 64 runtime.shards=64 --address 10.0.0.5:6379", "on a cluster"),
         ("ludus train gymnasium/CartPole-v1 --algorithm dqn", "any environment, without a file"),
         ("ludus train my.yaml algorithm.learning_rate=3e-4 --name try1", "your own, into ./runs/try1"),

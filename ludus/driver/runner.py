@@ -186,7 +186,7 @@ def require_sendable(scenario: Scenario) -> None:
     try:
         if isinstance(source, GivenObject):
             raise TypeError("it is one object, and each of them needs its own")
-        import_module("ray.cloudpickle" if kind == "ray" else "pickle").dumps(source)
+        import_module({"ray": "ray.cloudpickle", "processes": "cloudpickle"}.get(kind, "pickle")).dumps(source)
     except Exception as error:
         raise ScenarioError(
             f"runtime.kind={kind}, and the environment {scenario.env.id} cannot be sent to its workers: {one_line(error)}. Give a function "

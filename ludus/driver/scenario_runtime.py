@@ -52,10 +52,12 @@ def _others(value: dict[str, float]) -> dict[str, float]:
 class RuntimeChoice(Config):
     """Where a run's parts live, and how they wait for each other.
 
-    kind: inprocess, ray, or `module:Class`. address: of a running Ray (host:port, or auto); by default one is started on this machine.
+    kind: inprocess; processes, of this machine alone; ray; or `module:Class`. address: of a running Ray (host:port, or auto); by default
+    one is started on this machine.
     workers: processes that play. shards: pieces that the environments are cut into, each with random streams of its own: results depend on
     them and not on the workers; by default 1 in one process, which is fastest there, and 8 elsewhere. cpus, gpus: that each worker asks
-    for; resources: what else, by name: memory in bytes, or a cluster's own. start_timeout: seconds that a part may wait for its process.
+    for (processes ignore cpus, and get whole cards); resources: what else, by name: memory in bytes, or a cluster's own. start_timeout:
+    seconds that a part may wait for its process.
     restarts: how often each worker is replaced when its process dies, or is stuck: when deadline seconds pass without a step.
     tasks: training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
     inference: local, or server. trainers: processes that learn together from each batch of a task, with trainer_cpus and trainer_gpus
@@ -213,13 +215,39 @@ class RuntimeChoice(Config):
             )
         if self.kind == "inprocess" and any(unused.values()):
             given = next(f"{name}={value!r}" for name, value in unused.items() if value)
+            other = "ray" if self.address or self.resources else "processes, or ray"
             raise ConfigError(
-                f"runtime.{given} was given, and runtime.kind is inprocess, which is one process. Use --runtime ray, or leave it out; "
+                f"runtime.{given} was given, and runtime.kind is inprocess, which is one process. Use --runtime {other}, or leave it out; "
                 f"runtime.shards={self.shards or SHARDS} gives the same numbers in one process."
             )
+        if self.kind == "processes":
+            self._check_processes()
         load("runtime", self.kind, RUNTIMES)
         if self.device.startswith("cuda"):
             self._check_cards()
+
+    def _check_processes(self) -> None:
+        """What only Ray does. Raises ConfigError."""
+        cards = {
+            "gpus": self.gpus,
+            "inference.gpus": self.inference.gpus,
+            "trainer_gpus": self.trainer_gpus,
+        }
+        shared = next((name for name, amount in cards.items() if not float(amount or 0.0).is_integer()), "")
+        flaws = {
+            "address": self.address and "which are of this machine alone: only Ray joins a cluster",
+            "resources": self.resources and "which are not placed by resources: only Ray counts them",
+            shared: shared and "which get whole cards: only Ray shares one",
+            "trainers": self.trainers > 1
+            and self._cards(self.trainer_gpus)
+            and "whose trainers learn together on CPUs alone: only Ray's do on cards",
+        }
+        for name, flaw in flaws.items():
+            if flaw:
+                raise ConfigError(
+                    f"runtime.{name}={cards.get(name) or getattr(self, name)!r} was given, and runtime.kind is processes, {flaw}. Use "
+                    "--runtime ray, or leave it out."
+                )
 
     def _check_cards(self) -> None:
         """Raises ConfigError."""
@@ -227,8 +255,9 @@ class RuntimeChoice(Config):
         elsewhere = elsewhere or ("workers" if self.gpus and self.kind != "inprocess" else "")
         if elsewhere and ":" in self.device:
             raise ConfigError(
-                f"runtime.device={self.device} was given, and Ray places {elsewhere}: each sees the cards that it is given, from cuda:0. "
-                "Give device=cuda; CUDA_VISIBLE_DEVICES, where Ray is started, says which cards there are."
+                f"runtime.device={self.device} was given, and {'Ray places' if self.kind == 'ray' else 'there are'} {elsewhere}: each sees "
+                "the cards that it is given, from cuda:0. Give device=cuda; CUDA_VISIBLE_DEVICES, where Ray or the run is started, says "
+                "which cards there are."
             )
         if self.trainers > 1 and not float(each := self._cards(self.trainer_gpus)).is_integer():
             raise ConfigError(

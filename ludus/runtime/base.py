@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -28,6 +29,28 @@ class PartState:
     state: str = "alive"
     seen: float | None = None
     restarts: int = 0
+
+
+SILENT = 60.0
+"""Seconds without a sign of life after which a part that owes an answer is called silent."""
+SIGN = 10.0
+"""Seconds after which a part that has said nothing is asked for a sign of life."""
+
+
+def state_of(*, dead: bool, there: bool, busy: bool, seen: float | None) -> str:
+    """The `PartState.state` of a part: it has ended; its process is there; it owes an answer; when it gave its last sign of life."""
+    if dead:
+        return "dead"
+    if not there:
+        return "starting"
+    if not busy:
+        return "alive"
+    return "silent" if seen is not None and time.time() - seen > SILENT else "busy"
+
+
+def is_quiet(seen: float | None, asked: float) -> bool:
+    """Whether a part is to be asked for a sign of life: when it gave the last one, and was last asked (Unix time)."""
+    return time.time() - max(seen or 0.0, asked) > SIGN
 
 
 def kind_of(name: str) -> str:
@@ -175,7 +198,7 @@ CLOSED = "this runtime is closed; make a new one."
 def require_mine(owner: Runtime, thing: Any, kind: type) -> None:
     """Raises RunError unless `thing` is a `kind` (a class with an attribute `owner`) that this runtime made."""
     if not isinstance(thing, kind) or thing.owner is not owner:  # type: ignore[attr-defined]
-        wanted = article(kind.__name__.removeprefix("Ray").lower())
+        wanted = article(kind.__name__.removeprefix("Ray").removeprefix("Process").lower())
         raise RunError(f"{thing!r} is not {wanted} of this runtime; pass what its own spawn, call or put gave.")
 
 

@@ -24,6 +24,7 @@ from ludus.runtime.base import (
 
 RUNTIMES: Mapping[str, str] = {
     "inprocess": "ludus.runtime.inprocess:InProcess",
+    "processes": "ludus.runtime.processes:ProcessRuntime",
     "ray": "ludus.runtime.ray_runtime:RayRuntime",
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -14,21 +13,7 @@ from ray import cloudpickle
 from ray.exceptions import RaySystemError
 from threadpoolctl import threadpool_limits
 
-THREADS = ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-
-
-class Carried(Exception):
-    """An exception on its way out of a process, in a form that always survives it.
-
-    data: (class, args, attributes) pickled, None if even that cannot be. name, message, text: class, message and traceback in words.
-    """
-
-    def __init__(self, data: bytes | None, name: str, message: str, text: str) -> None:
-        super().__init__(data, name, message, text)
-        self.data, self.name, self.message, self.text = data, name, message, text
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.message}"
+from ludus.runtime.carried import THREADS, Carried, carry
 
 
 class Host:
@@ -60,7 +45,7 @@ class Host:
             factory, spec = cloudpickle.loads(order)
             self._part = factory(spec)
         except Exception as error:  # noqa: BLE001  (held for the calls)
-            self._flaw = carry(error)
+            self._flaw = carry(loading_error(error))
         self._made.set()
 
     def call(self, method: str, *args: Any) -> Any:
@@ -71,41 +56,14 @@ class Host:
         try:
             return getattr(self._part, method)(*args)
         except Exception as error:  # noqa: BLE001  (carried)
-            raise carry(error) from None
+            raise carry(loading_error(error)) from None
 
     def pulse(self) -> Any:
         """What the part says beside its calls; None before it is made."""
         return None if self._part is None else self._part.pulse()
 
 
-def carry(error: Exception) -> Carried:
-    """The exception, packed. Its own pickling is not relied on: it fails for classes whose arguments are not their message's."""
-    error = loading_error(error)
-    text = "".join(traceback.format_exception(error))
-    data: bytes | None
-    try:
-        data = cloudpickle.dumps((type(error), error.args, vars(error)))  # type: ignore[no-untyped-call]
-        cloudpickle.loads(data)
-    except Exception:  # noqa: BLE001  an attribute that cannot be pickled: its words must do
-        data = None
-    return Carried(data, type(error).__name__, str(error), text)
-
-
 def loading_error(error: Exception) -> Exception:
     """What was raised where Ray could not load a value; anything else as it is."""
     raised = error.client_exc if isinstance(error, RaySystemError) else None
     return raised if isinstance(raised, Exception) else error
-
-
-def unpack(carried: Carried) -> Exception | None:
-    """The original exception, or None where it could not be packed or its class is not known here."""
-    if carried.data is None:
-        return None
-    try:
-        kind, args, attributes = cloudpickle.loads(carried.data)
-        error: Exception = kind.__new__(kind, *args)
-        error.args = args
-        vars(error).update(attributes)
-    except Exception:  # noqa: BLE001  a class that is not installed here
-        return None
-    return error if str(error) == carried.message else None

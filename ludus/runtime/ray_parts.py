@@ -16,8 +16,9 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ludus.core.errors import PartDied, RunError
-from ludus.runtime.base import CLOSED, PartState, Runtime, kind_of
-from ludus.runtime.ray_host import Carried, Host, loading_error, unpack
+from ludus.runtime.base import CLOSED, PartState, Runtime, kind_of, state_of
+from ludus.runtime.carried import Carried, RemoteTraceback, unpack
+from ludus.runtime.ray_host import Host, loading_error
 
 # --------------------------------------------------------------------------------------------------------------------
 # Ray's exceptions, turned into those that a part raised or that `Runtime.get` promises.
@@ -28,13 +29,6 @@ _DEATHS = (
     ray_exceptions.OutOfMemoryError,
     ray_exceptions.WorkerCrashedError,
 )
-
-
-class RemoteTraceback(Exception):
-    """Where it was raised, in words: the cause of an exception that came from another process."""
-
-    def __str__(self) -> str:
-        return f'\n"""\n{self.args[0].rstrip()}\n"""'
 
 
 def is_death(error: Exception, actor: str) -> bool:
@@ -103,10 +97,6 @@ ROOM = 10.0
 """Seconds that a part without a process waits where a node was lost and those that are left are too small: another may come."""
 
 
-SILENT = 60.0
-"""Seconds without a sign of life after which a part that owes an answer is called silent."""
-
-
 class Life:
     """One incarnation of a part: an actor. Once it has ended, `why` what it did not answer fails.
 
@@ -168,19 +158,8 @@ class Life:
 
     def state(self) -> PartState:
         """What is known of it."""
-        busy = self.calls > self.answered
-        late = busy and self.seen is not None and time.time() - self.seen > SILENT
-        state = (
-            "dead"
-            if self.why
-            else "starting"
-            if not self.process
-            else "silent"
-            if late
-            else "busy"
-            if busy
-            else "alive"
-        )
+        busy, there = self.calls > self.answered, self.process > 0
+        state = state_of(dead=self.why is not None, there=there, busy=busy, seen=self.seen)
         name, part = self.part.name, self.part
         return PartState(kind_of(name), name, self.node[:8], self.process or None, state, self.seen, part.spent)
 

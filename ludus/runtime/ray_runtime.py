@@ -18,6 +18,7 @@ from ludus.runtime.base import (
     NO_PULSE,
     STOPPED,
     PartState,
+    is_quiet,
     made_again,
     name_of,
     nobody,
@@ -26,13 +27,13 @@ from ludus.runtime.base import (
     require_mine,
     worn_out,
 )
+from ludus.runtime.carried import RemoteTraceback
 from ludus.runtime.ray_parts import (
     ROOM,
     Life,
     RayAnswer,
     RayPart,
     RayPeer,
-    RemoteTraceback,
     actor_options,
     amounts,
     has_room,
@@ -44,8 +45,6 @@ from ludus.runtime.ray_parts import (
 )
 from ludus.runtime.ray_session import enter, kill, last_words, leave, require_alive, spilled
 
-SIGN = 10.0
-"""Seconds after which a part that has said nothing is asked for a sign of life."""
 _LOOK = 2.0  # seconds between two looks at the room for parts
 _PULSE = 1.0  # seconds between two looks at the Ray that was started here, while it is waited for
 
@@ -254,8 +253,8 @@ class RayRuntime:
         self._kill(handle.life)
 
     def parts(self) -> list[PartState]:
-        """What is known of each part. Of one that has a pulse and has said nothing for `SIGN` seconds a sign is asked for, and not waited
-        for: it shows the next time."""
+        """What is known of each part. Of one that has a pulse and has said nothing for `base.SIGN` seconds a sign is asked for, and not
+        waited for: it shows the next time."""
         self._require_open()
         lives = [part.life for part in self._parts]
         self._take_signs([life for life in lives if life.why is None])
@@ -272,8 +271,7 @@ class RayRuntime:
                 life.seen = time.time()
         for life in lives:
             life.look()
-            quiet = time.time() - max(life.seen or 0.0, life.sign_at)
-            if life.part.pulse and life.process and life.sign is None and quiet > SIGN:
+            if life.part.pulse and life.process and life.sign is None and is_quiet(life.seen, life.sign_at):
                 life.sign, life.sign_at = life.pulse(), time.time()
 
     def spilled(self) -> int:

@@ -26,7 +26,7 @@ from ray._private.internal_api import get_memory_info_reply
 
 from ludus.core.errors import RunError
 from ludus.runtime import ray_janitor
-from ludus.runtime.ray_host import THREADS
+from ludus.runtime.carried import THREADS
 
 CPUS = 1000
 """Logical CPUs of a local Ray, where parts share the cores: Ray counts them only to say who must wait, and here nobody should."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.contestants import Repetition
-from benchmarks.distributed import BENCHMARK, DECISIONS, GENERATIONS, STEPS
+from benchmarks.distributed import BENCHMARK, DECISIONS, GENERATIONS, START, STEPS
 from benchmarks.distributed_envs import Steps, Waiting
 from benchmarks.distributed_worker import Watch
 from benchmarks.harness import Medians
@@ -68,7 +68,10 @@ def test_the_first_process_is_the_straggler(tmp_path: Path) -> None:
 
 def test_bars_compare_what_they_say() -> None:
     cartpole = {"cartpole, on Ray": {STEPS: 90.0}, "cartpole, in one process": {STEPS: 100.0}}
-    assert outcome("CartPole", **cartpole) == (0.9, "met")
+    assert outcome("CartPole, Ray", **cartpole) == (0.9, "met")
+    starts = {"in one process": 3.0, "on Ray": 11.0, "on processes": 5.0}
+    started = {f"cartpole, {where}": {START: seconds} for where, seconds in starts.items()}
+    assert outcome("what starting costs", **started) == (0.25, "met")
     rates = {"async 1": {DECISIONS: 800.0}, "async 8": {DECISIONS: 5760.0}, "async 16": {DECISIONS: 12_800.0}}
     assert outcome("efficiency of 8 workers, async", **rates) == (0.9, "short")
     assert outcome("efficiency of 16 workers, async", **rates) == (1.0, "met")

@@ -16,6 +16,7 @@ from rich.console import Console
 
 import ludus.storage.reader
 from ludus.cli import output
+from ludus.cli.config import _plays
 from ludus.cli.main import COMMANDS, main
 from ludus.core.errors import ConfigError, RunError
 from ludus.driver.control import StopRequest
@@ -160,7 +161,8 @@ def test_config_prints_the_scenario_and_where_it_learns(
     scenario = load_scenario("kuhn", ["algorithm=ppo"], 3)
     assert text.startswith(scenario.to_yaml())
     assert parse_scenario(text, [], source="here") == scenario
-    rule, place = text.splitlines()[-2:]
+    plays, rule, place = text.splitlines()[-3:]
+    assert plays == "# plays in this process"
     assert rule.startswith("# device auto: a card, where there is one, for steps of 2e+07 multiplications or more")
     assert place == "# learns on cpu (passes written out): there is no card"
 
@@ -186,6 +188,19 @@ def test_config_says_it_of_each(
         "ppo of player 0)",
         "tabular_q of player 1)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (["runtime=processes", "runtime.workers=2"], "2 processes of this machine"),
+        (["runtime=ray"], "1 process of a Ray that is started here"),
+        (["runtime=ray", "runtime.address=10.0.0.5:6379"], "1 process of the Ray at 10.0.0.5:6379"),
+        (["runtime=my:Own", "runtime.workers=3"], "3 processes of my:Own"),
+    ],
+)
+def test_config_says_where_it_plays(changes: list[str], told: str) -> None:
+    assert _plays(load_scenario("kuhn", changes)) == f"plays in {told}"
 
 
 def test_config_of_an_environment_that_is_not_here(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

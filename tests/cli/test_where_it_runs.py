@@ -22,11 +22,11 @@ def test_a_runtime_that_is_started_is_named_first(tmp_path: Path, capsys: pytest
 
 
 def test_asynchronous_without_workers_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Who gives --mode async and forgets --runtime ray gets old data and no speed."""
+    """Who gives --mode async and forgets --runtime gets old data and no speed."""
     assert main(["train", "kuhn", "generations=0", "--mode", "async", "--run-dir", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().err.splitlines()[0]
     assert told.startswith("runtime.mode=async in one process: data are some versions old")
-    assert "--runtime ray --workers N" in told
+    assert "--runtime processes --workers N" in told
 
 
 def test_this_process_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,6 +85,7 @@ def test_the_doctor_says_where_learners_compute_and_how_fast(
     monkeypatch.setattr(device, "cards", lambda: 0)
     assert main(["doctor"]) == 0
     places, speeds = capsys.readouterr().out.split("learning, rows")
+    assert re.search(r"runtimes +inprocess, processes, ray\n", places)
     assert "PPO, perceptron 64 × 64  cpu (passes written out): there is no card" in places
     assert "PPO, GRU of 64           cpu (torch): there is no card; autograd learns a memory (gru)" in places
     found = re.findall(r"PPO, (perceptron 64 × 64|GRU of 64) +([\d.]+) [kM] +([\d.]+) [kM]", speeds)

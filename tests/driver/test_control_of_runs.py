@@ -51,10 +51,10 @@ class Started:
 
 
 _HERE = ["runtime.shards=2"]
-_RAY = ["--runtime", "ray", "--workers", "2", *_HERE]
+_AWAY = [["--runtime", kind, "--workers", "2", *_HERE] for kind in ("processes", "ray")]
 
 
-@pytest.fixture(params=[_HERE, _RAY], ids=["here", "ray"])
+@pytest.fixture(params=[_HERE, *_AWAY], ids=["here", "processes", "ray"])
 def started(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Started]:
     run = Started(tmp_path, *request.param)
     yield run

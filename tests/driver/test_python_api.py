@@ -273,9 +273,8 @@ def test_a_result_is_printed_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @WARNED
-@pytest.mark.usefixtures("shared_ray")
-def test_a_lambda_goes_to_the_workers_of_ray(tmp_path: Path) -> None:
+def test_a_lambda_goes_to_the_workers(apart: str, tmp_path: Path) -> None:
     make: Callable[[], Coin] = lambda: Coin()  # noqa: E731
-    for name, runtime in (("here", {}), ("ray", {"kind": "ray", "workers": 2, "tasks": 1})):
+    for name, runtime in (("here", {}), ("apart", {"kind": apart, "workers": 2, "tasks": 1})):
         ludus.run(learner(make, runtime={"shards": 2, **runtime}), run_dir=tmp_path / name, report=False)
-    assert tools.policies_of(tmp_path / "here") == tools.policies_of(tmp_path / "ray")
+    assert tools.policies_of(tmp_path / "here") == tools.policies_of(tmp_path / "apart")

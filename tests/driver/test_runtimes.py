@@ -1,4 +1,4 @@
-"""One scenario in one process and on Ray: the same numbers, whoever carries the shards."""
+"""One scenario in one process, in processes of this machine and on Ray: the same numbers, whoever carries the shards."""
 
 from __future__ import annotations
 
@@ -85,6 +85,10 @@ def test_shards_do_not_follow_the_workers(changes: list[str], shards: int | str)
             ["runtime.kind=ray", "runtime.gpus=0.5", "runtime.device=cuda:1"],
             "Ray places workers: .* Give device=cuda",
         ),
+        (["runtime=processes", "runtime.address=auto"], "address='auto' was given, and runtime.kind is processes"),
+        (["runtime=processes", "runtime.resources={gold: 1}"], "only Ray counts them"),
+        (["runtime=processes", "runtime.inference={kind: server, gpus: 0.5}"], "inference.gpus=0.5 .* only Ray shares"),
+        (["runtime=processes", "runtime.trainers=2", "runtime.device=cuda"], "trainers=2 .* only Ray's do on cards"),
         (["runtime=rey"], "unknown runtime 'rey'; did you mean 'ray'"),
         (["runtime.worker=2"], "did you mean 'workers'"),
     ],
@@ -133,12 +137,16 @@ def test_a_run_acts_where_it_is_asked_to(algorithm: str, tmp_path: Path, monkeyp
             np.testing.assert_allclose(theirs[key], array, atol=1e-4, err_msg=key)
 
 
+@pytest.fixture
+def elsewhere(apart: str) -> str:
+    return f"runtime.kind={apart}"
+
+
 @pytest.mark.slow
-@pytest.mark.usefixtures("shared_ray")
-def test_ray_gives_the_same_numbers(tmp_path: Path) -> None:
+def test_workers_elsewhere_give_the_same_numbers(tmp_path: Path, elsewhere: str) -> None:
     """With as many workers as there are shards; with fewer, test_a_run_goes_on_elsewhere."""
     here = policies(tmp_path, "generations=1", name="here")
-    assert policies(tmp_path, "generations=1", "runtime.kind=ray", "runtime.workers=3", name="ray") == here
+    assert policies(tmp_path, "generations=1", elsewhere, "runtime.workers=3", name="elsewhere") == here
 
 
 class Stuck(InProcess):
@@ -211,12 +219,11 @@ def test_workers_that_play_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("shared_ray")
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
-def test_apart_on_ray(tmp_path: Path, algorithm: str) -> None:
+def test_apart_elsewhere(tmp_path: Path, algorithm: str, elsewhere: str) -> None:
     changes = [
         f"algorithm={{kind: {algorithm}}}", *(["algorithm.batch=24"] if algorithm == "ppo" else ["algorithm.rollout=24",
-        "algorithm.min_size=24"]), "generations=1", "runtime.kind=ray", "runtime.workers=2",
+        "algorithm.min_size=24"]), "generations=1", elsewhere, "runtime.workers=2",
         "runtime.mode=async", "response={episodes: 240}",
     ]  # fmt: skip
     scenario = parse_scenario(PSRO, changes)
@@ -229,11 +236,10 @@ def test_apart_on_ray(tmp_path: Path, algorithm: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("shared_ray")
-def test_trainers_in_processes_of_their_own(tmp_path: Path) -> None:
+def test_trainers_in_processes_of_their_own(tmp_path: Path, elsewhere: str) -> None:
     """One rank is equal to the bit, two are to rounding; a run moves between them at a barrier."""
     here = policies(tmp_path, "generations=1", name="here")
-    away = ["generations=1", "runtime.kind=ray", "runtime.workers=2", "runtime.tasks=1"]
+    away = ["generations=1", elsewhere, "runtime.workers=2", "runtime.tasks=1"]
     assert policies(tmp_path, *away, "runtime.trainers=1", name="one") == here
     for name in ("here", "one"):  # where it learned comes with the result
         with Reader(tmp_path / name) as reader:
@@ -254,13 +260,12 @@ def test_trainers_in_processes_of_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("shared_ray")
 @pytest.mark.parametrize("trainers", [0, 1])
-def test_tables_in_processes_of_their_own(tmp_path: Path, trainers: int) -> None:
+def test_tables_in_processes_of_their_own(tmp_path: Path, trainers: int, elsewhere: str) -> None:
     """Two shards, a barrier, and a resume."""
     changes = [
         "algorithm={kind: dqn, rollout: 24, min_size: 24, batch: 8, hidden: [8]}", "generations=1",
-        "runtime.kind=ray", "runtime.table_shards=2", f"runtime.trainers={trainers}", "runtime.prefetch=1",
+        elsewhere, "runtime.table_shards=2", f"runtime.trainers={trainers}", "runtime.prefetch=1",
     ]  # fmt: skip
     observer = tools.Impatient(9)
     scenario = parse_scenario(PSRO, changes)
@@ -271,11 +276,10 @@ def test_tables_in_processes_of_their_own(tmp_path: Path, trainers: int) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("shared_ray")
-def test_a_run_goes_on_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_goes_on_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: str) -> None:
     """Begun on two workers, gone on with by one process: as a run that was never stopped."""
     here = policies(tmp_path, "generations=2", name="here")
-    policies(tmp_path, "generations=1", "runtime.kind=ray", "runtime.workers=2", name="moved")
+    policies(tmp_path, "generations=1", elsewhere, "runtime.workers=2", name="moved")
     monkeypatch.chdir(tmp_path)
     resume(tmp_path / "moved", ["generations=2", "runtime.kind=inprocess", "runtime.workers=1"], report=False)
     assert tools.policies_of(tmp_path / "moved") == here

@@ -27,6 +27,9 @@ WORDS = {
     "workers": r"rollout worker [01] died before it had answered \(its process was killed, crashed or called os._exit",
     "evaluator": "evaluator 0 died before it had answered",
     "server": "inference server 0 died before it had answered",
+    "process": r"rollout worker [01] died before it had answered \(its process was killed by SIGKILL; was memory short\?\); it is",
+    "process-server": "inference server 0 died before it had answered",
+    "fork-server": r"rollout worker [01] died before it had answered \(its process ended with the fork server, which was killed\)",
 }
 """What the user is told, as patterns: of two workers killed at once either is seen first."""
 
@@ -45,7 +48,7 @@ def whole(folder: Path) -> Path:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", sorted(VICTIMS.keys() - {"worker"}))  # test_hosts_on_ray ends one of several
+@pytest.mark.parametrize("name", sorted(VICTIMS.keys() - {"worker"}))  # test_hosts_apart ends one of several
 def test_a_kill(name: str, folder: Path, whole: Path) -> None:
     loop = Loop(name, VICTIMS[name], whole=whole, folder=folder / name, seed=0, changes=SHORT, period=1.5)
     found = loop.run(1, print)

@@ -8,6 +8,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -193,13 +194,18 @@ class Hangs(ActorCriticPolicy):
     stack = None
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("shared_ray")
-def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ludus.runtime.ray_runtime import RayRuntime
+def process_of(runtime: Any, handle: Any) -> int:
+    """Of a part that is there, by its id."""
+    runtime.node(handle)
+    if not handle.life.process:
+        handle.life.look()  # of Ray
+    return int(handle.life.process)
 
+
+@pytest.mark.slow
+def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(
+    runtime_apart: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(inference_server, "_PATIENCE", 9.0)
 
     spec = PolicySpec(f"{__name__}:Hangs", {**SPEC.config, "marker": str(tmp_path / "marker")})
@@ -207,51 +213,36 @@ def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(
     given = [me, *policies(1)[1:]]
     asked = request(1, "episodes", 12)
     expected = manager(InProcess(), hosts=1, inference=None).run(asked, policies(1))
-    runtime = RayRuntime()
-    try:
-        made = manager(runtime, hosts=2, inference=SharedInference(restarts=2), deadline=8.0)
-        assert_same(made.run(asked, given), expected)
-        (tmp_path / "marker").touch()
-        got = made.run(asked, given)
-        assert_same(got, expected)
-        assert got.counters["server_restarts"] == 1
-        assert made._servers is not None
-        (server,) = made._servers._servers
-        runtime.node(server)
-        server.life.look()
-        os.kill(server.life.process, signal.SIGSTOP)
-        got = made.run(asked, given)
-        assert_same(got, expected)
-        assert got.counters["server_restarts"] == 1
-        made.close()
-    finally:
-        runtime.close()
+    made = manager(runtime_apart, hosts=2, inference=SharedInference(restarts=2), deadline=8.0)
+    assert_same(made.run(asked, given), expected)
+    (tmp_path / "marker").touch()
+    got = made.run(asked, given)
+    assert_same(got, expected)
+    assert got.counters["server_restarts"] == 1
+    assert made._servers is not None
+    (server,) = made._servers._servers
+    os.kill(process_of(runtime_apart, server), signal.SIGSTOP)
+    got = made.run(asked, given)
+    assert_same(got, expected)
+    assert got.counters["server_restarts"] == 1
+    made.close()
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("shared_ray")
-def test_servers_and_workers_of_ray_are_killed() -> None:
-    from ludus.runtime.ray_runtime import RayRuntime
-
-    runtime = RayRuntime()
-    try:
-        made = manager(runtime, hosts=2, inference=SharedInference(restarts=5), restarts=5)
-        expected = manager(InProcess(), hosts=1, inference=None)
-        assert_same(
-            made.run(request(1, "episodes", 12), policies(1)), expected.run(request(1, "episodes", 12), policies(1))
-        )
-        assert made._servers is not None
-        (server,) = made._servers._servers
-        for handle in (server, made._hosts[1], server):
-            runtime.node(handle)
-            handle.life.look()
-            killer = threading.Timer(0.3, os.kill, (handle.life.process, signal.SIGKILL))
-            killer.start()
-            got = made.run(request(2, "episodes", 150), policies(2))
-            killer.join()
-            assert_same(got, expected.run(request(2, "episodes", 150), policies(2)))
-            name = "server_restarts" if handle is server else "worker_restarts"
-            assert got.counters[name] == 1
-        made.close()
-    finally:
-        runtime.close()
+def test_servers_and_workers_are_killed(runtime_apart: Any) -> None:
+    made = manager(runtime_apart, hosts=2, inference=SharedInference(restarts=5), restarts=5)
+    expected = manager(InProcess(), hosts=1, inference=None)
+    assert_same(
+        made.run(request(1, "episodes", 12), policies(1)), expected.run(request(1, "episodes", 12), policies(1))
+    )
+    assert made._servers is not None
+    (server,) = made._servers._servers
+    for handle in (server, made._hosts[1], server):
+        killer = threading.Timer(0.3, os.kill, (process_of(runtime_apart, handle), signal.SIGKILL))
+        killer.start()
+        got = made.run(request(2, "episodes", 150), policies(2))
+        killer.join()
+        assert_same(got, expected.run(request(2, "episodes", 150), policies(2)))
+        name = "server_restarts" if handle is server else "worker_restarts"
+        assert got.counters[name] == 1
+    made.close()

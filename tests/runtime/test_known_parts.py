@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ludus.core.errors import PartDied
-from ludus.runtime import ray_runtime
+from ludus.runtime import base
 from ludus.runtime.base import kind_of, parts_of
 from ludus.runtime.inprocess import InProcess
 
@@ -48,42 +48,39 @@ def test_a_runtime_of_one_process_has_no_parts_of_its_own() -> None:
     assert tuple(parts_of(InProcess())) == ()
 
 
-@pytest.mark.slow
-def test_parts_are_seen_to_work_to_be_silent_and_to_die(shared_ray: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    del shared_ray
-    runtime = ray_runtime.RayRuntime()
-    try:
-        told = list[str]()
-        runtime.tell = told.append
-        part = runtime.spawn(Sleeper, None, restarts=1, pulse=True, name="rollout worker 0")
+def test_parts_are_seen_to_work_to_be_silent_and_to_die(
+    runtime_apart: Any, apart: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = runtime_apart
+    told = list[str]()
+    runtime.tell = told.append
+    part = runtime.spawn(Sleeper, None, restarts=1, pulse=True, name="rollout worker 0")
 
-        def state() -> Any:
-            (found,) = parts_of(runtime)
-            return found
+    def state() -> Any:
+        (found,) = parts_of(runtime)
+        return found
 
-        assert (state().kind, state().state, state().restarts) == ("worker", state().state, 0)
-        pid = runtime.get(runtime.call(part, "pid"))
-        heard = state()
-        assert (heard.state, heard.pid, heard.name) == ("alive", pid, "rollout worker 0")
-        assert abs(time.time() - heard.seen) < 60
-        assert heard.node
-        busy = runtime.call(part, "sleep", 600.0)
-        assert state().state == "busy"
-        monkeypatch.setattr("ludus.runtime.ray_parts.SILENT", 0.0)
-        assert state().state == "silent"
-        monkeypatch.setattr(ray_runtime, "SIGN", 0.0)
-        before = state().seen
-        for _ in range(300):
-            if state().seen > before:  # its pulse, which is not waited for
-                break
-            time.sleep(0.1)
-        assert state().seen > before
-        os.kill(pid, signal.SIGKILL)
-        with pytest.raises(PartDied):
-            runtime.get(busy)
-        again = runtime.get(runtime.call(part, "pid"))
-        assert (state().pid, state().restarts) == (again, 1)
-        assert again != pid
-        assert [text.startswith("rollout worker 0 died") for text in told] == [True]
-    finally:
-        runtime.close()
+    assert (state().kind, state().state, state().restarts) == ("worker", state().state, 0)
+    pid = runtime.get(runtime.call(part, "pid"))
+    heard = state()
+    assert (heard.state, heard.pid, heard.name) == ("alive", pid, "rollout worker 0")
+    assert abs(time.time() - heard.seen) < 60
+    assert bool(heard.node) == (apart == "ray")
+    busy = runtime.call(part, "sleep", 600.0)
+    assert state().state == "busy"
+    monkeypatch.setattr(base, "SILENT", 0.0)
+    assert state().state == "silent"
+    monkeypatch.setattr(base, "SIGN", 0.0)
+    before = state().seen
+    for _ in range(300):
+        if state().seen > before:  # its pulse, which is not waited for
+            break
+        time.sleep(0.1)
+    assert state().seen > before
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(PartDied):
+        runtime.get(busy)
+    again = runtime.get(runtime.call(part, "pid"))
+    assert (state().pid, state().restarts) == (again, 1)
+    assert again != pid
+    assert [text.startswith("rollout worker 0 died") for text in told] == [True]

@@ -1,4 +1,4 @@
-"""Tables over shards that are Ray actors. One local Ray serves all tests of this file."""
+"""Tables over shards in processes of their own. One runtime of each kind serves all tests of this file."""
 
 import os
 import signal
@@ -14,6 +14,7 @@ from ludus.replay import waiting
 from ludus.replay.base import TableSpec
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.sharded import RemoteItemColumns, ShardedTable, TableShard
+from ludus.runtime.inprocess import build_runtime
 from ludus.testing.table import check_table
 
 pytestmark = pytest.mark.slow
@@ -62,11 +63,9 @@ class Producer:
         return server.sample("elsewhere", "q", number)[0].columns["x"].tolist()
 
 
-@pytest.fixture(scope="module")
-def runtime():
-    from ludus.runtime.ray_runtime import RayRuntime
-
-    made = RayRuntime()
+@pytest.fixture(scope="module", params=["processes", "ray"])
+def runtime(request):
+    made = build_runtime(request.param)
     yield made
     made.close()
 

@@ -1,130 +1,33 @@
-"""The Ray runtime: its contract, what crosses processes, and parts that die. One local Ray serves all tests of this file."""
+"""Runtimes whose parts are processes: the contract, what crosses, and parts that die. One local Ray serves all tests of this file."""
 
 import contextlib
-import faulthandler
 import os
+import re
 import signal
-import sys
 import threading
 import time
 
 import numpy as np
 import pytest
-import threadpoolctl
+from parts_made_apart import Meeting, Owner, Visitor, Worker, not_importable
 
 from ludus.core.errors import PartDied, RunError, UnknownName
+from ludus.runtime.inprocess import build_runtime
 from ludus.testing.runtime import Tally, check_runtime
 
-pytestmark = pytest.mark.slow
 
-
-class Odd(Exception):
-    """Holds what cannot be pickled."""
-
-    def __init__(self, message):
-        super().__init__(message)
-        self.lock = threading.Lock()
-
-
-class Worker(Tally):
-    """A part that tells about its process."""
-
-    def process(self):
-        return os.getpid()
-
-    def surroundings(self):
-        return os.environ["OMP_NUM_THREADS"], "torch" in sys.modules, "ludus.envs" in sys.modules
-
-    def writeable(self, array):
-        return array.flags.writeable
-
-    def unknown(self):
-        raise UnknownName("colour", "redd", ["red"])
-
-    def odd(self):
-        raise Odd("odd one")
-
-    def leave(self):
-        sys.exit(3)
-
-    def crash(self):
-        faulthandler._sigsegv()
-
-    def threads(self):
-        import torch
-
-        return torch.get_num_threads(), [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
-
-
-class Meeting:
-    """Whoever comes waits for the others."""
-
-    def __init__(self, spec):
-        self.barrier = threading.Barrier(spec)
-        self.thread = threading.current_thread().name
-
-    def meet(self):
-        return self.barrier.wait(timeout=60)
-
-    def made_in(self):
-        return self.thread, threading.current_thread().name
-
-
-class Visitor:
-    """Asks from threads of its own."""
-
-    def __init__(self, spec):
-        self.peer = spec
-
-    def visit(self, times):
-        replies = [self.peer.send("meet") for _ in range(times)]
-        return sorted(reply.result() for reply in replies)
-
-    def impatient(self):
-        with pytest.raises(TimeoutError, match=r"no answer within 0\.2 seconds"):
-            self.peer.send("slow", 600).result(timeout=0.2)
-        with pytest.raises(RunError, match="an argument of 'add' of part 'Worker' cannot be sent"):
-            self.peer.ask("add", threading.Lock())
-        return os.getpid()
-
-    def mourn(self):
-        try:
-            return self.peer.ask("slow", 600)
-        except PartDied as error:
-            return str(error), str(error.__cause__)
-
-
-class Owner:
-    """Writes to what it was made from."""
-
-    def __init__(self, spec):
-        self.numbers = spec
-
-    def raised(self):
-        self.numbers += 1
-        return self.numbers
-
-
-def not_importable(spec):
-    from no_such_module import part
-
-    return part
-
-
-@pytest.fixture(scope="module")
-def session():
-    """Holds the local Ray open, so that the runtimes of the tests share it."""
-    from ludus.runtime.ray_runtime import RayRuntime
-
+@pytest.fixture(scope="module", params=["processes", pytest.param("ray", marks=pytest.mark.slow)])
+def session(request):
+    """Of Ray: holds the local one open, so that the runtimes of the tests share it."""
     before, handler = dict(os.environ), signal.getsignal(signal.SIGTERM)
-    runtime = RayRuntime()
+    runtime = build_runtime(request.param)
     assert dict(os.environ) == before
     assert signal.getsignal(signal.SIGTERM) is handler
     yield runtime
-    folder = runtime._session.folder
-    assert os.path.isdir(folder)
+    folder = runtime._session.folder if request.param == "ray" else None
+    assert folder is None or os.path.isdir(folder)
     runtime.close()
-    assert not os.path.exists(folder)
+    assert folder is None or not os.path.exists(folder)
 
 
 @pytest.fixture
@@ -181,6 +84,7 @@ def test_what_crosses_processes(runtime):
         runtime.get(runtime.call(runtime.spawn(not_importable, None), "process"))
 
 
+@pytest.mark.slow
 def test_surroundings_of_a_part(runtime):
     part = runtime.spawn(Worker, 0, resources={"num_cpus": 4})
     assert runtime.get(runtime.call(part, "surroundings")) == ("1", False, False)
@@ -217,13 +121,15 @@ def test_a_peer_that_dies_while_it_is_asked(runtime):
     asked = runtime.spawn(Worker, 0, restarts=1, concurrency=2)
     visitor = runtime.spawn(Visitor, runtime.peer(asked))
     process = runtime.get(runtime.call(asked, "process"))
-    assert runtime.get(runtime.call(visitor, "impatient")) != process
+    late, refused = runtime.get(runtime.call(visitor, "impatient"))
+    assert late == "no answer within 0.2 seconds."
+    assert refused.startswith("an argument of 'add' of part 'Worker' cannot be sent")
     mourning = runtime.call(visitor, "mourn")
     assert runtime.wait([mourning], timeout=0.5) == ([], [mourning])
     os.kill(process, signal.SIGKILL)
     words, cause = runtime.get(mourning, timeout=60)
     assert words.startswith("part 'Worker', which was asked for something, died before it had answered")
-    assert "ActorDiedError" in cause or "connection error code" in cause or "unavailable" in cause
+    assert re.search("ActorDiedError|connection error code|unavailable|was closed", cause)
     assert runtime.incarnation(asked) == 0  # the driver learns of it, and makes it again, when it calls it
     with pytest.raises(PartDied, match="0 of 1 restarts are left"):
         runtime.get(runtime.call(asked, "process"))
@@ -248,11 +154,18 @@ def test_what_is_refused(runtime):
         runtime.call(part, "add", [runtime.call(other, "add", 1)])
     with pytest.raises(RunError, match="amounts of at least 0, unlike 'num_cpus': -1"):
         runtime.spawn(Worker, 0, resources={"num_cpus": -1})
-    with pytest.raises(RunError, match=r"connected to Ray at .*, not at 127\.0\.0\.1:1"):
-        type(runtime)(address="127.0.0.1:1")
     assert runtime.get(runtime.call(part, "add", 1)) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("session", ["ray"], indirect=True)
+def test_one_process_has_one_ray(make):
+    with pytest.raises(RunError, match=r"connected to Ray at .*, not at 127\.0\.0\.1:1"):
+        make(address="127.0.0.1:1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("session", ["ray"], indirect=True)
 def test_a_part_that_nothing_can_hold(make):
     runtime = make(start_timeout=1)
     with pytest.raises(RunError, match=r"'Worker' has no place. It needs num_cpus 1, gold 1; the cluster has .*CPU"):
@@ -280,7 +193,7 @@ def test_a_part_whose_process_is_killed(runtime):
         PartDied, match=r"part 'Worker' died before .*made again \(1 of 2 restarts are left\)"
     ) as caught:
         runtime.get(running, timeout=30)
-    assert "connection error code" in str(caught.value.__cause__)
+    assert re.search("connection error code|killed by SIGKILL", str(caught.value.__cause__))
     with pytest.raises(PartDied, match="1 of 2 restarts"):
         runtime.get(queued, timeout=30)
     assert runtime.incarnation(part) == 1

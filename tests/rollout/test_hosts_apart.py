@@ -32,12 +32,8 @@ def request(unit: str, amount: int, *, carry_on: bool = False, first_episode: in
 
 
 @pytest.fixture
-def runtime(shared_ray):
-    from ludus.runtime.ray_runtime import RayRuntime
-
-    made = RayRuntime()
-    yield made
-    made.close()
+def runtime(runtime_apart):
+    return runtime_apart
 
 
 def manager(runtime, marker: Path, *, restarts: int, hosts: int = 2, deadline: float | None = None) -> RolloutManager:

@@ -66,20 +66,9 @@ class Client:
         return told
 
 
-@pytest.fixture(scope="module")
-def session():
-    from ludus.runtime.ray_runtime import RayRuntime
-
-    made = RayRuntime()
-    yield made
-    made.close()
-
-
 @pytest.fixture
-def runtime(session):
-    made = type(session)()
-    yield made
-    made.close()
+def runtime(runtime_apart):
+    return runtime_apart
 
 
 class Set:
@@ -112,8 +101,11 @@ class Set:
 
     def process(self) -> int:
         """Of the server."""
-        self.server.life.look()
-        return self.server.life.process
+        self.runtime.get(self.runtime.call(self.server, "ready"))
+        life = self.server.life
+        if not life.process:
+            life.look()  # of Ray
+        return life.process
 
 
 def test_rows_of_several_workers_are_evaluated_together(runtime, tmp_path: Path) -> None:

@@ -1,0 +1,563 @@
+"""Parts as processes of this machine, without Ray: forked by a small server, called over sockets, with large values in shared memory.
+
+driver --fork--> fork server --> part, part …
+driver <--------calls, answers, values--------> each part <--calls--> other parts
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import Any
+from weakref import WeakValueDictionary
+
+import cloudpickle
+
+from ludus.core.errors import PartDied, RunError
+from ludus.runtime import process_peers
+from ludus.runtime.base import (
+    CLOSED,
+    GIVEN_UP,
+    NO_PULSE,
+    STOPPED,
+    PartState,
+    is_quiet,
+    kind_of,
+    made_again,
+    name_of,
+    nobody,
+    require_answerable,
+    require_concurrency,
+    require_mine,
+    state_of,
+    worn_out,
+)
+from ludus.runtime.carried import RemoteTraceback
+from ludus.runtime.fork_server import ForkServer
+from ludus.runtime.process_host import Order
+from ludus.runtime.process_peers import Arrived, ProcessPeer, packed_call, raised, value_of
+from ludus.runtime.shared_values import Value, note, pack
+from ludus.runtime.wires import BEGIN, CALL, DONE, FETCH, PULSE, RAISED, Outcome, Wire, Wires, listener
+
+_GRACE = 5.0  # seconds that a killed process may take to be gone, and what is known of its end to come
+_LAST_WORDS = 1 << 13  # bytes, of which so many lines are shown:
+_LINES = 40
+_FILES = 1 << 16  # descriptors that this process allows itself, where it may: each large value has one
+_NEEDED = ("numpy", "ludus.runtime.process_host")  # by every part
+_numbers = count(1)
+
+
+class Life:
+    """One incarnation of a part: a process.
+
+    process: its id, 0 before it is there. descriptor: of the process, which no other can come to have; -1 before it is there and once it
+    is gone. how: it ended, in words. why: what it did not answer fails with. until: when it must be there, in `time.monotonic` seconds.
+    sign: of its pulse, where that was asked for, at the Unix time sign_at.
+    """
+
+    def __init__(self, part: ProcessPart, wire: Wire, address: str, until: float) -> None:
+        self.part, self.wire, self.address, self.until = part, wire, address, until
+        self.number = next(_numbers)
+        self.process = 0
+        self.descriptor = -1
+        self.unwanted = False
+        self.sign: Outcome | None = None
+        self.sign_at = 0.0
+        self.how: str | None = None
+        self.why: RunError | None = None
+        with tempfile.TemporaryFile() as log:  # which has no name, and is gone with its last descriptor
+            self.log = os.dup(log.fileno())
+
+    def kill(self) -> None:
+        """Whatever it is doing, also where it is frozen. What it has not answered is lost."""
+        self.unwanted = True
+        self.wire.close()
+        if self.descriptor >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.descriptor, signal.SIGKILL)
+
+    def state(self) -> PartState:
+        """What is known of it."""
+        part, seen, there = self.part, self.wire.heard, self.process > 0
+        state = state_of(dead=self.why is not None, there=there, busy=self.wire.owed > 0, seen=seen)
+        return PartState(kind_of(part.name), part.name, "", self.process or None, state, seen, part.number)
+
+    def look(self) -> None:
+        """Ask for a sign of life, if that is due."""
+        if (
+            self.part.pulse
+            and self.process
+            and (self.sign is None or self.sign.kind)
+            and is_quiet(self.wire.heard, self.sign_at)
+        ):
+            self.sign, self.sign_at = self.wire.ask(PULSE, Value()), time.time()
+
+    def last_words(self) -> str:
+        """What it wrote to standard output and error at its end, the trace of a crash included."""
+        with suppress(OSError):
+            size = os.fstat(self.log).st_size
+            text = os.pread(self.log, _LAST_WORDS, max(0, size - _LAST_WORDS)).decode(errors="replace")
+            if lines := text.splitlines()[-_LINES:]:
+                return "\n".join(["Its last words:", *lines])
+        return ""
+
+    def __del__(self, close: Any = os.close) -> None:
+        close(self.log)
+
+
+class ProcessPart:
+    """Handle of a spawned part: the order it is made from, its current life and the number of that, and whether it has a `pulse`."""
+
+    __slots__ = ("cards", "life", "module", "name", "number", "order", "owner", "pulse", "restarts")
+
+    def __init__(
+        self,
+        owner: ProcessRuntime,
+        name: str,
+        order: Value,
+        module: str,
+        *,
+        restarts: int,
+        pulse: bool,
+        cards: list[str],
+    ) -> None:
+        self.owner, self.name, self.order, self.module = owner, name, order, module
+        self.restarts, self.pulse, self.cards = restarts, pulse, cards
+        self.number = 0
+        self.life: Life
+
+
+class ProcessAnswer:
+    """Reference to what comes of a call, or to a value; or why nothing can come."""
+
+    __slots__ = ("__weakref__", "error", "life", "number", "outcome", "owner")
+
+    def __init__(
+        self,
+        owner: ProcessRuntime,
+        outcome: Outcome | None,
+        *,
+        life: Life | None = None,
+        error: RunError | None = None,
+    ) -> None:
+        self.owner, self.outcome, self.life, self.error = owner, outcome, life, error
+        self.number = next(_numbers)
+        owner.refs[self.number] = self
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `get` need not wait."""
+        return self.outcome is None or bool(self.outcome.kind)
+
+    def fetch(self) -> Any:
+        """The value, in the driver."""
+        return self.owner.get(self)
+
+    def __reduce__(self) -> Any:
+        """In a part it arrives as what stands for it there."""
+        if self.outcome is None:
+            raise RunError("a reference to something that cannot come any more was passed inside an argument.")
+        note(self)
+        return Arrived, (self.number,)
+
+
+class ProcessRuntime:
+    """A `Runtime` of processes on this machine (Linux).
+
+    - Each part is a process, forked by a server that has loaded Ludus and nothing else: no main module is run again, and functions of it
+      travel by value. They end with this process, however it ends, and leave no file or shared memory behind.
+    - Values of 64 KiB and more lie in shared memory: written once, mapped by each reader, gone with the last of them. Arrays arrive
+      read-only. Exceptions arrive with their type, message and attributes; their cause is the remote traceback.
+    - A part that dies is made again by the driver when it learns of it, in `get`: calls made before then fail with PartDied.
+    - Numerical libraries use one thread in a part. Nobody counts cores: `num_cpus` is ignored. Whole cards are handed out (`num_gpus`).
+    """
+
+    fetch = staticmethod(process_peers.fetch)
+
+    def __init__(self, *, start_timeout: float = 120.0) -> None:
+        """start_timeout: seconds that a part may wait for its process."""
+        if sys.platform != "linux":
+            raise RunError(
+                f"runtime.kind=processes was given, and this is {sys.platform}: it shares memory as only Linux does. Use --runtime ray, or "
+                "inprocess."
+            )
+        _allow_files()
+        self.tell: Callable[[str], None] = nobody
+        self.refs: WeakValueDictionary[int, ProcessAnswer] = WeakValueDictionary()
+        self._closed = False
+        self._start_timeout = start_timeout
+        self._lives: dict[int, Life] = {}  # whose processes are not known to be over
+        self._starting: list[Life] = []
+        self._parts: list[ProcessPart] = []
+        self._cards: list[str] | None = None
+        self._wires = Wires(self._receive, self._gone)
+        self._server: ForkServer | None = None
+
+    def spawn(
+        self,
+        factory: Callable[[Any], Any],
+        spec: Any,
+        *,
+        resources: Mapping[str, float] | None = None,
+        restarts: int = 0,
+        concurrency: int = 1,
+        node: str = "",
+        pulse: bool = False,
+        name: str = "",
+    ) -> ProcessPart:
+        """Order a process that makes `factory(spec)`. Raises RunError if these cannot be pickled, or for resources that there are not."""
+        self._require_open()
+        require_concurrency(concurrency)
+        name = name or name_of(factory)
+        cards = self._take_cards(name, resources or {})
+        path = tuple(os.path.abspath(entry) for entry in sys.path)
+        try:
+            made_of = cloudpickle.dumps((factory, spec))
+            order = pack(Order(name, made_of, path, concurrency, ",".join(cards)))
+        except Exception as error:  # pickle raises PicklingError, AttributeError, TypeError …
+            self._give_back(cards)
+            raise RunError(f"{name} cannot be sent to another process: {error}") from error
+        module = getattr(factory, "__module__", "")
+        part = ProcessPart(self, name, order, module, restarts=restarts, pulse=pulse, cards=cards)
+        self._parts.append(part)
+        self._begin(part)
+        return part
+
+    def call(self, handle: ProcessPart, method: str, *args: Any) -> ProcessAnswer:
+        """Send the call. Raises RunError if an argument cannot be pickled. References inside of an argument are for `fetch`."""
+        self._require_open()
+        require_mine(self, handle, ProcessPart)
+        for argument in args:
+            if isinstance(argument, ProcessAnswer):
+                require_mine(self, argument, ProcessAnswer)
+                if argument.error is not None:
+                    return ProcessAnswer(self, None, error=argument.error)
+        life = handle.life
+        if life.why is not None:
+            return ProcessAnswer(self, None, error=life.why)
+        return ProcessAnswer(self, life.wire.ask(CALL, packed_call(handle.name, method, args)), life=life)
+
+    def wait(
+        self, refs: Sequence[ProcessAnswer], *, at_least: int = 1, timeout: float | None = None
+    ) -> tuple[list[ProcessAnswer], list[ProcessAnswer]]:
+        """(done, pending)."""
+        self._require_open()
+        for ref in refs:
+            require_mine(self, ref, ProcessAnswer)
+        require_answerable(refs, at_least)
+        self._await(refs, at_least, timeout)
+        done = [ref.is_done for ref in refs]
+        return (
+            [ref for ref, is_done in zip(refs, done, strict=True) if is_done],
+            [ref for ref, is_done in zip(refs, done, strict=True) if not is_done],
+        )
+
+    def put(self, value: Any) -> ProcessAnswer:
+        """Copy a value, once for all who will read it."""
+        self._require_open()
+        outcome = Outcome(self._wires)
+        try:
+            outcome.settle(DONE, pack(value))
+        except Exception as error:  # pickle raises PicklingError, AttributeError, TypeError …
+            raise RunError(f"the value cannot be sent to another process: {error}") from error
+        return ProcessAnswer(self, outcome)
+
+    def get(self, ref: ProcessAnswer, *, timeout: float | None = None) -> Any:
+        """The value. Large arrays lie in shared memory, as long as they are used."""
+        self._require_open()
+        require_mine(self, ref, ProcessAnswer)
+        if not self._await([ref], 1, timeout):
+            raise TimeoutError(f"no answer within {timeout:g} seconds.")
+        if ref.outcome is not None and ref.outcome.kind != Outcome.LOST:
+            return value_of(ref.outcome)
+        said = "" if ref.life is None else self._learn_of(ref.life)
+        error = ref.error if ref.life is None else ref.life.why
+        raise _again(error) from (RemoteTraceback(said) if said else None)
+
+    def incarnation(self, handle: ProcessPart) -> int:
+        """How many times the part has been made again."""
+        self._require_open()
+        require_mine(self, handle, ProcessPart)
+        return handle.number
+
+    def pulse(self, handle: ProcessPart) -> ProcessAnswer:
+        """Asked of a thread of its own."""
+        self._require_open()
+        require_mine(self, handle, ProcessPart)
+        if not handle.pulse:
+            raise RunError(NO_PULSE)
+        life = handle.life
+        if life.why is not None:
+            return ProcessAnswer(self, None, error=life.why)
+        return ProcessAnswer(self, life.wire.ask(PULSE, Value()), life=life)
+
+    def restart(self, handle: ProcessPart, *, why: str = GIVEN_UP) -> None:
+        """Kill the part's process and make the part again, if it has a restart left."""
+        self._require_open()
+        require_mine(self, handle, ProcessPart)
+        self._end(handle.life, why)
+
+    def peer(self, handle: ProcessPart) -> ProcessPeer:
+        """The part's present incarnation, for other parts."""
+        self._require_open()
+        require_mine(self, handle, ProcessPart)
+        life, wires = handle.life, self._wires
+        return ProcessPeer(
+            life.address,
+            handle.name,
+            lambda call: life.wire.ask(CALL, call),
+            lambda outcome, timeout: wires.wait(lambda: bool(outcome.kind), timeout),
+        )
+
+    def node(self, handle: ProcessPart) -> str:
+        """Always "". Waits until the part's process is there, and raises as `get` does."""
+        self._require_open()
+        require_mine(self, handle, ProcessPart)
+        life = handle.life
+        self._look(lambda: bool(life.process) or life.how is not None or life.why is not None, None)
+        if life.why is None and life.how is not None:
+            self._learn_of(life)
+        if life.why is not None:
+            raise _again(life.why)
+        return ""
+
+    def stop(self, handle: ProcessPart) -> None:
+        """Kill the part's process. `get` of what it has not answered raises RunError. Stopping twice is harmless."""
+        self._require_open()
+        require_mine(self, handle, ProcessPart)
+        if handle in self._parts:
+            self._parts.remove(handle)
+        handle.life.why = RunError(STOPPED)
+        self._kill(handle.life)
+        self._give_back(handle.cards)
+
+    def parts(self) -> list[PartState]:
+        """What is known of each part. Of one that has a pulse and has said nothing for `base.SIGN` seconds a sign is asked for, and not
+        waited for: it shows the next time."""
+        self._require_open()
+        lives = [part.life for part in self._parts]
+        for life in lives:
+            life.look()
+        return [life.state() for life in lives]
+
+    def close(self) -> None:
+        """Kill all parts and what has forked them. Closing twice is harmless."""
+        if self._closed:
+            return
+        self._closed = True
+        self._signal(list(self._lives.values()))
+        if self._server is not None:
+            self._server.end()
+        self._wires.end()
+
+    # ------------------------------------------------------------------------------------------ lives
+
+    def _begin(self, part: ProcessPart) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        address, listens = listener()
+        with theirs, listens:
+            life = part.life = Life(part, self._wires.add(ours), address, time.monotonic() + self._start_timeout)
+            self._lives[life.number] = life
+            self._starting.append(life)
+            server = self._forking()
+            if part.module.startswith("ludus."):  # a user's own modules may do what no fork survives
+                server.load(part.module)
+            server.fork(life.number, [theirs.fileno(), listens.fileno(), life.log])
+        life.wire.ask(BEGIN, part.order)
+
+    def _forking(self) -> ForkServer:
+        """The fork server; another one where it has ended."""
+        if self._server is not None and not self._server.alive:
+            self._server.end()
+            self._server = None
+        if self._server is None:
+            self._server = ForkServer(self._wires, forked=self._forked, ended=self._ended, over=self._over)
+            for module in _NEEDED:
+                self._server.load(module)
+        return self._server
+
+    def _learn_of(self, life: Life) -> str:
+        """A life that has lost what it was asked is over: its part gets a new one, if it has a restart left. Its last words."""
+        if life.why is not None:
+            return ""
+        self._wires.wait(partial(_is_over, life), _GRACE)
+        said = life.last_words()
+        crash = re.search(r"Fatal Python error: ([^\n]*)", said)
+        how = f"its process crashed: {crash[1]}" if crash else life.how or "its connection was closed"
+        self._end(life, f"died before it had answered ({how})")
+        return f"{how}. {said}"
+
+    def _end(self, life: Life, why: str) -> None:
+        """A life is over: its part gets a new one, if it has a restart left. A life ends once."""
+        if life.why is not None:
+            return
+        part = life.part
+        if part.number == part.restarts:
+            life.why = PartDied(worn_out(part.name, why, restarts=part.restarts))
+            self._kill(life)
+            self._give_back(part.cards)
+            return
+        life.why = PartDied(made_again(part.name, why, spent=part.number + 1, restarts=part.restarts))
+        self._kill(life)
+        part.number += 1
+        self._begin(part)
+        self.tell(str(life.why))
+
+    def _kill(self, life: Life) -> None:
+        """And wait until it is over."""
+        self._signal([life])
+        if life in self._starting:
+            self._starting.remove(life)
+        if life.process:
+            self._wires.wait(partial(_is_over, life), _GRACE)
+
+    def _signal(self, lives: Sequence[Life]) -> None:
+        with self._wires.changed:  # whether one has a process by now
+            for life in lives:
+                life.kill()
+
+    def _await(self, refs: Sequence[ProcessAnswer], at_least: int, timeout: float | None) -> bool:
+        return self._look(lambda: sum(ref.is_done for ref in refs) >= at_least, timeout)
+
+    def _look(self, enough: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until it holds, or the time is over; lives whose process does not come are ended meanwhile."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self._starting = [life for life in self._starting if not (life.process or life.how)]
+            limits = [life.until for life in self._starting] + ([] if end is None else [end])
+            left = max(0.0, min(limits) - time.monotonic()) if limits else None
+            if self._wires.wait(enough, left):
+                return True
+            now = time.monotonic()
+            for life in [life for life in self._starting if now >= life.until]:
+                life.why = RunError(
+                    f"{life.part.name} got no process within {self._start_timeout:g} seconds; see what this machine is doing."
+                )
+                self._kill(life)
+            if end is not None and now >= end:
+                return enough()
+
+    # ------------------------------------------------------------------------------------------ called by the wires' thread
+
+    def _receive(self, wire: Wire, kind: int, number: int, value: Value) -> None:
+        """A part asks for a value."""
+        assert kind == FETCH
+        ref = self.refs.get(value.load())
+        if ref is None or ref.outcome is None:
+            wire.send(RAISED, number, raised(RunError("a reference was kept by a part longer than by the driver.")))
+            return
+        name = "" if ref.life is None else ref.life.part.name
+
+        def hand_over(outcome: Outcome) -> None:
+            if outcome.kind == Outcome.LOST:
+                died = PartDied(f"an argument came from a part that died: {name}.")
+                wire.send(RAISED, number, raised(died))
+            elif outcome.value is not None:
+                wire.send(outcome.kind, number, outcome.value)
+
+        ref.outcome.then(hand_over)
+
+    def _gone(self, wire: Wire) -> None:
+        """A part has closed its connection: it is over, or soon will be."""
+        for life in list(self._lives.values()):
+            if life.wire is wire:
+                life.kill()
+
+    def _forked(self, number: int, process: int, descriptor: int) -> None:
+        life = self._lives.get(number)
+        with self._wires.changed:
+            if life is None:
+                os.close(descriptor)
+                return
+            life.process, life.descriptor = process, descriptor
+            if life.unwanted:
+                life.kill()
+            self._wires.changed.notify_all()
+
+    def _ended(self, number: int, how: str) -> None:
+        life = self._lives.pop(number, None)
+        if life is None:
+            return
+        life.wire.finish()
+        with self._wires.changed:
+            if life.descriptor >= 0:
+                os.close(life.descriptor)
+            life.descriptor, life.how = -1, how
+            self._wires.changed.notify_all()
+
+    def _over(self) -> None:
+        for life in list(self._lives.values()):
+            life.kill()
+            self._ended(life.number, "its process ended with the fork server, which was killed")
+
+    # ------------------------------------------------------------------------------------------ what there is
+
+    def _take_cards(self, name: str, resources: Mapping[str, float]) -> list[str]:
+        """Cards for a part. Raises RunError for resources that there are not."""
+        for what, amount in resources.items():
+            if not amount >= 0:
+                raise RunError(f"resources are amounts of at least 0, unlike {what!r}: {amount!r}.")
+            if what not in ("num_cpus", "num_gpus") and amount:
+                raise RunError(
+                    f"{name} needs {what} {amount:g}, and processes of this machine are not placed by that; Ray's are."
+                )
+        wanted = resources.get("num_gpus", 0.0)
+        if not wanted:
+            return []
+        if not float(wanted).is_integer():
+            raise RunError(f"{name} needs {wanted:g} of a card, and processes get whole ones; Ray can share them.")
+        if self._cards is None:
+            self._cards = _visible_cards()
+        if wanted > len(self._cards):
+            raise RunError(
+                f"{name} has no place. It needs {wanted:g} cards, and {len(self._cards)} of this machine's are free. Ask for less, or run "
+                "fewer parts."
+            )
+        taken, self._cards = self._cards[: int(wanted)], self._cards[int(wanted) :]
+        return taken
+
+    def _give_back(self, cards: list[str]) -> None:
+        if self._cards is not None:
+            self._cards = sorted([*self._cards, *cards])
+        cards.clear()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RunError(CLOSED)
+
+
+def _is_over(life: Life) -> bool:
+    return life.how is not None
+
+
+def _visible_cards() -> list[str]:
+    """As CUDA names them."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is not None:
+        return [name for name in given.split(",") if name]
+    from ludus.core.device import cards  # loads torch
+
+    return [str(k) for k in range(cards())]
+
+
+def _allow_files() -> None:
+    """Each large value that somebody holds has a descriptor; the usual 1,024 are few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _again(error: RunError | None) -> RunError:
+    """The same error as a new object, so that tracebacks do not pile up on one."""
+    return RunError(STOPPED) if error is None else type(error)(str(error))
