@@ -16,7 +16,7 @@ from play_games import AnyGame, openspiel, people
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.options import Environment
 from ludus.evaluation.play.tables import Order, Table
-from ludus.evaluation.play.views import _as_picture, hides_state
+from ludus.evaluation.play.views import _as_picture, _planes, hides_state
 
 _GAMES = 16
 HIDDEN = {
@@ -159,3 +159,12 @@ def test_observations_that_are_images_are_shown_as_such() -> None:
         assert (image == value).all()
     for other in (np.zeros((20, 30, 3), np.float32), np.zeros(600, np.uint8), np.zeros((3, 3, 2), np.uint8)):
         assert _as_picture(other) is None
+
+
+def test_observations_of_planes_are_shown_as_grids() -> None:
+    seen = np.zeros((2, 3, 2), np.bool_)
+    seen[0, 1, 0] = seen[1, 2, 1] = True
+    assert _planes(seen) == ". 1 .\n. . 2"
+    assert _planes(np.full((2, 3, 2), 0.5)) is None
+    assert _planes(np.zeros(6)) is None
+    assert _planes(np.ones((1, 1, 26))) == "1"

@@ -94,6 +94,8 @@ _OPEN: Mapping[str, frozenset[str] | None] = {
 """Games of several players whose picture shows no more than each of them may know, by family; None: all of it."""
 _VERSION = re.compile(r"[_-]v\d+$")
 _LEAST_SIDE, _COLOURS = 16, 3
+_MOST_SIDE = 26
+_SIGNS = ".123456789abcdefghijklmnopq"
 _NUMBERS = 256  # of an observation that are shown as text
 _PICTURE_BYTES = 24 * 2**20  # of a replay's pictures, as text
 
@@ -372,16 +374,30 @@ def _observed(decisions: Sequence[Decision]) -> Board:
         )
     if len(decisions) == 1 and (image := _as_picture(decisions[0].observation)) is not None:
         return picture_board(image)
-    parts = []
-    for one in decisions:
-        numbers = np.asarray(one.observation, np.float64).reshape(-1)
-        names = one.columns or [str(k) for k in range(len(numbers))]
-        lines = [f"{name}: {value:.6g}" for name, value in zip(names, numbers[:_NUMBERS].tolist(), strict=False)]
-        more = [f"and {len(numbers) - _NUMBERS} more numbers"] if len(numbers) > _NUMBERS else []
-        parts.append(
-            "\n".join([one.information or f"What {one.name} observes:", *([] if one.information else lines + more)])
-        )
-    return TextBoard(text="\n\n".join(parts))
+    return TextBoard(text="\n\n".join(map(_observation, decisions)))
+
+
+def _observation(one: Decision) -> str:
+    """What a decision observes, as text."""
+    if one.information:
+        return one.information
+    head = f"What {one.name} observes:"
+    if (grid := _planes(one.observation)) is not None:
+        return f"{head}\n{grid}"
+    numbers = np.asarray(one.observation, np.float64).reshape(-1)
+    names = one.columns or [str(k) for k in range(len(numbers))]
+    lines = [f"{name}: {value:.6g}" for name, value in zip(names, numbers[:_NUMBERS].tolist(), strict=False)]
+    more = [f"and {len(numbers) - _NUMBERS} more numbers"] if len(numbers) > _NUMBERS else []
+    return "\n".join([head, *lines, *more])
+
+
+def _planes(seen: Array) -> str | None:
+    """An observation [rows, columns, planes] of zeros and ones, as games on boards have it, as a grid: a cell holds the number of its first
+    plane that is set, from 1, or a letter. None of others."""
+    if seen.ndim != 3 or max(seen.shape) > _MOST_SIDE or not np.isin(seen, (0, 1)).all():
+        return None
+    first = np.where(seen.any(axis=2), np.argmax(seen != 0, axis=2) + 1, 0)
+    return "\n".join(" ".join(_SIGNS[k] for k in row) for row in first.tolist())
 
 
 def _as_picture(seen: Array) -> NDArray[np.uint8] | None:
