@@ -117,6 +117,7 @@ def test_a_token_opens_one_seat(served: Served) -> None:
         assert seat["token"] not in watched.text + json.dumps(views)
     assert served.get(place).status_code == 403
     assert served.get(place, seat="0" * 32).status_code == 403
+    assert served.get(place, seat="é" * 32).status_code == 403
     assert served.get(f"{place}/live", seat="0" * 32).status_code == 403
     assert served.post(f"{place}/again", seat=table["watch"]).status_code == 409
     assert served.client.delete(place, params={"seat": table["watch"]}, headers=HEADERS).status_code == 403
@@ -185,6 +186,13 @@ def test_the_tree_is_opened_node_by_node(served: Served) -> None:
     node = served.get(f"/api/runs/{served.run}/tree", seats="@0/0-1,@1/1-1", node="0.1").json()
     assert (node["player"], node["information"], len(node["regret"])) == (0, "0", 2)
     assert served.get(f"/api/runs/{served.run}/tree", node="9").status_code == 422
+    refused = served.get(
+        f"/api/runs/{served.run}/tree", seats="person"
+    )  # not a run of that name, nor a list of the runs there are
+    assert (refused.status_code, refused.json()["error"]) == (
+        422,
+        "a person has no table of probabilities. Name a policy.",
+    )
 
 
 def test_who_may_only_watch_plays_nothing(served: Served) -> None:

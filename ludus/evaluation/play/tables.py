@@ -166,8 +166,9 @@ class Table:
 
     def viewer(self, token: str) -> Viewer:
         """Whose token it is. Raises PlayError for nobody's."""
-        found: list[Viewer] = [p for p, mine in self.tokens.items() if secrets.compare_digest(mine, token)]
-        if not found and not secrets.compare_digest(self.watch_token, token):
+        given = token.encode("utf-8", "replace")  # as bytes, since text that is not ASCII cannot be compared so
+        found: list[Viewer] = [p for p, mine in self.tokens.items() if secrets.compare_digest(mine.encode(), given)]
+        if not found and not secrets.compare_digest(self.watch_token.encode(), given):
             raise PlayError("this address is of no seat at this table. Open the one that was made with the table.")
         return found[0] if found else None
 

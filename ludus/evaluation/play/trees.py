@@ -21,7 +21,7 @@ from ludus.core.errors import ConfigError, ScenarioError
 from ludus.envs.tree.game_tree import GameTree
 from ludus.envs.tree.walk import CHANCE, TERMINAL
 from ludus.evaluation.play.boards import board_of, label_of
-from ludus.evaluation.play.games import RunGame, check_name
+from ludus.evaluation.play.games import PERSON, RunGame, check_name
 from ludus.evaluation.play.records import Board
 from ludus.evaluation.policies import META
 
@@ -289,6 +289,8 @@ def tables_of(game: RunGame, who: Sequence[str]) -> list[NDArray[np.float64]]:
         raise ConfigError(f"{len(who)} players were named; one name for each of {players} is needed.")
     tables = []
     for player, name in enumerate(who):
+        if name == PERSON:
+            raise ConfigError("a person has no table of probabilities. Name a policy.")
         check_name(name)
         drawn = game.named.seats(name)[player]
         if not drawn:
