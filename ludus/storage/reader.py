@@ -6,10 +6,10 @@ import json
 import os
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from itertools import groupby, pairwise
+from dataclasses import dataclass, field
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from threading import RLock
@@ -19,122 +19,44 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.curves import FIXED
 from ludus.core.errors import RunError
-from ludus.core.types import Curve, Match, NamedStatistics, PolicyRef, PolicySpec
-from ludus.population.base import Lineage, PolicyRecord
+from ludus.core.types import Curve, Match, NamedStatistics
 from ludus.population.matches import statistics_by_policy
 from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import FILE, VERSION, migrate, version_of
 from ludus.storage.manifest import open_database
-from ludus.storage.payoff_log import PayoffLog, batch_of
+from ludus.storage.payoff_log import Cells, PayoffLog, batch_of
+from ludus.storage.records import (
+    CURVES,
+    SCORES,
+    STATISTICS_OF,
+    STATISTICS_ORDER,
+    STATISTICS_ROWS,
+    CheckpointRecord,
+    Event,
+    Rating,
+    Series,
+    StoredCurve,
+    StoredMatch,
+    StoredOpponent,
+    StoredPolicy,
+    StoredTask,
+    curve_of,
+    generation_of,
+    info_from_json,
+    marginals_of,
+    match_of,
+    number_of,
+    player_of,
+    policy_of,
+    statistics_by_match,
+    summary_from_json,
+    task_of,
+)
 from ludus.storage.run_dirs import MANIFEST, is_entry, is_running
 
 T = TypeVar("T")
-
-# --------------------------------------------------------------------------------------------------------------------
-# What a run's database gives back, typed.
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPolicy:
-    """file: path of its weights, relative to the run directory; sha256: of that file. created: seconds since the epoch."""
-
-    record: PolicyRecord
-    file: str
-    sha256: str
-    created: float
-
-
-@dataclass(frozen=True, slots=True)
-class StoredMatch:
-    match: Match
-    generation: int
-    created: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PayoffCells:
-    """Exact cells that became known together: profiles int32[k, P], mean float64[k, P]."""
-
-    generation: int
-    profiles: NDArray[np.int32]
-    mean: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTask:
-    """kind: "train" or "evaluate". state: "started", "done" or "failed"."""
-
-    id: str
-    kind: str
-    generation: int
-    population: int | None
-    policy: str | None
-    state: str
-    metrics: Mapping[str, float]
-    counters: Mapping[str, int]
-    failure: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredOpponent:
-    """Whom a training task met in a seat, and how often, of all that sat there."""
-
-    task: str
-    player: int
-    population: int
-    policy: str
-    probability: float
-
-
-@dataclass(frozen=True, slots=True)
-class Rating:
-    generation: int
-    population: int
-    policy: str
-    kind: str
-    rating: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Series:
-    """One metric over one counter: step int64[n] rising, value float64[n] (NaN where the value was not finite)."""
-
-    name: str
-    counter: str
-    step: NDArray[np.int64]
-    value: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredCurve:
-    """How a training task went, or goes: up to the last barrier."""
-
-    task: str
-    generation: int
-    population: int
-    policy: str
-    curve: Curve
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """time: seconds since the epoch. level: "info", "warning" or "error". seq: its number, which rises."""
-
-    time: float
-    level: str
-    kind: str
-    text: str
-    seq: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointRecord:
-    barrier: int
-    id: str
-    created: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +79,7 @@ class Position:
     commits: int = field(compare=False)
 
 
-_SCORES = "number, seconds, episodes, nash_conv, gains, vals, responses, solver_gap, solver_seconds, exact"
-_GENERATIONS = f"SELECT {_SCORES}, sizes, marginals FROM generations"
-_CURVES = f"SELECT task, {', '.join(FIXED)}, seconds, metrics FROM curves"
+_GENERATIONS = f"SELECT {SCORES}, sizes, marginals FROM generations"
 _EVENTS = "SELECT time, level, kind, text, seq FROM events"
 _POSITION = (
     "SELECT (SELECT MAX(barrier) FROM checkpoints), (SELECT created FROM checkpoints ORDER BY barrier DESC LIMIT 1), "
@@ -297,20 +217,13 @@ class Reader:
     def info(self) -> RunInfo:
         """The run's facts; `run_dir` is where the run lies now, and `name` what its folder is called now."""
         with translated(self.path):
-            facts = json.loads(self._rows("SELECT value FROM run WHERE key = 'info'")[0][0])
-            facts["population"] = tuple(facts["population"])
-            facts["utility_range"] = tuple((low, high) for low, high in facts["utility_range"])
-            return RunInfo(**{**facts, "run_dir": self.run_dir, "name": self.run_dir.resolve().name})
+            return info_from_json(self._rows("SELECT value FROM run WHERE key = 'info'")[0][0], self.run_dir)
 
     def summary(self) -> RunSummary | None:
         """How the last session ended; None if it did not end by itself."""
         with translated(self.path):
             rows = self._rows("SELECT value FROM run WHERE key = 'summary'")
-            if not rows:
-                return None
-            facts = json.loads(rows[0][0])
-            report = self.run_dir / facts["report"] if facts["report"] else None
-            return RunSummary(**{**facts, "run_dir": self.run_dir, "report": report})
+            return summary_from_json(rows[0][0], self.run_dir) if rows else None
 
     def checkpoints(self) -> tuple[CheckpointRecord, ...]:
         """Committed checkpoints, oldest first."""
@@ -319,9 +232,9 @@ class Reader:
 
     def generations(self, *, marginals: bool = True) -> tuple[GenerationRecord, ...]:
         """Oldest first. marginals=False: without these, which are large where there are many policies."""
-        columns = f"{_SCORES}, sizes, marginals" if marginals else f"{_SCORES}, '[]', x''"
+        columns = f"{SCORES}, sizes, marginals" if marginals else f"{SCORES}, '[]', x''"
         with translated(self.path):
-            return tuple(_generation(row) for row in self._rows(f"SELECT {columns} FROM generations ORDER BY number"))
+            return tuple(generation_of(row) for row in self._rows(f"SELECT {columns} FROM generations ORDER BY number"))
 
     def generation_numbers(self) -> list[int]:
         """Of all that have finished, rising."""
@@ -339,13 +252,13 @@ class Reader:
         sql = "SELECT number, sizes, marginals FROM generations WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
         with translated(self.path):
             rows = self._rows(sql, json.dumps([int(number) for number in generations]))
-            return {number: _marginals(number, sizes, packed) for number, sizes, packed in rows}
+            return {number: marginals_of(number, sizes, packed) for number, sizes, packed in rows}
 
     def last_generation(self) -> GenerationRecord | None:
         """The newest one; None if none has finished."""
         with translated(self.path):
             rows = self._rows(f"{_GENERATIONS} ORDER BY number DESC LIMIT 1")
-            return _generation(rows[0]) if rows else None
+            return generation_of(rows[0]) if rows else None
 
     def joint(self, generation: int) -> NDArray[np.float64] | None:
         """The joint meta-strategy float64[n_0, …] of a generation; None if there are marginals only."""
@@ -361,7 +274,7 @@ class Reader:
         """By population, then place."""
         with translated(self.path):
             rows = self._rows("SELECT * FROM policies ORDER BY population, place, version")
-            return tuple(_policy(row) for row in rows)
+            return tuple(policy_of(row) for row in rows)
 
     def policy_names(self) -> dict[int, list[str]]:
         """Ids of the policies of each population, in order."""
@@ -378,7 +291,7 @@ class Reader:
         """The first that was added; None before there is one."""
         with translated(self.path):
             rows = self._rows("SELECT * FROM policies ORDER BY rowid LIMIT 1")
-            return _policy(rows[0]) if rows else None
+            return policy_of(rows[0]) if rows else None
 
     def tasks(self, *, policy: tuple[int, str] | None = None) -> tuple[StoredTask, ...]:
         """By generation, then id. policy: that trained this one of a population only."""
@@ -386,7 +299,7 @@ class Reader:
         where, asked = ("", ()) if policy is None else ("WHERE population = ? AND policy = ?", policy)
         with translated(self.path):
             rows = self._rows(f"SELECT {columns} FROM tasks {where} ORDER BY generation, id", *asked)
-            return tuple(_task(row) for row in rows)
+            return tuple(task_of(row) for row in rows)
 
     def opponents(self, *, task: str | None = None, least: float = 0.0) -> tuple[StoredOpponent, ...]:
         """Of one training task, or of all that have stored theirs: by task and seat, likeliest first. least: probability of those that are
@@ -459,21 +372,13 @@ class Reader:
             if counts.any()
         }
 
-    def payoff_cells(self) -> tuple[PayoffCells, ...]:
+    def _payoff_cells(self, after: int) -> list[Cells]:
         """Exact cells, in the order in which they were recorded."""
-        with translated(self.path):
-            return self._payoff_cells(-1)
-
-    def _payoff_cells(self, after: int) -> tuple[PayoffCells, ...]:
-        sql = "SELECT generation, players, profiles, mean FROM payoffs WHERE seq > ? ORDER BY seq"
-        return tuple(
-            PayoffCells(
-                generation,
-                np.frombuffer(profiles, "<i4").reshape(-1, players),
-                np.frombuffer(mean, "<f8").reshape(-1, players),
-            )
-            for generation, players, profiles, mean in self._rows(sql, after)
-        )
+        rows = self._rows("SELECT players, profiles, mean FROM payoffs WHERE seq > ? ORDER BY seq", after)
+        return [
+            (np.frombuffer(profiles, "<i4").reshape(-1, players), np.frombuffer(mean, "<f8").reshape(-1, players))
+            for players, profiles, mean in rows
+        ]
 
     def payoffs(self) -> Payoffs:
         """The payoff table that exact cells and pooled matches give."""
@@ -490,7 +395,7 @@ class Reader:
                 if known is None or not self.grew_from(known[0]):
                     known = Position(0, -1, 0.0, -1, -1, -1, -1, -1, 0), PayoffLog.empty((0,) * len(sizes))
                 batch = batch_of(self._connection, after=known[0].matches, last=now.matches, players=len(sizes))
-                cells = [(block.profiles, block.mean) for block in self._payoff_cells(known[0].payoffs)]
+                cells = self._payoff_cells(known[0].payoffs)
             log = known[1]
             if len(batch) or cells or log.sizes != sizes:
                 log = log.extended(sizes, batch, cells)
@@ -525,7 +430,7 @@ class Reader:
         newest = " WHERE generation = (SELECT MAX(generation) FROM ratings)" if last else ""
         with translated(self.path):
             rows = self._rows(f"SELECT generation, population, policy, kind, rating FROM ratings{newest}")
-            return tuple(Rating(g, p, policy, kind, _number(value)) for g, p, policy, kind, value in rows)
+            return tuple(Rating(g, p, policy, kind, number_of(value)) for g, p, policy, kind, value in rows)
 
     def metric_names(self) -> tuple[tuple[str, str], ...]:
         """(name, counter) of every metric, sorted."""
@@ -544,13 +449,13 @@ class Reader:
         """Of all training tasks that have one, by generation, then task."""
         with translated(self.path):
             rows = {
-                task: list(some) for task, some in groupby(self._rows(f"{_CURVES} ORDER BY task, point"), itemgetter(0))
+                task: list(some) for task, some in groupby(self._rows(f"{CURVES} ORDER BY task, point"), itemgetter(0))
             }
             tasks = self._rows(
                 "SELECT id, generation, population, policy FROM tasks WHERE kind = 'train' ORDER BY generation, id"
             )
             return tuple(
-                StoredCurve(task, generation, population, policy, _curve(rows[task]))
+                StoredCurve(task, generation, population, policy, curve_of(rows[task]))
                 for task, generation, population, policy in tasks
                 if task in rows
             )
@@ -562,8 +467,8 @@ class Reader:
             if last is None:
                 return None
             some = "WHERE task = ? AND (? - point) % ? = 0 ORDER BY point"
-            rows = self._rows(f"{_CURVES} {some}", task, last, max(1, -(-(last + 1) // points)))
-            return _curve(rows)
+            rows = self._rows(f"{CURVES} {some}", task, last, max(1, -(-(last + 1) // points)))
+            return curve_of(rows)
 
     def events(self) -> tuple[Event, ...]:
         """Oldest first."""
@@ -588,15 +493,6 @@ class Reader:
         """By level."""
         with translated(self.path):
             return dict(self._rows("SELECT level, COUNT(*) FROM events GROUP BY level"))
-
-
-def info_to_json(info: RunInfo) -> str:
-    return json.dumps({**asdict(info), "run_dir": ""})
-
-
-def summary_to_json(summary: RunSummary) -> str:
-    facts: Mapping[str, object] = asdict(replace(summary, run_dir=Path(), report=None))
-    return json.dumps({**facts, "run_dir": "", "report": summary.report.name if summary.report else ""})
 
 
 def _connected(path: Path) -> sqlite3.Connection:
@@ -627,107 +523,6 @@ def _upgraded_copy(connection: sqlite3.Connection, path: Path) -> sqlite3.Connec
     connection.close()
     migrate(copy, repr(str(path)))
     return copy
-
-
-def _generation(row: tuple[Any, ...]) -> GenerationRecord:
-    number, seconds, episodes, nash_conv, gains, values, responses, gap, solver_seconds, exact, sizes, marginals = row
-    return GenerationRecord(
-        number=number,
-        seconds=seconds,
-        episodes=episodes,
-        nash_conv=nash_conv,
-        gains=_numbers(gains),
-        values=_numbers(values),
-        marginals=tuple(tuple(own.tolist()) for own in _marginals(number, sizes, marginals)),
-        solver_gap=_number(gap),
-        solver_seconds=solver_seconds,
-        responses=_numbers(responses),
-        exact=bool(exact),
-    )
-
-
-def _marginals(number: int, sizes: str, packed: bytes) -> tuple[NDArray[np.float64], ...]:
-    ends = np.cumsum([0, *json.loads(sizes)]).tolist()
-    flat = np.frombuffer(packed, "<f8")
-    if len(flat) != ends[-1]:
-        raise ValueError(f"generation {number} holds {len(flat)} probabilities for {ends[-1]} policies")
-    return tuple(flat[a:b] for a, b in pairwise(ends))
-
-
-def _policy(row: tuple[Any, ...]) -> StoredPolicy:
-    population, policy, version, mode, place, kind, config, file, sha256, *others = row
-    parent, start, generation, task, created, _ = others
-    origin = PolicyRef(**json.loads(parent)) if parent else None
-    record = PolicyRecord(
-        ref=PolicyRef(population, policy, version, mode),
-        index=place,
-        spec=PolicySpec(kind, json.loads(config)),
-        lineage=Lineage(task=task, generation=generation, parent=origin, start=start),
-    )
-    return StoredPolicy(record, file, sha256, created)
-
-
-def _curve(rows: Sequence[tuple[Any, ...]]) -> Curve:
-    metrics = [json.loads(row[-1]) for row in rows]
-    names = tuple(dict.fromkeys(name for some in metrics for name in some))
-    values = [[*row[1:-2], *(some.get(name) for name in names)] for row, some in zip(rows, metrics, strict=True)]
-    return Curve((*FIXED, *names), np.array(values, np.float64), np.array([row[-2] for row in rows], np.float64))
-
-
-def _task(row: tuple[Any, ...]) -> StoredTask:
-    identifier, kind, generation, population, policy, state, metrics, counters, failure = row
-    numbers = (json.loads(metrics), json.loads(counters))
-    return StoredTask(identifier, kind, generation, population, policy, state, *numbers, failure)
-
-
-def player_of(ref: PolicyRef) -> tuple[int, str]:
-    """Who it is, whatever its version and mode."""
-    return ref.population, ref.policy
-
-
-STATISTICS_OF = "SELECT match, player, name, n, mean, m2 FROM statistics"
-STATISTICS_ORDER = "ORDER BY match, player, place"
-STATISTICS_ROWS = f"{STATISTICS_OF} {STATISTICS_ORDER}"
-
-
-def statistics_by_match(rows: Iterable[tuple[Any, ...]]) -> dict[str, NamedStatistics]:
-    """Match -> its statistics. rows: as `STATISTICS_ROWS` gives them."""
-    found = {}
-    for match, group in groupby(rows, itemgetter(0)):
-        _, player, name, n, mean, m2 = zip(*group, strict=True)
-        players = player[-1] + 1
-        names = name[: len(name) // players]
-        shape = (players, len(names))
-        means = np.array(mean, np.float64).reshape(shape)  # None is NaN
-        found[match] = NamedStatistics(
-            names, np.array(n, np.int64).reshape(shape), means, np.array(m2, np.float64).reshape(shape)
-        )
-    return found
-
-
-def match_of(row: tuple[Any, ...], statistics: Mapping[str, NamedStatistics]) -> StoredMatch:
-    """What a row of the match log says. statistics: of matches that have some."""
-    identifier, generation, profile, seats, n, mean, m2, wins, exact, created, _ = row
-    match = Match(
-        id=identifier,
-        profile=tuple(json.loads(profile)),
-        seats=tuple(PolicyRef(*seat) for seat in json.loads(seats)),
-        n=n,
-        mean=np.frombuffer(mean, "<f8"),
-        m2=np.frombuffer(m2, "<f8"),
-        wins=tuple((w, d, lost) for w, d, lost in json.loads(wins)),
-        exact=bool(exact),
-        statistics=statistics.get(identifier),
-    )
-    return StoredMatch(match, generation, created)
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(float(value) for value in json.loads(text))
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value  # SQLite keeps NaN as NULL
 
 
 def run_state(run_dir: Path, summary: RunSummary | None) -> str:

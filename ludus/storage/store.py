@@ -22,7 +22,8 @@ from ludus.core.types import Adaptive, Curve, Match, Mixture, PolicyRef, Task, T
 from ludus.population.base import PolicyRecord
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import APPLICATION_ID, COVERED, FILE, INSERT, TABLES, VERSION, migrate
-from ludus.storage.reader import Reader, check_integrity, info_to_json, summary_to_json, translated
+from ludus.storage.reader import Reader, check_integrity, translated
+from ludus.storage.records import info_to_json, summary_to_json
 from ludus.storage.run_dirs import RunLock
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from ludus.core.types import Curve
 from ludus.storage.base import GenerationRecord, RunSummary
 from ludus.storage.database import FILE
 from ludus.storage.experiments import read_experiment
-from ludus.storage.reader import Reader, StoredMatch, run_state
+from ludus.storage.reader import Reader, run_state
+from ludus.storage.records import StoredMatch
 from ludus.storage.run_dirs import RUNS, find_experiment, find_run, run_name
 
 Array = NDArray[np.float64]

@@ -21,7 +21,8 @@ from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.evaluation.ratings import rate_run
 from ludus.population.matches import same_match, statistics_by_policy, statistics_of
-from ludus.storage.reader import Reader, player_of
+from ludus.storage.reader import Reader
+from ludus.storage.records import player_of
 from ludus.testing.fakes import COINS
 from ludus.view.figures.panels import PANELS
 

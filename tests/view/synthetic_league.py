@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ludus.storage.base import RunInfo, RunSummary
 from ludus.storage.database import FILE, INSERT
-from ludus.storage.reader import summary_to_json
+from ludus.storage.records import summary_to_json
 from ludus.storage.store import Store
 
 BEGAN = 1_700_000_000.0

@@ -21,7 +21,8 @@ from ludus.core.types import Match, PolicyRef
 from ludus.evaluation.tournament.meetings import Meeting
 from ludus.population.matches import Moments
 from ludus.storage.database import INSERT, MATCHES, STATISTICS
-from ludus.storage.reader import STATISTICS_ROWS, check_integrity, match_of, statistics_by_match, translated
+from ludus.storage.reader import check_integrity, translated
+from ludus.storage.records import STATISTICS_ROWS, match_of, statistics_by_match
 from ludus.storage.store import blob, connect, disconnect, has_tables, match_row, statistics_rows
 
 FILE = "tournament.db"

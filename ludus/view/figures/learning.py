@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ludus.core import curves
 from ludus.core.timings import PARTS
 from ludus.core.types import Curve
-from ludus.storage.reader import Reader, Series, StoredTask
+from ludus.storage.reader import Reader
+from ludus.storage.records import Series, StoredTask
 from ludus.view.curves import is_told, learner_name
 from ludus.view.figures.base import MAX_POINTS, Number, all_finite, finite, require_known, thin, whole
 

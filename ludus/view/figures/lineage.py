@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, nearest
-from ludus.storage.reader import Reader, StoredOpponent, StoredPolicy
+from ludus.storage.reader import Reader
+from ludus.storage.records import StoredOpponent, StoredPolicy
 from ludus.view.figures.base import MAX_POINTS, Number, all_finite, finite, require_known, thin, whole
 from ludus.view.figures.learning import Learning, learned
 from ludus.view.figures.meta_game import Floats, MetaGame, meta_game

@@ -15,7 +15,8 @@ from ludus.core.errors import RunError
 from ludus.solvers.confidence import MIN_UNITS, mean_bounds
 from ludus.storage.base import RunInfo
 from ludus.storage.payoff_log import PayoffLog
-from ludus.storage.reader import Reader, StoredPolicy, player_of
+from ludus.storage.reader import Reader
+from ludus.storage.records import StoredPolicy, player_of
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")

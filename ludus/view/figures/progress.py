@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ludus.core.errors import RunError
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.live import Status, percent, read_status
-from ludus.storage.reader import Event, Reader, run_state
+from ludus.storage.reader import Reader, run_state
+from ludus.storage.records import Event
 from ludus.view.curves import short
 from ludus.view.figures.base import MAX_POINTS, Number, finite, require_known, thin, whole
 
