@@ -41,8 +41,9 @@ def make(session):
 
 
 @pytest.fixture
-def runtime(make):
-    return make()
+def runtime(session):
+    """For tests that do not close it."""
+    return session
 
 
 def each(runtime, parts, method):
@@ -61,6 +62,7 @@ def gone(process, seconds=30):
     return False
 
 
+@pytest.mark.slow
 def test_contract(session):
     check_runtime(type(session))
 
@@ -117,7 +119,8 @@ def ask_for_ten_seconds(peer):
         peer.ask("add", 1)
 
 
-def test_a_peer_that_dies_while_it_is_asked(runtime):
+def test_a_peer_that_dies_while_it_is_asked(make):
+    runtime = make()
     asked = runtime.spawn(Worker, 0, restarts=1, concurrency=2)
     visitor = runtime.spawn(Visitor, runtime.peer(asked))
     process = runtime.get(runtime.call(asked, "process"))
@@ -245,7 +248,8 @@ def test_a_frozen_part_is_given_up(runtime):
     assert runtime.get(runtime.call(asked, "add", 1)) == 1
 
 
-def test_stuck_parts_are_given_up_stopped_or_closed(session, runtime):
+def test_stuck_parts_are_given_up_stopped_or_closed(session, make):
+    runtime = make()
     parts = [runtime.spawn(Worker, 5, restarts=1) for _ in range(3)]
     processes = each(runtime, parts, "process")
     stuck = [runtime.call(part, "slow", 600) for part in parts]

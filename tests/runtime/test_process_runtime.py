@@ -224,8 +224,8 @@ def is_there(process):
     ("end", "sent", "code"),
     [
         ("wait", signal.SIGKILL, -signal.SIGKILL),
-        ("wait", signal.SIGINT, -signal.SIGINT),
-        ("exit", None, 5),
+        pytest.param("wait", signal.SIGINT, -signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("exit", None, 5, marks=pytest.mark.slow),
         ("fork", None, 3),
     ],
 )
