@@ -70,7 +70,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
-    return serve_until_ctrl_c(server_of(options, options.runs), browser=not options.no_open)
+    served = server_of(options, options.runs)
+    shown = served.state.watcher.runs.all() if options.runs else ()
+    to = f"#/run/{shown[0].id}" if len(shown) == 1 else ""
+    return serve_until_ctrl_c(served, to=to, browser=not options.no_open)
 
 
 def server_of(options: argparse.Namespace, runs: Sequence[str]) -> Served:
