@@ -1,7 +1,7 @@
 """What the page costs and how soon it is there.
 
-slow-down   a run on one core, alone and with a server and ten viewers on the others, who ask for all that a page shows whenever it has
-            changed: the processor's seconds of the run's own processes, in pairs.
+slow-down   a run on one core, and on the others another run, a server and ten viewers, who ask for all that a page shows whenever it has
+            changed: the processor's seconds of the run's own processes while they look at it, and while they look at the other one.
 paint       Chromium and the server on one core, a league of 1,000 policies: from the click to a page that says something, of a browser
             that has nothing in its cache; first of a server that has just been started, then again and again.
 viewers     a hundred of them at once on one core, on a run that grows every half second: how long it takes until the last of them knows;
@@ -24,7 +24,7 @@ BENCHMARK = Benchmark(
             module="benchmarks.ui_worker",
             arguments=("slow-down", "--pairs", "4"),
             seeds=(0, 1, 2, 3, 4),
-            quick_arguments=("--pairs", "2", "--generations", "8"),
+            quick_arguments=("--pairs", "1", "--generations", "8"),
             pinned=False,  # the run is, the others have what is left
         ),
         Contestant(
@@ -48,7 +48,7 @@ BENCHMARK = Benchmark(
             "<= 1",
             lambda medians: medians("slow-down", "slow-down in percent"),
             unit="%",
-            quick=False,  # which two short pairs cannot tell from nothing
+            quick=False,  # which one short round cannot tell from nothing
         ),
         Bar("first useful paint, overview", "<= 1", lambda medians: medians("paint", "seconds to overview"), unit="s"),
         Bar("first useful paint, heat map", "<= 1", lambda medians: medians("paint", "seconds to heat map"), unit="s"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -102,39 +101,66 @@ def served(root: Path, *, cores: set[int], port: int = _PORT) -> Iterator[Server
 # ---------------------------------------------------------------------------------------------- slow-down
 
 
+ARMS = ("alone", "another", "watched")
+
+
 def slow_down(args: argparse.Namespace, lines: Lines) -> None:
-    """Of each pair which comes first changes from one to the next."""
+    """A run on the first core, three times in each round, in an order that changes: alone; beside another run, a server and ten viewers who
+    look at that other one; beside the same, with the viewers looking at it. What the last costs more than the second is what looking does
+    to a run; what it costs more than the first holds what sharing a machine's memory and, often, a core's units does, too."""
     cores = sorted(os.sched_getaffinity(0))
     mine, others = {cores[0]}, {*cores[1:]} or {cores[0]}
-    ratios, seconds = list[float](), dict[bool, list[float]]({True: [], False: []})
+    seconds = {arm: list[float]() for arm in ARMS}
     with tempfile.TemporaryDirectory() as folder:
-        _run(Path(folder) / "warm", 1, args.seed, mine)
-        with served(Path(folder), cores=others) as server:
-            for pair in range(args.pairs):
-                taken = dict[bool, float]()
-                for watched in (True, False) if (pair + args.seed) % 2 else (False, True):
-                    run_dir = Path(folder) / f"run-{pair}-{watched}"
-                    with _watching(server, run_dir, others) if watched else _nobody() as answers:
-                        taken[watched] = _run(run_dir, args.generations, args.seed, mine)
-                    seconds[watched].append(taken[watched])
-                    if watched and not answers():
-                        raise RuntimeError("nobody watched")
-                    shutil.rmtree(run_dir)
-                ratios.append(taken[True] / taken[False])
+        root = Path(folder)
+        _run(root / "warm", 1, args.seed, mine)
+        for turn in range(args.pairs):
+            first = (turn + args.seed) % len(ARMS)
+            for arm in (*ARMS[first:], *ARMS[:first]):
+                run_dir = root / f"run-{turn}-{arm}"
+                with _beside(root, run_dir, arm, others, args) as answers:
+                    seconds[arm].append(_run(run_dir, args.generations, args.seed, mine))
+                if arm != "alone" and not answers():
+                    raise RuntimeError("nobody watched")
+                shutil.rmtree(run_dir)
+    more = {
+        arm: statistics.median(watched / other for watched, other in zip(seconds["watched"], seconds[arm], strict=True))
+        for arm in ("alone", "another")
+    }
     lines.figures(
         {
-            "slow-down in percent": 100 * (statistics.median(ratios) - 1),
-            "processor seconds alone": statistics.median(seconds[False]),
-            "processor seconds watched": statistics.median(seconds[True]),
+            "slow-down in percent": 100 * (more["another"] - 1),
+            "slow-down in percent, sharing the machine included": 100 * (more["alone"] - 1),
+            **{f"processor seconds, {arm}": statistics.median(seconds[arm]) for arm in ARMS},
         }
     )
 
 
-def _run(run_dir: Path, generations: int, seed: int, cores: set[int]) -> float:
-    """Seconds of the processor that a run and all of its processes had."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+@contextmanager
+def _beside(
+    root: Path, run_dir: Path, arm: str, cores: set[int], args: argparse.Namespace
+) -> Iterator[Callable[[], int]]:
+    """What an arm has beside its run; how many answers the viewers had."""
+    if arm == "alone":
+        yield lambda: 0
+        return
+    other = root / f"{run_dir.name}-other"
+    process = _started(other, 100 * args.generations, args.seed, cores)
+    try:
+        with (
+            served(root, cores=cores) as server,
+            _watching(server, other if arm == "another" else run_dir, cores) as answers,
+        ):
+            yield answers
+    finally:
+        process.kill()
+        process.wait()
+        shutil.rmtree(other, ignore_errors=True)
+
+
+def _started(run_dir: Path, generations: int, seed: int, cores: set[int]) -> subprocess.Popen[bytes]:
     line = ["train", "leduc", f"generations={generations}", "--seed", str(seed), "--run-dir", str(run_dir)]
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-c", _COMMAND, *line],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -142,15 +168,16 @@ def _run(run_dir: Path, generations: int, seed: int, cores: set[int]) -> float:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         preexec_fn=lambda: os.sched_setaffinity(0, cores),
     )
-    if process.wait():
+
+
+def _run(run_dir: Path, generations: int, seed: int, cores: set[int]) -> float:
+    """Seconds of the processor that a run and all of its processes had."""
+    process = _started(run_dir, generations, seed, cores)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
         raise RuntimeError("the run failed")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-@contextmanager
-def _nobody() -> Iterator[Callable[[], int]]:
-    yield lambda: 0
+    return usage.ru_utime + usage.ru_stime
 
 
 @contextmanager
@@ -317,7 +344,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("slow-down", "paint", "viewers"))
     parser.add_argument("--pairs", type=int, default=4)
-    parser.add_argument("--generations", type=int, default=20)
+    parser.add_argument("--generations", type=int, default=30)
     parser.add_argument("--visits", type=int, default=9)
     parser.add_argument("--viewers", type=int, default=100)
     parser.add_argument("--changes", type=int, default=40)
