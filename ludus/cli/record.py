@@ -212,7 +212,7 @@ def _has_boards(run_dir: Path) -> bool:
 def _write_replay(replay: Replay, path: Path, *, fps: int | None) -> None:
     if path.suffix.lower() in _FILMS:
         from ludus.core.files import replace_file
-        from ludus.evaluation.play.records import plain
+        from ludus.core.plain import plain
         from ludus.evaluation.play.replays import film
 
         replace_file(path, film(plain(replay), path.suffix.lower(), fps=fps))
@@ -222,11 +222,11 @@ def _write_replay(replay: Replay, path: Path, *, fps: int | None) -> None:
 
         write_json(replay, path)
         return
-    from ludus.evaluation.play.records import plain, to_json
+    from ludus.core.plain import plain, to_json
     from ludus.evaluation.play.replays import title_of
     from ludus.view.snapshot import Snapshot, write
 
-    write(path, Snapshot("replay", title_of(plain(replay)), {"replay": to_json(replay).encode()}))
+    write(path, Snapshot("replay", title_of(plain(replay)), {"replay": to_json(replay)}))
 
 
 def _trajectories(run_dir: Path, options: argparse.Namespace) -> int:

@@ -9,7 +9,6 @@ beside the mean. Runs are resampled within their environment (stratified).
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,8 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, RunError, UnknownName
+from ludus.core.plain import to_json
 from ludus.storage.run_dirs import RUNS, find_experiment
 from ludus.view.compared_runs import AXES, LEARNED, MEASURES, ComparedRun, Group, Measure
+from ludus.view.figures.base import all_finite, finite
 from ludus.view.snapshot import REPORT, Snapshot
 from ludus.view.snapshot import write as write_snapshot
 
@@ -406,7 +407,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         "normalised": comparison.is_normalised,
         "environments": list(comparison.environments),
         "confidence": CONFIDENCE,
-        "thresholds": _numbers(comparison.thresholds),
+        "thresholds": all_finite(comparison.thresholds),
         "groups": [_group(group, comparison) for group in comparison.groups],
         "improvement": [
             {"better": a, "than": b, **_interval(estimate)} for (a, b), estimate in comparison.improvement.items()
@@ -424,10 +425,10 @@ def _group(group: GroupResult, comparison: Comparison) -> dict[str, Any]:
         "unfinished": group.is_unfinished,
         "mean": _interval(group.mean),
         "iqm": _interval(group.iqm),
-        "best": _finite(group.best),
+        "best": finite(group.best),
         "profile": [_interval(estimate) for estimate in group.profile],
         "curves": {
-            axis: {"x": _numbers(curve.x), "iqm": [_interval(estimate) for estimate in curve.estimates]}
+            axis: {"x": all_finite(curve.x), "iqm": [_interval(estimate) for estimate in curve.estimates]}
             for axis, curve in group.curves.items()
         },
     }
@@ -443,8 +444,8 @@ def _run(run: ComparedRun, comparison: Comparison, *, counted: bool) -> dict[str
         "algorithm": run.algorithm,
         "seed": run.seed,
         "changes": list(run.changes),
-        "value": _finite(run.final(comparison.measure.name)),
-        "spent": {name: _finite(x[-1]) for name, x in (run.axes or {}).items() if len(x)},
+        "value": finite(run.final(comparison.measure.name)),
+        "spent": {name: finite(x[-1]) for name, x in (run.axes or {}).items() if len(x)},
     }
 
 
@@ -468,20 +469,12 @@ def as_rows(comparison: Comparison) -> Iterable[tuple[object, ...]]:
 
 
 def _interval(estimate: Estimate) -> dict[str, float | None]:
-    return {name: _finite(getattr(estimate, name)) for name in ("value", "low", "high")}
-
-
-def _finite(value: float) -> float | None:
-    return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
-def _numbers(values: Array) -> list[float | None]:
-    return [_finite(value) for value in values.tolist()]
+    return {name: finite(getattr(estimate, name)) for name in ("value", "low", "high")}
 
 
 def write_comparison(comparison: Comparison, target: Path) -> Path:
     """Writes the page (aside, then renamed) and returns its path. Raises RunError if it cannot be written."""
-    data = json.dumps(as_json(comparison), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+    data = to_json(as_json(comparison))
     names = ", ".join(group.name for group in comparison.groups)
     return write_snapshot(target, Snapshot("comparison", names, {"compare": data}))
 

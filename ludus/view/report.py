@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ludus.core.plain import to_json
 from ludus.storage.reader import Memory, Reader
 from ludus.storage.run_dirs import find_run
 from ludus.view import snapshot
-from ludus.view.figures.panels import PANELS, to_json
+from ludus.view.figures.panels import PANELS
 from ludus.view.figures.payoffs import PayoffTable
 from ludus.view.snapshot import REPORT, Snapshot
 

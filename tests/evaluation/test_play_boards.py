@@ -7,8 +7,9 @@ from typing import Any
 import pyspiel
 import pytest
 
+from ludus.core.plain import plain
 from ludus.evaluation.play.boards import board_of, hides, legal_of, shows_moves
-from ludus.evaluation.play.records import Card, CardsBoard, GridBoard, MatrixBoard, TextBoard, plain
+from ludus.evaluation.play.records import Card, CardsBoard, GridBoard, MatrixBoard, TextBoard
 
 
 def after(name: str, *actions: int | list[int]) -> Any:
@@ -64,7 +65,7 @@ def test_breakthrough_moves_have_a_from_and_a_to() -> None:
     assert rows(board)[1:5] == ["000000", "......", "......", "111111"]
     first = legal_of(state, 0, state.legal_actions()[:1])[0]
     assert first.label == "a5a4"
-    assert (first.source, first.cell) == ((1, 0), (2, 0))
+    assert (first.from_, first.cell) == ((1, 0), (2, 0))
     state.apply_action(first.action)
     assert grid(state).last == [(1, 0), (2, 0)]
 
@@ -81,7 +82,7 @@ def test_go_points_skip_the_letter_i_and_a_pass_has_none() -> None:
 def test_chess_is_read_from_its_position_and_moves_from_its_board() -> None:
     state = after("chess")
     by_label = {one.label: one for one in legal_of(state, 0, state.legal_actions())}
-    assert (by_label["e4"].source, by_label["e4"].cell) == ((6, 4), (4, 4))
+    assert (by_label["e4"].from_, by_label["e4"].cell) == ((6, 4), (4, 4))
     state.apply_action(by_label["e4"].action)
     board = grid(state)
     assert rows(board)[:1] == ["rnbqkbnr"]

@@ -11,10 +11,10 @@ import pytest
 from play_games import AnyGame, openspiel
 
 from ludus.core.errors import ConfigError, RunError
+from ludus.core.plain import plain, to_json
 from ludus.envs.options import Environment
 from ludus.evaluation.debugger import RecordedEpisode
 from ludus.evaluation.play.drawing import BoardDrawer
-from ludus.evaluation.play.records import plain, to_json
 from ludus.evaluation.play.replays import film, is_kept, keep, kept, play, read, safe_name
 from ludus.evaluation.play.views import View, png
 

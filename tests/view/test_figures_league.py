@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from synthetic_league import League, write
 
+from ludus.core.plain import to_json
 from ludus.storage.reader import Memory, Reader
-from ludus.view.figures.base import to_json, unpacked
+from ludus.view.figures.base import unpacked
 from ludus.view.figures.panels import PANELS
 
 SIZE = 24

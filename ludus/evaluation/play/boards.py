@@ -116,7 +116,7 @@ def legal_of(state: Any, player: int, actions: Sequence[int]) -> list[Legal]:
     for action in actions:
         label = label_of(state, player, action)
         cell, source = (None, None) if place is None else place(_Made(state, action, label))
-        found.append(Legal(action=action, label=label, cell=cell, source=source))
+        found.append(Legal(action=action, label=label, cell=cell, from_=source))
     return found
 
 

@@ -5,14 +5,9 @@ position of a game --boards.py--> Board --views.py--> Frame --> a table's page, 
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
-
-import numpy as np
+from typing import Literal, TypeAlias
 
 FORMAT = 1
 """Of a replay's JSON."""
@@ -130,12 +125,12 @@ Board: TypeAlias = GridBoard | CardsBoard | MatrixBoard | FrameBoard | TextBoard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Legal:
-    """A legal action. cell: where a click means it. source: where a piece leaves from ("from" in JSON); None for other moves."""
+    """A legal action. cell: where a click means it. from_: where a piece leaves from; None for other moves."""
 
     action: int
     label: str
     cell: Cell | None = None
-    source: Cell | None = None
+    from_: Cell | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,41 +239,3 @@ class Replay:
     @property
     def steps(self) -> int:
         return max(0, len(self.frames) - 1)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# JSON.
-
-_WORDS = {"source": "from"}  # which no field can be called
-
-
-_FIELDS: dict[Any, tuple[tuple[str, str], ...]] = {}
-
-
-def _fields(cls: Any) -> tuple[tuple[str, str], ...]:
-    """(name, key) of a record's fields; looked up once."""
-    if cls not in _FIELDS:
-        _FIELDS[cls] = tuple((f.name, _WORDS.get(f.name, f.name)) for f in dataclasses.fields(cls))
-    return _FIELDS[cls]
-
-
-def plain(value: Any) -> Any:
-    """Records, arrays and numbers as JSON has them: keys are field names, what is not finite is null."""
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, Sequence):
-        return [plain(one) for one in value]
-    return {key: plain(getattr(value, name)) for name, key in _fields(type(value))}
-
-
-def to_json(value: Any) -> str:
-    """Compact JSON of a record."""
-    return json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.files import replace_file
-from ludus.evaluation.play.records import FORMAT, Replay, to_json
+from ludus.core.plain import to_json
+from ludus.evaluation.play.records import FORMAT, Replay
 
 if TYPE_CHECKING:
     from ludus.evaluation.play.games import RunGame
@@ -53,7 +54,7 @@ def keep(run_dir: Path, replay: Replay) -> str:
     folder = run_dir / FOLDER
     try:
         folder.mkdir(exist_ok=True)
-        replace_file(folder / f"{id}.json", to_json(replay).encode())
+        replace_file(folder / f"{id}.json", to_json(replay))
     except OSError as error:
         raise RunError(f"a replay cannot be kept in {str(folder)!r}: {error}. Make the folder writable.") from error
     return id
@@ -183,7 +184,7 @@ def _pixels(data: bytes) -> NDArray[np.uint8]:
 
 def write_json(replay: Replay, path: Path) -> None:
     """As a file, in the place of one of that name. Raises OSError."""
-    replace_file(path, to_json(replay).encode())
+    replace_file(path, to_json(replay))
 
 
 def title_of(replay: Mapping[str, Any]) -> str:

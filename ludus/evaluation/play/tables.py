@@ -22,10 +22,11 @@ from gymnasium.spaces import Discrete
 
 from ludus.core.errors import ConfigError, LudusError, NotNow, PlayError, TooManyTables
 from ludus.core.files import without_folders
+from ludus.core.plain import plain
 from ludus.evaluation.play.games import PERSON, RunGame, check_name
 from ludus.evaluation.play.hints import Advisor
 from ludus.evaluation.play.person import Person
-from ludus.evaluation.play.records import Frame, FrameDecision, Replay, plain
+from ludus.evaluation.play.records import Frame, FrameDecision, Replay
 from ludus.evaluation.play.views import View
 from ludus.evaluation.played_episode import PlayedEpisode
 from ludus.policies.bots import what_raised

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -61,41 +59,6 @@ def thin(records: Sequence[T], limit: int) -> list[T]:
     if len(records) <= limit:
         return list(records)
     return [records[k] for k in np.unique(np.linspace(0, len(records) - 1, limit).round().astype(int))]
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Records as JSON.
-
-
-def to_json(value: Any) -> bytes:
-    """Compact UTF-8; keys are the names of the records' fields; what is not finite becomes null."""
-    try:
-        text = json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    except ValueError:  # seldom: most numbers of figures are finite
-        text = json.dumps(_cleaned(value), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    return text.encode(errors="replace")  # the name of a folder need not be text
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name.rstrip("_"): getattr(value, f.name) for f in fields(value)}  # `return` is Python's
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, Path):
-        return value.name  # no path of a machine leaves it
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
-
-
-def _cleaned(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _cleaned(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_cleaned(item) for item in value]
-    return value if value is None or isinstance(value, str | int) else _cleaned(_plain(value))
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ludus.storage.reader import Position, Reader
-from ludus.view.figures.base import to_json
 from ludus.view.figures.embedding import embedding
 from ludus.view.figures.learning import learning, throughput
 from ludus.view.figures.lineage import lineage, policy
@@ -15,7 +14,7 @@ from ludus.view.figures.progress import convergence, events, overview, parts, ru
 from ludus.view.figures.ranking import diversity, ranking, statistics
 from ludus.view.figures.responses import responses
 
-__all__ = ["PANELS", "changed", "run_line", "to_json", "version"]
+__all__ = ["PANELS", "changed", "run_line", "version"]
 
 PANELS: Final[Mapping[str, Callable[..., Any]]] = {
     "overview": overview,
@@ -34,8 +33,8 @@ PANELS: Final[Mapping[str, Callable[..., Any]]] = {
     "statistics": statistics,
     "policy": policy,
 }
-"""name -> panel(reader, **query) -> a record, or a list of records, for `to_json`. Each raises ConfigError for a query that it does not
-understand, and RunError as `Reader`."""
+"""name -> panel(reader, **query) -> a record, or a list of records, for `ludus.core.plain.to_json`. Each raises ConfigError for a query
+that it does not understand, and RunError as `Reader`."""
 
 _OF_PAYOFFS = frozenset({"ranking", "payoffs", "responses", "embedding", "diversity", "lineage", "policy"})
 _OF_BARRIERS = frozenset({"overview", "learning", "throughput", "policy"})

@@ -5,7 +5,6 @@ Nothing of it loads a policy, or PyTorch, before somebody asks for a game; then 
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import OrderedDict
@@ -19,10 +18,11 @@ from fastapi import HTTPException, Response
 
 from ludus.core.errors import ConfigError, LudusError, NotNow, PlayError, RunError, ScenarioError, TooManyTables
 from ludus.core.files import without_folders
+from ludus.core.plain import to_json
 from ludus.storage.people import FILE, People
 from ludus.storage.run_dirs import RUNS
 from ludus.view.server.known_runs import KnownRun, Stamp, database_stamp
-from ludus.view.server.state import State, sentence
+from ludus.view.server.state import State
 
 if TYPE_CHECKING:
     from ludus.evaluation.play.games import RunGame
@@ -173,11 +173,9 @@ _STATUS: Sequence[tuple[type[LudusError], int]] = (
 def refused(error: LudusError, run: KnownRun | None = None) -> HTTPException:
     """What a request is answered that could not be granted."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
-    return HTTPException(status, without_folders(sentence(error, run)))
+    return HTTPException(status, without_folders(str(error) if run is None else run.said(str(error))))
 
 
-def json_response(content: bytes | Any, status: int = 200) -> Response:
-    """content: JSON as bytes, or plain data."""
-    if not isinstance(content, bytes):
-        content = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    return Response(content, status, media_type="application/json")
+def json_response(content: bytes | Any) -> Response:
+    """content: JSON as bytes, or what `to_json` takes."""
+    return Response(content if isinstance(content, bytes) else to_json(content), media_type="application/json")

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastapi import HTTPException
+
 from ludus.storage.database import FILE
 from ludus.storage.live import STATUS
 from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, run_dirs
@@ -76,6 +78,13 @@ class KnownRuns:
         if run_id not in self._runs and self._clock() - self._looked > PATIENCE:
             self.refresh()
         return self._runs.get(run_id)
+
+    def run(self, run_id: str) -> KnownRun:
+        """As `get`. Raises HTTPException 404 for an id that is none of theirs."""
+        run = self.get(run_id)
+        if run is None:
+            raise HTTPException(404, "there is no such run here (any more). Go back to the list of runs.")
+        return run
 
     def find(self, folder: Path) -> KnownRun | None:
         """The one that lies there."""

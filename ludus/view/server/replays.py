@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from ludus.core.plain import plain, to_json
 from ludus.view.server.games import PlayRoom, json_response
 from ludus.view.server.known_runs import KnownRun
 
@@ -83,11 +84,10 @@ def router(room: PlayRoom) -> APIRouter:
     return routes
 
 
-def _listed(run: KnownRun) -> Any:
-    from ludus.evaluation.play.records import plain
+def _listed(run: KnownRun) -> bytes:
     from ludus.evaluation.play.replays import kept
 
-    return plain(kept(run.folder))
+    return to_json(kept(run.folder))
 
 
 def _replay(room: PlayRoom, run: KnownRun | None, id: str) -> bytes:
@@ -98,15 +98,14 @@ def _replay(room: PlayRoom, run: KnownRun | None, id: str) -> bytes:
         raise HTTPException(404, "there is no such replay. Go back to the list.")
     found = room.shelf.get(id, None if run is None else run.id) or room.people.replay(id)
     if found is None and run is not None and is_kept(run.folder, id):
-        found = json.dumps(read(run.folder, id), ensure_ascii=False, separators=(",", ":")).encode()
+        found = to_json(read(run.folder, id))
     if found is None:
         raise HTTPException(404, "there is no such replay (any more). Go back to the list, or play the game again.")
     return found
 
 
-def _show(room: PlayRoom, run: KnownRun, body: ShowBody) -> Any:
+def _show(room: PlayRoom, run: KnownRun, body: ShowBody) -> bytes:
     from ludus.evaluation.play.games import check_name
-    from ludus.evaluation.play.records import plain, to_json
     from ludus.evaluation.play.replays import keep, new_id, play
 
     for name in body.seats:
@@ -114,8 +113,8 @@ def _show(room: PlayRoom, run: KnownRun, body: ShowBody) -> Any:
     with room.open.use(run) as game:
         replay = play(game, body.seats, seed=body.seed)
     id = keep(run.folder, replay) if body.keep else new_id()
-    room.shelf.put(id, run.id, to_json(replay).encode())
-    return {"id": id, **plain(replay)}
+    room.shelf.put(id, run.id, to_json(replay))
+    return to_json({"id": id, **plain(replay)})
 
 
 def _file(room: PlayRoom, run: KnownRun | None, id: str, kind: str) -> tuple[bytes, str]:
@@ -134,11 +133,9 @@ def _file(room: PlayRoom, run: KnownRun | None, id: str, kind: str) -> tuple[byt
     return film(replay, f".{kind}"), name
 
 
-def _tree(room: PlayRoom, run: KnownRun, seats: str, node: str) -> Any:
-    from ludus.evaluation.play.records import plain
-
+def _tree(room: PlayRoom, run: KnownRun, seats: str, node: str) -> bytes:
     with room.open.use(run) as game:
         players = game.spec.num_players
     who = [name for name in seats.split(",") if name] or ["@meta"]
     who = who * players if len(who) == 1 else who
-    return plain(room.open.tree(run, who).look(node))
+    return to_json(room.open.tree(run, who).look(node))

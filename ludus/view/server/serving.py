@@ -15,13 +15,13 @@ from ludus.view.server.access import Access
 from ludus.view.server.address import Address, Rights, is_any
 from ludus.view.server.app import make_app
 from ludus.view.server.known_runs import KnownRuns
-from ludus.view.server.state import Runs, State
+from ludus.view.server.state import State
 from ludus.view.server.watcher import Watcher
 
 
 def make_state(access: Access, runs: KnownRuns, *, people: Path | None = None) -> State:
     """What the routes share."""
-    return State(access, Runs(runs), Watcher(runs), people)
+    return State(access, runs, Watcher(runs), people)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from fastapi import HTTPException
-
-from ludus.core.errors import LudusError
 from ludus.view.server.access import Access
-from ludus.view.server.known_runs import KnownRun, KnownRuns
+from ludus.view.server.known_runs import KnownRuns
 from ludus.view.server.watcher import Watcher
 
 P = ParamSpec("P")
@@ -25,29 +22,11 @@ PLAYERS = 4
 
 
 @dataclass(slots=True)
-class Runs:
-    """Runs by their ids, for routes."""
-
-    _known: KnownRuns
-
-    def run(self, run_id: str) -> KnownRun:
-        """Raises HTTPException 404."""
-        run = self._known.get(run_id)
-        if run is None:
-            raise HTTPException(404, "there is no such run here (any more). Go back to the list of runs.")
-        return run
-
-    def folder(self, run_id: str) -> Path:
-        """Where it lies. Raises HTTPException 404."""
-        return self.run(run_id).folder
-
-
-@dataclass(slots=True)
 class State:
     """people: the database of games with people, if it is not the usual one."""
 
     access: Access
-    runs: Runs
+    runs: KnownRuns
     watcher: Watcher
     people: Path | None = None
     _players: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PLAYERS, "play"))
@@ -68,8 +47,3 @@ class State:
         for close in self._closers:
             close()
         self._players.shutdown(wait=False, cancel_futures=True)
-
-
-def sentence(error: LudusError, run: KnownRun | None = None) -> str:
-    """What an error says, without the places of files."""
-    return str(error) if run is None else run.said(str(error))

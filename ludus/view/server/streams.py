@@ -4,7 +4,6 @@ nobody up and costs no memory; one that is gone is dropped."""
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from fastapi import HTTPException, Response
 from starlette.types import Receive, Scope, Send
 
+from ludus.core.plain import to_json
 from ludus.view.server.access import MOST_STREAMS
 
 HEARTBEAT = 15.0
@@ -116,9 +116,7 @@ class Stream(Response):
 
 def encode(data: Any) -> bytes:
     """As JSON in one line; what is bytes is that already, for the streams of many browsers."""
-    if isinstance(data, bytes):
-        return data
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return data if isinstance(data, bytes) else to_json(data)
 
 
 def _event(key: tuple[str, str], data: Any) -> bytes:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, HTTPException, Response
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from ludus.core.errors import PlayError
+from ludus.core.plain import to_json
 from ludus.storage.people import PlayedGame, PlayedSeat
 from ludus.view.server.games import PlayRoom, json_response
 from ludus.view.server.known_runs import KnownRun
@@ -163,11 +164,9 @@ def _add_looking(routes: APIRouter, room: PlayRoom) -> None:
         return stream
 
 
-def _seats(room: PlayRoom, run: KnownRun) -> Any:
-    from ludus.evaluation.play.records import plain
-
+def _seats(room: PlayRoom, run: KnownRun) -> bytes:
     with room.open.use(run) as game:
-        return plain(game.seats)
+        return to_json(game.seats)
 
 
 def _lay(room: PlayRoom, run: KnownRun, body: TableBody) -> Table:
@@ -193,10 +192,9 @@ def _lay(room: PlayRoom, run: KnownRun, body: TableBody) -> Table:
 
 def _finished(room: PlayRoom, run: KnownRun, finished: FinishedGame) -> str:
     """Keep a game's replay here, and its result for good; the replay's id."""
-    from ludus.evaluation.play.records import to_json
     from ludus.evaluation.play.replays import new_id
 
-    id, replay = new_id(), to_json(finished.replay).encode()
+    id, replay = new_id(), to_json(finished.replay)
     room.shelf.put(id, run.id, replay)
     names = zip(finished.people, finished.policies, strict=True)
     game = PlayedGame(
@@ -234,8 +232,7 @@ def _move(table: Table, viewer: Viewer, body: MovesBody) -> None:
     table.move(viewer, orders, body.number)
 
 
-def _people(room: PlayRoom) -> Any:
-    from ludus.evaluation.play.records import plain
+def _people(room: PlayRoom) -> bytes:
     from ludus.evaluation.play.standings import people_view
 
-    return plain(people_view(room.people.games()))
+    return to_json(people_view(room.people.games()))

@@ -20,6 +20,7 @@ from typing import Any
 from fastapi import HTTPException
 
 from ludus.core.errors import LudusError, RunError
+from ludus.core.plain import to_json
 from ludus.storage.reader import Memory, Position, Reader
 from ludus.storage.run_dirs import is_running
 from ludus.view.figures import panels as figures
@@ -113,16 +114,9 @@ class Watcher:
 
     # ------------------------------------------------------------------------------------------ answers
 
-    def known(self, run_id: str) -> KnownRun:
-        """Raises HTTPException 404."""
-        run = self.runs.get(run_id)
-        if run is None:
-            raise HTTPException(404, "there is no such run here (any more). Go back to the list of runs.")
-        return run
-
     async def panel(self, run_id: str, name: str, query: Mapping[str, str]) -> Body:
         """A panel of a run as it is now. Raises HTTPException, LudusError."""
-        run = self.known(run_id)
+        run = self.runs.run(run_id)
         if name not in figures.PANELS:
             raise HTTPException(404, f"there is no panel {name!r}. There are: {', '.join(sorted(figures.PANELS))}.")
         if "reader" in query:
@@ -136,7 +130,7 @@ class Watcher:
 
         def compute() -> bytes:
             with Reader(run.folder, check=False, memory=watched.memory) as reader:
-                return figures.to_json(figures.PANELS[name](reader, **query))
+                return to_json(figures.PANELS[name](reader, **query))
 
         try:
             return await self.answers.get(key, run_id, compute)
@@ -161,7 +155,7 @@ class Watcher:
 
     async def comparison(self, run_ids: Sequence[str], *, metric: str, apart: bool) -> Body:
         """Several runs beside each other. Raises HTTPException, LudusError."""
-        runs = [self.known(run_id) for run_id in dict.fromkeys(run_ids)]
+        runs = [self.runs.run(run_id) for run_id in dict.fromkeys(run_ids)]
         stamps = tuple([(await self._fresh(run)).database for run in runs])
         key = ("compare", tuple(run.id for run in runs), stamps, metric, apart)
 
@@ -170,7 +164,7 @@ class Watcher:
             from ludus.view.comparison import as_json, compare
 
             groups = grouped([(run.group, run.name, run.folder) for run in runs], apart=apart)
-            return figures.to_json(as_json(compare(groups, metric=metric or None)))
+            return to_json(as_json(compare(groups, metric=metric or None)))
 
         try:
             return await self.answers.get(key, "", compute)
@@ -191,7 +185,7 @@ class Watcher:
 
     async def live(self, run_id: str) -> LiveStatus | None:
         """What its driver says now."""
-        return (await self._fresh(self.known(run_id))).live
+        return (await self._fresh(self.runs.run(run_id))).live
 
     async def lines(self) -> Body:
         """The list of runs."""
@@ -209,7 +203,7 @@ class Watcher:
         for run_id in missing:
             stream.put("gone", {"run": run_id}, key=run_id)
         for run_id in wanted:
-            watched = self._of(self.known(run_id))
+            watched = self._of(self.runs.run(run_id))
             stream.put("status", {"run": run_id, "status": watched.live and asdict(watched.live)}, key=run_id)
         return stream
 
@@ -278,19 +272,22 @@ class Watcher:
     def _forget(self, run_id: str) -> None:
         """The run is gone: those who look at it are told once."""
         self._watched.pop(run_id, None)
-        self.answers.forget(lambda key: isinstance(key, tuple) and key[0] == run_id)
+        self._forget_answers(run_id)
         for stream, wanted in self._viewers.items():
             if run_id in wanted:
                 self._viewers[stream] = wanted - {run_id}
                 stream.put("gone", {"run": run_id}, key=run_id)
         self._listed = -1e9
 
+    def _forget_answers(self, run_id: str) -> None:
+        self.answers.forget(lambda key: isinstance(key, tuple) and key[0] == run_id)
+
     def _forget_idle(self, wanted: frozenset[str]) -> None:
         old = self._clock() - IDLE
         self._remembered = [watched for watched in self._remembered if watched.asked >= old]
         for run_id in [k for k, watched in self._watched.items() if watched.asked < old and k not in wanted]:
             del self._watched[run_id]
-            self.answers.forget(lambda key, gone=run_id: isinstance(key, tuple) and key[0] == gone)  # type: ignore[misc]
+            self._forget_answers(run_id)
 
     # ------------------------------------------------------------------------------------------ the list
 
@@ -324,7 +321,7 @@ class Watcher:
             line = kept[1] if kept is not None and stamp is not None and kept[0] == stamp else self._line(run)
             self._kept_lines[run.id] = (stamp, line)
         lines = [line for _, line in self._kept_lines.values() if line is not None]
-        return figures.to_json({"version": version, "runs": lines})
+        return to_json({"version": version, "runs": lines})
 
     def _line(self, run: KnownRun) -> Any:
         try:
