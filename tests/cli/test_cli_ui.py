@@ -120,7 +120,9 @@ def test_the_page_is_served_as_it_was_asked_for(
     monkeypatch.setenv(ui.SECRET, 32 * "s")
     assert main(["ui", "try1", "--port", "0", "--host", "0.0.0.0", "--password", "--known-as", "box"]) == 0
     out, err = capsys.readouterr()
-    assert out == served[1].link(STEER, f"#/run/{served[1].state.watcher.runs.all()[0].id}") + "\n"  # the one that was named
+    assert (
+        out == served[1].link(STEER, f"#/run/{served[1].state.watcher.runs.all()[0].id}") + "\n"
+    )  # the one that was named
     assert socket.gethostname() in out
     assert Tokens(32 * b"s").of(STEER) in out
     assert Tokens(32 * b"s").of(WATCH) in err

@@ -151,10 +151,15 @@ def test_panels_answer_and_are_not_sent_twice(asker: Asker) -> None:
     assert asker.get(f"/api/runs/{run}/convergence").json()["generation"] == [0, 1, 2, 3]
 
 
-def test_what_takes_longest_is_made_while_somebody_looks_at_the_first(asker: Asker) -> None:
+@pytest.mark.parametrize("first", ["/api/runs/{run}/overview", "/api/runs"])
+def test_what_takes_longest_is_made_while_somebody_looks_at_the_first(
+    asker: Asker, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a run that somebody looks at, and of the largest on the list, if it is large."""
+    monkeypatch.setattr("ludus.view.server.watcher.MANY", 4 if first == "/api/runs" else 1000)
     run = asker.run_id("try1")
     for _ in range(2):
-        assert asker.get(f"/api/runs/{run}/overview").status_code == 200
+        assert asker.get(first.format(run=run)).status_code == 200
     for _ in range(100):
         if any(key[:2] == (run, "payoffs") for key in asker.state.watcher.answers._kept):  # type: ignore[index]
             break

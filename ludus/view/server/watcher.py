@@ -35,6 +35,8 @@ LIST = 2.0
 """Seconds between two looks at the list of runs."""
 SIGNS = 5.0
 """Seconds between two times that a page is told of a part that it was seen."""
+MANY = 200
+"""Policies of a run that is read before somebody asks for it."""
 REMEMBERED = 4
 """Runs of which it is remembered what was read."""
 FIRST, NEXT = "overview", "payoffs"
@@ -92,6 +94,7 @@ class Watcher:
         self._stamps: dict[str, tuple[Stamp | None, Stamp, bool]] = {}
         self._kept_lines: dict[str, tuple[Any, Any]] = {}  # run -> (stamps, line), for the one thread that makes them
         self._task: asyncio.Task[None] | None = None
+        self._listed_before = False
         self._tasks: set[asyncio.Future[None]] = set()
 
     # ------------------------------------------------------------------------------------------ beginning and end
@@ -191,7 +194,18 @@ class Watcher:
         """The list of runs."""
         await self._fresh_list()
         version = self.version
-        return await self.answers.get(("", version), "", lambda: self._lines(version))
+        lines = await self.answers.get(("", version), "", lambda: self._lines(version))
+        if not self._listed_before:
+            self._listed_before = True
+            self._read_ahead()
+        return lines
+
+    def _read_ahead(self) -> None:
+        """Who looks at the list may soon look at the largest run, whose matches take a second to be pooled."""
+        sizes = {run_id: line.policies for run_id, (_, line) in self._kept_lines.items() if line is not None}
+        largest = max(sizes, key=sizes.__getitem__, default="")
+        if sizes.get(largest, 0) >= MANY:
+            self._soon(self.panel(largest, NEXT, {}))
 
     def stream(self, run_ids: Iterable[str]) -> Stream:
         """Tells a browser what changes: in the list, and in these runs."""
