@@ -25,7 +25,7 @@ from ludus.driver.runner import run
 from ludus.driver.scenario_files import load_scenario
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
-from ludus.view import report
+from ludus.view.figures import learning as figures
 from ludus.view.progress import RichProgress
 from ludus.view.tensorboard import TensorBoardWriter
 
@@ -49,8 +49,7 @@ _PARTS: Sequence[tuple[Any, str]] = (
     (RichProgress, "learned"),
     (RichProgress, "task_done"),
     (Reader, "curves"),
-    (report, "_learners"),
-    (report, "_learning"),
+    (figures, "learned"),
 )
 _PICTURE = (Live, "refresh")
 

@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import cg
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from ludus.core.errors import ConfigError, DataError
 from ludus.core.types import Match
@@ -201,7 +201,7 @@ def covariance(curve: LikelihoodCurve) -> NDArray[np.float64]:
 
 POINTS = 400.0 / math.log(10.0)
 """Elo points of one unit of log strength: 400 points are odds of ten to one."""
-Z95 = float(norm.ppf(0.975))
+Z95 = float(ndtri(0.975))
 
 
 @dataclass(frozen=True, kw_only=True)
