@@ -20,7 +20,7 @@ class Runtime:
     def __init__(self) -> None:
         self.asked: list[tuple[int, str]] = []
 
-    def spawn(self, factory: type, spec: RankSpec, *, resources: object) -> int:
+    def spawn(self, factory: type, spec: RankSpec, *, resources: object, name: str = "") -> int:
         assert factory is TrainerHost
         return spec.rank
 
@@ -59,7 +59,7 @@ class Scripted(Runtime):
         self.learned, self.spawned, self.stopped = learned, 0, 0
         self.tell = lambda text: None
 
-    def spawn(self, factory: type, spec: RankSpec, *, resources: object) -> int:
+    def spawn(self, factory: type, spec: RankSpec, *, resources: object, name: str = "") -> int:
         self.spawned += 1
         return spec.rank
 
