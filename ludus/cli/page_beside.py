@@ -108,7 +108,6 @@ def child() -> None:
     """Serves what standard input says, until that is closed: the run is over, however it ended."""
     os.nice(_NICE)
     sys.path.append("")  # as the command does
-    sys.path.append("")  # as the command does
     facts = json.loads(sys.stdin.buffer.readline())
     ends: list[Callable[[], None]] = [lambda: os._exit(0)]  # until there is a server, nothing has to be ended with care
     threading.Thread(target=_until_closed, args=(sys.stdin.buffer, ends), daemon=True).start()

@@ -118,6 +118,8 @@ class People:
         """Raises RunError for a file that is not ours, is newer than this Ludus, or cannot be used."""
         try:
             mode = "rwc" if write else "ro"
+            if write:
+                self.path.parent.mkdir(parents=True, exist_ok=True)  # no run need lie there
             with closing(
                 sqlite3.connect(f"{self.path.resolve().as_uri()}?mode={mode}", uri=True, timeout=_PATIENCE)
             ) as connection:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
+import math
+import zlib
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,6 +56,42 @@ def test_replays_are_kept_beside_their_run(tmp_path: Path) -> None:
         assert not is_kept(tmp_path, wrong)
         with pytest.raises(RunError, match="has no replay"):
             read(tmp_path, wrong)
+
+
+def _spread(frame: dict[str, Any]) -> None:
+    frame["board"] = {"kind": "grid", "rows": 10**6, "columns": 10**6, "cells": [], "shape": "square", "last": []}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda replay: replay["frames"].append(None),
+        lambda replay: replay["frames"][0].pop("board"),
+        lambda replay: replay["frames"][0].update(board={"kind": "no such"}),
+        lambda replay: _spread(replay["frames"][0]),  # 16 TB, drawn
+        lambda replay: replay["frames"][0]["board"].update(cells=[["0"]]),
+        lambda replay: replay["frames"][0].update(board={"kind": "frame", "image": "http://elsewhere/x.png"}),
+        lambda replay: replay["frames"][0].update(last=[{"player": 2, "agent": 0, "label": "x"}]),
+        lambda replay: replay["frames"][-1].update(returns=None),
+        lambda replay: replay["frames"][-1].update(returns=[math.nan, 1]),
+        lambda replay: replay["frames"][0].update(text="\ud800"),
+        lambda replay: replay["seats"].append(None),
+        lambda replay: replay.update(seats=[]),
+        lambda replay: replay.update(created="now"),
+    ],
+)
+def test_a_file_that_was_spoilt_is_no_replay(tmp_path: Path, spoil: Callable[[dict[str, Any]], None]) -> None:
+    replay = plain(play(openspiel("tic_tac_toe"), ["random"], seed=1))
+    spoil(replay)
+    path = tmp_path / "replays" / f"{'1' * 16}.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(replay))
+    with pytest.raises(RunError, match="cannot be read"):
+        read(tmp_path, "1" * 16)
+    assert kept(tmp_path) == []
+    path.write_text("[" * 100_000)
+    with pytest.raises(RunError, match="cannot be read"):
+        read(tmp_path, "1" * 16)
 
 
 def test_what_the_debugger_wrote_is_a_replay_too(tmp_path: Path) -> None:
@@ -113,6 +155,22 @@ def test_png_is_what_others_read() -> None:
     image = pytest.importorskip("PIL.Image", reason="another reader")
     pixels = np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3)
     assert np.array_equal(np.asarray(image.open(io.BytesIO(png(pixels)))), pixels)
+
+
+def test_a_picture_is_unpacked_no_further_than_it_says() -> None:
+    def replay(data: bytes) -> dict[str, Any]:
+        board = {"kind": "frame", "image": f"data:image/png;base64,{base64.b64encode(data).decode()}"}
+        return {"seats": [{"name": "x"}], "frames": [{"board": board, "returns": [0.0]}]}
+
+    good = png(np.zeros((2, 2, 3), np.uint8))
+    packed = zlib.compress(bytes(10**6))
+    bomb = good[:33] + len(packed).to_bytes(4) + b"IDAT" + packed  # a million bytes of 14
+    wide = good[:16] + (10**5).to_bytes(4) * 2 + good[24:]
+    for data, said in ((bomb, ""), (wide, "too large for a film"), (good[:45], "damaged")):
+        with pytest.raises(ConfigError, match=said) if said else nullcontext():
+            film(replay(data), ".gif")
+    with pytest.raises(ConfigError, match="damaged"):
+        film({**replay(b""), "frames": [{"board": {"kind": "frame", "image": "data:image/png;base64,?"}}]}, ".gif")
 
 
 def test_names_of_files_are_plain() -> None:

@@ -23,7 +23,7 @@ def game(id: str, returns: Sequence[float] = (1, -1), *, rated: bool = True) -> 
 
 
 def test_games_come_back_as_they_were(tmp_path: Path) -> None:
-    people = People(tmp_path / "people.db")
+    people = People(tmp_path / "runs" / "people.db")  # a folder that there is not yet
     assert people.games() == []
     assert people.replay("a") is None
     assert not people.path.exists()

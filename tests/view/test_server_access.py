@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from server_tools import HOST, Asker, asking
 
+from ludus.view.server import serving
 from ludus.view.server.access import (
     LONGEST_BODY,
     POLICY,
@@ -20,7 +23,8 @@ from ludus.view.server.access import (
     Password,
     host_of,
 )
-from ludus.view.server.address import PLAY, STEER, WATCH, Tokens
+from ludus.view.server.address import LOOPBACK, PLAY, STEER, WATCH, Tokens, listen
+from ludus.view.server.known_runs import KnownRuns
 
 SECRET = bytes(range(32))
 
@@ -37,6 +41,28 @@ def cookie(asker: Asker, token: str) -> dict[str, str]:
 
 def steering(asker: Asker) -> dict[str, str]:
     return cookie(asker, asker.access.tokens.of(STEER))
+
+
+# ---------------------------------------------------------------------------------------------- connections
+
+
+def test_a_connection_on_which_no_request_comes_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "HEAD_SECONDS", 0.2)
+    served = serving.serve(KnownRuns(root=tmp_path), listen(port=0), access=Access(), host=LOOPBACK)
+    thread = threading.Thread(target=served.server.run, kwargs={"sockets": [served.socket]})
+    thread.start()
+    try:
+        whole = f"GET /login HTTP/1.1\r\nHost: localhost:{served.address.port}\r\n\r\n".encode()
+        for answered in (b"", whole):
+            for half in (whole[:30],) if answered else (b"", whole[:30]):
+                with socket.create_connection((LOOPBACK, served.address.port), timeout=20) as line:
+                    line.sendall(answered)
+                    assert not answered or line.recv(1 << 16).startswith(b"HTTP/1.1 404")
+                    line.sendall(half)
+                    assert b"HTTP" not in b"".join(iter(lambda line=line: line.recv(4096), b""))  # until it is closed
+    finally:
+        served.end()
+        thread.join()
 
 
 # ---------------------------------------------------------------------------------------------- tokens and cookies

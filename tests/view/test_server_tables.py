@@ -180,6 +180,22 @@ def test_policies_show_a_game_and_it_can_be_kept(served: Served) -> None:
     assert (film.status_code, film.headers["content-type"], film.content[:6]) == (200, "image/gif", b"GIF89a")
 
 
+def test_one_film_is_made_at_a_time(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    replay = served.post(f"/api/runs/{served.run}/show", seats=["@best"]).json()["id"]
+    meanwhile = []
+
+    def film(*_: object) -> bytes:
+        meanwhile.append(served.get(f"/api/replays/{replay}.mp4").status_code)
+        return b"a film"
+
+    monkeypatch.setattr("ludus.evaluation.play.replays.film", film)
+    for _ in range(2):
+        assert served.get(f"/api/replays/{replay}.gif").content == b"a film"
+    assert meanwhile == [429, 429]
+    monkeypatch.setattr("ludus.view.server.replays._MOST_FILMED", 1)
+    assert served.get(f"/api/replays/{replay}.gif").status_code == 422
+
+
 def test_the_tree_is_opened_node_by_node(served: Served) -> None:
     root = served.get(f"/api/runs/{served.run}/tree").json()
     assert (root["kind"], root["seats"], len(root["children"])) == ("chance", ["@meta", "@meta"], 3)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,13 @@ def test_the_list_tells_of_all_runs_and_of_no_place(root: Path, asker: Asker) ->
     broken = root / "broken"
     broken.mkdir()
     (broken / FILE).write_text("no database")
+    shutil.copytree(root / "try1", root / "odd")
+    with closing(sqlite3.connect(root / "odd" / FILE)) as odd, odd:
+        odd.execute("UPDATE generations SET seconds = 'soon'")
     text = asker.get("/api/runs").text
+    lost = {line["name"]: line["why"] for line in json.loads(text)["unreadable"]}
+    assert (lost.keys(), "not a database" in lost["broken"]) == ({"broken", "odd"}, True)
+    assert "its database is damaged: TypeError" in lost["odd"]
     lines = {line["name"]: line for line in json.loads(text)["runs"]}
     assert {name: line["group"] for name, line in lines.items()} == {"exp/seed0": "exp", "try1": None}
     assert (lines["try1"]["state"], lines["try1"]["policies"], lines["try1"]["seed"]) == ("finished", 8, 7)

@@ -20,6 +20,7 @@ _RED = (180, 40, 40)
 _SUITS: Mapping[str, str] = {"♠": "s", "♥": "h", "♦": "d", "♣": "c"}
 _ROW = 64  # of a seat with cards
 _LETTER = 18
+_LINES = 120  # of a text that are drawn
 
 
 class BoardDrawer:
@@ -42,7 +43,7 @@ class BoardDrawer:
         elif kind == "cards":
             lines, draw = [caption], self._cards
         else:
-            text = board["text"].splitlines() if kind == "text" else _matrix_lines(board)
+            text = board["text"].splitlines()[:_LINES] if kind == "text" else _matrix_lines(board)
             lines, draw = [*text, "", caption], None
         width, height = self._extent(board) if draw else (_SIZE, 0)
         image = self._image.new("RGB", (width, height + _LETTER * len(lines) + 16), _PAPER)

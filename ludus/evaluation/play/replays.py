@@ -10,7 +10,9 @@ import tempfile
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,8 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.files import replace_file
 from ludus.core.plain import to_json
-from ludus.evaluation.play.records import FORMAT, Replay
+from ludus.evaluation.play.checks import checked
+from ludus.evaluation.play.records import Replay
 
 if TYPE_CHECKING:
     from ludus.evaluation.play.games import RunGame
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 FOLDER = "replays"
 _ID = re.compile(r"[0-9a-f]{16}")
 _MOST_BYTES = 64 * 2**20
+_MOST_PIXELS = 3 * 4096**2  # bytes of a picture
 _FPS, _FPS_DRAWN = 15, 1
 
 
@@ -65,13 +69,17 @@ def kept(run_dir: Path) -> list[ReplayLine]:
     found = []
     with_names = sorted((run_dir / FOLDER).glob("*.json")) if (run_dir / FOLDER).is_dir() else []
     for path in with_names:
-        if _ID.fullmatch(path.stem) is None:
-            continue
-        try:
-            found.append(line_of(path.stem, read(run_dir, path.stem)))
-        except RunError:
-            continue  # another program's file
+        with suppress(RunError, OSError):  # another program's file, or one that has just gone
+            stamp = path.stat()
+            found.append(_kept_line(run_dir, path.stem, (stamp.st_ino, stamp.st_mtime_ns, stamp.st_size)))
     return sorted(found, key=lambda line: line.created, reverse=True)
+
+
+@lru_cache(maxsize=4096)
+def _kept_line(run_dir: Path, id: str, stamp: tuple[int, ...]) -> ReplayLine:
+    """Read once for every state of its file: one with pictures has many megabytes. Raises RunError."""
+    del stamp  # which only tells one state from another
+    return line_of(id, read(run_dir, id))
 
 
 def is_kept(run_dir: Path, id: str) -> bool:
@@ -88,22 +96,15 @@ def read(run_dir: Path, id: str) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError(f"it is larger than {_MOST_BYTES} bytes")
-        return checked(json.loads(path.read_bytes()))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        replay = json.loads(path.read_bytes())
+        json.dumps(replay, ensure_ascii=False, allow_nan=False).encode()  # or it could not be sent to a page
+        return checked(replay)
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"replay {id!r} of {run_dir.name} cannot be read: {error}.") from error
 
 
-def checked(replay: Any) -> Mapping[str, Any]:
-    """Raises ValueError for what is no replay."""
-    if not isinstance(replay, dict) or replay.get("format") != FORMAT or not isinstance(replay.get("frames"), list):
-        raise ValueError(f"it is no replay of format {FORMAT}")
-    if not replay["frames"] or not isinstance(replay.get("seats"), list):
-        raise ValueError("it has no frames or no seats")
-    return replay
-
-
 def line_of(id: str, replay: Mapping[str, Any]) -> ReplayLine:
-    """Of a replay's JSON. Raises KeyError or TypeError for what is none."""
+    """Of a replay's JSON."""
     seats = [str(seat["name"]) for seat in replay["seats"]]
     last = replay["frames"][-1]
     return ReplayLine(
@@ -149,7 +150,7 @@ def film(replay: Mapping[str, Any], suffix: str, *, fps: int | None = None) -> b
     for frame in replay["frames"]:
         image = frame["board"].get("image", "") if frame["board"]["kind"] == "frame" else ""
         if image.startswith(_PREFIX):
-            frames.append(_pixels(base64.b64decode(image.removeprefix(_PREFIX))))
+            frames.append(_pixels(_decoded(image)))
         elif frame["board"]["kind"] != "frame":
             frames.append(drawer.draw(frame["board"], _caption(frame, names)))
     if not frames:
@@ -170,13 +171,26 @@ def _caption(frame: Mapping[str, Any], names: Sequence[str]) -> str:
     return ", ".join(f"{names[move['player']]}: {move['label']}" for move in frame["last"])
 
 
+def _decoded(image: str) -> bytes:
+    try:
+        return base64.b64decode(image.removeprefix(_PREFIX), validate=True)
+    except ValueError as error:
+        raise ConfigError("a picture of this replay is damaged. Play the game again.") from error
+
+
 def _pixels(data: bytes) -> NDArray[np.uint8]:
     """An image that `views.png` wrote: three chunks, no filter. Raises ConfigError for another."""
     if data[:8] != b"\x89PNG\r\n\x1a\n" or data[24:26] != b"\x08\x02":
         raise ConfigError("a picture of this replay is no PNG of 8-bit colours. Play the game again.")
     width, height = int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
-    length = int.from_bytes(data[33:37])
-    lines = np.frombuffer(zlib.decompress(data[41 : 41 + length]), np.uint8).reshape(height, 1 + 3 * width)
+    length, size = int.from_bytes(data[33:37]), height * (1 + 3 * width)
+    if size > _MOST_PIXELS:
+        raise ConfigError(f"a picture of this replay has {width} × {height} pixels, which is too large for a film.")
+    try:
+        unpacked = zlib.decompressobj().decompress(data[41 : 41 + length], size or 1)
+        lines = np.frombuffer(unpacked, np.uint8).reshape(height, 1 + 3 * width)
+    except (zlib.error, ValueError) as error:
+        raise ConfigError("a picture of this replay is damaged. Play the game again.") from error
     if lines[:, 0].any():
         raise ConfigError("a picture of this replay has filters. Play the game again.")
     return lines[:, 1:].reshape(height, width, 3).copy()

@@ -12,16 +12,16 @@ const MOST = 64;  // runs that are compared at a time
 const kind = (run) => run.state.split(" ")[0];
 
 export async function show(root, { source, go }) {
-  const state = { runs: [], text: "", at: 0, chosen: new Set() };
+  const state = { runs: [], unreadable: [], text: "", at: 0, chosen: new Set() };
   const search = h("input", { class: "field", type: "search", placeholder: "Filter by name, game, algorithm …", "aria-label": "Filter runs", on: { input: () => { state.text = search.value.toLowerCase(); draw(); } } });
   const states = picker("State", STATES.map(([name]) => name), 0, (k) => { state.at = k; draw(); });
   const compare = h("button", { type: "button", class: "more main", on: { click: () => go(`/compare?runs=${[...state.chosen].join(",")}`) } });
   const none = h("button", { type: "button", class: "more", text: "None", on: { click: () => { state.chosen.clear(); draw(); } } });
   const all = h("button", { type: "button", class: "more", on: { click: () => { for (const run of shown().slice(0, MOST)) state.chosen.add(run.id); draw(); announce(`${state.chosen.size} runs are chosen.`); } } });
   const hint = h("span", { class: "faint", text: "Tick runs to compare them." });
-  const place = h("div"), told = h("div");
+  const place = h("div"), told = h("div"), lost = h("div");
   const tools = h("div", { class: "bar-of-tools" }, search, states, h("div", { class: "choosing" }, hint, all, none, compare));
-  root.append(h("h1", { text: "Runs" }), tools, h("section", { class: "card runs", "aria-label": "Runs" }, place, told));
+  root.append(h("h1", { text: "Runs" }), tools, h("section", { class: "card runs", "aria-label": "Runs" }, place, told, lost));
 
   const shown = () => state.runs.filter((run) => STATES[state.at][1](run) && (!state.text || [run.name, run.group, run.game, run.algorithm, run.scenario, run.state].join(" ").toLowerCase().includes(state.text)));
   const grid = table(place, { label: "Runs", rows: [], limit: 100, sort: { key: "began", down: false }, id: (run) => run.id, columns: columns(state, () => sayChosen()) });
@@ -43,12 +43,13 @@ export async function show(root, { source, go }) {
     all.hidden = rows.length < 2 || (state.at === 0 && !state.text);
     write(all, `Choose these ${whole(Math.min(MOST, rows.length))}`);
     const why = state.runs.length ? "No run is like that." : "No runs yet. `ludus train leduc` starts one; it appears here by itself.";
-    clear(told).append(...(rows.length ? [] : [empty(why)]));
+    clear(told).append(...(rows.length || (!state.runs.length && state.unreadable.length) ? [] : [empty(why)]));
+    clear(lost).append(...(state.unreadable.length ? [unreadable(state.unreadable)] : []));
     sayChosen();
   }
 
   async function load() {
-    ({ runs: state.runs } = await source.get("runs"));
+    ({ runs: state.runs, unreadable: state.unreadable = [] } = await source.get("runs"));
     const known = new Set(state.runs.map((run) => run.id));
     for (const id of state.chosen) if (!known.has(id)) state.chosen.delete(id);
     draw();
@@ -56,6 +57,8 @@ export async function show(root, { source, go }) {
   await load();
   return { update: load };
 }
+
+const unreadable = (runs) => h("ul", { class: "notes", "aria-label": "Runs that cannot be read" }, runs.map((run) => h("li", { class: "error" }, h("span", { text: `${run.name} cannot be read` }), h("span", { class: "faint", text: run.why }))));
 
 const some = (key) => (runs) => runs.some((run) => run[key] !== null && run[key] !== undefined);
 

@@ -119,13 +119,14 @@ class Shelf:
 
 
 class PlayRoom:
-    """Everything of one server that has to do with games."""
+    """Everything of one server that has to do with games. filming: held while a film is made; one at a time."""
 
     def __init__(self, state: State) -> None:
         self.state = state
         self.open, self.shelf = OpenGames(), Shelf()
         self.people = People(state.people or Path(RUNS) / FILE)
         self._tables: Tables | None = None
+        self.filming = threading.Lock()
         self._waiting = 0
         state.at_end(self.close)
 

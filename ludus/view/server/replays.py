@@ -23,6 +23,7 @@ _TYPES: Mapping[str, str] = {
     "mp4": "video/mp4",
 }
 _MOST_SEATS = 64
+_MOST_FILMED = 2001  # positions
 
 Name = Annotated[str, Field(max_length=200)]
 
@@ -130,7 +131,16 @@ def _file(room: PlayRoom, run: KnownRun | None, id: str, kind: str) -> tuple[byt
         from ludus.view.snapshot import Snapshot, render
 
         return render(Snapshot("replay", title_of(replay), {"replay": content})).encode(), name
-    return film(replay, f".{kind}"), name
+    if len(replay["frames"]) > _MOST_FILMED:
+        raise HTTPException(
+            422, f"a film of more than {_MOST_FILMED} positions takes long. Save the replay as .html or .json."
+        )
+    if not room.filming.acquire(blocking=False):  # or films would take all the threads in which people play
+        raise HTTPException(429, "another film is being made. Wait a moment, then try again.")
+    try:
+        return film(replay, f".{kind}"), name
+    finally:
+        room.filming.release()
 
 
 def _tree(room: PlayRoom, run: KnownRun, seats: str, node: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ludus.view.server.access import Access
 from ludus.view.server.address import Address, Rights, is_any
@@ -47,6 +49,41 @@ class Served:
         self.server.should_exit = True
 
 
+HEAD_SECONDS = 10.0
+"""In which a request's head has to come."""
+
+
+class _Protocol(H11Protocol):
+    """Closes a connection on which no request comes: a thousand of them would take all that may be open, before anybody is asked for a
+    token."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._expect()
+
+    @property
+    def _waits(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _expect(self) -> None:
+        if self._late is not None and not self._waits:
+            self._late.cancel()
+            self._late = None
+        elif self._late is None and self._waits:
+            self._late = self.loop.call_later(HEAD_SECONDS, self._end)
+
+    def _end(self) -> None:
+        self._late = None
+        if self._waits:
+            self.transport.close()
+
+
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, state: State) -> None:
         super().__init__(config)
@@ -82,6 +119,7 @@ def serve(
         limit_concurrency=1000,
         lifespan="on",
         ws="none",
+        http=_Protocol,
         **more,
     )
     shown = socket.gethostname() if is_any(host) else host

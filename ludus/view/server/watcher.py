@@ -66,6 +66,14 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A run that the list cannot tell of. why: a sentence."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class News:
     """What a look found. panels: that changed. status: whether the driver's word did. gone: whether the run is not there any more."""
 
@@ -334,15 +342,21 @@ class Watcher:
             kept = before.get(run.id)
             line = kept[1] if kept is not None and stamp is not None and kept[0] == stamp else self._line(run)
             self._kept_lines[run.id] = (stamp, line)
-        lines = [line for _, line in self._kept_lines.values() if line is not None]
-        return to_json({"version": version, "runs": lines})
+        lines = [line for _, line in self._kept_lines.values()]
+        unreadable = [line for line in lines if isinstance(line, Unreadable)]
+        runs = [line for line in lines if not isinstance(line, Unreadable)]
+        return to_json({"version": version, "runs": runs, "unreadable": unreadable})
 
     def _line(self, run: KnownRun) -> Any:
         try:
             with Reader(run.folder, check=False) as reader:
-                return figures.run_line(reader, run.id, run.name, run.group)
-        except LudusError:  # it is just being made or deleted, or is damaged; `ludus runs` says which
-            return None
+                line = figures.run_line(reader, run.id, run.name, run.group)
+            to_json(line)
+        except LudusError as error:
+            return Unreadable(run.name, run.said(str(error)))
+        except Exception as error:  # noqa: BLE001  one run whose database holds nonsense must not hide all others
+            return Unreadable(run.name, f"its database is damaged: {type(error).__name__} ({error}).")
+        return line
 
 
 def look(watched: Watched) -> News:
