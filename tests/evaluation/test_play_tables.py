@@ -104,8 +104,8 @@ def test_everybody_answers_before_a_simultaneous_move_is_made() -> None:
     choose(table, 0, 2)
     assert [seat["note"] for seat in table.view(1)["frame"]["board"]["seats"]] == ["3 points", "0 points"]
     assert table.view(1)["frame"]["last"] == [
-        {"player": 0, "agent": 0, "label": "Bid: 3"},
-        {"player": 1, "agent": 0, "label": "Bid: 1"},
+        {"player": 0, "agent": 0, "label": "bid 3"},
+        {"player": 1, "agent": 0, "label": "bid 1"},
     ]
     table.close()
 
@@ -119,7 +119,7 @@ def test_a_player_answers_for_each_of_its_agents() -> None:
     table.move(0, [Order(player=0, agent=0, action=1)], 0)
     view = table.view(0)["frame"]
     assert view["number"] == 1
-    assert [move["label"] for move in view["last"]] == ["Bid: 2", "Bid: 3"]
+    assert [move["label"] for move in view["last"]] == ["bid 2", "bid 3"]
     assert [seat["name"] for seat in view["board"]["seats"]] == ["P0 1", "P0 2"]
     table.close()
 

@@ -30,7 +30,7 @@ const ROUTES = [
 ];
 
 // "run/ab/policy/0/0-3?x=1" -> { route, params, query }, or null where no page has this address.
-export function match(address) {
+function match(address) {
   const [path, text = ""] = address.replace(/^#?\/?/, "").split("?", 2);
   const parts = path.split("/").filter(Boolean).map(decoded);
   for (const route of ROUTES) {
@@ -47,7 +47,7 @@ function decoded(part) {
   try { return decodeURIComponent(part); } catch { return part; }
 }
 
-export function go(to) {
+function go(to) {
   location.hash = to.startsWith("#") ? to : `#${to}`;
 }
 
