@@ -32,13 +32,13 @@ export function hintPanel(node, decision, { onBoard, toggle }) {
   const held = node.contains(document.activeElement);
   node.replaceChildren(h("section", { class: "card", "aria-label": "Hints" },
     h("div", { class: "head" }, h("h2", { text: "Hints" }), h("label", { class: "tick small" }, box, h("span", { text: "on the board" }))),
-    h("p", { class: "hint", text: told(decision) }), thoughts(decision)));
+    h("p", { class: "hint", text: told(decision) }), decision.probs || decision.values ? thoughts(decision) : null));
   if (held) box.focus();
 }
 
 function told(decision) {
   const policy = called(decision.hint?.policy || decision.policy || "the policy");
   const worth = decision.value === null || decision.value === undefined ? "" : ` It expects ${decision.value > 0 ? "+" : ""}${number(decision.value)} from here.`;
-  const mixture = decision.hint?.meta ? ` The last column is what the mixture would answer. ${decision.hint.how ?? ""}` : "";
-  return `What ${policy} would play.${worth}${mixture}`;
+  const mixture = decision.hint?.meta ? " The last column is what the mixture would answer." : "";
+  return [decision.probs || decision.values ? `What ${policy} would play.${worth}${mixture}` : "", decision.hint?.how ?? ""].join(" ").trim();
 }
