@@ -30,7 +30,7 @@ const ROUTES = [
 ];
 
 // "run/ab/policy/0/0-3?x=1" -> { route, params, query }, or null where no page has this address.
-function match(address) {
+export function match(address) {
   const [path, text = ""] = address.replace(/^#?\/?/, "").split("?", 2);
   const parts = path.split("/").filter(Boolean).map(decoded);
   for (const route of ROUTES) {
