@@ -179,6 +179,8 @@ def _choices(one: Mapping[str, Any]) -> Iterator[str]:
             said += f"  ({hint['policy']} {one['probs'][place]:.0%}"
             said += f", mixture {hint['meta'][place]:.0%})" if hint["meta"] is not None else ")"
         yield said
+    if hint is not None and one["probs"] is None:
+        yield f"  {hint['how']}"
 
 
 def board_lines(board: Mapping[str, Any]) -> Iterator[str]:

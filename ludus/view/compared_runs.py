@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,6 @@ from ludus.storage.base import GenerationRecord, RunSummary
 from ludus.storage.database import FILE
 from ludus.storage.experiments import read_experiment
 from ludus.storage.reader import Reader, run_state
-from ludus.storage.records import StoredMatch
 from ludus.storage.run_dirs import RUNS, find_experiment, find_run, run_name
 
 Array = NDArray[np.float64]
@@ -51,22 +49,13 @@ def _against_random(records: Sequence[GenerationRecord], reader: Reader) -> Arra
 
 
 def _win_rate(records: Sequence[GenerationRecord], reader: Reader) -> Array:
-    counts: dict[tuple[int, ...], NDArray[np.int64]] = {}
-    for match in map(_match, reader.matches()):
-        if match.wins and not match.exact:
-            counts[match.profile] = counts.get(match.profile, 0) + np.array(match.wins)
+    counted = reader.payoff_log().wins
 
     def rate(player: int, profile: tuple[int, ...]) -> float:
-        if profile not in counts:
-            return math.nan
-        won, drawn, lost = counts[profile][player].tolist()
+        won, drawn, lost = counted[(player, slice(None), *profile)].tolist()
         return (won + drawn / 2) / (won + drawn + lost) if won + drawn + lost else math.nan
 
     return _of_mixtures(records, reader, rate)
-
-
-def _match(stored: StoredMatch) -> Any:
-    return stored.match
 
 
 def _of_mixtures(

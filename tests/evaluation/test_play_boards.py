@@ -8,7 +8,7 @@ import pyspiel
 import pytest
 
 from ludus.core.plain import plain
-from ludus.evaluation.play.boards import board_of, hides, legal_of, shows_moves
+from ludus.evaluation.play.boards import board_of, dealt, hides, legal_of, shows_moves
 from ludus.evaluation.play.records import Card, CardsBoard, GridBoard, MatrixBoard, TextBoard
 
 
@@ -178,13 +178,36 @@ def test_other_games_are_text_and_hide_what_they_hide() -> None:
     assert "hides" in watched.text
 
 
-def test_labels_do_not_say_whose_they_are() -> None:
-    state = after("goofspiel(num_cards=3,points_order=descending)")
-    assert [one.label for one in legal_of(state, 1, [0, 2])] == ["Bid: 1", "Bid: 3"]
+@pytest.mark.parametrize(
+    ("game", "actions", "labels"),
+    [
+        ("goofspiel(num_cards=3,points_order=descending)", [0, 2], ["bid 1", "bid 3"]),
+        ("connect_four", [3], ["column 4"]),
+        ("phantom_ttt", [5], ["row 2 column 3"]),
+        ("go(board_size=9)", [0, 81], ["a1", "pass"]),
+        ("hex(board_size=4)", [5], ["b2"]),
+    ],
+)
+def test_moves_are_called_by_words(game: str, actions: list[int], labels: list[str]) -> None:
+    assert [one.label for one in legal_of(after(game), 0, actions)] == labels
+
+
+@pytest.mark.parametrize(
+    ("game", "cards"),
+    [
+        ("kuhn_poker", ["J", "Q", "K"]),
+        ("kuhn_poker(players=3)", ["T", "J", "Q", "K"]),
+        ("leduc_poker", ["J♠", "J♥", "Q♠", "Q♥", "K♠", "K♥"]),
+        ("leduc_poker(suit_isomorphism=True)", ["J", "Q", "K"]),
+    ],
+)
+def test_deals_name_their_cards(game: str, cards: list[str]) -> None:
+    state = after(game)
+    assert [dealt(state, action) for action, _ in state.chance_outcomes()] == [f"deals {card}" for card in cards]
 
 
 def test_json_has_field_names_and_null_for_what_is_no_number() -> None:
     assert plain({"a": float("nan"), "b": (1, 2.5), 3: None}) == {"a": None, "b": [1, 2.5], "3": None}
     assert plain(legal_of(after("breakthrough"), 0, [])) == []
     [legal] = plain(legal_of(after("tic_tac_toe"), 0, [8]))
-    assert legal == {"action": 8, "label": "x(2,2)", "cell": [2, 2], "from": None}
+    assert legal == {"action": 8, "label": "row 3 column 3", "cell": [2, 2], "from": None}

@@ -12,12 +12,13 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from play_games import AnyGame, choose, openspiel, people, ref
 
-from ludus.core.errors import ConfigError, NotNow, PlayError, RunError, TooManyTables
+from ludus.core.errors import ConfigError, NotNow, PlayError, PolicyError, RunError, TooManyTables
 from ludus.core.types import Act, AgentSpec, EnvSpec, PolicySpec, Solution
 from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
 from ludus.envs.python_loop import Happened, PythonVectorEnv
 from ludus.evaluation.play.hints import Advisor
+from ludus.evaluation.play.records import FrameDecision
 from ludus.evaluation.play.tables import FinishedGame, Order, Table, Tables, Wish
 from ludus.learners.teams import state_width
 from ludus.policies.base import Values
@@ -104,8 +105,8 @@ def test_everybody_answers_before_a_simultaneous_move_is_made() -> None:
     choose(table, 0, 2)
     assert [seat["note"] for seat in table.view(1)["frame"]["board"]["seats"]] == ["3 points", "0 points"]
     assert table.view(1)["frame"]["last"] == [
-        {"player": 0, "agent": 0, "label": "Bid: 3"},
-        {"player": 1, "agent": 0, "label": "Bid: 1"},
+        {"player": 0, "agent": 0, "label": "bid 3"},
+        {"player": 1, "agent": 0, "label": "bid 1"},
     ]
     table.close()
 
@@ -119,7 +120,7 @@ def test_a_player_answers_for_each_of_its_agents() -> None:
     table.move(0, [Order(player=0, agent=0, action=1)], 0)
     view = table.view(0)["frame"]
     assert view["number"] == 1
-    assert [move["label"] for move in view["last"]] == ["Bid: 2", "Bid: 3"]
+    assert [move["label"] for move in view["last"]] == ["bid 2", "bid 3"]
     assert [seat["name"] for seat in view["board"]["seats"]] == ["P0 1", "P0 2"]
     table.close()
 
@@ -379,4 +380,18 @@ def test_a_hint_does_not_come_from_what_all_players_see_together() -> None:
     assert table.view(0)["frame"]["decisions"][0]["value"] == 0
     assert policy.seen
     assert all(state is None for state in policy.seen)
+    table.close()
+
+
+def test_a_hint_that_cannot_be_given_says_why() -> None:
+    class _Mute:
+        def advise(self, *_: object) -> list[FrameDecision]:
+            raise PolicyError("the policy of /runs/try1/policies/0-3.safetensors is broken.")
+
+    env = Environment(id="openspiel/kuhn_poker", num_envs=1, tree="off")
+    table = Table("t", AnyGame(env), [Wish(who="person"), Wish(who="person")], rated=False, seed=1)
+    table._advisors = {0: cast(Any, _Mute())}
+    table._publish()
+    [due] = table.view(0)["frame"]["decisions"]
+    assert (due["probs"], due["hint"]["how"]) == (None, "There is no hint: the policy of 0-3.safetensors is broken.")
     table.close()

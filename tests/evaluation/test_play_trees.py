@@ -64,7 +64,7 @@ def test_an_equilibrium_of_kuhn_poker(kuhn: GameTree) -> None:
     assert bet.probability == pytest.approx(0.2)
     # the queen calls one bet of three: 2/3 × 1 - 1/3 × 2 = 0
     assert bet.value == pytest.approx([0, 0])
-    assert [step.label for step in first.path] == ["start", "Deal:0", "Deal:1"]
+    assert [step.label for step in first.path] == ["start", "deals J", "deals Q"]
     called = look("0.1.1.1")
     assert (called.kind, called.value, called.children) == ("terminal", [-2, 2], [])
     assert called.reach == pytest.approx([0.2, 1 / 3, 1 / 6])

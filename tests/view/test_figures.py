@@ -236,6 +236,20 @@ def test_a_shared_population_is_one_table_over_both_seats(tmp_path: Path) -> Non
     assert np.isnan(half[1, 2])
 
 
+def test_a_single_unit_says_nothing_of_its_spread_and_is_not_exact(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    unbounded = ((-np.inf, np.inf),) * 2
+    with Store.create(run_dir, synthetic.info(run_dir, population=(0, 0), utility_range=unbounded)) as store:
+        for place in range(2):
+            store.policy_added(synthetic.policy(0, place, generation=place))
+        seats = tuple(synthetic.policy(0, place).ref for place in range(2))
+        store.matches_recorded([Match("m", (0, 1), seats, 1, np.array([3.0, -3.0]), np.zeros(2))])
+        store.commit("c1")
+    table = _panel(run_dir, "payoffs", order="age")
+    assert unpacked(table.mean).tolist() == [[0.0, 3.0], [-3.0, 0.0]]
+    np.testing.assert_array_equal(unpacked(table.half_width), [[0.0, np.nan], [np.nan, 0.0]])
+
+
 def test_a_hole_matters_only_where_it_has_weight() -> None:
     mean = np.array([[1.0, np.nan], [3.0, 4.0]])
     np.testing.assert_allclose(against(mean, [np.array([0.5, 0.5]), np.array([1.0, 0.0])], keep=(0,)), [1.0, 3.0])

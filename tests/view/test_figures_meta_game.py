@@ -129,6 +129,10 @@ def test_two_populations_are_placed_by_singular_vectors() -> None:
     found = placed_rectangular(additive)
     np.testing.assert_allclose(found.at, [[0.0, -1.0], [0.0, 1.0]], atol=1e-12)
     np.testing.assert_allclose(found.explained, (1.0, 0.0), atol=1e-12)
+    # Strengths are 2, -1, -1. What rows and columns leave is 3 along (0, 1, -1) / √2 and 1 along (2, -1, -1) / √6; only the first is drawn.
+    mixed = placed_rectangular(np.array([[4.0, 4.0, 4.0], [0.0, 3.0, 0.0], [0.0, 0.0, 3.0]]))
+    assert mixed.method.startswith("Upward")
+    np.testing.assert_allclose(mixed.explained, (18 / 28, 9 / 28))
     pennies = placed_rectangular(np.array([[1.0, -1.0], [-1.0, 1.0]]))
     np.testing.assert_allclose(pennies.explained, (0.0, 1.0), atol=1e-12)
     np.testing.assert_allclose(pennies.at, [[-1.0, 0.0], [1.0, 0.0]], atol=1e-12)  # σ = 2 over √2, times 1 / √2

@@ -38,7 +38,7 @@ class _Position(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """An action in a `pyspiel.State`, and its name."""
+    """An action in a `pyspiel.State`, and the game's own name of it."""
 
     state: Any
     action: int
@@ -114,18 +114,49 @@ def legal_of(state: Any, player: int, actions: Sequence[int]) -> list[Legal]:
     place = _PLACES.get(state.get_game().get_type().short_name)
     found = []
     for action in actions:
-        label = label_of(state, player, action)
-        cell, source = (None, None) if place is None else place(_Made(state, action, label))
-        found.append(Legal(action=action, label=label, cell=cell, from_=source))
+        made = _Made(state, action, str(state.action_to_string(player, action)))
+        cell, source = (None, None) if place is None else place(made)
+        found.append(Legal(action=action, label=label_of(state, player, action), cell=cell, from_=source))
     return found
 
 
 def label_of(state: Any, player: int, action: int) -> str:
-    """What an action is called, without the player's number that some games write before it."""
-    return _WHOSE.sub("", str(state.action_to_string(player, action)))
+    """What an action is called: games name actions for programs ("x3", "[P0]Bid: 2"); here are words that are read, heard and listed."""
+    written = str(state.action_to_string(player, action))
+    pattern, words = _WORDS.get(state.get_game().get_type().short_name, _AS_WRITTEN)
+    match = re.fullmatch(pattern, written)
+    return words(*match.groups()) if match else written
 
 
-_WHOSE = re.compile(r"^(?:\[P\d+\]|player=\d+ move=)")
+def dealt(state: Any, action: int) -> str:
+    """What chance does: deals a card by the name that the board gives it, where it is a known game of cards."""
+    card = _DEALS.get(state.get_game().get_type().short_name)
+    return (
+        str(state.action_to_string(pyspiel.PlayerId.CHANCE, action))
+        if card is None
+        else f"deals {card(state, action).text}"
+    )
+
+
+def _by_row(row: str, column: str) -> str:
+    return f"row {int(row) + 1} column {int(column) + 1}"
+
+
+def _spelt_out(move: str) -> str:
+    return re.sub(r"(?<!^)([A-Z])", r" \1", move).lower()
+
+
+_AS_WRITTEN: tuple[str, Callable[..., str]] = (r"(.*)", str)
+_WORDS: Mapping[str, tuple[str, Callable[..., str]]] = {
+    "connect_four": (r"[xo](\d+)", lambda column: f"column {int(column) + 1}"),
+    "tic_tac_toe": (r"[xo]\((\d+),(\d+)\)", _by_row),
+    "phantom_ttt": (r"[xo]\((\d+),(\d+)\)", _by_row),
+    "phantom_ttt_ir": (r"[xo]\((\d+),(\d+)\)", _by_row),
+    "go": (r"[BW] (\w+)", str.lower),
+    "goofspiel": (r"\[P\d+\]Bid: (\d+)", lambda card: f"bid {card}"),
+    "universal_poker": (r"player=\d+ move=(\w+)", _spelt_out),
+}
+"""short name of a game -> (how it writes an action, what that is in words)."""
 
 # --------------------------------------------------------------------------------------------------------------------
 # Grids.
@@ -373,18 +404,32 @@ def _made(state: Any, names: Sequence[str]) -> list[str]:
     return out
 
 
+def _kuhn_card(state: Any, place: int) -> Card:
+    return _card(_rank(place, state.num_players() + 1))
+
+
+def _leduc_card(state: Any, place: int) -> Card:
+    ranks = state.num_players() + 1
+    if state.get_game().get_parameters().get("suit_isomorphism"):
+        return _card(_rank(place, ranks))
+    return _card(_rank(place // 2, ranks), _SUITS[place % 2])
+
+
+_DEALS: Mapping[str, Callable[[Any, int], Card]] = {"kuhn_poker": _kuhn_card, "leduc_poker": _leduc_card}
+"""short name of a game whose chance deals one card at a time -> the card that an outcome is."""
+
+
 def _kuhn(at: _Position) -> Board:
     """A player's information is its card and everybody's bets, "2pb"."""
     players = at.state.num_players()
     known = {p: re.match(r"\d*", str(at.state.information_state_string(p)))[0] for p in at.eyes}  # type: ignore[index]
     moves = [made for made in at.state.full_history() if made.player >= 0]
     paid = [1 + sum(made.player == p and made.action == 1 for made in moves) for p in range(players)]
-    ranks = players + 1
     seats = [
         CardSeat(
             player=p,
             name=at.names[p],
-            cards=[_card(_rank(int(known[p]), ranks)) if known.get(p) else _BACK],
+            cards=[_kuhn_card(at.state, int(known[p])) if known.get(p) else _BACK],
             chips=Chips(paid=paid[p]),
         )
         for p in range(players)
@@ -393,14 +438,10 @@ def _kuhn(at: _Position) -> Board:
 
 
 def _leduc(at: _Position) -> Board:
-    game, players = at.state.get_game(), at.state.num_players()
-    ranks, alike = players + 1, bool(game.get_parameters().get("suit_isomorphism"))
+    players = at.state.num_players()
 
     def card(number: str) -> Card:
-        if not number or int(number) < 0:
-            return _BACK
-        place = int(number)
-        return _card(_rank(place, ranks)) if alike else _card(_rank(place // 2, ranks), _SUITS[place % 2])
+        return _leduc_card(at.state, int(number)) if number and int(number) >= 0 else _BACK
 
     public = dict(_ROUNDS.findall(at.state.observation_string(0)))  # of which the private card is not used
     known = {p: dict(_ROUNDS.findall(at.state.observation_string(p))).get("Private", "") for p in at.eyes}

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 from openskill.models import PlackettLuce
 
+from ludus.population.ratings.bradley_terry import Z95
 from ludus.storage.people import PlayedGame
 
-_Z95 = 1.959964
 _Entrant: TypeAlias = tuple[str, ...]
 """("person", name), or ("policy", game, run, name)."""
 
@@ -103,7 +103,7 @@ def people_view(games: Sequence[PlayedGame], *, most: int = 200) -> PeopleView:
                 games=tally.games,
                 **tally.results,
                 rating=None if skill is None else float(skill.mu),
-                half_width=None if skill is None else _Z95 * float(skill.sigma),
+                half_width=None if skill is None else Z95 * float(skill.sigma),
             )
         )
     people.sort(key=lambda one: (one.rating is None, -(one.rating or 0.0), one.name))

@@ -26,7 +26,7 @@ from ludus.core.plain import plain
 from ludus.evaluation.play.games import PERSON, RunGame, check_name
 from ludus.evaluation.play.hints import Advisor
 from ludus.evaluation.play.person import Person
-from ludus.evaluation.play.records import Frame, FrameDecision, Replay
+from ludus.evaluation.play.records import Frame, FrameDecision, Hint, Replay
 from ludus.evaluation.play.views import View
 from ludus.evaluation.played_episode import PlayedEpisode
 from ludus.policies.bots import what_raised
@@ -365,8 +365,9 @@ class Table:
         assert now is not None
         try:
             return self._advisors[player].advise(self._episode.episode.steps, now, decisions)
-        except LudusError:  # a hint that cannot be given is none
-            return decisions
+        except LudusError as error:
+            hint = Hint(policy="", meta=None, how=f"There is no hint: {without_folders(str(error))}")
+            return [replace(one, hint=hint) for one in decisions]
 
     def _look(self, *, over: bool) -> View:
         return View(self._episode, self._names(over=over), action_name=self.game.action_name)

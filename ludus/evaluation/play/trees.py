@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.envs.tree.game_tree import GameTree
 from ludus.envs.tree.walk import CHANCE, TERMINAL
-from ludus.evaluation.play.boards import board_of, label_of
+from ludus.evaluation.play.boards import board_of, dealt, label_of
 from ludus.evaluation.play.games import PERSON, RunGame, check_name
 from ludus.evaluation.play.records import Board
 from ludus.evaluation.policies import META
@@ -246,7 +246,7 @@ class TreeExplorer:
             return {}
         if player == CHANCE:
             outcomes = [action for action, _ in state.chance_outcomes()]
-            return {action: (k, str(state.action_to_string(CHANCE, action))) for k, action in enumerate(outcomes)}
+            return {action: (k, dealt(state, action)) for k, action in enumerate(outcomes)}
         legal = state.legal_actions(player)
         return {action: (k, label_of(state, player, action)) for k, action in enumerate(legal)}
 

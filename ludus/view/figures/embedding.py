@@ -185,11 +185,12 @@ def placed_rectangular(payoff: Floats) -> Placed:
     plane = np.zeros((len(payoff), 2))
     plane[:, : len(sigma[:2])] = left[:, :2] * np.where(sigma[:2] > 1e-9, sigma[:2], 0.0) / np.sqrt(payoff.shape[1])
     total = float(((payoff - payoff.mean(axis=0)) ** 2).sum())
-    transitive, cyclic = float((strength**2).sum()) * payoff.shape[1], float((sigma[:2] ** 2).sum())
-    shares = (transitive / total, cyclic / total) if total else (np.nan, np.nan)
-    if shares[0] < LEAST_TRANSITIVE:
-        return Placed(_upright(plane, strength), strength, shares, _CIRCLE)
-    return Placed(_mirrored(np.stack([plane[:, 0], strength], axis=1)), strength, shares, _ZERO_SUM)
+    transitive = float((strength**2).sum()) * payoff.shape[1] / total if total else np.nan
+    cyclic = sigma[:2] ** 2 / total if total else np.full(2, np.nan)
+    if transitive < LEAST_TRANSITIVE:
+        return Placed(_upright(plane, strength), strength, (transitive, float(cyclic.sum())), _CIRCLE)
+    at = np.stack([plane[:, 0], strength], axis=1)
+    return Placed(_mirrored(at), strength, (transitive, float(cyclic[0])), _ZERO_SUM)
 
 
 def placed_by_rows(payoff: Floats) -> Placed:

@@ -97,7 +97,8 @@ def filled_half_width(game: MetaGame, player: int) -> Floats:
     half = game.half_width(player)
     if game.symmetric:
         half = np.where(np.isnan(half), game.half_width(1 - player).T, half)
-        half = np.where(np.isnan(half) & np.isfinite(game.mean[player]), 0.0, half)
+        free = np.isnan(game.log.mean[player]) & np.isnan(game.log.mean[1 - player].T) & np.isfinite(game.mean[player])
+        half = np.where(free, 0.0, half)
     return half
 
 

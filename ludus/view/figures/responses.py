@@ -1,7 +1,7 @@
 """Who would answer whom: the response graph of α-Rank, its sinks and cycles, and policies that nobody needs.
 
 Vertices are profiles of pure policies; from each an edge leads to those in which one player has done something that pays it as well or
-better (Omidshafiei et al. 2019, "α-Rank: multi-agent evaluation by evolution", definitions 2.4 and 2.5). Where both players draw from one
+better (Omidshafiei et al. 2019, "α-Rank: multi-agent evaluation by evolution", on Markov-Conley chains). Where both players draw from one
 population, vertices are policies, and an edge leads to who earns more when the two meet. What evolution under strong selection comes to
 stay in are the sinks: strongly connected components that no edge leaves.
 """

@@ -47,7 +47,7 @@ function decoded(part) {
   try { return decodeURIComponent(part); } catch { return part; }
 }
 
-export function go(to) {
+function go(to) {
   location.hash = to.startsWith("#") ? to : `#${to}`;
 }
 

@@ -2,7 +2,7 @@
 
 import { announce, h, picker, write } from "./dom.js";
 import { colour, number, percent, ramp } from "./charts.js";
-import { policyLink } from "./links.js";
+import { drawnBy, policyLink } from "./links.js";
 import { share } from "./measured.js";
 import { colours, font, nameThem, nearest, neighbour, spread, stage } from "./stage.js";
 
@@ -50,7 +50,7 @@ class Embedding {
   set(data) {
     this.data = data;
     if (data.length > 1 && !this.picker) {
-      this.picker = picker("Population", data.map(({ players }) => (players.length > 1 ? `players ${players.join(", ")}` : `player ${players[0]}`)), this.state.population, (k) => {
+      this.picker = picker("Population", data.map(drawnBy), this.state.population, (k) => {
         this.state.population = k;
         this.chosen = this.pointed = null;
         this.layout();

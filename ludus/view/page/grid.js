@@ -332,7 +332,7 @@ export function title(game) {
 }
 
 /** The cells that won: a line of equal pieces, or a chain from edge to edge; [] if there is none. */
-export function winning(board) {
+function winning(board) {
   if (IN_A_ROW[board.game]) return inARow(board, IN_A_ROW[board.game]);
   return board.shape === "hex" ? chain(board, "0") ?? chain(board, "1") ?? [] : [];
 }

@@ -3,6 +3,9 @@
 import { h } from "./dom.js";
 import { share, SMALL } from "./measured.js";
 
+// Whose policies a population has: "player 0", "players 0, 1".
+export const drawnBy = ({ players }) => (players.length > 1 ? `players ${players.join(", ")}` : `player ${players[0]}`);
+
 export const policyAddress = (run, population, policy) => `#/run/${run}/policy/${population}/${encodeURIComponent(policy)}`;
 
 export function policyLink(run, population, policy, text = policy) {

@@ -1,8 +1,10 @@
 // A run at a glance: its figures, how near it is to an equilibrium, what it plays, who leads, what went wrong.
 
 import { card, clear, empty, h, picker, sentence, time, write } from "./dom.js";
-import { colour, lines, number, percent, ramp, table, whole } from "./charts.js";
+import { colour, lines, number, ramp, table, whole } from "./charts.js";
 import { curves } from "./learning.js";
+import { drawnBy, policyLink } from "./links.js";
+import { interval, probability } from "./measured.js";
 import { cards } from "./panels.js";
 import { counted } from "./statistics.js";
 
@@ -122,7 +124,7 @@ function mixtures() {
 }
 
 // A player's meta-strategies as a stacked chart.
-export function bands(one) {
+function bands(one) {
   return {
     x: one.generation, xTitle: "generation", yTitle: "probability", stacked: true, whole: true, height: 240,
     series: one.layers.map((layer) => ({ name: layer.label, values: layer.values, colour: () => ramp(layer.place) })),
@@ -136,7 +138,6 @@ function leaders(run, alone) {
   const { node, head, hint, body } = card("Ranking", { hint: told });
   const state = { tables: [], at: 0 };
   let chooser = null, grid = null, drawn = "";
-  const most = () => Math.max(...state.tables[state.at].rows.map((row) => row.probability), 1e-12);
 
   function draw() {
     const { population, rows } = state.tables[state.at];
@@ -147,10 +148,10 @@ function leaders(run, alone) {
       label: "Ranking", rows, limit: 10, sort: { key: "mean", down: true }, id: (row) => row.policy,
       columns: [
         { key: "place", title: "", sorts: false, value: (row) => rows.indexOf(row), format: (_, __, place) => h("span", { class: "faint", text: String(place + 1) }) },
-        { key: "policy", title: "policy", text: true, format: (name) => h("a", { href: `#/run/${run}/policy/${population}/${encodeURIComponent(name)}`, text: name }) },
-        { key: "probability", title: "probability", format: (value) => bar(value, value / most()) },
+        { key: "policy", title: "policy", text: true, format: (name) => policyLink(run, population, name) },
+        { key: "probability", title: "probability", format: probability },
         { key: "mean", title: "mean return", format: (value, row) => interval(value, row.half_width) },
-        ...(rated ? [{ key: "rating", title: "Elo", format: (value, row) => interval(value === null ? null : Math.round(value), row.rating_half_width == null ? null : Math.round(row.rating_half_width)) }] : []),
+        ...(rated ? [{ key: "rating", title: "Elo", format: (value, row) => interval(value, row.rating_half_width) }] : []),
         { key: "generation", title: "generation" },
         { key: "start", title: "started from", text: true },
       ],
@@ -171,19 +172,6 @@ function leaders(run, alone) {
       draw();
     },
   };
-}
-
-// "player 0", "players 0, 1"
-export const drawnBy = ({ players }) => (players.length > 1 ? `players ${players.join(", ")}` : `player ${players[0]}`);
-
-function bar(value, share) {
-  const text = value === 0 ? "0" : value < 5e-4 ? "< 0.001" : value.toFixed(3);
-  return h("span", { class: value < 5e-4 ? "faint" : null }, h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: percent(share, 1) } })), text);
-}
-
-// half: of the interval; 0 where the value is exact.
-function interval(value, half) {
-  return !half || value === null ? number(value) : h("span", null, number(value), h("span", { class: "faint", text: ` ± ${number(half, 2)}` }));
 }
 
 function recorded(run) {

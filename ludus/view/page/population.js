@@ -8,7 +8,7 @@ import { colour, lines, number, percent, ramp, table, whole } from "./charts.js"
 import { embedding } from "./embedding.js";
 import { cellOf, heatMap, ORDERS, played, title, unpacked, worth } from "./heatmap.js";
 import { lineage } from "./lineage.js";
-import { games, policyLink, refill, seat, seats, shares } from "./links.js";
+import { drawnBy, games, policyLink, refill, seat, seats, shares } from "./links.js";
 import { domain, measured, probability } from "./measured.js";
 import { responses } from "./responses.js";
 
@@ -410,7 +410,7 @@ class Ranking {
     this.data = data;
     this.state.population ??= 0;
     if (data.length > 1 && !this.picker) {
-      this.picker = picker("Population", data.map(({ players }) => (players.length > 1 ? `players ${players.join(", ")}` : `player ${players[0]}`)), this.state.population, (k) => { this.state.population = k; this.build(); });
+      this.picker = picker("Population", data.map(drawnBy), this.state.population, (k) => { this.state.population = k; this.build(); });
       this.controls.append(this.picker);
     }
     if (this.table) this.fill();

@@ -5,12 +5,12 @@ import { showBoard } from "./boards.js";
 import { number } from "./charts.js";
 import { title } from "./grid.js";
 import { called, names } from "./members.js";
-import { withNames } from "./moves.js";
 import { ending, signed } from "./outcomes.js";
 import { stoneIcon } from "./pieces.js";
 import { thoughts } from "./thoughts.js";
 
 const SPEEDS = [0.5, 1, 2, 4];
+const FILES = ["html", "json", "gif", "mp4"]; // that a replay is saved as
 const PACE = { frame: 1 / 15 }; // seconds a position is shown at speed 1; others: a second
 
 /** See app.js. */
@@ -22,11 +22,9 @@ export async function show(root, { source, params, query, go }) {
 }
 
 async function load(source, params, wanted) {
-  if (params.replay) return spoken({ id: params.replay, ...await source.get(`runs/${params.run}/replays/${encodeURIComponent(params.replay)}`) });
-  return spoken(wanted.seats.length ? await source.post(`runs/${params.run}/show`, wanted) : await source.get("replay"));
+  if (params.replay) return { id: params.replay, ...await source.get(`runs/${params.run}/replays/${encodeURIComponent(params.replay)}`) };
+  return wanted.seats.length ? source.post(`runs/${params.run}/show`, wanted) : source.get("replay");
 }
-
-const spoken = (replay) => ({ ...replay, frames: replay.frames.map((frame) => withNames(replay.game, frame)) });
 
 function replayPage(root, first, { source, run, wanted, go, at }) {
   let replay = first;
@@ -65,7 +63,7 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
 
   function drawLinks() {
     const id = source.live ? replay.id : null;
-    const files = id ? ["html", "gif", "mp4", "json"].map((kind) => h("a", { class: "more", href: `/api/replays/${encodeURIComponent(id)}.${kind}?run=${run}`, download: true }, icon("download"), kind.toUpperCase())) : [];
+    const files = id ? FILES.map((kind) => h("a", { class: "more", href: `/api/replays/${encodeURIComponent(id)}.${kind}?run=${run}`, download: true }, icon("download"), kind.toUpperCase())) : [];
     const shown = source.live && wanted.seats.length > 0;
     const said = h("span", { class: "said", role: "status" });
     const keep = shown && h("button", { type: "button", class: "more", on: { click: () => ask(keep, said, { ...wanted, seed: replay.seed, keep: true }, "Kept: it stands among the recorded games now.") } }, icon("save"), "Keep");
@@ -77,7 +75,7 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
     button.disabled = true;
     write(said, "");
     try {
-      replay = spoken(await source.post(`runs/${run}/show`, body));
+      replay = await source.post(`runs/${run}/show`, body);
       begin(body.keep ? local.at : 0);
       write(made.links.querySelector(".said"), done);
     } catch (error) {

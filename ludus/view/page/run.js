@@ -55,7 +55,7 @@ export function frame(root, { source, run, overview }) {
 }
 
 // "psro on openspiel/leduc_poker. Reached generations=25."
-export function lead({ info, state, summary }) {
+function lead({ info, state, summary }) {
   const ended = summary && !AT_WORK.includes(state);
   const place = `${info.scenario} on ${info.env}`;
   return ended ? `${place}. ${sentence(summary.stopped_by)}` : `${place}.`;

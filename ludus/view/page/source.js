@@ -7,7 +7,7 @@ const holder = document.getElementById("data");
 const snapshot = holder ? JSON.parse(holder.textContent) : null;
 
 // What an event "changed" may name; a page that was away is told of all of them.
-export const PANELS = [
+const PANELS = [
   "overview", "convergence", "strategies", "learning", "throughput", "parts", "events", "ranking", "payoffs", "lineage", "responses",
   "embedding", "diversity", "statistics", "policy", "replays", "tree",
 ];
@@ -102,7 +102,7 @@ async function ask(address, options = {}) {
 }
 
 // Of a Packed matrix, { data: TypedArray, shape }.
-export function unpack(packed) {
+function unpack(packed) {
   const bytes = Uint8Array.fromBase64 ? Uint8Array.fromBase64(packed.data) : decoded(atob(packed.data));
   const kind = { f4: Float32Array, u4: Uint32Array, i4: Int32Array, u1: Uint8Array }[packed.dtype];
   return { data: new kind(bytes.buffer), shape: packed.shape };

@@ -277,10 +277,6 @@ class Stage {
 
 // -------------------------------------------------------------------------------------------------- what canvases share
 
-export function css(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
 // { ink, soft, … } of the page's colours now. names: variables without their dashes.
 export function colours(...names) {
   const style = getComputedStyle(document.documentElement);

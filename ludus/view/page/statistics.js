@@ -2,7 +2,7 @@
 
 import { card, clear, h, picker, write } from "./dom.js";
 import { number, table, whole } from "./charts.js";
-import { drawnBy } from "./overview.js";
+import { drawnBy } from "./links.js";
 
 const plain = (name) => name.replaceAll("_", " ");
 

@@ -7,7 +7,6 @@ import { showBoard } from "./boards.js";
 import { number } from "./charts.js";
 import { title } from "./grid.js";
 import { called } from "./members.js";
-import { withNames } from "./moves.js";
 import { ending, isEnd, scores, signed } from "./outcomes.js";
 import { stoneIcon } from "./pieces.js";
 import { hintPanel } from "./thoughts.js";
@@ -33,12 +32,12 @@ async function sitDown(source, table, token) {
   return seat;
 }
 
-/** A table whose moves and players are called what people call them; those of one name are told apart by their seats. */
+/** A table whose players are called what people call them; those of one name are told apart by their seats. */
 function worded(state) {
   const told = (player) => (player.person ? player.name : called(player.name));
   const many = (name) => state.players.filter((player) => told(player) === name).length > 1;
   const players = state.players.map((player) => ({ ...player, told: many(told(player)) ? `${told(player)} (player ${player.player})` : told(player) }));
-  return { ...state, players, frame: withNames(state.game, state.frame) };
+  return { ...state, players };
 }
 
 function tablePage(root, { source, table, seats, go }) {
@@ -109,8 +108,8 @@ function tablePage(root, { source, table, seats, go }) {
       h("p", { class: "links" }, h("a", { href: `#/run/${seats[0].state.run}/play`, text: "Lay another table" }), h("a", { href: "#/", text: "All runs" })));
   }
 
-  function take(seat, told_now) {
-    const state = worded(told_now);
+  function take(seat, news) {
+    const state = worded(news);
     note(seat, state);
     if (local.ended || older(state, seat.state)) return;
     const fresh = state.frame.number !== seat.state.frame.number || state.results.length !== seat.state.results.length;

@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { number } from "./charts.js";
+import { probability, share } from "./measured.js";
 import { called } from "./members.js";
 
 const FEW = 8;
@@ -19,23 +20,10 @@ export function thoughts(decision, { most = FEW } = {}) {
     has.worth ? h("th", { scope: "col", text: "Value" }) : null, has.meta ? h("th", { scope: "col", text: "Mixture" }) : null);
   const body = shown.map((row) => h("tr", { class: row.move.action === decision.chosen ? "chosen" : null },
     h("th", { class: "text", scope: "row" }, row.move.label, row.move.action === decision.chosen ? h("span", { class: "unseen", text: ", chosen" }) : null),
-    h("td", { class: "text" }, bar(row.share)), has.worth ? h("td", { text: number(row.worth) }) : null, has.meta ? h("td", { text: percent(row.meta) }) : null));
+    h("td", { class: "text" }, probability(row.share)), has.worth ? h("td", { text: number(row.worth) }) : null, has.meta ? h("td", { text: share(row.meta) }) : null));
   const hidden = rows.length - shown.length;
   return h("div", { class: "thinking" }, h("table", { class: "thought-table" }, h("thead", null, head), h("tbody", null, body)),
     hidden > 0 ? h("p", { class: "soft", text: `and ${hidden} less likely` }) : null);
-}
-
-/** A share as a bar with its number. */
-export function bar(share) {
-  if (share === null || share === undefined) return h("span", { class: "soft", text: "–" });
-  const fill = h("i");
-  fill.style.width = `${100 * Math.max(0, Math.min(1, share))}%`;
-  return h("span", { class: "share-bar" }, h("span", { class: "track", "aria-hidden": "true" }, fill), h("span", { text: percent(share) }));
-}
-
-export function percent(share) {
-  if (share === null || share === undefined) return "–";
-  return share > 0 && share < 0.01 ? "< 1%" : `${Math.round(100 * share)}%`;
 }
 
 /** The panel beside a table: what the policy of the hints would do here. toggle(on): whether the board shows it too. */
@@ -44,13 +32,13 @@ export function hintPanel(node, decision, { onBoard, toggle }) {
   const held = node.contains(document.activeElement);
   node.replaceChildren(h("section", { class: "card", "aria-label": "Hints" },
     h("div", { class: "head" }, h("h2", { text: "Hints" }), h("label", { class: "tick small" }, box, h("span", { text: "on the board" }))),
-    h("p", { class: "hint", text: told(decision) }), thoughts(decision)));
+    h("p", { class: "hint", text: told(decision) }), decision.probs || decision.values ? thoughts(decision) : null));
   if (held) box.focus();
 }
 
 function told(decision) {
   const policy = called(decision.hint?.policy || decision.policy || "the policy");
   const worth = decision.value === null || decision.value === undefined ? "" : ` It expects ${decision.value > 0 ? "+" : ""}${number(decision.value)} from here.`;
-  const mixture = decision.hint?.meta ? ` The last column is what the mixture would answer. ${decision.hint.how ?? ""}` : "";
-  return `What ${policy} would play.${worth}${mixture}`;
+  const mixture = decision.hint?.meta ? " The last column is what the mixture would answer." : "";
+  return [decision.probs || decision.values ? `What ${policy} would play.${worth}${mixture}` : "", decision.hint?.how ?? ""].join(" ").trim();
 }

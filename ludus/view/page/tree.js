@@ -3,10 +3,9 @@
 import { announce, clear, failure, h, write } from "./dom.js";
 import { showBoard } from "./boards.js";
 import { number } from "./charts.js";
+import { probability, share } from "./measured.js";
 import { joined, memberField, membersFor, names, playerName } from "./members.js";
-import { dealName, moveName } from "./moves.js";
 import { signed } from "./outcomes.js";
-import { bar, percent } from "./thoughts.js";
 
 const LARGE = 0.1; // of the largest regret seen: what is worth a mark
 
@@ -17,15 +16,9 @@ export async function show(root, { source, params, query }) {
   const given = names(query.get("seats"));
   const profile = given.length ? given : seats?.players.map(() => "@meta") ?? [];
   const first = await source.get(`${base}/tree`, { seats: joined(profile), node: "" });
-  const page = treePage(root, { first: worded(first), seats, profile: first.seats ?? profile, fetchNode: async (now, node) => worded(await source.get(`${base}/tree`, { seats: joined(now), node })) });
+  const page = treePage(root, { first, seats, profile: first.seats ?? profile, fetchNode: (now, node) => source.get(`${base}/tree`, { seats: joined(now), node }) });
   await page.open("");
   return {};
-}
-
-// A node whose moves, chance's too, are called what the boards call them.
-function worded(data) {
-  const name = (label) => dealName(data.board.game ?? "", data.value.length, moveName(data.board.game ?? "", label));
-  return { ...data, path: data.path.map((step) => ({ ...step, label: name(step.label) })), children: data.children.map((child) => ({ ...child, label: name(child.label) })) };
 }
 
 function treePage(root, { first, seats, profile, fetchNode }) {
@@ -83,7 +76,7 @@ function treePage(root, { first, seats, profile, fetchNode }) {
     const leaf = child.kind === "terminal";
     const list = h("ul", { role: "group", hidden: true });
     const line = h("div", { class: "node-line" }, h("span", { class: "twist", "aria-hidden": "true" }), h("span", { class: `spot small ${spot(child)}`, "aria-hidden": "true" }), h("span", { class: "node-label", text: child.label }),
-      child.probability === null ? null : h("span", { class: "node-share", text: percent(child.probability) }),
+      child.probability === null ? null : h("span", { class: "node-share", text: share(child.probability) }),
       h("span", { class: "node-value", text: worth(child.value) }));
     if (child.probability !== null) line.style.setProperty("--share", child.probability);
     const node = h("li", { role: "treeitem", tabindex: -1, "aria-level": level, "aria-selected": "false", "aria-expanded": leaf ? null : "false", "aria-label": spoken(child), dataset: { node: child.node } }, line, list);
@@ -97,7 +90,7 @@ function treePage(root, { first, seats, profile, fetchNode }) {
   }
 
   function spoken(child) {
-    const parts = [child.label, child.probability === null ? "" : `probability ${percent(child.probability)}`];
+    const parts = [child.label, child.probability === null ? "" : `probability ${share(child.probability)}`];
     if (child.value) parts.push(`${child.kind === "terminal" ? "pays" : "worth"} ${child.value.map(signed).join(" and ")}`);
     if (child.regret > 0) parts.push(`regret ${number(child.regret)}`);
     return parts.filter(Boolean).join(", ");
@@ -129,9 +122,9 @@ function treePage(root, { first, seats, profile, fetchNode }) {
 
   function paintRegret() {
     for (const { child, line } of nodes.values()) {
-      const share = largest > 0 ? Math.max(0, child.regret ?? 0) / largest : 0;
-      line.classList.toggle("regretted", share >= LARGE);
-      line.style.setProperty("--regret", share);
+      const part = largest > 0 ? Math.max(0, child.regret ?? 0) / largest : 0;
+      line.classList.toggle("regretted", part >= LARGE);
+      line.style.setProperty("--regret", part);
     }
   }
 
@@ -224,7 +217,7 @@ function treePage(root, { first, seats, profile, fetchNode }) {
   function figures(data, players) {
     const labels = [...players, "chance"];
     const all = data.reach.reduce((product, value) => product * value, 1);
-    const row = (label, value, shape) => h("tr", null, h("th", { scope: "row", class: "text", text: label }), h("td", { text: percent(value) }), h("td", { text: shape }));
+    const row = (label, value, shape) => h("tr", null, h("th", { scope: "row", class: "text", text: label }), h("td", { text: share(value) }), h("td", { text: shape }));
     return h("table", { class: "thought-table" }, h("thead", null, h("tr", null, h("th", { class: "text", scope: "col" }), h("th", { scope: "col", text: "Reach" }), h("th", { scope: "col", text: "Value" }))),
       h("tbody", null, labels.map((label, k) => row(label, data.reach[k], k < data.value.length ? signed(data.value[k]) : "")), row("together", all, "")));
   }
@@ -239,7 +232,7 @@ function treePage(root, { first, seats, profile, fetchNode }) {
       const cell = decides ? h("td", { class: regret > 0 && regret >= LARGE * largest ? "regret" : null, text: regret === null || regret === undefined ? "–" : number(Math.max(0, regret)) }) : null;
       cell?.style.setProperty("--regret", Math.max(0, regret ?? 0) / Math.max(most, largest));
       return h("tr", null, h("th", { class: "text", scope: "row" }, h("button", { type: "button", class: "link", text: child.label, on: { click: () => go(child.node) } })),
-        h("td", { class: "text" }, bar(child.probability)), h("td", { text: signed(child.value?.[decides ? data.player : 0]) }), cell);
+        h("td", { class: "text" }, probability(child.probability)), h("td", { text: signed(child.value?.[decides ? data.player : 0]) }), cell);
     });
     return h("table", { class: "thought-table" }, h("thead", null, head), h("tbody", null, rows));
   }

@@ -86,13 +86,15 @@ class OpenGames:
         from ludus.evaluation.play.trees import TreeExplorer
 
         with self.use(run) as game:
-            key = run.id, self._open[run.id].stamp if run.id in self._open else None, tuple(who)
-            if key not in self._trees:
-                self._trees[key] = TreeExplorer(game, who)
+            kept = self._open.get(run.id)
+            key = run.id, None if kept is None else kept.stamp, tuple(who)
+            found = self._trees.get(key) or TreeExplorer(game, who)
+            with self._lock:  # other runs' trees are kept by other threads
+                self._trees[key] = found
+                self._trees.move_to_end(key)
                 while len(self._trees) > MOST_TREES:
                     self._trees.popitem(last=False)
-            self._trees.move_to_end(key)
-            return self._trees[key]
+            return found
 
 
 class Shelf:
