@@ -17,8 +17,8 @@ pytestmark = pytest.mark.slow
 
 _LUDUS = "import sys; sys.modules['ray'] = None; from ludus.cli.main import script; script()"
 _SCENARIO = """
-env: {id: openspiel/leduc_poker, num_envs: 16}
-algorithm: {kind: ppo, batch: 256, epochs: 1, hidden: [16]}
+env: {id: openspiel/leduc_poker, num_envs: 128}
+algorithm: {kind: ppo, batch: 512, epochs: 1, hidden: [16]}
 response: {episodes: 10000}
 evaluation: {payoffs: simulate, episodes: 16, exploitability: "off"}
 checkpoints: {iterations: 2}
