@@ -17,9 +17,9 @@ pytestmark = pytest.mark.slow
 
 _LUDUS = "import sys; sys.modules['ray'] = None; from ludus.cli.main import script; script()"
 _SCENARIO = """
-env: {id: openspiel/leduc_poker, num_envs: 16}
-algorithm: {kind: ppo, batch: 256, epochs: 1, hidden: [16]}
-response: {episodes: 5000}
+env: {id: openspiel/leduc_poker, num_envs: 128}
+algorithm: {kind: ppo, batch: 512, epochs: 1, hidden: [16]}
+response: {episodes: 10000}
 evaluation: {payoffs: simulate, episodes: 16, exploitability: "off"}
 checkpoints: {iterations: 2}
 generations: 1
@@ -39,12 +39,12 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def wait_for_progress(process: subprocess.Popen[str], run_dir: Path, *, beyond: float) -> float:
-    """Until a task has come so far."""
+def wait_for_progress(process: subprocess.Popen[str], run_dir: Path) -> None:
+    """Until a task of this very process has come some way."""
     while process.poll() is None:
         status = live.read_status(run_dir) if run_dir.is_dir() else None
-        if status is not None and (status.fraction or 0.0) > beyond:
-            return status.fraction or 0.0
+        if status is not None and status.pid == process.pid and status.fraction:
+            return
         time.sleep(0.02)
     raise AssertionError(process.communicate()[0])
 
@@ -80,7 +80,7 @@ def test_stopped_killed_and_resumed(tmp_path: Path) -> None:
     where = ["--runtime", "processes", "--workers", "2"]
 
     begun = start(tmp_path, "train", "my.yaml", *where, "--name", "a")
-    wait_for_progress(begun, run_dir, beyond=0.2)
+    wait_for_progress(begun, run_dir)
     processes = marked(tmp_path)
     assert len(processes) >= 4, "the driver, the fork server and two workers"
     assert not any("_raylet" in Path("/proc", process, "maps").read_text() for process in processes)
@@ -91,19 +91,9 @@ def test_stopped_killed_and_resumed(tmp_path: Path) -> None:
     assert nothing_is_left(tmp_path)
 
     second = start(tmp_path, "resume", "a")
-    at = wait_for_progress(second, run_dir, beyond=0.0)
-    wait_for_progress(second, run_dir, beyond=min(at + 0.1, 0.9))
+    wait_for_progress(second, run_dir)
     second.kill()
     second.communicate()
-    assert nothing_is_left(tmp_path)
-
-    third = start(tmp_path, "resume", "a")
-    wait_for_progress(third, run_dir, beyond=0.0)
-    for _ in range(2):
-        os.killpg(third.pid, signal.SIGINT)
-        time.sleep(0.05)
-    third.communicate(timeout=60)
-    assert third.returncode in (-signal.SIGINT, 0), "the second one ends it at once, unless it was over"
     assert nothing_is_left(tmp_path)
 
     last = start(tmp_path, "resume", "a", "--workers", "3")
