@@ -66,7 +66,7 @@ class Host:
         wire, number, value = self._orders.get()
         order: Order = value.load()
         self._begin(order)
-        wire.send(DONE, number, pack(None))
+        wire.send(DONE, number, pack(os.getpid()))
         del value
         if order.concurrency == 1:
             self._answer_all()

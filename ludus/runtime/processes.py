@@ -78,6 +78,11 @@ class Life:
         with tempfile.TemporaryFile() as log:  # which has no name, and is gone with its last descriptor
             self.log = os.dup(log.fileno())
 
+    def begun(self, outcome: Outcome) -> None:
+        """Its part was made, which may be heard before its fork is: whoever has had an answer knows its process."""
+        if outcome.kind == DONE and outcome.value is not None:
+            self.process = outcome.value.load()
+
     def kill(self) -> None:
         """Whatever it is doing, also where it is frozen. What it has not answered is lost."""
         self.unwanted = True
@@ -373,7 +378,7 @@ class ProcessRuntime:
             if part.module.startswith("ludus."):  # a user's own modules may do what no fork survives
                 server.load(part.module)
             server.fork(life.number, [theirs.fileno(), listens.fileno(), life.log])
-        life.wire.ask(BEGIN, part.order)
+        life.wire.ask(BEGIN, part.order).then(life.begun)
 
     def _forking(self) -> ForkServer:
         """The fork server; another one where it has ended."""
