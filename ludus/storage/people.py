@@ -80,7 +80,7 @@ class People:
 
     def games(self) -> list[PlayedGame]:
         """All of them, in the order in which they ended. Raises RunError."""
-        if not self.path.exists():
+        if not self._has_any:
             return []
         with self._open() as connection:
             seats: dict[int, list[PlayedSeat]] = {}
@@ -107,11 +107,15 @@ class People:
 
     def replay(self, id: str) -> bytes | None:
         """A game's, as JSON; None if there is none. Raises RunError."""
-        if not self.path.exists():
+        if not self._has_any:
             return None
         with self._open() as connection:
             row = connection.execute("SELECT replay FROM games WHERE id = ?", (id,)).fetchone()
         return None if row is None or row[0] is None else zlib.decompress(row[0])
+
+    @property
+    def _has_any(self) -> bool:
+        return self.path.exists() and self.path.stat().st_size > 0  # empty: the disk was full when the first game came
 
     @contextmanager
     def _open(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:

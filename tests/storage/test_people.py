@@ -27,6 +27,11 @@ def test_games_come_back_as_they_were(tmp_path: Path) -> None:
     assert people.games() == []
     assert people.replay("a") is None
     assert not people.path.exists()
+    people.path.parent.mkdir()
+    people.path.touch()  # as a full disk leaves it
+    assert (people.games(), people.replay("a")) == ([], None)
+    people.path.unlink()
+    people.path.parent.rmdir()
     people.add(game("a"), b'{"x": 1}')
     people.add(game("b", (0.5, -0.5), rated=False))
     assert People(people.path).games() == [game("a"), game("b", (0.5, -0.5), rated=False)]

@@ -203,6 +203,7 @@ function fail(error, { inside = false } = {}) {
   shown?.close();
   shown = null;
   if (!inside) leave();
+  document.title = "Error · Ludus";  // not the page's before
   const again = [401, 404, 410].includes(error.status) ? null : route;
   const root = inside ? clear(frame.body) : fresh();
   root.append(inside ? "" : h("h1", { class: "unseen", text: "Error" }), failure(error, again), source.live && !inside ? h("p", { class: "links" }, h("a", { href: "#/", text: "All runs" })) : "");
@@ -212,6 +213,7 @@ function fail(error, { inside = false } = {}) {
 
 function missing() {
   leave();
+  document.title = "Not found · Ludus";
   fresh().append(h("h1", { class: "unseen", text: "Not found" }), empty("There is no page with this address.", h("a", { href: "#/", text: source.live ? "All runs" : "To the start" })));
 }
 

@@ -210,7 +210,8 @@ class Watcher:
 
     def _read_ahead(self) -> None:
         """Who looks at the list may soon look at the largest run, whose matches take a second to be pooled."""
-        sizes = {run_id: line.policies for run_id, (_, line) in self._kept_lines.items() if line is not None}
+        lines = {run_id: line for run_id, (_, line) in self._kept_lines.items()}
+        sizes = {run_id: line.policies for run_id, line in lines.items() if not isinstance(line, Unreadable)}
         largest = max(sizes, key=sizes.__getitem__, default="")
         if sizes.get(largest, 0) >= MANY:
             self._soon(self.panel(largest, NEXT, {}))
