@@ -230,7 +230,8 @@ def test_nothing_is_written_beside_a_run(root: Path, asker: Asker) -> None:
 
 def test_a_driver_can_tidy_up_behind_those_who_watched(root: Path, asker: Asker) -> None:
     with Store.open(root / "try1"):
-        assert asker.get(f"/api/runs/{asker.run_id('try1')}/overview").status_code == 200
+        for panel in ("overview", "payoffs"):  # the second is made while the first is looked at, and waited for here
+            assert asker.get(f"/api/runs/{asker.run_id('try1')}/{panel}").status_code == 200
     with sqlite3.connect(root / "try1" / FILE) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
     connection.close()
