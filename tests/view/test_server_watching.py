@@ -29,9 +29,9 @@ from ludus.storage.live import Status
 from ludus.storage.run_dirs import EXPERIMENT, RunLock
 from ludus.storage.store import Store
 from ludus.view.server import streams, watcher
+from ludus.view.server.answer_cache import AnswerCache
 from ludus.view.server.known_runs import KnownRuns, known_run
 from ludus.view.server.live_status import FRESH, read_live
-from ludus.view.server.panels import Answers
 from ludus.view.server.streams import Stream, StreamCount
 from ludus.view.server.watcher import News, Watched, Watcher, look
 
@@ -290,7 +290,7 @@ def test_what_many_ask_for_is_computed_once() -> None:
     computed = list[str]()
 
     async def many() -> list[bytes]:
-        answers = Answers(most=4096)
+        answers = AnswerCache(most=4096)
 
         def compute() -> bytes:
             computed.append("a")
@@ -310,7 +310,7 @@ def test_what_many_ask_for_is_computed_once() -> None:
 
 def test_what_fails_is_not_kept() -> None:
     async def twice() -> bytes:
-        answers, turns = Answers(), iter([ValueError("no"), b"yes"])
+        answers, turns = AnswerCache(), iter([ValueError("no"), b"yes"])
 
         def compute() -> bytes:
             turn = next(turns)

@@ -24,9 +24,10 @@ from ludus.core.plain import to_json
 from ludus.storage.reader import Memory, Position, Reader
 from ludus.storage.run_dirs import is_running
 from ludus.view.figures import panels as figures
+from ludus.view.figures.progress import RunLine
+from ludus.view.server.answer_cache import AnswerCache, Body
 from ludus.view.server.known_runs import KnownRun, KnownRuns, Stamp, database_stamp, status_stamp
 from ludus.view.server.live_status import LiveStatus, read_live
-from ludus.view.server.panels import Answers, Body
 from ludus.view.server.streams import Stream, StreamCount, encode
 
 LOOK = 0.5
@@ -90,7 +91,7 @@ class Watcher:
     ) -> None:
         self.runs = runs
         self.streams = count or StreamCount()
-        self.answers = Answers()
+        self.answers = AnswerCache()
         self.version = 1  # of the list
         self._clock = clock
         self._watched: dict[str, Watched] = {}
@@ -210,7 +211,7 @@ class Watcher:
 
     def _read_ahead(self) -> None:
         """Who looks at the list may soon look at the largest run, whose matches take a second to be pooled."""
-        sizes = {run_id: line.policies for run_id, (_, line) in self._kept_lines.items() if line is not None}
+        sizes = {run_id: line.policies for run_id, (_, line) in self._kept_lines.items() if isinstance(line, RunLine)}
         largest = max(sizes, key=sizes.__getitem__, default="")
         if sizes.get(largest, 0) >= MANY:
             self._soon(self.panel(largest, NEXT, {}))
