@@ -363,8 +363,9 @@ class Strategies {
   }
 
   diversity({ generation, effective, support, last }) {
-    const told = last.map(({ population, policies, effective_diversity: diversity, clusters }) =>
-      `${last.length > 1 ? `Population ${population}: ` : ""}${whole(policies)} ${policies === 1 ? "policy" : "policies"} of ${whole(clusters)} ${clusters === 1 ? "cluster" : "clusters"} by what they earn${diversity === null ? "" : `, effective diversity ${number(diversity, 3)}`}.`);
+    const also = (name, value) => (value === null ? "" : `, ${name} ${number(value, 3)}`);
+    const told = last.map(({ population, policies, effective_diversity: diversity, expected_cardinality: cardinality, clusters }) =>
+      `${last.length > 1 ? `Population ${population}: ` : ""}${whole(policies)} ${policies === 1 ? "policy" : "policies"} of ${whole(clusters)} ${clusters === 1 ? "cluster" : "clusters"} by what they earn${also("effective diversity", diversity)}${also("expected cardinality", cardinality)}.`);
     write(this.facts, `The effective number is how many equally likely policies would be as uncertain as the meta-strategy. ${told.join(" ")}`);
     const players = effective.map((_, player) => player).filter((player) => !effective.slice(0, player).some((values, other) => String(values) === String(effective[player]) && String(support[other]) === String(support[player])));
     const name = (what, player) => (players.length > 1 ? `${what}, player ${player}` : what);
