@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ludus.population.payoffs import Payoffs
 from ludus.storage.base import RunInfo
 
-Cells = tuple[NDArray[np.int32], NDArray[np.float64]]
+PayoffCells = tuple[NDArray[np.int32], NDArray[np.float64]]
 """profiles int32[k, P], mean float64[k, P]: exact payoffs that became known together."""
 
 
@@ -111,7 +111,7 @@ class PayoffLog:
     def sizes(self) -> tuple[int, ...]:
         return self.exact.shape
 
-    def extended(self, sizes: tuple[int, ...], batch: Batch, cells: Sequence[Cells]) -> PayoffLog:
+    def extended(self, sizes: tuple[int, ...], batch: Batch, cells: Sequence[PayoffCells]) -> PayoffLog:
         """With more policies, matches and exact cells; an exact cell wins over matches. Raises ValueError for a profile outside of `sizes`.
 
         Matches of one profile are pooled by (n, mean, M2), as in Chan, Golub and LeVeque (1979):

@@ -31,8 +31,6 @@ CREATE TABLE seats (
   PRIMARY KEY (game, player)) WITHOUT ROWID;
 CREATE INDEX seats_of_people ON seats (name) WHERE person = 1;
 """
-MIGRATIONS: dict[int, str] = {}
-"""version -> the SQL that leads to the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +150,6 @@ class People:
             raise RunError(
                 f"{str(self.path)!r} was written by a newer Ludus (version {version}; this one reads up to {VERSION}). Upgrade ludus."
             )
-        for older in range(version, VERSION):
-            connection.executescript(f"BEGIN IMMEDIATE; {MIGRATIONS[older]} PRAGMA user_version = {older + 1}; COMMIT;")
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")  # of two processes that come first, one makes the tables

@@ -26,7 +26,7 @@ from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import FILE, VERSION, migrate, version_of
 from ludus.storage.manifest import open_database
-from ludus.storage.payoff_log import Cells, PayoffLog, batch_of
+from ludus.storage.payoff_log import PayoffCells, PayoffLog, batch_of
 from ludus.storage.records import (
     CURVES,
     SCORES,
@@ -372,7 +372,7 @@ class Reader:
             if counts.any()
         }
 
-    def _payoff_cells(self, after: int) -> list[Cells]:
+    def _payoff_cells(self, after: int) -> list[PayoffCells]:
         """Exact cells, in the order in which they were recorded."""
         rows = self._rows("SELECT players, profiles, mean FROM payoffs WHERE seq > ? ORDER BY seq", after)
         return [

@@ -31,6 +31,8 @@ class StoredPolicy:
 
 @dataclass(frozen=True, slots=True)
 class StoredMatch:
+    """created: seconds since the epoch."""
+
     match: Match
     generation: int
     created: float
@@ -64,6 +66,8 @@ class StoredOpponent:
 
 @dataclass(frozen=True, slots=True)
 class Rating:
+    """kind: of the rating, such as "elo". What it was after a generation."""
+
     generation: int
     population: int
     policy: str
@@ -105,6 +109,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRecord:
+    """barrier: its number, which rises. created: seconds since the epoch."""
+
     barrier: int
     id: str
     created: float

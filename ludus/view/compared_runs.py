@@ -49,10 +49,10 @@ def _against_random(records: Sequence[GenerationRecord], reader: Reader) -> Arra
 
 
 def _win_rate(records: Sequence[GenerationRecord], reader: Reader) -> Array:
-    counted = reader.payoff_log().wins
+    counted = np.moveaxis(reader.payoff_log().wins, 1, -1)  # [P, n_0, …, 3]
 
     def rate(player: int, profile: tuple[int, ...]) -> float:
-        won, drawn, lost = counted[(player, slice(None), *profile)].tolist()
+        won, drawn, lost = counted[player][profile].tolist()
         return (won + drawn / 2) / (won + drawn + lost) if won + drawn + lost else math.nan
 
     return _of_mixtures(records, reader, rate)

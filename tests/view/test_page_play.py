@@ -174,6 +174,8 @@ def test_the_tree_is_opened_by_keys(browser: Any, server: Server) -> None:
         page.wait_for_function(f"() => {depth} === '3'")
         actions = page.locator("section[aria-label='The node'] th[scope=row] button").all_inner_texts()
         assert actions == ["Call", "Raise"]
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
         assert page.messages == []
 
 

@@ -159,7 +159,7 @@ def test_payoffs_by_keyboard_and_the_circle_in_words(pages: Pages) -> None:
         ["policy", "0", "scissors"],
     ]
 
-    graph = _part(page, "Who answers whom")
+    graph = _part(page, "Response graph")
     told = graph.locator(".answers-circle").inner_text()
     turns = ("rock beats scissors", "scissors beats paper", "paper beats rock")
     assert all(turn in f"{told} {told.split(' ', 1)[1]}" for turn in turns)
@@ -195,13 +195,13 @@ def test_a_single_player_has_no_opponent(pages: Pages) -> None:
         canvas.press(key)
     _said(page, "p1: 3 exactly")
     assert payoffs.locator(".heat-details h3").inner_text() == "p1"
-    for title in ("Meta-strategy", "Ranking", "Lineage", "Who answers whom", "Map of policies"):
+    for title in ("Meta-strategy", "Ranking", "Lineage", "Response graph", "Map of policies"):
         assert not _part(page, title).locator(".failure").count()
 
 
 def test_where_nobody_is_yet_each_part_says_what_will_come(pages: Pages) -> None:
     page = pages.open("nobody")
-    for title in ("Payoffs", "Meta-strategy", "Ranking", "Lineage", "Who answers whom", "Map of policies"):
+    for title in ("Payoffs", "Meta-strategy", "Ranking", "Lineage", "Response graph", "Map of policies"):
         assert "appear" in _part(page, title).locator(".empty").inner_text() or title == "Ranking"
 
 

@@ -29,9 +29,9 @@ from ludus.storage.live import Status
 from ludus.storage.run_dirs import EXPERIMENT, RunLock
 from ludus.storage.store import Store
 from ludus.view.server import streams, watcher
+from ludus.view.server.answer_cache import AnswerCache
 from ludus.view.server.known_runs import KnownRuns, known_run
 from ludus.view.server.live_status import FRESH, read_live
-from ludus.view.server.panels import Answers
 from ludus.view.server.streams import Stream, StreamCount
 from ludus.view.server.watcher import News, Watched, Watcher, look
 
@@ -230,7 +230,8 @@ def test_nothing_is_written_beside_a_run(root: Path, asker: Asker) -> None:
 
 def test_a_driver_can_tidy_up_behind_those_who_watched(root: Path, asker: Asker) -> None:
     with Store.open(root / "try1"):
-        assert asker.get(f"/api/runs/{asker.run_id('try1')}/overview").status_code == 200
+        for panel in ("overview", "payoffs"):  # the second is made while the first is looked at, and waited for here
+            assert asker.get(f"/api/runs/{asker.run_id('try1')}/{panel}").status_code == 200
     with sqlite3.connect(root / "try1" / FILE) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
     connection.close()
@@ -289,7 +290,7 @@ def test_what_many_ask_for_is_computed_once() -> None:
     computed = list[str]()
 
     async def many() -> list[bytes]:
-        answers = Answers(most=4096)
+        answers = AnswerCache(most=4096)
 
         def compute() -> bytes:
             computed.append("a")
@@ -309,7 +310,7 @@ def test_what_many_ask_for_is_computed_once() -> None:
 
 def test_what_fails_is_not_kept() -> None:
     async def twice() -> bytes:
-        answers, turns = Answers(), iter([ValueError("no"), b"yes"])
+        answers, turns = AnswerCache(), iter([ValueError("no"), b"yes"])
 
         def compute() -> bytes:
             turn = next(turns)

@@ -96,7 +96,8 @@ def test_replays_beside_a_run_are_in_its_report(tmp_path: Path) -> None:
     (run_dir / "replays").mkdir()
     for k, name in enumerate(("Ada", HOSTILE)):
         seats = [{"player": 0, "name": name, "mode": ""}, {"player": 1, "name": "p0", "mode": ""}]
-        replay = {"format": 1, "game": "kuhn", "run": "run", "seats": seats, "frames": [{"returns": [1.0, -1.0]}]}
+        frame = {"returns": [1.0, -1.0], "over": "", "last": [], "board": {"kind": "text", "text": "1pb"}}
+        replay = {"format": 1, "game": "kuhn", "run": "run", "seats": seats, "frames": [frame]}
         replay |= {"statistics": None, "seed": 0, "created": float(k)}
         (run_dir / "replays" / f"{k:016x}.json").write_text(json.dumps(replay))
     page = write_report(run_dir).read_text(encoding="utf-8")

@@ -422,7 +422,7 @@ _DEALS: Mapping[str, Callable[[Any, int], Card]] = {"kuhn_poker": _kuhn_card, "l
 def _kuhn(at: _Position) -> Board:
     """A player's information is its card and everybody's bets, "2pb"."""
     players = at.state.num_players()
-    known = {p: re.match(r"\d*", str(at.state.information_state_string(p)))[0] for p in at.eyes}  # type: ignore[index]
+    known = {p: str(at.state.information_state_string(p)).rstrip("pb") for p in at.eyes}
     moves = [made for made in at.state.full_history() if made.player >= 0]
     paid = [1 + sum(made.player == p and made.action == 1 for made in moves) for p in range(players)]
     seats = [

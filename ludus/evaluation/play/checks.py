@@ -23,7 +23,8 @@ def checked(replay: Any) -> Mapping[str, Any]:
     _need(_is_text(replay.get("game")) and _is_number(replay.get("created", 0.0)), "its game or its time")
     for frame in frames:
         _check_frame(frame, len(seats))
-    return replay  # type: ignore[no-any-return]
+    found: Mapping[str, Any] = replay
+    return found
 
 
 def _need(right: bool, what: str) -> None:

@@ -161,7 +161,7 @@ class RunGame:
         everybody = list(range(self.spec.num_players))
         found = [Member(name="random", label="any legal action", players=everybody)]
         for text in _OFFERED:
-            with suppress(LudusError):
+            with suppress(LudusError):  # a bot that does not fit the game is not offered
                 require_fit(text, parse_bot(text).make(), self.spec, wrapped=bool(self.run.env.wrappers))
                 found.append(Member(name=f"bot:{text}", label=f"a bot, {text}", players=everybody))
         return found

@@ -72,6 +72,8 @@ class Seated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
+    """returns: [P] of a game that was played to its end."""
+
     returns: Sequence[float]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numba import njit
@@ -24,6 +24,10 @@ from ludus.evaluation.play.boards import board_of, dealt, label_of
 from ludus.evaluation.play.games import PERSON, RunGame, check_name
 from ludus.evaluation.play.records import Board
 from ludus.evaluation.policies import META
+
+Players: TypeAlias = NDArray[np.int8]
+Ints: TypeAlias = NDArray[np.int32]
+Floats: TypeAlias = NDArray[np.float64]
 
 _MOST_PATH = 4096  # characters
 _JOINT = "The run's meta-strategy draws players together; here each draws on its own, as often as there."
@@ -99,7 +103,7 @@ def analyse(tree: GameTree, tables: Sequence[NDArray[np.float64]]) -> Analysis:
     regret = np.zeros((len(tree.enumeration.mask), actions))
     legal = _legal_actions(tree)
     _down(nodes.player, nodes.info, nodes.child, nodes.degree, nodes.cumulative, legal, policy, prob, reach)
-    _up(nodes.player, nodes.child, nodes.degree, nodes.terminal, tree.arrays.returns, prob, value, leaves)
+    _up(nodes.child, nodes.degree, nodes.terminal, tree.arrays.returns, prob, value, leaves)
     _regrets(nodes.player, nodes.info, nodes.child, nodes.degree, legal, reach, value, regret)
     plans = [tree.realisation(p, table) for p, table in enumerate(tables)]
     return Analysis(prob, reach, value, regret, leaves, tree.exploitability(plans).gain)
@@ -115,7 +119,17 @@ def _legal_actions(tree: GameTree) -> NDArray[np.int32]:
 
 
 @njit(cache=True)
-def _down(player, info, child, degree, cumulative, legal, policy, prob, reach):  # type: ignore[no-untyped-def]
+def _down(
+    player: Players,
+    info: Ints,
+    child: Ints,
+    degree: Ints,
+    cumulative: Floats,
+    legal: Ints,
+    policy: Floats,
+    prob: Floats,
+    reach: Floats,
+) -> None:
     """Probabilities under the parent, and reaches, parents first. prob and reach are ones."""
     chance = reach.shape[1] - 1
     for x in range(len(player)):
@@ -133,9 +147,17 @@ def _down(player, info, child, degree, cumulative, legal, policy, prob, reach): 
 
 
 @njit(cache=True)
-def _up(player, child, degree, terminal, returns, prob, value, leaves):  # type: ignore[no-untyped-def]
+def _up(
+    child: Ints,
+    degree: Ints,
+    terminal: Ints,
+    returns: Floats,
+    prob: Floats,
+    value: Floats,
+    leaves: NDArray[np.int64],
+) -> None:
     """Expected returns and ends below each node, children first. value and leaves are zeros."""
-    for x in range(len(player) - 1, -1, -1):
+    for x in range(len(degree) - 1, -1, -1):
         if degree[x] == 0:
             leaves[x] = 1
             for p in range(value.shape[1]):
@@ -148,7 +170,9 @@ def _up(player, child, degree, terminal, returns, prob, value, leaves):  # type:
 
 
 @njit(cache=True)
-def _regrets(player, info, child, degree, legal, reach, value, regret):  # type: ignore[no-untyped-def]
+def _regrets(
+    player: Players, info: Ints, child: Ints, degree: Ints, legal: Ints, reach: Floats, value: Floats, regret: Floats
+) -> None:
     """Adds up counterfactual regrets, which are zeros."""
     for x in range(len(player)):
         p = player[x]

@@ -86,9 +86,7 @@ def _embedding(game: MetaGame, population: int) -> Embedding:
 
 def _placed(game: MetaGame, population: int) -> Placed:
     zero_sum = game.players == 2 and game.info.zero_sum
-    low, high = (
-        game.info.utility_range[game.players_of(population)[0]] if game.info.utility_range else (-np.inf, np.inf)
-    )
+    low, high = game.returns(game.players_of(population)[0])
     if zero_sum and game.symmetric:
         payoff = antisymmetric(game)[-MAX_PLACED:, -MAX_PLACED:]
         return _told(placed_antisymmetric(_filled(log_odds(payoff, (low - high) / 2, (high - low) / 2))), payoff)

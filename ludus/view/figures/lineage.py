@@ -354,10 +354,10 @@ def _results_of(game: MetaGame, player: int, place: int, most: int) -> list[Resu
     ]
 
 
-Cells = tuple[Floats, Floats, NDArray[np.int64], NDArray[np.bool_], NDArray[np.int32]]
+Row = tuple[Floats, Floats, NDArray[np.int64], NDArray[np.bool_], NDArray[np.int32]]
 
 
-def _both_seats(first: Cells, second: Cells) -> Cells:
+def _both_seats(first: Row, second: Row) -> Row:
     """Mean and half width are means over the seats that were played, so that no seat counts more."""
     known = [np.isfinite(cells[0]) for cells in (first, second)]
     seats = known[0].astype(int) + known[1]

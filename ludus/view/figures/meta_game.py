@@ -85,10 +85,14 @@ class MetaGame:
             filled[:, own, own] = np.where(np.isnan(filled[:, own, own]), total / 2, filled[:, own, own])
         return filled
 
+    def returns(self, player: int) -> tuple[float, float]:
+        """The least and the largest one of a player; infinite where the run does not say."""
+        return self.info.utility_range[player] if self.info.utility_range else (-np.inf, np.inf)
+
     def half_width(self, player: int) -> Floats:
         """float64[n_0, …]: of the interval of each mean; 0 where it is exact, NaN where nobody played, or the utility range is infinite and
         a single unit was played. See `half_widths`. Where means of both seat orders are taken, each is so wide that both hold together."""
-        log, returns = self.log, self.info.utility_range[player]
+        log, returns = self.log, self.returns(player)
         alpha = (1.0 - CONFIDENCE) / (2 if self.symmetric else 1)
         return self.once(
             f"half width {player}",

@@ -181,7 +181,7 @@ def _clusters(game: MetaGame, player: int, places: NDArray[np.int64]) -> list[in
 
 def _utility(game: MetaGame, of: int) -> tuple[Number, Number]:
     """Of the game; where that is infinite, of what was earned."""
-    low, high = game.info.utility_range[of] if game.info.utility_range else (-np.inf, np.inf)
+    low, high = game.returns(of)
     known = game.mean[of][np.isfinite(game.mean[of])]
     if len(known):
         low, high = (low if np.isfinite(low) else known.min()), (high if np.isfinite(high) else known.max())
@@ -202,7 +202,7 @@ def _interval(game: MetaGame, of: int) -> str:
     if not (game.log.count > 0).any():
         return "All payoffs were computed exactly." if game.log.exact.any() else ""
     percent = f"{100 * CONFIDENCE:.0f}%"
-    low, high = game.info.utility_range[of] if game.info.utility_range else (-np.inf, np.inf)
+    low, high = game.returns(of)
     bounded = np.isfinite(low) and np.isfinite(high)
     said = [
         f"Each interval holds the true mean with a probability of {percent}, at all times at once: it may be watched."

@@ -351,6 +351,8 @@ def _note(event: Event) -> Note:
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
+    """As `Event`."""
+
     seq: int
     time: float
     level: str
@@ -368,6 +370,8 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Death:
+    """time: seconds since the epoch."""
+
     time: float
     text: str
 
@@ -428,6 +432,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
+    """A player's meta-strategies: each layer has a value for each generation."""
+
     player: int
     generation: list[int]
     layers: list[Layer]
@@ -444,6 +450,8 @@ class LastStrategy:
 
 @dataclass(frozen=True, slots=True)
 class Strategies:
+    """over: of each player, the generations. last: of each player, the newest one."""
+
     over: list[Strategy]
     last: list[LastStrategy]
 

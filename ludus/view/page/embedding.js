@@ -7,7 +7,7 @@ import { share } from "./measured.js";
 import { colours, font, nameThem, nearest, neighbour, spread, stage } from "./stage.js";
 
 const HEIGHT = 540;
-const BY = ["age", "strength", "kind"];
+const BY = ["age", "strength", "cluster"];
 
 export function embedding(place, scene, state) {
   return new Embedding(place, scene, state);
@@ -74,11 +74,11 @@ class Embedding {
     write(this.hint, `${method}${told} Bigger ones are likelier in the meta-strategy.`);
     const strongest = [...points].sort((a, b) => (b.strength ?? -Infinity) - (a.strength ?? -Infinity)).slice(0, 3).map(({ policy }) => policy);
     write(this.told, `A map of ${points.length} policies. The strongest are ${strongest.join(", ")}. ${method}`);
-    const last = Math.max(1, ...points.map(({ generation }) => generation)), kinds = 1 + Math.max(0, ...points.map(({ cluster }) => cluster ?? 0));
+    const last = Math.max(1, ...points.map(({ generation }) => generation)), clusters = 1 + Math.max(0, ...points.map(({ cluster }) => cluster ?? 0));
     this.population = population;
     const strengths = points.map(({ strength }) => strength ?? 0), least = Math.min(...strengths), span = Math.max(...strengths) - least || 1;
     const paint = {
-      age: ({ generation }) => ramp(generation / last), kind: ({ cluster }) => colour(cluster ?? 0, kinds), strength: ({ strength }) => ramp(((strength ?? 0) - least) / span),
+      age: ({ generation }) => ramp(generation / last), cluster: ({ cluster }) => colour(cluster ?? 0, clusters), strength: ({ strength }) => ramp(((strength ?? 0) - least) / span),
     }[this.state.by];
     const base = points.length > 200 ? 2.6 : 3.6;
     this.places = points.map((point) => ({ ...point, name: point.policy, radius: base + 15 * Math.sqrt(point.probability), at: [0, 0], colour: paint(point) })).sort((a, b) => a.probability - b.probability);
@@ -101,7 +101,7 @@ class Embedding {
   }
 
   lines({ policy, generation, strength, probability, cluster }) {
-    return [policy, `generation ${generation}${cluster === null ? "" : `, kind ${cluster}`}`, `strength ${number(strength, 3)}`, `probability ${share(probability)}`];
+    return [policy, `generation ${generation}${cluster === null ? "" : `, cluster ${cluster}`}`, `strength ${number(strength, 3)}`, `probability ${share(probability)}`];
   }
 
   choose(place) {

@@ -363,8 +363,9 @@ class Strategies {
   }
 
   diversity({ generation, effective, support, last }) {
-    const told = last.map(({ population, policies, effective_diversity: diversity, clusters }) =>
-      `${last.length > 1 ? `Population ${population}: ` : ""}${whole(policies)} ${policies === 1 ? "policy" : "policies"} of ${whole(clusters)} ${clusters === 1 ? "kind" : "kinds"} by what they earn${diversity === null ? "" : `, effective diversity ${number(diversity, 3)}`}.`);
+    const also = (name, value) => (value === null ? "" : `, ${name} ${number(value, 3)}`);
+    const told = last.map(({ population, policies, effective_diversity: diversity, expected_cardinality: cardinality, clusters }) =>
+      `${last.length > 1 ? `Population ${population}: ` : ""}${whole(policies)} ${policies === 1 ? "policy" : "policies"} of ${whole(clusters)} ${clusters === 1 ? "cluster" : "clusters"} by what they earn${also("effective diversity", diversity)}${also("expected cardinality", cardinality)}.`);
     write(this.facts, `The effective number is how many equally likely policies would be as uncertain as the meta-strategy. ${told.join(" ")}`);
     const players = effective.map((_, player) => player).filter((player) => !effective.slice(0, player).some((values, other) => String(values) === String(effective[player]) && String(support[other]) === String(support[player])));
     const name = (what, player) => (players.length > 1 ? `${what}, player ${player}` : what);
@@ -437,8 +438,8 @@ class Ranking {
       { key: "probability", title: "probability", format: probability },
       { key: "games", title: "episodes", only: some("games"), format: (value) => (value ? whole(value) : "–") },
       { key: "generation", title: "generation", format: whole },
-      { key: "cluster", title: "kind", only: (all) => new Set(all.map(({ cluster }) => cluster)).size > 1, hint: "Policies of one kind earn alike" },
-      { key: "start", title: "began as", text: true },
+      { key: "cluster", title: "cluster", only: (all) => new Set(all.map(({ cluster }) => cluster)).size > 1, hint: "Policies of one cluster earn alike" },
+      { key: "start", title: "started from", text: true },
     ];
     this.table = table(this.place, { columns, rows: this.rows, sort: { key: rated ? "rating" : "mean", down: true }, limit: 20, label: "Ranking", id: ({ policy }) => policy });
   }
@@ -459,8 +460,8 @@ const LINEAGE = {
 };
 
 const RESPONSES = {
-  title: "Who answers whom", panels: ["responses"],
-  hint: "The response graph of α-rank: an arrow says that going over to where it points pays. Where no arrow leads out, play comes to rest.",
+  title: "Response graph", panels: ["responses"],
+  hint: "Of α-rank: an arrow says that going over to where it points pays. Where no arrow leads out, play comes to rest.",
   load: ({ get, overview }) => Promise.all([get("responses"), overview()]),
   none: ([{ nodes }]) => (nodes.length ? "" : "Nothing has been played yet. The graph appears with the first payoffs."),
   make: ({ body }, scene) => responses(body, scene),

@@ -90,7 +90,7 @@ class ResponsesView {
     return [
       { title: "Where play comes to rest", none: "nowhere that is shown", texts: sinks.map(({ id, size, cycle }) => (size === 1 || !cycle.length ? within(id).slice(0, 6).join(", ") : `a circle of ${whole(size)} ${kind}`)) },
       { title: "Circles", none: "none: every change that pays leads upwards", texts: this.cycles.map((component) => inWords(component, nodes, kind)) },
-      { title: "Dominated", none: "nobody: each is the best against something", texts: dominated.map(({ policy, by }) => `${policy} by ${by}`) },
+      { title: "Dominated", none: "none: no policy does at least as well as another one against everybody", texts: dominated.map(({ policy, by, strictly }) => `${policy} by ${by}${strictly ? ", strictly" : ""}`) },
     ];
   }
 
@@ -103,8 +103,8 @@ class ResponsesView {
     const some = (list, item) => (list.texts.length ? h("ul", null, list.texts.slice(0, LISTED).map(item), list.texts.length > LISTED && h("li", { class: "faint", text: `and ${whole(list.texts.length - LISTED)} more` })) : h("p", { class: "faint", text: list.none }));
     const circle = (text, k) => h("li", null, h("button", { type: "button", class: "answers-circle", "aria-pressed": String(this.cycle === this.cycles[k].id), text, on: { click: () => this.trace(this.cycles[k]) } }));
     const under = (text, k) => {
-      const { population, policy, by } = this.data.dominated[k];
-      return h("li", null, policyLink(this.run, population, policy), " by ", policyLink(this.run, population, by));
+      const { population, policy, by, strictly } = this.data.dominated[k];
+      return h("li", null, policyLink(this.run, population, policy), " by ", policyLink(this.run, population, by), strictly ? ", strictly" : "");
     };
     const told = [sinks, circles, dominated, this.cycle, this.chosen, this.data.kind];
     refill(this.list, told, () => [

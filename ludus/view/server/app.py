@@ -23,8 +23,8 @@ from ludus import __version__
 from ludus.core.errors import LudusError
 from ludus.view.server import replays, steering, tables, watching
 from ludus.view.server.access import Access, Gate, Password
+from ludus.view.server.answer_cache import Body, respond
 from ludus.view.server.games import PlayRoom
-from ludus.view.server.panels import Body, respond
 from ludus.view.server.state import State
 
 ServeFile = Callable[[str, Request], Awaitable[Response]]

@@ -39,7 +39,7 @@ MOST_WAITING = 24
 """Requests to play something that are served or wait, at a time."""
 FRESH = 5.0
 """Seconds for which a run that goes on is not looked at again."""
-_SHELF = 64 * 2**20  # bytes
+_REPLAY_BYTES = 64 * 2**20  # bytes
 
 
 @dataclass(slots=True)
@@ -97,10 +97,10 @@ class OpenGames:
             return found
 
 
-class Shelf:
+class ReplayCache:
     """Replays that were made here, as JSON, until newer ones need the room."""
 
-    def __init__(self, most: int = _SHELF) -> None:
+    def __init__(self, most: int = _REPLAY_BYTES) -> None:
         self._most, self._size = most, 0
         self._held: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._lock = threading.Lock()
@@ -125,7 +125,7 @@ class PlayRoom:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.open, self.shelf = OpenGames(), Shelf()
+        self.open, self.replays = OpenGames(), ReplayCache()
         self.people = People(state.people or Path(RUNS) / FILE)
         self._tables: Tables | None = None
         self.filming = threading.Lock()

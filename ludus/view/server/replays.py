@@ -97,7 +97,7 @@ def _replay(room: PlayRoom, run: KnownRun | None, id: str) -> bytes:
 
     if _ID.fullmatch(id) is None:
         raise HTTPException(404, "there is no such replay. Go back to the list.")
-    found = room.shelf.get(id, None if run is None else run.id) or room.people.replay(id)
+    found = room.replays.get(id, None if run is None else run.id) or room.people.replay(id)
     if found is None and run is not None and is_kept(run.folder, id):
         found = to_json(read(run.folder, id))
     if found is None:
@@ -114,7 +114,7 @@ def _show(room: PlayRoom, run: KnownRun, body: ShowBody) -> bytes:
     with room.open.use(run) as game:
         replay = play(game, body.seats, seed=body.seed)
     id = keep(run.folder, replay) if body.keep else new_id()
-    room.shelf.put(id, run.id, to_json(replay))
+    room.replays.put(id, run.id, to_json(replay))
     return to_json({"id": id, **plain(replay)})
 
 

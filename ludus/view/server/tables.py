@@ -195,7 +195,7 @@ def _finished(room: PlayRoom, run: KnownRun, finished: FinishedGame) -> str:
     from ludus.evaluation.play.replays import new_id
 
     id, replay = new_id(), to_json(finished.replay)
-    room.shelf.put(id, run.id, replay)
+    room.replays.put(id, run.id, replay)
     names = zip(finished.people, finished.policies, strict=True)
     game = PlayedGame(
         id=id,

@@ -24,9 +24,9 @@ from ludus.core.plain import to_json
 from ludus.storage.reader import Memory, Position, Reader
 from ludus.storage.run_dirs import is_running
 from ludus.view.figures import panels as figures
+from ludus.view.server.answer_cache import AnswerCache, Body
 from ludus.view.server.known_runs import KnownRun, KnownRuns, Stamp, database_stamp, status_stamp
 from ludus.view.server.live_status import LiveStatus, read_live
-from ludus.view.server.panels import Answers, Body
 from ludus.view.server.streams import Stream, StreamCount, encode
 
 LOOK = 0.5
@@ -90,7 +90,7 @@ class Watcher:
     ) -> None:
         self.runs = runs
         self.streams = count or StreamCount()
-        self.answers = Answers()
+        self.answers = AnswerCache()
         self.version = 1  # of the list
         self._clock = clock
         self._watched: dict[str, Watched] = {}

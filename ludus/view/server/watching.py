@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from ludus import __version__
-from ludus.view.server.panels import respond
+from ludus.view.server.answer_cache import respond
 from ludus.view.server.state import State
 
 MOST_RUNS = 64

@@ -16,7 +16,7 @@ from ludus.view.server.address import is_loopback
 
 KEPT = 64 << 20
 """Bytes of answers that are kept."""
-LANES = 2
+THREADS = 2
 """Threads that compute; what belongs to one run is computed in one of them, one after the other."""
 _EACH = 1 << 10  # bytes that an answer costs beside its content, at most
 _SMALL, _LARGE = (
@@ -58,28 +58,28 @@ async def respond(request: Request, body: Body, *, media_type: str = "applicatio
     return Response(body.content, media_type=media_type, headers=headers)
 
 
-class Answers:
+class AnswerCache:
     """Computed once while anybody waits for it, whoever asks; the ones that were not asked for for longest are forgotten."""
 
     def __init__(self, *, most: int = KEPT) -> None:
         self._most, self._size = most, 0
         self._kept: OrderedDict[Hashable, Body] = OrderedDict()
         self._coming: dict[Hashable, asyncio.Future[Body]] = {}
-        self._lanes = [ThreadPoolExecutor(1, f"panels-{k}") for k in range(LANES)]
+        self._threads = [ThreadPoolExecutor(1, f"panels-{k}") for k in range(THREADS)]
 
-    async def get(self, key: Hashable, lane: str, compute: Callable[[], bytes]) -> Body:
-        """What compute() gives for this key, from another thread. lane: equal ones are computed one after the other. Raises what it
+    async def get(self, key: Hashable, group: str, compute: Callable[[], bytes]) -> Body:
+        """What compute() gives for this key, from another thread. group: those of one are computed one after the other. Raises what it
         raises; that is not kept."""
         if (body := self._kept.get(key)) is not None:
             self._kept.move_to_end(key)
             return body
         if key not in self._coming:
-            self._coming[key] = asyncio.ensure_future(self._compute(key, lane, compute))
+            self._coming[key] = asyncio.ensure_future(self._compute(key, group, compute))
         return await asyncio.shield(self._coming[key])  # one browser that goes away takes it from nobody
 
-    async def _compute(self, key: Hashable, lane: str, compute: Callable[[], bytes]) -> Body:
+    async def _compute(self, key: Hashable, group: str, compute: Callable[[], bytes]) -> Body:
         try:
-            chosen = self._lanes[int(lane[:8] or "0", 16) % len(self._lanes)]
+            chosen = self._threads[int(group[:8] or "0", 16) % len(self._threads)]
             body = await asyncio.get_running_loop().run_in_executor(chosen, lambda: Body(compute()))
         finally:
             del self._coming[key]
@@ -105,5 +105,5 @@ class Answers:
 
     def close(self) -> None:
         """Waits for nobody."""
-        for lane in self._lanes:
-            lane.shutdown(wait=False, cancel_futures=True)
+        for thread in self._threads:
+            thread.shutdown(wait=False, cancel_futures=True)
