@@ -139,18 +139,26 @@ def _move(table: Table, player: int, one: Mapping[str, Any], answer: str) -> Non
     from ludus.evaluation.play.tables import Order
 
     legal = {each["label"]: each["action"] for each in one["legal"]}
+    legal |= dict(zip(numbers_of([*legal]), legal.values(), strict=True))
     try:
-        numbers = [float(part) for part in answer.replace(",", " ").split()] if answer not in legal else []
-        action = legal[answer] if answer in legal else int(numbers[0]) if one["box"] is None else numbers
+        vector = one["box"] is not None
+        action = [float(part) for part in answer.replace(",", " ").split()] if vector else legal[answer]
         table.move(
             player,
             [Order(player=player, agent=one["agent"], action=action)],
             table.view(player)["frame"]["number"],
         )
-    except (ValueError, IndexError):
+    except (ValueError, KeyError):
         write(f"{answer!r} is no move; give the number of one, or its name, or q to leave.")
     except PlayError as error:
         write(str(error))
+
+
+def numbers_of(labels: Sequence[str]) -> list[str]:
+    """What stands for each choice: the number that its name ends with ("column 4"), or, where not all do, its place from 1."""
+    last = [label.rpartition(" ")[2] for label in labels]
+    named = len({*last}) == len(last) and all(word.isdecimal() for word in last)
+    return last if named else [str(place) for place in range(1, len(labels) + 1)]
 
 
 def _asked(prompt: str) -> str:
@@ -173,8 +181,9 @@ def _choices(one: Mapping[str, Any]) -> Iterator[str]:
         yield f"{one['name']}: {len(one['box']['low'])} numbers, from {one['box']['low']} to {one['box']['high']}"
         return
     hint = one["hint"]
+    numbers = numbers_of([legal["label"] for legal in one["legal"]])
     for place, legal in enumerate(one["legal"]):
-        said = f"  {legal['action']:>4}  {legal['label']}"
+        said = f"  {numbers[place]:>4}  {legal['label']}"
         if hint is not None and one["probs"] is not None:
             said += f"  ({hint['policy']} {one['probs'][place]:.0%}"
             said += f", mixture {hint['meta'][place]:.0%})" if hint["meta"] is not None else ")"

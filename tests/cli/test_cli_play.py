@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ludus.cli.main import main
-from ludus.cli.play import board_lines
+from ludus.cli.play import board_lines, numbers_of
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +40,13 @@ def typed(monkeypatch: pytest.MonkeyPatch, lines: Sequence[str]) -> None:
 
 
 def test_a_game_in_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    typed(monkeypatch, ["nonsense", "7", "Bet", "0", "n"])
+    typed(monkeypatch, ["nonsense", "7", "Bet", "1", "n"])
     assert main(["play", "k@best", "--text", "--hints", "--name", "Ada"]) == 0
     out = capsys.readouterr().out
     assert "@best: ??  1 in the pot" in out
-    assert "  1  Bet  (@0/0-" in out
+    assert "  2  Bet  (@0/0-" in out
     assert "'nonsense' is no move" in out
-    assert "action 7 is not legal here" in out
+    assert "'7' is no move" in out
     assert "The game is over (terminated): Ada " in out
     assert "??" not in out.rpartition("in the pot\n")[0].rpartition("\n\n")[2]  # in the end all is shown
 
@@ -112,6 +112,12 @@ def test_a_replay_is_one_page(runs: Path) -> None:
 def test_replays_that_are_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["record", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_numbers_of_choices_are_those_in_their_names() -> None:
+    assert numbers_of(["column 1", "column 4", "column 7"]) == ["1", "4", "7"]
+    assert numbers_of(["pass", "bet"]) == ["1", "2"]
+    assert numbers_of(["row 1 column 3", "row 2 column 3"]) == ["1", "2"]
 
 
 def test_boards_as_text() -> None:
