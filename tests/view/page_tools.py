@@ -86,4 +86,4 @@ def opened(browser: Any, server: Server, to: str = "#/", **options: Any) -> Iter
 
 def run_ids(page: Any) -> dict[str, str]:
     """Name -> id of the runs that the server shows."""
-    return {run["name"]: run["id"] for run in page.evaluate("fetch('/api/runs').then(r => r.json())")["runs"]}
+    return {run["name"]: run["id"] for run in page.evaluate("fetch('api/runs').then(r => r.json())")["runs"]}

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 _SEAT = """(async () => {
   const [path, query] = location.hash.slice(2).split("?");
   const seat = new URLSearchParams(query).get("seat");
-  return await (await fetch(`/api/${path.replace("table", "tables")}?seat=${seat}`)).json();
+  return await (await fetch(`api/${path.replace("table", "tables")}?seat=${seat}`)).json();
 })()"""
 
 
@@ -247,7 +247,7 @@ def test_boards_take_moves_by_keys(browser: Any, server: Server) -> None:
 def test_everybody_who_played_stands_among_the_people(browser: Any, server: Server) -> None:
     with opened(browser, server, "#/people") as page:
         page.wait_for_selector(".game-list, .empty")
-        rows = page.evaluate("fetch('/api/people').then(r => r.json())")
+        rows = page.evaluate("fetch('api/people').then(r => r.json())")
         assert [person["name"] for person in rows["people"]] == page.locator("tbody td:first-child").all_inner_texts()
         assert page.locator(".game-list li").count() == len(rows["games"])
         assert json.dumps(rows).count("Ada") >= 1

@@ -83,23 +83,37 @@ def test_tokens_are_of_rights_and_of_a_secret() -> None:
 def test_the_token_is_shown_once_and_lives_on_as_a_cookie(asker: Asker) -> None:
     token = asker.access.tokens.of(PLAY)
     reply = asker.get("/enter", params={"token": token, "to": "#/run/ab/play?seats=person,@best"})
-    assert (reply.status_code, reply.headers["location"]) == (303, "/#/run/ab/play?seats=person,@best")
-    assert reply.headers["set-cookie"] == f"ludus-8300={token}; Path=/; HttpOnly; SameSite=Strict"
+    assert (reply.status_code, reply.headers["location"]) == (
+        303,
+        f"{asker.access.home}#/run/ab/play?seats=person,@best",
+    )
+    assert reply.headers["set-cookie"] == f"ludus-8300={token}; Path={asker.access.home}; HttpOnly; SameSite=Strict"
     asker.cookies.clear()
     may = asker.get("/api/session", headers=cookie(asker, token)).json()["may"]
     assert may == {"watch": True, "play": True, "steer": False}
 
 
+def test_the_cookie_is_sent_below_a_path_that_other_servers_of_the_machine_do_not_know(asker: Asker) -> None:
+    home, mine = asker.access.home, cookie(asker, asker.access.tokens.of(PLAY))
+    assert len(bytes.fromhex(home.strip("/"))) == 16
+    assert asker.access.tokens.of(PLAY) not in home
+    assert Tokens(SECRET).door == Tokens(SECRET).door != Tokens().door
+    assert asker.get(f"{home}api/session", headers=mine).json() == asker.get("/api/session", headers=mine).json()
+    assert asker.get(home).text == asker.get("/").text
+    assert asker.get(f"{home}api/session").status_code == 401  # the path alone opens nothing
+    assert asker.get(f"/{'0' * 32}/api/session", headers=mine).status_code == 404
+
+
 def test_a_cookie_over_tls_is_for_tls_alone() -> None:
     access = Access(secure=True, port=443)
-    assert access.set_cookie("t") == "__Host-ludus-443=t; Path=/; HttpOnly; SameSite=Strict; Secure"
+    assert access.set_cookie("t") == f"__Secure-ludus-443=t; Path={access.home}; HttpOnly; SameSite=Strict; Secure"
 
 
 @pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/\\evil.example", "#", "#/" + 500 * "x"])
 def test_nobody_is_led_elsewhere(asker: Asker, to: str) -> None:
     reply = asker.get("/enter", params={"token": asker.access.tokens.of(WATCH), "to": to})
     asker.cookies.clear()
-    assert reply.headers["location"] == "/"
+    assert reply.headers["location"] == asker.access.home
 
 
 @pytest.mark.parametrize("token", ["", "x", 64 * "0", "é", 5000 * "a"])
@@ -304,9 +318,9 @@ def test_what_goes_wrong_inside_is_told_to_nobody(tmp_path: Path, monkeypatch: p
 def test_a_password_lets_in_and_guesses_are_few(tmp_path: Path) -> None:
     access = Access(password=Password.of("correct horse"), port=8300, guesses=Buckets(0.2, 3.0, clock=lambda: 0.0))
     with asking(tmp_path, access, rights=None) as asker:
-        assert asker.get("/").headers["location"] == "/login"
+        assert asker.get("/").headers["location"] == "login"
         linked = asker.get("/", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"})
-        assert linked.headers["location"] == "/login?again"
+        assert linked.headers["location"] == "login?again"
         assert "<form " in asker.get("/login").text
         assert "password at /login" in asker.get("/api/session").json()["error"]
         wrong = asker.order("/enter", {"password": "correct hors"})

@@ -5,7 +5,7 @@ const answer = document.getElementById("answer");
 const password = document.getElementById("password");
 
 // A cookie does not come along where the page was opened from elsewhere: it may be there all the same.
-if (location.search === "?again") fetch("/api/session").then((reply) => reply.ok && location.replace("/"), () => {});
+if (location.search === "?again") fetch("api/session").then((reply) => reply.ok && location.replace("./"), () => {});
 
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
@@ -18,7 +18,7 @@ form.addEventListener("submit", async (event) => {
       body: JSON.stringify({ password: password.value }),
     });
     if (reply.ok) {
-      location.replace(`/${location.hash}`);
+      location.replace(`${reply.headers.get("location")}${location.hash}`);
       return;
     }
     const { error } = await reply.json();

@@ -42,7 +42,7 @@ function line(game, run) {
   const when = new Date(1000 * game.time);
   const ends = game.returns.map((_, player) => ending(game.returns, player));
   const id = encodeURIComponent(game.id);
-  const replay = run ? h("a", { href: `#/run/${run}/replay/${id}`, text: "Replay" }) : h("a", { href: `/api/replays/${id}.html`, download: true, text: "Replay as a file" }); // its run is not here
+  const replay = run ? h("a", { href: `#/run/${run}/replay/${id}`, text: "Replay" }) : h("a", { href: `api/replays/${id}.html`, download: true, text: "Replay as a file" }); // its run is not here
   return h("li", null,
     h("time", { datetime: when.toISOString(), class: "soft", text: when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) }),
     h("span", { class: "played", text: title(game.game) }),

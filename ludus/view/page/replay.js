@@ -63,7 +63,7 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
 
   function drawLinks() {
     const id = source.live ? replay.id : null;
-    const files = id ? FILES.map((kind) => h("a", { class: "more", href: `/api/replays/${encodeURIComponent(id)}.${kind}?run=${run}`, download: true }, icon("download"), kind.toUpperCase())) : [];
+    const files = id ? FILES.map((kind) => h("a", { class: "more", href: `api/replays/${encodeURIComponent(id)}.${kind}?run=${run}`, download: true }, icon("download"), kind.toUpperCase())) : [];
     const shown = source.live && wanted.seats.length > 0;
     const said = h("span", { class: "said", role: "status" });
     const keep = shown && h("button", { type: "button", class: "more", on: { click: () => ask(keep, said, { ...wanted, seed: replay.seed, keep: true }, "Kept: it stands among the recorded games now.") } }, icon("save"), "Keep");

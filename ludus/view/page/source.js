@@ -89,7 +89,7 @@ async function embedded(name, params) {
 async function ask(address, options = {}) {
   let answer;
   try {
-    answer = await fetch(`/api/${address}`, { cache: "no-cache", credentials: "same-origin", ...options });
+    answer = await fetch(`api/${address}`, { cache: "no-cache", credentials: "same-origin", ...options });
   } catch {
     dropped();
     throw new SourceError("the server does not answer.", 0);
@@ -157,7 +157,7 @@ function open() {
   if (stream && streamed === runs && stream.readyState !== EventSource.CLOSED) return;
   stream?.close();
   streamed = runs;
-  stream = new EventSource(`/api/live?runs=${encodeURIComponent(runs)}`);
+  stream = new EventSource(`api/live?runs=${encodeURIComponent(runs)}`);
   stream.addEventListener("open", opened);
   stream.addEventListener("error", dropped);
   stream.addEventListener("bye", dropped);
@@ -197,7 +197,7 @@ function dropped() {
 
 async function again() {
   try {
-    const answer = await fetch("/api/session", { cache: "no-store" });
+    const answer = await fetch("api/session", { cache: "no-store" });
     if (answer.status === 401) for (const f of onlink) f({ lost, text: "The server was started anew and does not know this page: open the address that it printed." });
   } catch { /* said already */ }
   open();

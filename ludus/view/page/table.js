@@ -61,7 +61,7 @@ function tablePage(root, { source, table, seats, go }) {
 
   function listen(seat) {
     if (local.ended) return;
-    const stream = new EventSource(`/api/tables/${encodeURIComponent(table)}/live?seat=${encodeURIComponent(seat.token)}`);
+    const stream = new EventSource(`api/tables/${encodeURIComponent(table)}/live?seat=${encodeURIComponent(seat.token)}`);
     seat.stream = stream;
     stream.addEventListener("gone", () => gone(new Error("this table was closed. Lay another one.")));
     stream.addEventListener("frame", (event) => take(seat, JSON.parse(event.data)));

@@ -190,12 +190,17 @@ class Access:
     @property
     def cookie(self) -> str:
         """Its name."""
-        return f"{'__Host-' if self.secure else ''}{COOKIE}-{self.port}"
+        return f"{'__Secure-' if self.secure else ''}{COOKIE}-{self.port}"
 
     def set_cookie(self, token: str) -> str:
         """A `Set-Cookie` header."""
         secure = "; Secure" if self.secure else ""
-        return f"{self.cookie}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"
+        return f"{self.cookie}={token}; Path={self.home}; HttpOnly; SameSite=Strict{secure}"
+
+    @property
+    def home(self) -> str:
+        """The path of the page for those who have been let in; what lies below it is the same as below /."""
+        return f"/{self.tokens.door}/"
 
     def enter(self, token: str) -> Rights:
         """The rights of a token that was shown; none if it is not ours."""
@@ -237,6 +242,8 @@ class Gate:
             await self._http(scope, receive, _with_headers(send))
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"].startswith(self._access.home):
+            scope = {**scope, "path": scope["path"][len(self._access.home) - 1 :]}
         try:
             self._let_in(scope)
             if scope["method"] not in SAFE:

@@ -41,6 +41,12 @@ class Tokens:
         """64 hexadecimal digits."""
         return hmac.new(self.secret, " ".join(sorted(rights)).encode(), hashlib.sha256).hexdigest()
 
+    @property
+    def door(self) -> str:
+        """Below which path the page lies, and the cookie is sent: browsers send a cookie to all ports of a host, and another server of
+        this machine must not be told the token by who looks at it. 32 hexadecimal digits."""
+        return hmac.new(self.secret, b"door", hashlib.sha256).hexdigest()[:32]
+
     def rights(self, token: str, granted: Iterable[Rights]) -> Rights:
         """What a token is good for, of what may be granted; nothing for one that is not ours."""
         given = token.encode("utf-8", "replace")

@@ -95,7 +95,7 @@ def _add_page(app: FastAPI, access: Access) -> None:
     async def index(request: Request) -> Response:
         if access.password is not None and not request.scope["rights"]:
             elsewhere = request.headers.get("sec-fetch-site") == "cross-site"  # whence no cookie comes along
-            return RedirectResponse("/login?again" if elsewhere else "/login", 303)
+            return RedirectResponse("login?again" if elsewhere else "login", 303)
         return await file("index.html", request)
 
     @app.get("/page/{name}", include_in_schema=False)
@@ -108,8 +108,8 @@ def _add_page(app: FastAPI, access: Access) -> None:
             raise HTTPException(
                 401, "this address is of a server that has ended. Open the one that `ludus ui` printed last."
             )
-        target = f"/{quote(to, safe='#/?&=,@:.-_~%!$()*+;')}" if to.startswith("#/") and len(to) <= 500 else "/"
-        return RedirectResponse(target, 303, headers={"set-cookie": access.set_cookie(token)})
+        place = quote(to, safe="#/?&=,@:.-_~%!$()*+;") if to.startswith("#/") and len(to) <= 500 else ""
+        return RedirectResponse(f"{access.home}{place}", 303, headers={"set-cookie": access.set_cookie(token)})
 
     if access.password is not None:
         _add_login(app, access, access.password, file)
@@ -139,7 +139,8 @@ def _add_login(app: FastAPI, access: Access, password: Password, file: ServeFile
             fits = await asyncio.to_thread(password.fits, given.password)
         if not fits:
             raise HTTPException(401, "this is not the password that the server was started with.")
-        return Response(status_code=204, headers={"set-cookie": access.set_cookie(access.tokens.of(access.most))})
+        cookie = access.set_cookie(access.tokens.of(access.most))
+        return Response(status_code=204, headers={"set-cookie": cookie, "location": access.home})
 
 
 # ---------------------------------------------------------------------------------------------- errors
