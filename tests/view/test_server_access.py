@@ -46,6 +46,14 @@ def steering(asker: Asker) -> dict[str, str]:
 # ---------------------------------------------------------------------------------------------- connections
 
 
+def rest_of(line: socket.socket) -> bytes:
+    """What comes until the other side closes it."""
+    parts = []
+    while part := line.recv(4096):
+        parts.append(part)
+    return b"".join(parts)
+
+
 def test_a_connection_on_which_no_request_comes_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "HEAD_SECONDS", 0.2)
     served = serving.serve(KnownRuns(root=tmp_path), listen(port=0), access=Access(), host=LOOPBACK)
@@ -59,7 +67,7 @@ def test_a_connection_on_which_no_request_comes_is_closed(tmp_path: Path, monkey
                     line.sendall(answered)
                     assert not answered or line.recv(1 << 16).startswith(b"HTTP/1.1 404")
                     line.sendall(half)
-                    assert b"HTTP" not in b"".join(iter(lambda line=line: line.recv(4096), b""))  # until it is closed
+                    assert b"HTTP" not in rest_of(line)
     finally:
         served.end()
         thread.join()
