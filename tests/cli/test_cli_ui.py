@@ -141,6 +141,12 @@ def opener(context: ssl.SSLContext | None = None) -> urllib.request.OpenerDirect
     return urllib.request.build_opener(*handlers, urllib.request.HTTPSHandler(context=context))
 
 
+def home_of(browser: urllib.request.OpenerDirector, link: str) -> str:
+    """Where a link leads, up to the path below which the cookie is sent."""
+    with browser.open(link, timeout=60) as page:
+        return str(page.url).partition("#")[0]
+
+
 def wait_for(answer: Any) -> Any:
     for _ in range(600):
         if found := answer():
@@ -166,9 +172,7 @@ def test_the_page_beside_a_run_ends_with_it_and_the_run_goes_on_without_it(here:
         observer.run_started(synthetic.info(folder))
         assert told.texts == [f"the page of this run: {page.link}"]
         browser = opener()
-        browser.open(page.link, timeout=60).read()
-        address = page.link.partition("/enter")[0]
-        assert b'"try1"' in browser.open(f"{address}/api/runs", timeout=60).read()
+        assert b'"try1"' in browser.open(f"{home_of(browser, page.link)}api/runs", timeout=60).read()
         process = page._process
         assert process is not None
         assert os.getsid(process.pid) != os.getsid(0)
@@ -194,8 +198,7 @@ def test_a_server_ends_at_ctrl_c_whoever_looks(here: Path) -> None:
     assert process.stdout is not None
     link = process.stdout.readline().strip()
     browser = opener()
-    browser.open(link, timeout=60).read()
-    stream = browser.open(f"{link.partition('/enter')[0]}/api/live", timeout=60)
+    stream = browser.open(f"{home_of(browser, link)}api/live", timeout=60)
     assert stream.readline() == b"retry: 2000\n"
     process.send_signal(2)
     rest = stream.read().decode()
@@ -221,8 +224,7 @@ def test_tls(here: Path) -> None:
         link = process.stdout.readline().strip()
         assert link.startswith("https://localhost:")
         browser = opener(ssl.create_default_context(cafile=str(here / "cert.pem")))
-        browser.open(link, timeout=60).read()
-        assert b'"try1"' in browser.open(f"{link.partition('/enter')[0]}/api/runs", timeout=60).read()
+        assert b'"try1"' in browser.open(f"{home_of(browser, link)}api/runs", timeout=60).read()
     finally:
         process.send_signal(2)
         process.communicate(timeout=60)
