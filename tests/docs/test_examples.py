@@ -23,7 +23,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_example_is_tested() -> None:
     own = {"environment", "meta_solver", "stopper", "algorithm", "callbacks", "loss", "network", "policy"}
-    tested = {"quickstart", "a2c"} | {f"own_{part}" for part in own}
+    elsewhere = {"bit_flip", "own_processing", "tianshou_network"}  # tests/training
+    tested = {"quickstart", "a2c", *elsewhere} | {f"own_{part}" for part in own}
     assert {path.stem for path in pages.EXAMPLES.glob("*.py")} == tested
 
 
