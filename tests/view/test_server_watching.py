@@ -218,6 +218,14 @@ def test_a_damaged_database_is_said_without_its_place(root: Path, asker: Asker) 
     assert (reply.status_code, str(root) in reply.text) == (409, False)
 
 
+def test_a_cell_of_another_type_is_said(root: Path, asker: Asker) -> None:
+    with closing(sqlite3.connect(root / "try1" / FILE)) as database, database:
+        database.execute("UPDATE generations SET nash_conv = 'far' WHERE number = 1")
+    reply = asker.get(f"/api/runs/{asker.run_id('try1')}/convergence")
+    assert reply.status_code == 409
+    assert "convergence cannot be shown" in reply.json()["error"]
+
+
 def test_nothing_is_written_beside_a_run(root: Path, asker: Asker) -> None:
     def held() -> dict[str, int]:
         return {path.name: path.stat().st_mtime_ns for path in (root / "try1").iterdir()}

@@ -21,6 +21,7 @@ from fastapi import HTTPException
 
 from ludus.core.errors import LudusError, RunError
 from ludus.core.plain import to_json
+from ludus.storage.database import FILE
 from ludus.storage.reader import Memory, Position, Reader
 from ludus.storage.run_dirs import is_running
 from ludus.view.figures import panels as figures
@@ -141,7 +142,14 @@ class Watcher:
 
         def compute() -> bytes:
             with Reader(run.folder, check=False, memory=watched.memory) as reader:
-                return to_json(figures.PANELS[name](reader, **query))
+                try:
+                    return to_json(figures.PANELS[name](reader, **query))
+                except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                    _LOG.exception("the panel %s of %s could not be made", name, run.name)
+                    raise RunError(
+                        f"what the database holds is not what a run writes, so that {name} cannot be shown: {type(error).__name__} "
+                        f"({error}). Restore {FILE} from a copy; the server's terminal says more."
+                    ) from error
 
         try:
             return await self.answers.get(key, run_id, compute)
