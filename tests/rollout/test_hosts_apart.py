@@ -83,7 +83,7 @@ def test_a_worker_that_is_stuck_is_replaced(runtime, tmp_path: Path) -> None:
     expected = manager(InProcess(), tmp_path / "never", restarts=0, hosts=1).run(request("episodes", 10), policies)
     marker = tmp_path / "marker"
     marker.write_text("hang")
-    stuck = manager(runtime, marker, restarts=1, deadline=10.0)
+    stuck = manager(runtime, marker, restarts=1, deadline=20.0)
     got = stuck.run(request("episodes", 10), policies)
     assert got.counters == {**expected.counters, "worker_restarts": 1}
     assert_array_equal(got.episodes.returns, expected.episodes.returns)
