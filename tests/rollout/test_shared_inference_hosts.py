@@ -206,14 +206,14 @@ def process_of(runtime: Any, handle: Any) -> int:
 def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(
     runtime_apart: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inference_server, "_PATIENCE", 9.0)
+    monkeypatch.setattr(inference_server, "_PATIENCE", 16.0)
 
     spec = PolicySpec(f"{__name__}:Hangs", {**SPEC.config, "marker": str(tmp_path / "marker")})
     me = PolicyRef(0, "me", 1), Hangs(spec, initial_weights(SPEC, np.random.default_rng(1)))
     given = [me, *policies(1)[1:]]
     asked = request(1, "episodes", 12)
     expected = manager(InProcess(), hosts=1, inference=None).run(asked, policies(1))
-    made = manager(runtime_apart, hosts=2, inference=SharedInference(restarts=2), deadline=8.0)
+    made = manager(runtime_apart, hosts=2, inference=SharedInference(restarts=2), deadline=15.0)
     assert_same(made.run(asked, given), expected)
     (tmp_path / "marker").touch()
     got = made.run(asked, given)
