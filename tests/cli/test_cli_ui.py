@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import socket
 import ssl
@@ -110,6 +111,9 @@ def test_the_page_is_served_as_it_was_asked_for(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synthetic.write(here / "runs" / "try1", generations=0)
+    other = logging.StreamHandler(io.StringIO())  # of another library: absl's closes its file with itself
+    closed = list[logging.Handler]()
+    monkeypatch.setattr(other, "close", lambda: closed.append(other))
     served = list[serving.Served]()
     monkeypatch.setattr(serving.Served, "run", lambda self: served.append(self))
     assert main(["ui", "--port", "0", "--watch-only"]) == 0
@@ -131,6 +135,7 @@ def test_the_page_is_served_as_it_was_asked_for(
     assert [run.name for run in served[1].state.watcher.runs.all()] == ["try1"]
     for one in served:
         one.socket.close()
+    assert not closed
 
 
 # ---------------------------------------------------------------------------------------------- real servers

@@ -110,6 +110,7 @@ def serve(
     more: dict[str, Any] = {"ssl_certfile": str(tls[0]), "ssl_keyfile": str(tls[1])} if tls else {}
     config = uvicorn.Config(
         make_app(state),
+        log_config=None,  # its own would close handlers of other libraries, absl's with the file that it writes to
         log_level="warning",
         access_log=False,  # addresses hold tokens
         server_header=False,
