@@ -31,7 +31,6 @@ from ludus.view.server.known_runs import id_of
 
 _COMMAND = "import sys; from ludus.cli.main import script; script()"
 _SECRET = b"of this measurement, thirty-two characters or more"
-_PORT = 8460
 _POLICIES = 1000
 _USEFUL = {
     "overview": ("#/run/{run}", "[...document.querySelectorAll('.tiles .value')].some((node) => node.textContent)"),
@@ -76,10 +75,10 @@ class Server:
 
 
 @contextmanager
-def served(root: Path, *, cores: set[int], port: int = _PORT) -> Iterator[Server]:
+def served(root: Path, *, cores: set[int]) -> Iterator[Server]:
     """A server of all runs below a folder."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _COMMAND, "ui", "--no-open", "--root", str(root), "--port", str(port)],
+        [sys.executable, "-c", _COMMAND, "ui", "--no-open", "--root", str(root), "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "LUDUS_UI_SECRET": _SECRET.decode()},
@@ -88,9 +87,9 @@ def served(root: Path, *, cores: set[int], port: int = _PORT) -> Iterator[Server
     )
     try:
         assert process.stdout is not None
-        if not process.stdout.readline():
+        if not (link := process.stdout.readline().decode()):
             raise RuntimeError("the server did not start")
-        yield Server(port, process)
+        yield Server(int(link.split(":")[2].partition("/")[0]), process)
     finally:
         process.kill()
         process.wait()
