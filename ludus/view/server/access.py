@@ -169,7 +169,8 @@ def host_of(header: str) -> str:
 @dataclass(slots=True)
 class Access:
     """What the gate goes by. granted: the sets of rights that this server gives at all. port: of the address, for the cookie's name, as
-    browsers keep cookies for all ports of a host together. secure: whether it is served by TLS."""
+    browsers keep cookies for all ports of a host together. secure: whether it is served by TLS. strangers, known: of one address, behind
+    which many may watch: a hundred of them ask for all that a page shows some 1,000 times a second."""
 
     tokens: Tokens = field(default_factory=Tokens)
     granted: tuple[Rights, ...] = (WATCH, PLAY, STEER)
@@ -178,7 +179,7 @@ class Access:
     port: int = 0
     secure: bool = False
     strangers: Buckets = field(default_factory=lambda: Buckets(rate=50, burst=300))
-    known: Buckets = field(default_factory=lambda: Buckets(rate=500, burst=4000))
+    known: Buckets = field(default_factory=lambda: Buckets(rate=2000, burst=8000))
     guesses: Buckets = field(default_factory=lambda: Buckets(rate=0.2, burst=5))
     all_guesses: Bucket = field(default_factory=lambda: Bucket(rate=2, burst=20))
 
