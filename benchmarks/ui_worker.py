@@ -23,6 +23,7 @@ from typing import Any
 
 from benchmarks.lines import Lines
 from benchmarks.machine import ROOT
+from benchmarks.synthetic_league import League, write
 from benchmarks.ui_viewers import Viewer
 from ludus.storage.base import GenerationRecord
 from ludus.storage.store import Store
@@ -240,10 +241,7 @@ def paint(args: argparse.Namespace, lines: Lines) -> None:
 
 
 def _league(run_dir: Path, seed: int) -> Path:
-    sys.path.insert(0, str(ROOT / "tests" / "view"))
-    import synthetic_league
-
-    return Path(synthetic_league.write(run_dir, synthetic_league.League(policies=_POLICIES, seed=seed)))
+    return write(run_dir, League(policies=_POLICIES, seed=seed))
 
 
 def _chromium() -> str:

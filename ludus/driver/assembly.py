@@ -16,7 +16,7 @@ from ludus.envs.base import VectorEnv
 from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.background import BackgroundEvaluator, Evaluator, Score
 from ludus.evaluation.exact import ExactEvaluator, tree_on
-from ludus.evaluation.matches import MatchPlayer
+from ludus.evaluation.matches import EarlyMatches, MatchPlayer
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.population.agent_manager import AgentManager
@@ -120,6 +120,41 @@ def _background(
     )
 
 
+def _early(
+    scenario: Scenario,
+    runtime: Runtime,
+    env: EnvSpec,
+    policy: Callable[[PolicyRef], Policy],
+    *,
+    tell: Callable[[str], None],
+) -> EarlyMatches | None:
+    if not scenario.evaluation.workers:
+        return None
+    choice = scenario.runtime
+    players = [
+        MatchPlayer(
+            RolloutManager(
+                runtime,
+                scenario.env.scored.make,
+                spec=env,
+                num_envs=scenario.env.num_envs,  # and as many shards as elsewhere: a match is then the same to the bit
+                shards=scenario.shards,
+                resources=choice.worker_resources if choice.kind != "inprocess" else {},
+                restarts=choice.restarts,
+                deadline=choice.deadline,
+                bots=choice.bots,
+                device=choice.acting,
+                kind=Evaluator,
+                tell=tell,
+            ),
+            policy,
+            seed=scenario.seed,
+        )
+        for _ in range(scenario.evaluation.workers)
+    ]
+    return EarlyMatches(players, scenario.evaluation.portion, tell=tell)
+
+
 def _learning(scenario: Scenario, runtime: Runtime, profile: Timings) -> tuple[EpisodeServer, Trainers | None]:
     """The tables of learners that live here, and the trainers elsewhere, if any."""
     choice = scenario.runtime
@@ -168,7 +203,10 @@ def build_driver(
     stop: StopRequest,
     control: Control,
     callbacks: CallbackObserver,
+    *,
+    beside: Runtime,
 ) -> Driver:
+    """beside: where those live who play matches while others train."""
     spec = env.spec
     population = scenario.population(spec)
     manager = AgentManager(
@@ -180,8 +218,10 @@ def build_driver(
         store.event("worker", text, level="warning")
         observer.message(text)
 
-    runtime.tell = tell
-    control.watch(lambda: parts_of(runtime))
+    runtimes = [runtime] if beside is runtime else [runtime, beside]
+    for one in runtimes:
+        one.tell = tell
+    control.watch(lambda: [part for one in runtimes for part in parts_of(one)])
     rollouts = _rollouts(scenario, runtime, env, tell)
     episodes, trainers = _learning(scenario, runtime, rollouts.profile)
     members: dict[PolicyRef, Policy] = {}
@@ -191,6 +231,7 @@ def build_driver(
             members[ref] = build_policy(*manager.weights_of(ref))
         return members[ref]
 
+    early = _early(scenario, beside, spec, policy, tell=tell)
     return Driver(
         scenario=scenario,
         scheduler=scheduler,
@@ -213,7 +254,8 @@ def build_driver(
                 clock=control.clock,
             ),
             _exact(scenario, env, population, tell),
-            MatchPlayer(rollouts, policy, seed=scenario.seed),
+            MatchPlayer(rollouts, policy, seed=scenario.seed, early=early),
+            early,
             task_slots=max(scenario.runtime.task_slots, scheduler.together),
             async_limits=scenario.runtime.async_limits,
         ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
@@ -36,6 +36,7 @@ from ludus.envs.families import GivenObject
 from ludus.learners.spaces import discrete, one_space
 from ludus.policies.specs import random_spec
 from ludus.runtime.base import Runtime
+from ludus.runtime.inprocess import build_runtime
 from ludus.storage import live
 from ludus.storage.base import GenerationRecord, Observer, Observers, RunInfo, RunSummary, Silent
 from ludus.storage.policy_files import PolicyFiles
@@ -91,14 +92,16 @@ def run(
         warnings.warn(_UNNAMED.format(id=scenario.env.id, run=str(folder)), stacklevel=2)
     with (
         _not_left_empty(folder if run_dir is None and name is None else None),
-        _session(scenario, folder, observer) as (tensorboard, runtime),
+        _session(scenario, folder, observer) as (tensorboard, runtime, beside),
         Store.create(folder, info, locate=files.locate) as store,
         closing(Control(folder, stop, observer=observer, event=store.event)) as control,
     ):
         replace_file(folder / SCENARIO, info.text.encode())
         callbacks = CallbackObserver(scenario.callbacks)
         observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event), callbacks)
-        driver = build_driver(scenario, runtime, env, info, store, files, observers, stop, control, callbacks)
+        driver = build_driver(
+            scenario, runtime, env, info, store, files, observers, stop, control, callbacks, beside=beside
+        )
         driver.observer.run_started(info)
         if scenario.env.unnamed:
             store.event("environment", _UNNAMED.format(id=scenario.env.id, run=str(folder)), level="warning")
@@ -139,14 +142,16 @@ def resume(
     stop, observer = stop or StopRequest(), observer or Silent()
     stored.tidy()
     with (
-        _session(scenario, stored.folder, observer) as (tensorboard, runtime),
+        _session(scenario, stored.folder, observer) as (tensorboard, runtime, beside),
         Store.open(stored.folder, locate=files.locate) as store,
         closing(Control(stored.folder, stop, observer=observer, event=store.event)) as control,
     ):
         stored.still_last()
         callbacks = CallbackObserver(scenario.callbacks)
         observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event), callbacks)
-        driver = build_driver(scenario, runtime, made, info, store, files, observers, stop, control, callbacks)
+        driver = build_driver(
+            scenario, runtime, made, info, store, files, observers, stop, control, callbacks, beside=beside
+        )
         driver.named.extend(stored.named)
         if stored.state is not None:
             driver.restore(stored.state)
@@ -180,24 +185,27 @@ _UNNAMED = (
 
 def require_sendable(scenario: Scenario) -> None:
     """Raises ScenarioError for an environment that was given as an object, where other processes need it and cannot have it."""
-    source, kind = scenario.env.source, scenario.runtime.kind
+    source, kind = scenario.env.source, "processes" if scenario.has_children else scenario.runtime.kind
     if source is None or kind == "inprocess":
         return
+    asked = f"evaluation.workers={scenario.evaluation.workers}" if scenario.has_children else f"runtime.kind={kind}"
     try:
         if isinstance(source, GivenObject):
             raise TypeError("it is one object, and each of them needs its own")
         import_module({"ray": "ray.cloudpickle", "processes": "cloudpickle"}.get(kind, "pickle")).dumps(source)
     except Exception as error:
         raise ScenarioError(
-            f"runtime.kind={kind}, and the environment {scenario.env.id} cannot be sent to its workers: {one_line(error)}. Give a function "
+            f"{asked}, and the environment {scenario.env.id} cannot be sent to its workers: {one_line(error)}. Give a function "
             "that makes it, best one in a module of its own, named module:function."
         ) from error
 
 
 @contextmanager
-def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[tuple[TensorBoardWriter, Runtime]]:
-    """Limited threads, a writer of events and a runtime, which are closed whatever happens. A disk that is full or taken away ends the run
-    in one line; what was committed stays."""
+def _session(
+    scenario: Scenario, folder: Path, observer: Observer
+) -> Iterator[tuple[TensorBoardWriter, Runtime, Runtime]]:
+    """Limited threads, a writer of events, a runtime, and the one of whoever plays matches while others train, which are closed whatever
+    happens. A disk that is full or taken away ends the run in one line; what was committed stays."""
     require_writable(folder)
     threads = scenario.runtime.threads if scenario.learns else None
     if scenario.runtime.kind != "inprocess":  # takes seconds, in which nothing else could be shown
@@ -208,8 +216,9 @@ def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[t
             thread_limits(torch_threads=threads),
             closing(TensorBoardWriter(folder)) as tensorboard,
             closing(scenario.runtime.build()) as runtime,
+            closing(build_runtime("processes")) if scenario.has_children else nullcontext(runtime) as beside,
         ):
-            yield tensorboard, runtime
+            yield tensorboard, runtime, beside
     except BrokenPipeError:  # of whoever watches
         raise
     except OSError as error:
@@ -322,6 +331,8 @@ def _finish(driver: Driver, reason: str, *, report: bool) -> Result:
         driver.finish()
     driver.parts.episodes.shutdown()
     driver.parts.rollouts.close()
+    if driver.work.early is not None:
+        driver.work.early.close()
     if driver.parts.trainers is not None:
         driver.parts.trainers.close()
     if driver.parts.background is not None:

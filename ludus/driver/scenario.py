@@ -89,16 +89,26 @@ class AdaptivePayoffs(Config):
 
 class Evaluation(Config):
     """payoffs: exact where the game tree allows (auto), or by play with `episodes` per profile. adaptive: play goes where it matters
-    instead; exact payoffs need none. exploitability: likewise exact, or off. background: scores of learners while they train, or none."""
+    instead; exact payoffs need none. exploitability: likewise exact, or off. background: scores of learners while they train, or none.
+    workers: processes that play the matches of members which are there already while others train; results stay the same. Of a run in one
+    process (`runtime.kind=inprocess`) they are children."""
 
     payoffs: Literal["auto", "exact", "simulate"] = "auto"
     episodes: int = Field(1000, ge=2)
     adaptive: AdaptivePayoffs | None = None
     exploitability: Annotated[Literal["auto", "exact", "off"], Switch] = "auto"
     background: BackgroundEvaluation | None = None
+    workers: int = Field(0, ge=0)
 
     @model_validator(mode="after")
     def _sampled(self) -> Self:
+        if self.workers and (self.adaptive is not None or self.payoffs == "exact"):
+            why = (
+                "adaptive evaluation decides as it goes what is played"
+                if self.adaptive
+                else "exact payoffs need no matches"
+            )
+            raise ConfigError(f"workers={self.workers} play matches ahead, and {why}. Leave one of them out.")
         if self.adaptive is not None and self.payoffs == "exact":
             raise ConfigError(
                 "exact payoffs need no matches: leave `adaptive` out, or give payoffs: simulate (or auto)."
@@ -261,6 +271,11 @@ class Scenario(ScheduleOptions):
         ]
         decisions = [collect.amount for collect in collected if collect.unit == "decisions"]
         return min(SHARDS, self.env.num_envs, *decisions)
+
+    @property
+    def has_children(self) -> bool:
+        """Whether a run in one process has others beside it."""
+        return self.runtime.kind == "inprocess" and self.evaluation.workers > 0
 
     def with_shards(self) -> Self:
         """With the number of shards written out, so that a run keeps it when it goes on with other workers. Raises ScenarioError for

@@ -44,6 +44,7 @@ def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec) -> None:
         raise ScenarioError(
             f"{scenario.kind} plays no match for payoffs, so that evaluation.adaptive would do nothing. Leave it out, or use scenario psro."
         )
+    _check_workers(scenario, env)
     scheduler = scenario.scheduler(context.population)
     if isinstance(scenario.env.source, GivenObject) and max(scenario.runtime.task_slots, scheduler.together) > 1:
         raise ScenarioError(
@@ -63,6 +64,25 @@ def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec) -> None:
         _check_storage(algorithm)
         _check_warm_up(scenario, env, algorithm, scheduler)
         _check_seats(scenario, context, algorithm)
+
+
+def _check_workers(scenario: Scenario, env: EnvSpec) -> None:
+    """That whoever plays matches while others train has some to play, and plays them as others would."""
+    workers, runtime = scenario.evaluation.workers, scenario.runtime
+    if not workers:
+        return
+    asked = f"evaluation.workers={workers} play matches while others train"
+    if not scenario.reads_payoffs:
+        raise ScenarioError(f"{asked}, and {scenario.kind} plays none for payoffs. Leave it out, or use scenario psro.")
+    if env.enumeration is not None and scenario.evaluation.payoffs != "simulate":
+        raise ScenarioError(
+            f"{asked}, and the payoffs of {env.id} are computed from its tree. Leave it out, or set evaluation.payoffs=simulate."
+        )
+    if scenario.has_children and runtime.device.startswith("cuda"):
+        raise ScenarioError(
+            f"{asked}, on the CPU beside this process, and with runtime.device={runtime.device} policies act on a card, where results "
+            "differ in their last bits. Leave it out, or use --runtime processes or ray, whose workers act on the CPU."
+        )
 
 
 def check_vector(scenario: Scenario, env: VectorEnv) -> None:

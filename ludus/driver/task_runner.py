@@ -6,7 +6,7 @@ tasks --> Work.results --> TaskResult, in the order of the tasks
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
@@ -29,7 +29,7 @@ from ludus.core.types import (
 )
 from ludus.driver.scenario import Scenario
 from ludus.evaluation.exact import ExactEvaluator
-from ludus.evaluation.matches import MatchPlayer, MatchProfile
+from ludus.evaluation.matches import EarlyMatches, MatchPlayer, MatchProfile
 from ludus.learners.base import ComputedOracle
 from ludus.learners.registry import COMPUTED, Algorithms
 from ludus.policies.file import load_policy
@@ -44,8 +44,8 @@ _AHEAD = 4  # matches that are given out at a time
 
 @dataclass(slots=True)
 class TaskRunner:
-    """`exact` is None where the game has no tree. task_slots: tasks that are in progress at a time. async_limits: None where
-    collection is synchronous.
+    """`exact` is None where the game has no tree. early: plays matches while others train, if asked to. task_slots: tasks that are in
+    progress at a time. async_limits: None where collection is synchronous.
 
     resumed: states of training tasks that a checkpoint was taken in. kept: learners that later tasks go on with, of the present generation
     and the one before it.
@@ -57,6 +57,7 @@ class TaskRunner:
     parts: TrainingParts
     exact: ExactEvaluator | None
     matches: MatchPlayer
+    early: EarlyMatches | None = None
     task_slots: int = 1
     async_limits: AsyncLimits | None = None
     resumed: Mapping[str, State] = field(default_factory=dict)
@@ -72,6 +73,12 @@ class TaskRunner:
     ) -> Iterator[TaskResult]:
         """Of tasks that can be in progress together. proceed(share, metrics): after each iteration or match; may raise to end it all.
         checkpoint(states): at barriers, with those of training tasks in progress."""
+
+        def go_on(fraction: float | None, metrics: Metrics) -> None:
+            if self.early is not None:
+                self.early.go_on()
+            proceed(fraction, metrics)
+
         training = [task for task in tasks if isinstance(task, TrainingTask)]
         for task in tasks:
             if isinstance(task, EvaluationTask):
@@ -79,11 +86,12 @@ class TaskRunner:
         computed = [self._oracle(task) for task in training]
         learned = self._learned(
             [task for task, oracle in zip(training, computed, strict=True) if oracle is None],
-            proceed=proceed,
+            proceed=go_on,
             checkpoint=checkpoint,
         )
         with closing(learned):
             for task, oracle in zip(training, computed, strict=True):
+                self._expect()
                 yield next(learned) if oracle is None else self._compute(task, oracle)
 
     def _learned(
@@ -196,17 +204,32 @@ class TaskRunner:
         return Evaluated(task, matches=tuple(self._matches(task, proceed)))
 
     def _matches(self, task: EvaluationTask, proceed: Callable[[float | None, Metrics], None]) -> Iterator[Match]:
+        profiles = self._profiles(task.profiles)
+        ahead = 1 if self.task_slots == 1 else _AHEAD
+        for done, match in enumerate(self.matches.play(profiles, self.scenario.evaluation.portion, ahead=ahead)):
+            yield match
+            proceed((done + 1) / len(profiles), {})
+
+    def _profiles(self, indices: Iterable[tuple[int, ...]]) -> list[MatchProfile]:
+        """What is to be played: as many portions of each as it is named."""
         populations, which = self.manager.populations, self.manager.table.population
-        profiles = [
+        return [
             MatchProfile(
                 index,
                 tuple(populations[p][i] for p, i in zip(which, index, strict=True)),
                 block=self.manager.table.matches_of(index),  # after those that it has
                 portions=portions,
             )
-            for index, portions in Counter(task.profiles).items()
+            for index, portions in Counter(indices).items()
         ]
-        ahead = 1 if self.task_slots == 1 else _AHEAD
-        for done, match in enumerate(self.matches.play(profiles, self.scenario.evaluation.portion, ahead=ahead)):
-            yield match
-            proceed((done + 1) / len(profiles), {})
+
+    def _expect(self) -> None:
+        """Have matches of members that have not played yet begin, while others train."""
+        if self.early is None:
+            return
+        payoffs = self.manager.table.view()
+        known = payoffs.exact | (payoffs.count > 0)
+        axes = range(known.ndim)
+        new = [~known.any(axis=tuple(a for a in axes if a != axis), keepdims=True) for axis in axes]
+        holes = ~known & np.logical_or.reduce(np.broadcast_arrays(*new, known)[:-1])
+        self.early.expect(self._profiles(map(tuple, np.argwhere(holes).tolist())))

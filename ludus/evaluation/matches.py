@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core import seeding
+from ludus.core.errors import PartDied
 from ludus.core.types import Factor, Match, Mixture, PolicyRef
 from ludus.policies.base import Policy
 from ludus.population.matches import moments, statistics_of
@@ -35,8 +36,16 @@ class MatchPlayer:
     of their own: with the same cards against everybody, a policy's luck would not average out over a mixture of opponents.
     """
 
-    def __init__(self, rollouts: RolloutManager, policy: Callable[[PolicyRef], Policy], *, seed: int) -> None:
-        self._rollouts, self._policy, self._seed = rollouts, policy, seed
+    def __init__(
+        self,
+        rollouts: RolloutManager,
+        policy: Callable[[PolicyRef], Policy],
+        *,
+        seed: int,
+        early: EarlyMatches | None = None,
+    ) -> None:
+        """early: who may have played a match already."""
+        self._rollouts, self._policy, self._seed, self._early = rollouts, policy, seed, early
 
     def returns(self, players: Mixture, episodes: int, *, block: int | str = 0) -> NDArray[np.float64]:
         """float64[episodes, P]: of `episodes`."""
@@ -64,14 +73,35 @@ class MatchPlayer:
     def play(self, profiles: Iterable[MatchProfile], episodes: int, *, ahead: int = 1) -> Iterator[Match]:
         """One match for each profile, in their order, whose portions are `episodes` long; `ahead` of them are given out at a time, so that
         workers which are done with one go on with the next."""
-        waiting: deque[tuple[MatchProfile, Pending]] = deque()
+        waiting: deque[tuple[MatchProfile, Pending | None]] = deque()
         for profile in profiles:
-            alone = Mixture((Factor(tuple(range(len(profile.seats))), (profile.seats,), (1.0,)),))
-            waiting.append((profile, self._start(alone, episodes * profile.portions, *_luck(profile))))
+            elsewhere = self._early is not None and self._early.has(profile)
+            waiting.append((profile, None if elsewhere else self.begin(profile, episodes)))
             if len(waiting) >= ahead:
-                yield self._match(*waiting.popleft())
+                yield self._next(waiting, episodes)
         while waiting:
-            yield self._match(*waiting.popleft())
+            yield self._next(waiting, episodes)
+
+    def _next(self, waiting: deque[tuple[MatchProfile, Pending | None]], episodes: int) -> Match:
+        profile, pending = waiting.popleft()
+        match = None
+        if self._early is not None:
+            self._early.go_on()
+            match = self._early.take(profile) if pending is None else None
+        return match or self.complete(profile, pending or self.begin(profile, episodes))
+
+    def begin(self, profile: MatchProfile, episodes: int) -> Pending:
+        """Have the match of a profile played, whose portions are `episodes` long, and do not wait for it."""
+        alone = Mixture((Factor(tuple(range(len(profile.seats))), (profile.seats,), (1.0,)),))
+        return self._start(alone, episodes * profile.portions, *_luck(profile))
+
+    def close(self) -> None:
+        """End who plays for it."""
+        self._rollouts.close()
+
+    def is_done(self, pending: Pending) -> bool:
+        """Whether `complete` would not wait; of a rollout manager with one host."""
+        return bool(self._rollouts.done([pending], at_least=0, timeout=0.0))
 
     def _start(self, players: Mixture, episodes: int, *luck: int | str) -> Pending:
         request = RolloutRequest(
@@ -85,7 +115,8 @@ class MatchPlayer:
         policies = [(ref, self._policy(ref)) for ref in mixture_refs(players)]
         return self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot)
 
-    def _match(self, profile: MatchProfile, pending: Pending) -> Match:
+    def complete(self, profile: MatchProfile, pending: Pending) -> Match:
+        """Wait for a match that was begun."""
         episodes = self._rollouts.finish(pending).episodes
         returns = episodes.returns
         found = moments(returns)
@@ -100,6 +131,78 @@ class MatchPlayer:
             wins=outcomes(returns),
             statistics=statistics_of(self.statistics, episodes.statistics),
         )
+
+
+@dataclass(slots=True, eq=False)
+class _Table:
+    """Where one match at a time is played, if any is."""
+
+    player: MatchPlayer
+    profile: MatchProfile | None = None
+    pending: Pending | None = None
+
+
+class EarlyMatches:
+    """Plays matches before they are asked for, by players of its own, while others train. A match is the same whoever plays it and when:
+    what it draws depends on its profile and block alone. So this changes no result; one that nobody asks for was played for nothing.
+
+    It begins with the last that are expected, so that whoever is asked meanwhile comes towards it from the first.
+    """
+
+    def __init__(self, players: Sequence[MatchPlayer], episodes: int, *, tell: Callable[[str], None]) -> None:
+        """players: each with a rollout manager of one host, which belongs to it. episodes: of a portion. tell: takes the sentence that a
+        player has died too often, and plays no more."""
+        self._tables = [_Table(player) for player in players]
+        self._episodes, self._tell = episodes, tell
+        self._waiting = dict[MatchProfile, None]()
+        self._done = dict[MatchProfile, Match]()
+
+    def expect(self, profiles: Iterable[MatchProfile]) -> None:
+        """These will be asked for; what else was expected and has not begun will not."""
+        known = {*self._done, *(table.profile for table in self._tables)}
+        self._waiting = dict.fromkeys(profile for profile in profiles if profile not in known)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Take what is done, and begin more."""
+        for table in list(self._tables):
+            if table.pending is not None and table.player.is_done(table.pending):
+                self._finish(table)
+            if table.pending is None and self._waiting and table in self._tables:
+                table.profile, _ = self._waiting.popitem()
+                table.pending = table.player.begin(table.profile, self._episodes)
+
+    def has(self, profile: MatchProfile) -> bool:
+        """Whether a match was begun. If not, it is not expected any more: who asks plays it."""
+        self._waiting.pop(profile, None)
+        return profile in self._done or any(table.profile == profile for table in self._tables)
+
+    def take(self, profile: MatchProfile) -> Match | None:
+        """A match that was begun, once it is done; None if its player has died too often."""
+        for table in list(self._tables):
+            if table.profile == profile:
+                self._finish(table)
+        return self._done.pop(profile, None)
+
+    def _finish(self, table: _Table) -> None:
+        profile, pending = table.profile, table.pending
+        assert profile is not None
+        assert pending is not None
+        table.profile = table.pending = None
+        try:
+            self._done[profile] = table.player.complete(profile, pending)
+        except PartDied as error:  # no restart is left
+            self._tables.remove(table)
+            table.player.close()
+            self._tell(
+                f"one process fewer plays matches while others train: {error} The run goes on; others play them."
+            )
+
+    def close(self) -> None:
+        """End the players. Closing twice is harmless."""
+        for table in self._tables:
+            table.player.close()
+        self._tables = []
 
 
 def _luck(profile: MatchProfile) -> list[int | str]:

@@ -12,14 +12,14 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from play_games import AnyGame, choose, openspiel, people, ref
 
-from ludus.core.errors import ConfigError, NotNow, PlayError, PolicyError, RunError, TooManyTables
+from ludus.core.errors import ConfigError, NotNow, PlayError, PolicyError, TooManyTables
 from ludus.core.types import Act, AgentSpec, EnvSpec, PolicySpec, Solution
 from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
 from ludus.envs.python_loop import Happened, PythonVectorEnv
 from ludus.evaluation.play.hints import Advisor
 from ludus.evaluation.play.records import FrameDecision
-from ludus.evaluation.play.tables import FinishedGame, Order, Table, Tables, Wish
+from ludus.evaluation.play.tables import FinishedGame, Kept, Order, Table, Tables, Wish
 from ludus.learners.teams import state_width
 from ludus.policies.base import Values
 
@@ -146,10 +146,10 @@ def test_numbered_actions_have_names_and_keys() -> None:
     table.close()
 
 
-def noting(told: list[FinishedGame], id: str = "") -> Callable[[FinishedGame], str]:
-    def finish(game: FinishedGame) -> str:
+def noting(told: list[FinishedGame], id: str = "") -> Callable[[FinishedGame], Kept]:
+    def finish(game: FinishedGame) -> Kept:
         told.append(game)
-        return id
+        return Kept(id)
 
     return finish
 
@@ -199,13 +199,11 @@ def test_an_environment_that_raises_ends_the_game_and_nothing_counts() -> None:
 
 
 def test_a_result_that_cannot_be_kept_is_shown_with_the_reason() -> None:
-    def full(_: FinishedGame) -> str:
-        raise RunError("the disk is full.")
-
-    table = people(openspiel("matrix_rps"), finish=full)
+    table = people(openspiel("matrix_rps"), finish=lambda _: Kept("r1", "the disk is full."))
     choose(table, 0, 0)
     choose(table, 1, 1)
-    assert (table.view(0)["results"], table.view(0)["note"]) == ([{"returns": [-1, 1]}], "the disk is full.")
+    seen = table.view(0)
+    assert (seen["results"], seen["replay"], seen["note"]) == ([{"returns": [-1, 1]}], "r1", "the disk is full.")
     table.close()
 
 

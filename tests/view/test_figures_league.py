@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic_league import League, write
 
+from benchmarks.synthetic_league import League, write
 from ludus.core.plain import to_json
 from ludus.storage.reader import Memory, Reader
 from ludus.view.figures.base import unpacked

@@ -52,6 +52,25 @@ def test_a_run_appears_grows_and_ends_while_the_page_is_open(browser: Any, root:
     shutil.rmtree(root / "grows")
 
 
+def test_a_server_that_many_ask_is_asked_again(browser: Any, server: Server) -> None:
+    with opened(browser, server) as page:
+        page.wait_for_selector("text=two")
+        refused = list[str]()
+
+        def answer(route: Any) -> None:
+            if len(refused) == 2:
+                route.continue_()
+                return
+            refused.append(route.request.url)
+            route.fulfill(status=429, headers={"Retry-After": "0.01"}, json={"error": "too many requests at a time."})
+
+        page.route("**/api/runs/*/overview*", answer)
+        page.get_by_role("link", name="two").click()
+        page.wait_for_selector("main .tiles .value")
+        assert len(refused) == 2
+        assert "too many requests" not in page.inner_text("body")
+
+
 def test_a_server_that_dies_and_comes_back(browser: Any, root: Path, tmp_path: Path) -> None:
     with Server(root) as own, opened(browser, own) as page:
         page.wait_for_selector("text=two")

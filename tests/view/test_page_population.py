@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import synthetic_league
 import synthetic_run as synthetic
 
+from benchmarks import synthetic_league
 from ludus.core.types import Match, PolicyRef
 from ludus.population.base import Lineage
 from ludus.storage.base import GenerationRecord

@@ -15,6 +15,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from ludus.cli.main import main
+from ludus.core.errors import RunError
+from ludus.storage.people import People
 from ludus.view.server.access import PLAY, WATCH, Access
 from ludus.view.server.address import listen
 from ludus.view.server.app import make_app
@@ -102,6 +104,20 @@ def test_a_game_is_played_to_its_end_and_kept_apart_from_the_run(served: Served)
     )
     assert gone.status_code == 200
     assert served.move(table, 0, 0, number=0).status_code == 404
+
+
+def test_a_game_whose_result_cannot_be_kept_has_its_replay(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: People, game: object, replay: bytes) -> None:
+        raise RunError("people.db: the disk is full.")
+
+    monkeypatch.setattr(People, "add", full)
+    table = served.table("person", "@best")
+    view = served.get(f"/api/tables/{table['table']}", seat=table["seats"][0]["token"]).json()
+    while not view["over"]:
+        view = served.move(table, 0, 0).json()
+    assert view["note"] == "people.db: the disk is full."
+    replay = served.get(f"/api/runs/{served.run}/replays/{view['replay']}").json()
+    assert replay["frames"][-1]["returns"] == view["frame"]["returns"]
 
 
 def test_a_token_opens_one_seat(served: Served) -> None:

@@ -10,9 +10,9 @@ from urllib.parse import unquote
 
 import pytest
 import synthetic_run as synthetic
-from synthetic_league import League
-from synthetic_league import write as write_league
 
+from benchmarks.synthetic_league import League
+from benchmarks.synthetic_league import write as write_league
 from ludus.core.errors import RunError
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store

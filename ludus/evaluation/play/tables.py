@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from gymnasium.spaces import Discrete
@@ -114,8 +114,15 @@ class FinishedGame:
     replay: Replay
 
 
-Finish: TypeAlias = Callable[[FinishedGame], str]
-"""Told of a finished game; the id of its replay, or "" where it keeps none. It may raise a LudusError, which the table then shows."""
+class Kept(NamedTuple):
+    """What became of a finished game. replay: its id; "" where none is kept. note: what could not be kept, and why; ""."""
+
+    replay: str = ""
+    note: str = ""
+
+
+Finish: TypeAlias = Callable[[FinishedGame], Kept]
+"""Told of a finished game."""
 Listener: TypeAlias = Callable[[Any], None]
 """Told the table, as JSON, as its viewer sees it now; None when it was closed."""
 
@@ -133,7 +140,7 @@ class Table:
         hints: bool = False,
         seed: int | None = None,
         rated: bool = True,
-        finish: Finish = lambda _: "",
+        finish: Finish = lambda _: Kept(),
     ) -> None:
         """run: what its page is to know it by. seed: of the first game; default: secret. rated: whether results are to count for the
         people's ratings. Raises ConfigError for wishes that cannot be granted, and whatever the first moves of policies raise."""
@@ -309,10 +316,8 @@ class Table:
             rated=self.rated,
             replay=self._view.replay(run=self.game.name, created=time.time()),
         )
-        try:
-            self._replay = self._finish(finished)
-        except LudusError as error:
-            self._note = without_folders(str(error))
+        kept = self._finish(finished)
+        self._replay, self._note = kept.replay, without_folders(kept.note)
 
     # ------------------------------------------------------------------------------------------ what is seen
 

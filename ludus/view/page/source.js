@@ -86,13 +86,19 @@ async function embedded(name, params) {
   return snapshot.panels[key];
 }
 
+const TRIES = 4;
+
 async function ask(address, options = {}) {
   let answer;
-  try {
-    answer = await fetch(`api/${address}`, { cache: "no-cache", credentials: "same-origin", ...options });
-  } catch {
-    dropped();
-    throw new SourceError("the server does not answer.", 0);
+  for (let tries = 1; ; tries += 1) {
+    try {
+      answer = await fetch(`api/${address}`, { cache: "no-cache", credentials: "same-origin", ...options });
+    } catch {
+      dropped();
+      throw new SourceError("the server does not answer.", 0);
+    }
+    if (answer.status !== 429 || options.method || tries === TRIES) break;  // many look at once: what only reads waits its turn
+    await new Promise((done) => setTimeout(done, 1000 * (Number(answer.headers.get("retry-after")) || 1)));
   }
   const text = await answer.text();
   let data = null;

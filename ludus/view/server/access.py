@@ -169,8 +169,8 @@ def host_of(header: str) -> str:
 @dataclass(slots=True)
 class Access:
     """What the gate goes by. granted: the sets of rights that this server gives at all. port: of the address, for the cookie's name, as
-    browsers keep cookies for all ports of a host together. secure: whether it is served by TLS. strangers, known: of one address, behind which there may be many who watch; a hundred of them ask
-    for all that a page shows some 1,000 times a second."""
+    browsers keep cookies for all ports of a host together. secure: whether it is served by TLS. strangers, known: of one address, behind
+    which many may watch: a hundred of them ask for all that a page shows some 1,000 times a second."""
 
     tokens: Tokens = field(default_factory=Tokens)
     granted: tuple[Rights, ...] = (WATCH, PLAY, STEER)

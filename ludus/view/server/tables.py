@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, HTTPException, Response
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
-from ludus.core.errors import PlayError
+from ludus.core.errors import LudusError, PlayError
 from ludus.core.plain import to_json
 from ludus.storage.people import PlayedGame, PlayedSeat
 from ludus.view.server.games import PlayRoom, json_response
@@ -17,7 +17,7 @@ from ludus.view.server.known_runs import KnownRun
 from ludus.view.server.streams import Stream
 
 if TYPE_CHECKING:
-    from ludus.evaluation.play.tables import FinishedGame, Order, Table, Viewer
+    from ludus.evaluation.play.tables import FinishedGame, Kept, Order, Table, Viewer
 
 _MOST_SEATS = 64
 _MOST_MOVES = 256
@@ -190,9 +190,10 @@ def _lay(room: PlayRoom, run: KnownRun, body: TableBody) -> Table:
     return room.tables.add(make)
 
 
-def _finished(room: PlayRoom, run: KnownRun, finished: FinishedGame) -> str:
-    """Keep a game's replay here, and its result for good; the replay's id."""
+def _finished(room: PlayRoom, run: KnownRun, finished: FinishedGame) -> Kept:
+    """Keep a game's replay here, and its result for good."""
     from ludus.evaluation.play.replays import new_id
+    from ludus.evaluation.play.tables import Kept
 
     id, replay = new_id(), to_json(finished.replay)
     room.replays.put(id, run.id, replay)
@@ -210,8 +211,11 @@ def _finished(room: PlayRoom, run: KnownRun, finished: FinishedGame) -> str:
         steps=finished.steps,
         rated=finished.rated,
     )
-    room.people.add(game, replay)
-    return id
+    try:
+        room.people.add(game, replay)
+    except LudusError as error:
+        return Kept(id, str(error))
+    return Kept(id)
 
 
 def _found(room: PlayRoom, id: str, token: str) -> tuple[Table, Viewer]:

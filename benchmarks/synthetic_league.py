@@ -1,7 +1,7 @@
 """A made-up league in a real database, of any size: for tests and measurements of what shows large runs.
 
 Its policies have a skill that grows, and a place on a circle, so that there are a ladder and cycles. Rows are written by SQL, since a store
-that takes them one by one needs minutes for a thousand policies. From a shell: `python synthetic_league.py DIRECTORY 1000`.
+that takes them one by one needs minutes for a thousand policies. From a shell: `python -m benchmarks.synthetic_league DIRECTORY 1000`.
 """
 
 from __future__ import annotations

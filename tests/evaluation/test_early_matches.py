@@ -1,0 +1,150 @@
+"""Matches of members that are there already, played while others train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ludus.core.errors import LudusError, PartDied
+from ludus.core.types import Match, PolicyRef
+from ludus.driver.runner import run
+from ludus.driver.scenario_files import parse_scenario
+from ludus.driver.scenario_runtime import RuntimeChoice
+from ludus.evaluation.matches import EarlyMatches, MatchPlayer, MatchProfile
+from ludus.rollout.manager import Pending
+from ludus.runtime.base import nobody
+from ludus.storage.reader import Reader
+
+PSRO = """
+env: {id: openspiel/kuhn_poker, num_envs: 8}
+algorithm: {kind: ppo, batch: 24, hidden: [8]}
+response: {episodes: 96}
+evaluation: {payoffs: simulate, episodes: 40, exploitability: off}
+generations: 3
+"""
+
+
+def profile(number: int, block: int = 0) -> MatchProfile:
+    return MatchProfile((number, 0), (PolicyRef(0, f"p{number}"), PolicyRef(1, "q0")), block)
+
+
+def match_of(profile: MatchProfile) -> Match:
+    return cast("Match", f"match {profile.index[0]}")
+
+
+@dataclass
+class Player:
+    """Plays a match as soon as `may` names it."""
+
+    dies: bool = False
+    may: set[int] = field(default_factory=set)
+    begun: list[int] = field(default_factory=list)
+    closed: int = 0
+
+    def begin(self, profile: MatchProfile, episodes: int) -> Pending:
+        assert episodes == 40
+        self.begun.append(profile.index[0])
+        return cast("Pending", profile)
+
+    def is_done(self, pending: Pending) -> bool:
+        return cast("MatchProfile", pending).index[0] in self.may
+
+    def complete(self, profile: MatchProfile, pending: Pending) -> Match:
+        assert pending is cast("Any", profile)
+        if self.dies:
+            raise PartDied("evaluator 0 has died.")
+        return match_of(profile)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def early(*players: Player, tell: Callable[[str], None] = nobody) -> Any:
+    return EarlyMatches(cast("list[MatchPlayer]", list(players)), 40, tell=tell)
+
+
+def test_begun_from_the_last_and_asked_for_from_the_first() -> None:
+    one, two = Player(), Player()
+    matches = early(one, two)
+    matches.expect(profile(k) for k in range(5))
+    assert (one.begun, two.begun) == ([4], [3])
+    one.may = {4, 2}
+    matches.go_on()
+    assert (one.begun, two.begun) == ([4, 2], [3])
+    assert not matches.has(profile(0)), "nobody has begun it: who asks plays it"
+    assert not matches.has(profile(4, block=1)), "another block has other luck"
+    matches.go_on()
+    assert one.begun == [4, 2, 1], "0 was asked for"
+    assert [matches.has(profile(k)) for k in (2, 3, 4)] == 3 * [True]
+    assert [matches.take(profile(k)) for k in (2, 3, 4)] == ["match 2", "match 3", "match 4"], "3 was waited for"
+    assert not matches.has(profile(2)), "a match is given once"
+    matches.close()
+    matches.close()
+    assert (one.closed, two.closed) == (1, 1)
+
+
+def test_what_is_expected_no_more_is_not_begun() -> None:
+    one = Player()
+    matches = early(one)
+    matches.expect([profile(0), profile(1)])
+    matches.expect([profile(1), profile(2)])
+    one.may = {1}
+    matches.go_on()
+    assert one.begun == [1, 2], "1 was begun once, and 0 is expected no more"
+
+
+def test_one_that_has_died_too_often_plays_no_more_and_loses_nothing() -> None:
+    told = list[str]()
+    one, two = Player(dies=True), Player(may={1})
+    matches = early(one, two, tell=told.append)
+    matches.expect([profile(0), profile(1), profile(2)])
+    assert (one.begun, two.begun) == ([2], [1])
+    one.may = {2}
+    matches.go_on()
+    assert (one.closed, two.begun) == (1, [1, 0])
+    assert told == [
+        "one process fewer plays matches while others train: evaluator 0 has died. The run goes on; others play them."
+    ]
+    assert matches.take(profile(2)) is None
+    assert matches.take(profile(1)) == "match 1"
+
+
+# ---------------------------------------------------------------------------------------------- runs
+
+
+def log_of(folder: Path) -> list[tuple[Any, ...]]:
+    with Reader(folder) as reader:
+        return [(m.id, m.profile, m.mean.tolist(), m.m2.tolist(), m.wins) for m in reader.counted()]
+
+
+@pytest.mark.slow
+def test_children_change_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(parse_scenario(PSRO), run_dir=tmp_path / "without", report=False)
+    taken = list[Any]()
+    take = EarlyMatches.take
+
+    def taking(self: EarlyMatches, profile: MatchProfile) -> Match | None:
+        taken.append(take(self, profile))
+        return cast("Match | None", taken[-1])
+
+    monkeypatch.setattr(EarlyMatches, "take", taking)
+    run(parse_scenario(PSRO, ["evaluation.workers=2"]), run_dir=tmp_path / "with", report=False)
+    assert log_of(tmp_path / "with") == log_of(tmp_path / "without")
+    assert len(taken) >= 3
+    assert None not in taken
+
+
+def test_where_nothing_would_be_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RuntimeChoice, "check", lambda self: None)  # no card is here
+    for changes, why in (
+        (["evaluation.payoffs=auto"], "computed from its tree"),
+        (["scenario=efficient_psro", "rule=hedge"], "efficient_psro plays none for payoffs"),
+        (["evaluation.adaptive={}"], "adaptive evaluation decides as it goes"),
+        (["runtime.device=cuda"], "act on a card"),
+    ):
+        with pytest.raises(LudusError, match=why):
+            run(parse_scenario(PSRO, ["evaluation.workers=1", *changes]))
