@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -96,10 +96,12 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
 
 class Distribution(Protocol):
-    """log_prob: of the actions taken. entropy: in nats. sample: actions, drawn on the outputs' device; greedy: the most probable ones."""
+    """log_prob: of the actions taken. entropy: in nats. divergences: KL(old ‖ new), in parts that may have bounds of their own. sample:
+    actions, drawn on the outputs' device; greedy: the most probable ones."""
 
     def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor: ...
     def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor: ...
+    def divergences(self, old: Tensor, new: Tensor, mask: Tensor | None) -> tuple[Tensor, ...]: ...
     def sample(
         self, out: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool = False
     ) -> Tensor: ...
@@ -121,6 +123,9 @@ class CategoricalDistribution:
 
     def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor:
         return entropy(out, mask)
+
+    def divergences(self, old: Tensor, new: Tensor, mask: Tensor | None) -> tuple[Tensor, ...]:
+        return (divergence(masked_log_softmax(old, mask), masked_log_softmax(new, mask)),)
 
     def sample(
         self, out: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool = False
@@ -146,6 +151,12 @@ class MultiCategoricalDistribution:
             total = total + entropy(logits, legal)
         return total
 
+    def divergences(self, old: Tensor, new: Tensor, mask: Tensor | None) -> tuple[Tensor, ...]:
+        total = old.new_zeros(len(old))
+        for (one, legal), (other, _) in zip(self._parts(old, mask), self._parts(new, mask), strict=True):
+            total = total + divergence(masked_log_softmax(one, legal), masked_log_softmax(other, legal))
+        return (total,)
+
     def sample(
         self, out: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool = False
     ) -> Tensor:
@@ -159,8 +170,25 @@ class MultiCategoricalDistribution:
         return list(zip(torch.split_with_sizes(out, list(self.choices), 1), masks, strict=True))
 
 
+class Normal(NamedTuple):
+    """Independent normal numbers [n, d]."""
+
+    mean: Tensor
+    log_std: Tensor
+
+    def of_mean(self, new: Normal) -> Tensor:
+        """KL(N(μ_old, σ_old) ‖ N(μ, σ_old)) [n, d], this one being the old: ½ ((μ - μ_old) / σ_old)²."""
+        return 0.5 * ((new.mean - self.mean) / self.log_std.exp()).square()
+
+    def of_std(self, new: Normal) -> Tensor:
+        """KL(N(μ_old, σ_old) ‖ N(μ_old, σ)) [n, d]: log(σ / σ_old) + ½ (σ_old / σ)² - ½."""
+        moved = new.log_std - self.log_std
+        return moved + 0.5 * ((-2.0 * moved).exp() - 1.0)
+
+
 class BoxDistribution:
-    """What both Gaussians share: the bounds, as tensors [size] on the outputs' device."""
+    """What both Gaussians share: the bounds, as tensors [size] on the outputs' device. Divergences are those of the normal numbers, by
+    means and by standard deviations alone (`Normal`): to be clipped they lose some of it, to be squashed nothing."""
 
     def __init__(self, head: Gaussian | Squashed) -> None:
         box = head.bounds
@@ -173,9 +201,13 @@ class BoxDistribution:
             self._box = self._box.to(out.device)
         return self._box.unbind()
 
-    def _split(self, out: Tensor) -> tuple[Tensor, Tensor]:
+    def _split(self, out: Tensor) -> Normal:
         mean, log_std = out[:, : self._size], out[:, self._size : 2 * self._size]
-        return mean, log_std.clamp(*self._log_std)
+        return Normal(mean, log_std.clamp(*self._log_std))
+
+    def divergences(self, old: Tensor, new: Tensor, mask: Tensor | None) -> tuple[Tensor, ...]:
+        before, now = self._split(old), self._split(new)
+        return before.of_mean(now).sum(dim=1), before.of_std(now).sum(dim=1)
 
     def _scaled(self, action: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
         """(flat actions, the same in the network's numbers), float64: where tanh saturates float32 would round away what it was of."""

@@ -25,6 +25,7 @@ ALGORITHMS = {
     "iqn": "ludus.learners.dqn.options:IQN",
     "maddpg": "ludus.learners.maddpg.options:MADDPG",
     "mappo": "ludus.learners.ppo.options:MAPPO",
+    "mpo": "ludus.learners.mpo.options:MPO",
     "munchausen_dqn": "ludus.learners.dqn.options:MunchausenDQN",
     "mmd": "ludus.learners.mmd.options:MMD",
     "nfsp": "ludus.learners.nfsp.options:NFSP",
@@ -40,6 +41,7 @@ ALGORITHMS = {
     "tabular_q": "ludus.learners.tabular_q.options:TabularQ",
     "td3": "ludus.learners.ddpg.options:TD3",
     "vdn": "ludus.learners.qmix.options:VDN",
+    "vmpo": "ludus.learners.mpo.options:VMPO",
 }
 
 

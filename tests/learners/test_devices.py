@@ -122,6 +122,10 @@ MORE = {
     "ddpg, twin": ("ddpg", {"twin": True, "activation": "tanh", "max_gradient_norm": 0.1}),
     "sac, one": ("sac", {"twin": False, "learn_temperature": False}),
     "sac, states": ("sac_discrete", {"twin": False}, "enumerated"),
+    "vmpo, box": ("vmpo", {"value_network": "separate"}, "box"),
+    "vmpo, gru by agent": ("vmpo", {"share_weights": False, "memory": "gru", "memory_size": 4}, "teams"),
+    "mpo, discrete": ("mpo", {"twin": True, "target_period": 1}, "tensors"),
+    "mpo, states": ("mpo", {"target_period": 0}, "enumerated"),
     "maddpg, box": ("maddpg", {"critic": "state", "twin": True}, "team boxes"),
     "maddpg, cold": ("maddpg", {"critic": "state", "temperature": 0.5}),
     "qmix, gru": ("qmix", {"core": "gru", **BURNT}),
@@ -131,6 +135,7 @@ CASES = {name: (name, BURNT if name == "r2d2" else {}) for name in ALGORITHMS if
 TORCH = {
     *("a2c", "a2c, of many", "reinforce", "impala", "impala, lstm", "ppo, gru", "ppo, by agent", "ppo, gru by agent", "mappo"),
     *("dqn, by agent", "munchausen_dqn", "qr_dqn", "iqn", "rainbow", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
+    *("mpo", "mpo, discrete", "mpo, states", "vmpo", "vmpo, box", "vmpo, gru by agent"),
 }  # fmt: skip
 """Those without passes that are written out."""
 

@@ -18,6 +18,7 @@ from ludus.core.errors import ConfigError, ScenarioError, TrainingError
 from ludus.core.types import CPU, DeviceChoice
 from ludus.learners.base import LearnerContext, priorities_of
 from ludus.learners.ddpg.options import DDPG, TD3
+from ludus.learners.mpo.options import MPO
 from ludus.learners.off_policy.learner import Critics, regression
 from ludus.learners.ranks import ALONE
 from ludus.learners.replayed import Ensemble
@@ -55,7 +56,7 @@ def test_contract_of_discrete_actions(kind, changes, request):
     check_algorithm(SACDiscrete(**SMALL, **changes), request.getfixturevalue(kind), seats=(1,), rounds=2)
 
 
-@pytest.mark.parametrize("cls", [TD3, SACDiscrete])
+@pytest.mark.parametrize("cls", [TD3, SACDiscrete, MPO])
 def test_contract_of_images(cls, boxed, tensors):
     """Actor and critics see with convolutions of their own, by autograd, where there are no numbers, too."""
     env = tensors if cls is SACDiscrete else boxed
@@ -64,7 +65,8 @@ def test_contract_of_images(cls, boxed, tensors):
     algorithm = cls(**{**SMALL, "batch": 4}, network="off_policy_tools:Sight")
     check_algorithm(algorithm, env, seats=(1,), rounds=2)
     learner, nowhere = (learner_of(algorithm, env, device=device) for device in (CPU, DeviceChoice("meta")))
-    assert str(learner.placement) == "cpu (torch): as asked for; only perceptrons have passes that are written out"
+    why = "mpo's updates are told by autograd" if cls is MPO else "only perceptrons have passes that are written out"
+    assert str(learner.placement) == f"cpu (torch): as asked for; {why}"
     batch = batch_of(learner, env, size=4)
     before = learner.critics.weights()
     assert learner.update(batch).keys() == nowhere.update(batch).keys()
@@ -82,7 +84,7 @@ def test_settings_that_never_work():
         TD3(n_step=3)
 
 
-@pytest.mark.parametrize("cls", BOXED)
+@pytest.mark.parametrize("cls", [*BOXED, MPO])
 def test_a_start_from_a_policy_does_not_warm_up(cls, boxed):
     first = learner_of(cls(**SMALL), boxed)
     assert first.weights()["warm_up"] == [1.0]
@@ -97,10 +99,10 @@ def test_a_start_from_a_policy_does_not_warm_up(cls, boxed):
 # ------------------------------------------------------------------------------------------ learning
 
 
-@pytest.mark.parametrize("cls", [*BOXED, SACDiscrete])
+@pytest.mark.parametrize("cls", [*BOXED, SACDiscrete, MPO])
 def test_values_of_what_comes_next_are_the_target_networks(cls, boxed, tensors):
     """Moving the target critics moves what the critics are compared with, where something comes next, and not what they say; so does the
-    target actor of DDPG and TD3. SAC's actor is the newest one (Haarnoja et al. 2018, equation 3)."""
+    target actor of DDPG, TD3 and MPO. SAC's actor is the newest one (Haarnoja et al. 2018, equation 3)."""
     env = tensors if cls is SACDiscrete else boxed
 
     def first_update(part, discount):
@@ -116,7 +118,7 @@ def test_values_of_what_comes_next_are_the_target_networks(cls, boxed, tensors):
         return metrics["critic_loss"], metrics["q_mean"]
 
     loss, value = first_update(None, 0.9)
-    for part, matters in (("critics", True), ("actor", cls in (DDPG, TD3))):
+    for part, matters in (("critics", True), ("actor", cls in (DDPG, TD3, MPO))):
         moved, said = first_update(part, 0.9)
         assert said == value
         assert (moved != loss) == matters
@@ -124,7 +126,8 @@ def test_values_of_what_comes_next_are_the_target_networks(cls, boxed, tensors):
 
 
 @pytest.mark.parametrize(
-    ("cls", "column"), [(DDPG, "reward"), (TD3, "observation"), (SAC, "reward"), (SACDiscrete, "observation")]
+    ("cls", "column"),
+    [(DDPG, "reward"), (TD3, "observation"), (SAC, "reward"), (SACDiscrete, "observation"), (MPO, "reward")],
 )
 def test_what_is_no_number_changes_nothing(cls, column, boxed, tensors):
     env = tensors if cls is SACDiscrete else boxed
@@ -174,7 +177,7 @@ def test_each_setting_matters(cls, boxed, tensors):
             assert np.abs(ours - theirs).max() > rate / 1000, (one, other)
 
 
-@pytest.mark.parametrize("cls", [*BOXED, SACDiscrete])
+@pytest.mark.parametrize("cls", [*BOXED, SACDiscrete, MPO])
 def test_numbers_are_read_once_in_a_round(cls, boxed, tensors, monkeypatch):
     """Of three updates that are due, in the last: a reward that is no number is met there, and nothing has moved since."""
     env, reads = tensors if cls is SACDiscrete else boxed, []

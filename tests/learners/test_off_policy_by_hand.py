@@ -9,9 +9,10 @@ import pytest
 from off_policy_tools import SMALL, boxed, experience, learner_and_batch, learner_of
 
 from ludus.learners.ddpg.options import DDPG, TD3
+from ludus.learners.mpo.options import MPO
 from ludus.learners.sac.options import SAC, SACDiscrete
 
-EVERY = [DDPG, TD3, SAC, SACDiscrete]
+EVERY = [DDPG, TD3, SAC, SACDiscrete, MPO]
 AT_ONCE = [(cls, {"policy_delay": 1} if cls is TD3 else {}) for cls in EVERY]
 
 

@@ -20,6 +20,7 @@ from ludus.learners.ddpg.options import DDPG, TD3
 from ludus.learners.dqn.options import DQN, Rainbow
 from ludus.learners.maddpg.options import MADDPG
 from ludus.learners.nfsp.options import NFSP
+from ludus.learners.mpo.options import MPO
 from ludus.learners.qmix.options import QMIX, VDN
 from ludus.learners.r2d2.options import R2D2
 from ludus.learners.sac.options import SAC, SACDiscrete
@@ -145,7 +146,7 @@ def test_room_and_owed_are_the_most_that_is_allowed(
 
 # ---------------------------------------------------------------------------------------------- who samples, who makes room
 
-FAMILIES = [DQN, Rainbow, R2D2, VDN, QMIX, SAC, SACDiscrete, TD3, DDPG, MADDPG]
+FAMILIES = [DQN, Rainbow, R2D2, VDN, QMIX, SAC, SACDiscrete, TD3, DDPG, MADDPG, MPO]
 
 
 @pytest.mark.parametrize("cls", FAMILIES)

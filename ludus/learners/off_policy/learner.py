@@ -1,14 +1,14 @@
 """What the learners of actor-critic algorithms with replay share: transitions, when updates are due, their networks, and their state.
 
 An update is told twice: by `autograd`, the plain text of it, on any device; and `written`, with compiled passes and gradients, for
-perceptrons on a CPU. Tests hold them to be equal; `placement` says which of them computes.
+perceptrons on a CPU. Tests hold them to be equal; `placement` says which of them computes. (One that is `plain` is told once.)
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from ludus.learners.base import REPLAY, LearnerContext, Priorities
 from ludus.learners.network import multiplications
 from ludus.learners.replayed import LEAST_PRIORITY, Ensemble, ReplayLearner
 from ludus.learners.returns import follow
+from ludus.learners.states import StateTable
 from ludus.policies.actor_critic import Tower, first_weights, layouts, load_arrays, make_network
 from ludus.policies.bodies import ACTIVATIONS
 from ludus.policies.heads import Bounds, head_of
@@ -89,11 +90,14 @@ class Critics(nn.Module):
         self.bodies = nn.ModuleList(bodies)
 
     def forward(self, x: Tensor, beside: Tensor | None = None, count: int | None = None) -> Tensor:
-        """As the class says; count: only of the first so many."""
+        """As the class says; count: only of the first so many. beside float[n, K, d]: K for each row, of which the answers are
+        float[networks, n, K, outputs]."""
         answers = []
         for k, member in enumerate(list(self.members)[:count]):
             seen = self.bodies[k](x) if len(self.bodies) else x.flatten(1)
-            answers.append(member(seen if beside is None else torch.cat([seen, beside], dim=1)))
+            if beside is not None and beside.dim() == 3:
+                seen = seen[:, None].expand(-1, beside.shape[1], -1)
+            answers.append(member(seen if beside is None else torch.cat([seen, beside], dim=-1)))
         return torch.stack(answers)
 
 
@@ -114,6 +118,7 @@ class OffPolicyLearner(ReplayLearner):
     critics: Ensemble
 
     config: OffPolicy
+    plain: ClassVar[bool] = False  # whether its updates are told by `autograd` only
 
     def __init__(self, config: OffPolicy, context: LearnerContext, spec: PolicySpec, start: Weights | None) -> None:
         super().__init__(config, context, spec)
@@ -140,8 +145,15 @@ class OffPolicyLearner(ReplayLearner):
         bodies = [] if self.layout else [self._sight("critics", k).body for k in range(critics)]
         networks = Critics(critic, seeding.generator(self._seed, self.name, "critics"), count=critics, bodies=bodies)
         work = multiplications(actor) + multiplications(networks)
-        why = "" if self.layout else "only perceptrons have passes that are written out"
-        self.settle(placed(context.device, Work(work, self.config.batch, self.layout is not None, why, uncompiled="")))
+        written = self.layout is not None and not self.plain
+        why = (
+            f"{self.name}'s updates are told by autograd"
+            if self.plain
+            else "only perceptrons have passes that are written out"
+        )
+        self.settle(
+            placed(context.device, Work(work, self.config.batch, written, "" if written else why, uncompiled=""))
+        )
         parts = ([self.layout], [critic] * critics) if self.placement.written and self.layout else ([], [])
         self.actor, self.critics = (
             Ensemble(module, ranks=self.ranks, placement=self.placement, layouts=layouts)
@@ -194,7 +206,10 @@ class OffPolicyLearner(ReplayLearner):
             self._weight = self.importance_weights(batch)[self.ranks.share(rows)].astype(np.float32)
         told = self._learned(columns, rows)
         if self.config.prioritised:
-            self._found = [(REPLAY, batch.index, self._all_errors(rows) + LEAST_PRIORITY)]
+            errors = self._all_errors(rows)
+            if not np.isfinite(errors).all():  # where numbers are read later, if at all
+                raise TrainingError("a critic's error became NaN or infinite")
+            self._found = [(REPLAY, batch.index, errors + LEAST_PRIORITY)]
         return told
 
     def _learned(self, columns: Mapping[str, Any], rows: int) -> Metrics:
@@ -337,6 +352,63 @@ class OffPolicyLearner(ReplayLearner):
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# What learners of discrete actions share: masks, the states of enumerated games, and critics that answer all actions at once.
+
+
+class DiscreteLearner(OffPolicyLearner):
+    """A softmax policy over legal actions. Fresh ones are nearly uniform, so warming up needs nothing else."""
+
+    def __init__(
+        self, config: OffPolicy, context: LearnerContext, spec: PolicySpec, start: Weights | None, *, critics: int
+    ) -> None:
+        super().__init__(config, context, spec, start)
+        critic = Layout((self.features, *(config.hidden if self.layout else ()), self.outputs), config.activation)
+        self.make_networks(context, start, critic, critics=critics)
+        enumeration = context.env.enumeration
+        self.states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
+        if self.states is not None:
+            self._x, self._legal = (to_device(a, self.device) for a in (self.states.x.numpy(), self.states.mask))
+
+    def stored(self, rows: Trajectories, following: NDArray[np.int64]) -> ItemColumns:
+        """See `OffPolicyLearner.stored`; with masks, where observations are no ids that imply them."""
+        columns = {
+            "observation": rows.observation,
+            "action": rows.action.astype(np.int32),
+            "next": follow(rows.observation, rows.bootstrap_observation, following),
+        }
+        if self.states is None and rows.mask is not None:
+            after = rows.bootstrap_mask
+            if after is None:
+                after = np.ones((len(rows.tail), self.outputs), np.bool_)
+            columns |= {"mask": rows.mask, "next_mask": follow(rows.mask, after, following)}
+        return columns
+
+    def seen(self, observation: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Inputs float32[n, *shape] and legal actions bool[n, A]. Of an id of -1 nothing is known, and it counts as the first state."""
+        if self.states is not None:
+            ids = (observation - self.states.base).clamp(min=0).long()
+            return self._x[ids], self._legal[ids]
+        if mask is None:
+            mask = torch.ones(len(observation), self.outputs, dtype=torch.bool, device=self.device)
+        return self.shown(observation), mask
+
+    def targets(self, given: Mapping[str, Tensor], value: Tensor) -> Tensor:
+        """reward + discount × the value [n] of what comes next, which is worth nothing where it is unknown."""
+        discount = given["discount"]
+        if self.states is not None:
+            discount = discount.masked_fill(given["next"] < 0, 0.0)
+        return given["reward"] + discount * value
+
+    def values_taken(self, given: Mapping[str, Tensor], values: Tensor) -> Tensor:
+        """Of values [networks, n, A] those of the actions taken, [networks, n]."""
+        index = given["action"].long().expand(len(values), -1)[..., None]
+        return values.gather(2, index)[..., 0]
+
+    def weights(self) -> Weights:
+        return self.actor.weights()
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # What learners of continuous actions share: actions in [-1, 1], and critics of (observation, action).
 
 
@@ -382,5 +454,6 @@ class BoxLearner(OffPolicyLearner):
         return self.critics.input_gradient(slice(self.inputs, None), count=count)
 
     def values_of(self, x: Tensor, action: Tensor, *, target: bool = False, count: int | None = None) -> Tensor:
-        """What critics say, by autograd, float[networks, n], of observations and actions in [-1, 1]; count: only the first so many."""
+        """What critics say, by autograd, float[networks, n], of observations and actions in [-1, 1]; count: only the first so many. Of
+        actions [n, K, size]: float[networks, n, K]."""
         return self.critics(self.shown(x), action, count, target=target)[..., 0]

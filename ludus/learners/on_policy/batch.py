@@ -27,8 +27,9 @@ class Batch:
     Of networks that remember: start int64[S + 1] of sequences, and memory float32[S, M] before each. state float32[n, width]: what a
     central critic sees beside x.
 
-    held float32[n, K, A]: K sets of log-probabilities that a loss holds the policy to. Where passes are written out, x and mask are of the
-    m states that occur, and seen int32[n] says which of them a row observes. weight float32[n]: of rows in means; None: of all the same.
+    held float32[n, K, A]: K sets of log-probabilities, or of the head's outputs, that a loss holds the policy to. Where passes are
+    written out, x and mask are of the m states that occur, and seen int32[n] says which of them a row observes. weight float32[n]: of rows
+    in means; None: of all the same.
     """
 
     x: Tensor

@@ -77,6 +77,7 @@ class Autograd:
 
     by_states, trusted, memory = False, False, 0
     distribution: Distribution = CategoricalDistribution()
+    module: nn.Module  # whose weights are published
 
     def __init__(
         self,
@@ -227,13 +228,13 @@ class Autograd:
         """It has no statistics but its modules' own."""
 
     def weights(self) -> Weights:
-        return arrays_of(self.parameters.module)
+        return arrays_of(self.module)
 
     def state_dict(self) -> State:
         return {"weights": self.weights(), "adam": self.adam.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        load_arrays(self.parameters.module, state["weights"])
+        load_arrays(self.module, state["weights"])
         self.adam.load_state_dict(state["adam"])
 
 
@@ -351,10 +352,18 @@ class FamilyModel(Autograd):
         self._returns = None if (scale := _moments(first.returns)) is None else DiscountedReturns(config.gamma)
         if self._returns is not None and scale is not None:
             self._returns.moments = scale
+        trained, plain = self.trained()
+        super().__init__(config, trained, context, names=self.told(), layouts=plain, because=because)
+
+    def trained(self) -> tuple[nn.Module, Iterable[Layout]]:
+        """(what steps move, the layouts of its parameters where these are perceptrons and nothing else)."""
         plain = layouts(self.spec).values()
         whole = sum(len(layout.shapes()) for layout in plain) == sum(1 for _ in self.module.parameters())
-        names = ("policy_loss", "value_loss", "entropy", "kl", *config.extra_metrics)
-        super().__init__(config, self.module, context, names=names, layouts=plain if whole else (), because=because)
+        return self.module, plain if whole else ()
+
+    def told(self) -> tuple[str, ...]:
+        """What `loss` answers beside the loss."""
+        return "policy_loss", "value_loss", "entropy", "kl", *self.config.extra_metrics
 
     # ------------------------------------------------------------------------------------------ the network
 

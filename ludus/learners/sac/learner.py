@@ -17,15 +17,12 @@ from ludus.core.types import Array, Metrics, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.losses import SquashedDistribution
 from ludus.learners.network import FlatModule
-from ludus.learners.off_policy.learner import BoxLearner, OffPolicyLearner
+from ludus.learners.off_policy.learner import BoxLearner, DiscreteLearner, OffPolicyLearner
 from ludus.learners.optimizer import Guard, ModuleAdam
-from ludus.learners.returns import follow
 from ludus.learners.sac.losses import policy_losses, soft_losses, soft_target, soft_values, squash, squash_gradient
-from ludus.learners.states import StateTable
 from ludus.policies.heads import Squashed, head_of
-from ludus.policies.mlp import Layout, as_rows
+from ludus.policies.mlp import as_rows
 from ludus.replay.base import ItemColumns
-from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from ludus.learners.sac.options import SAC, SACDiscrete
@@ -187,59 +184,26 @@ def least_of(values: Sequence[Array]) -> Array:
     return values[0].copy() if len(values) == 1 else np.minimum(values[0], values[1])
 
 
-class SACDiscreteLearner(_Tempered):
-    """A softmax policy over legal actions; critics answer all actions at once, so that expectations are sums and nothing is drawn.
-
-    Fresh policies are nearly uniform, so warming up needs nothing else.
-    """
+class SACDiscreteLearner(_Tempered, DiscreteLearner):
+    """A softmax policy over legal actions; critics answer all actions at once, so that expectations are sums and nothing is drawn."""
 
     config: SACDiscrete
 
     name = "sac discrete"
 
     def __init__(self, config: SACDiscrete, context: LearnerContext, start: Weights | None = None) -> None:
-        super().__init__(config, context, config.policy(context.env, context.seats), start)
-        critic = Layout((self.features, *(config.hidden if self.layout else ()), self.outputs), config.activation)
-        self.make_networks(context, start, critic, critics=1 + config.twin)
+        spec = config.policy(context.env, context.seats)
+        super().__init__(config, context, spec, start, critics=1 + config.twin)
         self.tempered(config)
-        enumeration = context.env.enumeration
-        self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
-        if self._states is not None:
-            self._x, self._legal = (to_device(a, self.device) for a in (self._states.x.numpy(), self._states.mask))
-
-    # ------------------------------------------------------------------------------------------ data
-
-    def stored(self, rows: Trajectories, following: NDArray[np.int64]) -> ItemColumns:
-        """See `OffPolicyLearner.stored`; with masks, where observations are no ids that imply them."""
-        columns = {
-            "observation": rows.observation,
-            "action": rows.action.astype(np.int32),
-            "next": follow(rows.observation, rows.bootstrap_observation, following),
-        }
-        if self._states is None and rows.mask is not None:
-            after = rows.bootstrap_mask
-            if after is None:
-                after = np.ones((len(rows.tail), self.outputs), np.bool_)
-            columns |= {"mask": rows.mask, "next_mask": follow(rows.mask, after, following)}
-        return columns
 
     def _seen(self, observation: Array, mask: Array | None) -> tuple[Tensor, NDArray[np.bool_]]:
-        """Inputs float32[n, inputs] and legal actions bool[n, A]. Of an id of -1 nothing is known, and it counts as the first state."""
-        if self._states is not None:
-            ids = np.maximum(observation - self._states.base, 0)
-            return self._states.x[torch.from_numpy(ids.astype(np.int64))], self._states.mask[ids]
+        """As `seen`, of arrays."""
+        if self.states is not None:
+            ids = np.maximum(observation - self.states.base, 0)
+            return self.states.x[torch.from_numpy(ids.astype(np.int64))], self.states.mask[ids]
         if mask is None:
             mask = np.ones((len(observation), self.outputs), np.bool_)
         return as_rows(observation, self.features), mask
-
-    def _shown(self, observation: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The same on the device."""
-        if self._states is not None:
-            ids = (observation - self._states.base).clamp(min=0).long()
-            return self._x[ids], self._legal[ids]
-        if mask is None:
-            mask = torch.ones(len(observation), self.outputs, dtype=torch.bool, device=self.device)
-        return self.shown(observation), mask
 
     # ------------------------------------------------------------------------------------------ learning
 
@@ -261,22 +225,16 @@ class SACDiscreteLearner(_Tempered):
 
     def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """See `OffPolicyLearner.values_and_targets`."""
-        x, _ = self._shown(given["observation"], given.get("mask"))
-        after, legal = self._shown(given["next"], given.get("next_mask"))
-        discount = given["discount"]
-        if self._states is not None:
-            discount = discount.masked_fill(given["next"] < 0, 0.0)
+        x, _ = self.seen(given["observation"], given.get("mask"))
+        after, legal = self.seen(given["next"], given.get("next_mask"))
         with torch.no_grad():
             least = self.critics(after, target=True).amin(dim=0)
             value = -soft_losses(self.answers(after), legal, least, given["temperature"])[0]
-            target = given["reward"] + discount * value
-        values = self.critics(x)
-        taken = given["action"].long().expand(len(values), -1)[..., None]
-        return values.gather(2, taken)[..., 0], target
+        return self.values_taken(given, self.critics(x)), self.targets(given, value)
 
     def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
         """See `OffPolicyLearner.actor_loss`; with the entropy, and the most that it can be."""
-        x, mask = self._shown(given["observation"], given.get("mask"))
+        x, mask = self.seen(given["observation"], given.get("mask"))
         with torch.no_grad():
             least = self.critics(x).amin(dim=0)
         return tuple(part.sum() / rows for part in soft_losses(self.answers(x), mask, least, given["temperature"]))
@@ -292,7 +250,7 @@ class SACDiscreteLearner(_Tempered):
         x, mask = self._seen(columns["observation"], columns.get("mask"))
         after, after_mask = self._seen(columns["next"], columns.get("next_mask"))
         discount = columns["discount"]
-        if self._states is not None:
+        if self.states is not None:
             discount = np.where(columns["next"] < 0, 0.0, discount)
         least = least_of(critics.forward(after, target=True))
         value = soft_values(actor.forward(after)[0], after_mask, least, alpha)
@@ -312,6 +270,3 @@ class SACDiscreteLearner(_Tempered):
             "target_entropy": wanted,
             "temperature": alpha,
         }
-
-    def weights(self) -> Weights:
-        return self.actor.weights()

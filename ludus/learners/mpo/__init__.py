@@ -1,0 +1,1 @@
+"""Maximum a posteriori policy optimisation: MPO and V-MPO."""
