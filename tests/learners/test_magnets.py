@@ -8,7 +8,8 @@ import pytest
 from test_mmd import played
 
 from ludus.learners.base import LearnerContext
-from ludus.learners.mmd.models import log_policy, regularised_rewards
+from ludus.learners.mmd.losses import log_policy
+from ludus.learners.mmd.models import regularised_rewards
 from ludus.learners.mmd.options import MMD, RNaD
 from ludus.learners.returns import gae
 from ludus.policies.registry import build_policy
@@ -83,10 +84,11 @@ def test_opponents_are_paid_in_zero_sum_games_of_two(enumerated):
 
 @pytest.mark.parametrize("network", ["mlp", "table"])
 def test_alpha_is_in_the_rewards_or_in_the_loss(network, enumerated):
-    """From rows whose advantages are known, a learner that regularises rewards learns the same whatever its alpha is."""
+    """From rows whose advantages are known, a learner that regularises rewards learns the same whatever its alpha is. (Of NeuRD alpha is in
+    what other actions would have earned, too.)"""
 
     def after(alpha, **options):
-        algorithm = RNaD(network=network, alpha=alpha, magnet_period=9, **SMALL, **options)
+        algorithm = RNaD(network=network, alpha=alpha, magnet_period=9, policy_loss="surrogate", **SMALL, **options)
         learner = algorithm.learner(LearnerContext(enumerated, (1,), 3))
         rows = synthetic_rollout(
             enumerated,

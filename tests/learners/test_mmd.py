@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.learners import losses
 from ludus.learners.base import LearnerContext
-from ludus.learners.mmd.models import log_policy, log_uniform, policy_losses, regularised
+from ludus.learners.mmd.losses import log_policy, log_uniform, policy_losses, regularised
 from ludus.learners.mmd.options import MMD, RNaD
 from ludus.learners.mmd.tabular import mirror_step
 from ludus.learners.on_policy.written import compress

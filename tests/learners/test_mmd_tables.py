@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ludus.learners.base import LearnerContext
-from ludus.learners.mmd.models import log_policy
+from ludus.learners.mmd.losses import log_policy
 from ludus.learners.mmd.options import MMD
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample

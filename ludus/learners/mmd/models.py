@@ -1,12 +1,6 @@
-"""The losses of magnetic mirror descent over compressed rows (`ludus.learners.on_policy.written`), and their compiled gradients.
+"""What magnetic mirror descent and R-NaD train, by passes that are written out, and by autograd; and the magnet that both have.
 
-Per row, with r = π(a|s) / π_old(a|s) and advantage A, the loss is
-
-    -min(r A, clip(r, 1 ± ε) A) + α KL(π(·|s) ‖ magnet(·|s)) + β KL(π(·|s) ‖ before(·|s))
-
-whose minimiser over one state's π, unclipped and with exact advantages, is the mirror descent step of Sokota et al. (2023, equation 6, for
-negative entropy): π ∝ [before^β magnet^α exp(A)]^(1 / (α + β)), β being 1 / η. The two divergences are taken over all actions and weighted
-by visits, so they cost one pass over the states.
+The losses are `ludus.learners.mmd.losses`'.
 """
 
 from __future__ import annotations
@@ -14,31 +8,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core.device import Placement, to_device, to_host
-from ludus.core.types import Array, EnvSpec, Metrics, State, Weights
+from ludus.core.types import EnvSpec, Metrics, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.losses import divergence, entropy, log_prob, masked_log_softmax, ppo_surrogate, value_loss
+from ludus.learners.mmd.losses import (
+    Floats,
+    LogitBounds,
+    action_values,
+    log_policy,
+    log_uniform,
+    neurd_loss,
+    neurd_losses,
+    policy_losses,
+    regularised,
+)
 from ludus.learners.network import FlatModule, TrainedNetwork
 from ludus.learners.on_policy.batch import Batch
 from ludus.learners.on_policy.model import Acted
 from ludus.learners.on_policy.models import Autograd, fresh_seed, state_table
-from ludus.learners.on_policy.written import (
-    CompressedRows,
-    Written,
-    WrittenPart,
-    WrittenRows,
-    clipped_surrogate,
-    log_softmax,
-)
+from ludus.learners.on_policy.written import Written, WrittenPart, WrittenRows
 from ludus.learners.states import occurring
 from ludus.policies.actor_critic import arrays_of, first_weights, layouts, load_arrays, make_network
 from ludus.policies.registry import build_policy
@@ -48,117 +45,6 @@ from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from ludus.learners.mmd.options import MMD
-
-# --------------------------------------------------------------------------------------------------------------------
-# R-NaD's reward transformation (Perolat et al. 2022, "Mastering the game of Stratego", supplement A): a player pays
-# η log(π/π_reg) for each of its actions, and is paid as much for each of its opponent's, so that a zero-sum game
-# stays one.
-
-Floats = NDArray[np.float64]
-
-
-def regularised(trajectories: Trajectories, reward: Floats, cost: Floats, *, opponents: bool) -> Floats:
-    """Rewards float64[N] of rows that cost float64[N] = η log(π(a|s) / π_reg(a|s)).
-
-    opponents: pay each row's cost to the other seats' segments of the same episode, where they are in the trajectories: to the last
-    decision at or before it. (What the opponent does before a player's first decision is not in its hands, and is left out.)
-    """
-    out = reward - cost
-    if opponents:
-        order = np.argsort(trajectories.episode, kind="stable")
-        _pay(out, cost, trajectories.start, trajectories.t, trajectories.seat, trajectories.episode, order)
-    return out
-
-
-@njit(cache=True)
-def _pay(out, cost, start, t, seat, episode, order):  # type: ignore[no-untyped-def]
-    begin = 0
-    while begin < len(order):
-        end = begin
-        while end < len(order) and episode[order[end]] == episode[order[begin]]:
-            end += 1
-        for receiver in order[begin:end]:
-            for payer in order[begin:end]:
-                if seat[receiver] == seat[payer]:
-                    continue
-                last = start[receiver] - 1
-                for k in range(start[payer], start[payer + 1]):
-                    while last + 1 < start[receiver + 1] and t[last + 1] <= t[k]:
-                        last += 1
-                    if last >= start[receiver]:
-                        out[last] += cost[k]
-        begin = end
-
-
-@dataclass(frozen=True, slots=True)
-class MMDLosses:
-    """Means over rows: the surrogate (a loss), entropy in nats, KL(π ‖ magnet), KL(π ‖ before), share of rows outside the clip range."""
-
-    surrogate: float
-    entropy: float
-    magnet: float
-    moved: float
-    clipped: float
-
-
-@njit(cache=True)
-def log_policy(out: Array, mask: NDArray[np.bool_]) -> Floats:
-    """Log-probabilities float64[m, A] of network outputs float[m, >= A]; 0 where illegal."""
-    logp, prob = np.zeros(mask.shape), np.zeros(mask.shape[1])
-    for s in range(len(mask)):
-        log_softmax(out[s], mask[s], logp[s], prob)
-    return logp
-
-
-@njit(cache=True)
-def log_uniform(mask: NDArray[np.bool_]) -> Floats:
-    """Log-probabilities float64[m, A] of the uniform policy; 0 where illegal."""
-    return log_policy(np.zeros(mask.shape), mask)
-
-
-def policy_losses(
-    out: Array,
-    mask: NDArray[np.bool_],
-    compressed: CompressedRows,
-    *,
-    magnet: Floats,
-    before: Floats,
-    alpha: float,
-    beta: float,
-    clip: float | None,
-    gradient: Array,
-) -> MMDLosses:
-    """Losses of network outputs float[m, >= A] against log-probabilities magnet and before float64[m, A], and the gradient of
-    surrogate + `alpha` KL + `beta` KL, written to gradient[:, :A]. clip None: never."""
-    bound = math.inf if clip is None else clip
-    given = (*compressed.columns, float(compressed.rows), magnet, before, alpha, beta, bound, gradient)
-    return MMDLosses(*_losses(out, mask, *given))
-
-
-@njit(cache=True)
-def _losses(  # type: ignore[no-untyped-def]
-    out, mask, state, action, old, up, down, weight, count, rows, magnet, before, alpha, beta, clip, gradient
-):
-    actions = mask.shape[1]
-    logp, prob = np.zeros(mask.shape), np.zeros(mask.shape)
-    entropy, attracted, moved = 0.0, 0.0, 0.0
-    for s in range(len(mask)):
-        entropy += count[s] / rows * log_softmax(out[s], mask[s], logp[s], prob[s])
-        share, to_magnet, to_before = count[s] / rows, 0.0, 0.0
-        for a in range(actions):
-            to_magnet += prob[s, a] * (logp[s, a] - magnet[s, a])
-            to_before += prob[s, a] * (logp[s, a] - before[s, a])
-        attracted += share * to_magnet
-        moved += share * to_before
-        for a in range(actions):  # d KL(p ‖ q) / d logit = p (log p - log q - KL)
-            pull = alpha * (logp[s, a] - magnet[s, a] - to_magnet) + beta * (logp[s, a] - before[s, a] - to_before)
-            gradient[s, a] = share * prob[s, a] * pull
-    surrogate, _, clipped = clipped_surrogate(logp, prob, state, action, old, up, down, weight, rows, clip, gradient)
-    return surrogate, entropy, attracted, moved, clipped
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# What is trained so.
 
 
 def regularised_rewards(
@@ -186,10 +72,16 @@ class Magnet:
         magnet = policy(x, mask)[state, rows.action.astype(np.int64)]
         return regularised_rewards(self.config, self._env, rows, reward, magnet, progress)
 
-    def strengths(self, progress: float) -> tuple[float, float]:
-        """(of the magnet, of the policy before the update) in the loss."""
+    def strengths(self, progress: float) -> tuple[float, float, float]:
+        """(of the magnet, of the policy before the update) in the loss; what a nat away from the magnet costs in rewards."""
         alpha, eta = self.config.alpha.at(progress), self.config.eta.at(progress)
-        return alpha if self.config.regularise == "loss" else 0.0, 1.0 / eta if eta > 0.0 else 0.0
+        loss, cost = (alpha, 0.0) if self.config.regularise == "loss" else (0.0, alpha)
+        return loss, 1.0 / eta if eta > 0.0 else 0.0, cost
+
+    @property
+    def bounds(self) -> LogitBounds:
+        """Of NeuRD."""
+        return LogitBounds(self.config.logit_threshold, self.config.advantage_clip)
 
     def coefficients(self, progress: float) -> Metrics:
         """As `Model.coefficients`."""
@@ -250,19 +142,16 @@ class WrittenMMD(Written):
         return WrittenRows.of(batch, before, self._magnet_of(batch.x, mask))
 
     def policy_losses(self, part: WrittenPart, progress: float) -> tuple[float, tuple[float, ...]]:
-        passes, (before, magnet) = part.passes, part.rows.held
-        alpha, beta = self.magnet.strengths(progress)
-        found = policy_losses(
-            passes.outputs["policy"],
-            part.rows.mask,
-            part.compressed,
-            magnet=magnet,
-            before=before,
-            alpha=alpha,
-            beta=beta,
-            clip=self.config.clip,
-            gradient=passes.gradients["policy"],
-        )
+        out, gradient = part.passes.outputs["policy"], part.passes.gradients["policy"]
+        rows, (before, magnet) = part.rows, part.rows.held
+        alpha, beta, cost = self.magnet.strengths(progress)
+        held: dict[str, Any] = {"magnet": magnet, "before": before, "alpha": alpha, "beta": beta, "gradient": gradient}
+        if self.config.policy_loss == "neurd":
+            each = rows.state, rows.action, rows.logp, rows.advantage
+            more = {"cost": cost, "bounds": self.magnet.bounds}
+            found = neurd_losses(out, rows.mask, part.compressed, each, **held, **more)
+        else:
+            found = policy_losses(out, rows.mask, part.compressed, **held, clip=self.config.clip)
         loss = found.surrogate + alpha * found.magnet + beta * found.moved
         return loss, (found.surrogate, found.entropy, found.magnet, found.moved, found.clipped)
 
@@ -358,19 +247,30 @@ class AutogradMMD(Autograd):
         return self.magnet.strengths(progress)
 
     def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
-        config, (alpha, beta) = self.config, strengths
+        config, (alpha, beta, cost) = self.config, strengths
         out, value, _ = self.module(batch.x)
-        logp, clip = masked_log_softmax(out.float(), batch.mask), math.inf if config.clip is None else config.clip
-        taken = logp.gather(1, batch.action[:, None])[:, 0]
-        surrogate = batch.mean(ppo_surrogate(taken, batch.logp, batch.advantage, clip=clip))
+        logits = out.float()
+        logp = masked_log_softmax(logits, batch.mask)
         assert batch.held is not None
+        policy, clipped = self._policy(batch, logits, logp, cost)
+        surrogate = batch.mean(policy)
         moved, attracted = (batch.mean(divergence(logp, batch.held[:, k])) for k in range(2))
         worth = batch.mean(value_loss(value.float(), batch.target))
         loss = surrogate + alpha * attracted + beta * moved + config.value_coefficient * worth
         with torch.no_grad():
-            clipped = batch.mean(((taken - batch.logp).exp().sub(1.0).abs() > clip).float())
-            spread = batch.mean(entropy(out.float(), batch.mask))
-        return loss, (surrogate, worth, spread, attracted, moved, clipped)
+            spread = batch.mean(entropy(logits, batch.mask))
+        return loss, (surrogate, worth, spread, attracted, moved, batch.mean(clipped))
+
+    def _policy(self, batch: Batch, logits: Tensor, logp: Tensor, cost: float) -> tuple[Tensor, Tensor]:
+        """(the policy's loss, what was clipped) of each row."""
+        if self.config.policy_loss == "neurd":
+            assert batch.held is not None
+            given = logp.detach(), batch.held[:, 1], batch.action, batch.logp, batch.advantage
+            return neurd_loss(logits, batch.mask, action_values(*given, cost=cost), bounds=self.magnet.bounds)
+        clip = math.inf if self.config.clip is None else self.config.clip
+        taken = logp.gather(1, batch.action[:, None])[:, 0]
+        far = ((taken.detach() - batch.logp).exp().sub(1.0).abs() > clip).float()
+        return ppo_surrogate(taken, batch.logp, batch.advantage, clip=clip), far
 
     def coefficients(self, progress: float) -> Metrics:
         return self.magnet.coefficients(progress)

@@ -58,6 +58,9 @@ class MMD(CollectOptions):
     )  # of "moving": how far it goes towards the policy per update, at most 1
     magnet_period: int = Field(default=100, ge=1)  # of "policy": updates between copies
     regularise: Literal["loss", "reward"] = "loss"
+    policy_loss: Literal["surrogate", "neurd"] = "surrogate"  # of mlp: the ratio times the advantage; or NeuRD's
+    logit_threshold: float = Field(default=2.0, gt=0)  # of "neurd": how far from their mean logits are pushed
+    advantage_clip: float = Field(default=10_000.0, gt=0)  # and the most that an action's advantage counts
     announce: Literal["newest", "magnet"] = "newest"  # the policy that is evaluated; the newest one plays and learns
 
     learning_rate: Scheduled = Schedule(start=1e-3)
@@ -84,6 +87,10 @@ class MMD(CollectOptions):
             )
         if self.explore > 0.0 and (self.network, self.announce) != ("table", "magnet"):
             raise ValueError("explore is for network=table with announce=magnet, which is evaluated without it")
+        if self.policy_loss == "neurd" and self.clip is not None:
+            raise ValueError(
+                "clip is of the ratio, which policy_loss=neurd has not; give policy_loss=surrogate, or no clip"
+            )
         if self.announce == "magnet" and self.magnet == "uniform":
             raise ValueError("announce=magnet would announce the uniform policy; give magnet=moving")
         if (
@@ -163,3 +170,4 @@ class RNaD(MMD):
     eta: Scheduled = Schedule(start=0.5, end=0.05, shape="exponential")
     magnet: Literal["uniform", "moving", "policy"] = "policy"
     regularise: Literal["loss", "reward"] = "reward"
+    policy_loss: Literal["surrogate", "neurd"] = "neurd"

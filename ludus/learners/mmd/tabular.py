@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, State, Tail, Weights
 from ludus.learners.base import ROLLOUTS, LearnerContext
-from ludus.learners.mmd.models import Floats, log_policy, log_uniform, regularised_rewards
+from ludus.learners.mmd.losses import Floats, log_policy, log_uniform
+from ludus.learners.mmd.models import regularised_rewards
 from ludus.learners.returns import learned_columns, not_finite
 from ludus.learners.schedule import Budget
 from ludus.learners.spaces import reward_scale
