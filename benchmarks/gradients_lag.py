@@ -9,6 +9,8 @@ process, deterministic under its seed. Scores, as means and standard errors over
     Leduc       best response to the uniform player, seat 0: exact value of the final greedy policy, as a share of the best one's
 
 and beside them the mean return of all training episodes. The result file has every repetition.
+
+A2C has a third column, `a3c`: as in A3C, the slope is that of the weights which acted, values and all, and moves the newest weights.
 """
 
 from __future__ import annotations
@@ -25,12 +27,15 @@ from benchmarks.gradients_tasks import CARTPOLE, LEDUC, ActorCritic, Play, Setti
 from benchmarks.machine import ROOT
 from benchmarks.results import result_path, write
 from ludus.core.machine import thread_limits
-from ludus.learners.base import Algorithm
+from ludus.core.types import Weights
+from ludus.learners.base import Algorithm, Learner
 from ludus.learners.ppo.options import PPO
 from ludus.learners.schedule import Schedule
 from ludus.policies.registry import build_policy
+from ludus.replay.trajectories import Trajectories
 
 LAGS, CORRECTIONS = (0, 2, 4, 8), ("none", "vtrace")
+STALE = "a3c"
 
 
 def _cartpole_ppo(correction: str) -> Algorithm:
@@ -74,9 +79,25 @@ SETTINGS = (
 )
 
 
+def corrections_of(setting: Setting) -> tuple[str, ...]:
+    """The columns of its table."""
+    return (*CORRECTIONS, STALE) if setting.algorithm is _cartpole_a2c else CORRECTIONS
+
+
+def stale_update(learner: Learner, old: Weights, trajectories: Trajectories) -> None:
+    """A step by the slope that `old` weights have on these rows, from the newest ones. Adam's step follows from its moments and the slope
+    alone, so it is taken where the slope is, and added to the newest weights."""
+    newest = learner.state_dict()
+    learner.load_state_dict({**newest, "weights": old})
+    learner.update(sample(learner, trajectories))
+    after = learner.state_dict()
+    moved = {name: newest["weights"][name] + (after["weights"][name] - old[name]) for name in old}
+    learner.load_state_dict({**after, "weights": moved})
+
+
 def run(setting: Setting, *, lag: int, correction: str, seed: int, quick: bool) -> dict[str, float]:
     """One training run: score, and mean return while it trained."""
-    algorithm = setting.algorithm(correction)
+    algorithm = setting.algorithm("none" if correction == STALE else correction)
     rollouts = max(2 * lag + 2, setting.rollouts // 8) if quick else setting.rollouts
     play = Play(setting.env, algorithm, num_envs=setting.num_envs, amount=algorithm.collect().amount, seed=seed)
     learner = learner_of(play, algorithm, seed=seed, rollouts=rollouts)
@@ -88,7 +109,10 @@ def run(setting: Setting, *, lag: int, correction: str, seed: int, quick: bool) 
         returns += float(rollout.episodes.returns[:, 0].sum())
         episodes += len(rollout.episodes.index)
         assert rollout.trajectories is not None
-        learner.update(sample(learner, rollout.trajectories))
+        if correction == STALE:
+            stale_update(learner, weights, rollout.trajectories)
+        else:
+            learner.update(sample(learner, rollout.trajectories))
         acting.append((version, learner.weights()))
     score = play.score(learner)
     play.close()
@@ -103,9 +127,11 @@ def _cell(values: Sequence[float]) -> str:
 
 
 def _print(measured: dict[str, list[Repetition]], setting: Setting, figure: str) -> None:
-    print(f"\n{setting.name}: {figure}\n\n| lag | " + " | ".join(CORRECTIONS) + " |\n| ---: | ---: | ---: |")
+    corrections = corrections_of(setting)
+    rule = "| ---: " * (1 + len(corrections)) + "|"
+    print(f"\n{setting.name}: {figure}\n\n| lag | " + " | ".join(corrections) + f" |\n{rule}")
     for lag in LAGS:
-        cells = [[r.figures[figure] for r in measured[f"{setting.name}, lag {lag}, {c}"]] for c in CORRECTIONS]
+        cells = [[r.figures[figure] for r in measured[f"{setting.name}, lag {lag}, {c}"]] for c in corrections]
         print(f"| {lag} | " + " | ".join(map(_cell, cells)) + " |", flush=True)
 
 
@@ -123,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if args.only and setting.name not in args.only:
                 continue
             for lag in LAGS:
-                for correction in CORRECTIONS:
+                for correction in corrections_of(setting):
                     measured[f"{setting.name}, lag {lag}, {correction}"] = [
                         Repetition(s, run(setting, lag=lag, correction=correction, seed=s, quick=args.quick))
                         for s in seeds

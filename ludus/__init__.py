@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ludus.learners.exact.oracle import ExactBestResponse
     from ludus.learners.maddpg.options import MADDPG
     from ludus.learners.mmd.options import MMD, RNaD
+    from ludus.learners.mpo.options import MPO, VMPO
     from ludus.learners.nfsp.options import NFSP
     from ludus.learners.on_policy.options import A2C, IMPALA, Reinforce
     from ludus.learners.ppo.options import MAPPO, PPO
@@ -100,6 +101,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "MADDPG",
     "MAPPO",
     "MMD",
+    "MPO",
     "MunchausenDQN",
     "NFSP",
     "NashConv",
@@ -130,6 +132,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "TrainedPolicy",
     "Updates",
     "VDN",
+    "VMPO",
     "WarmStart",
     "WinRate",
     "ZooEntry",
@@ -179,6 +182,7 @@ _HOMES = {
     "MADDPG": "ludus.learners.maddpg.options",
     "MAPPO": "ludus.learners.ppo.options",
     "MMD": "ludus.learners.mmd.options",
+    "MPO": "ludus.learners.mpo.options",
     "MunchausenDQN": "ludus.learners.dqn.options",
     "NFSP": "ludus.learners.nfsp.options",
     "NashConv": "ludus.training.stopping",
@@ -209,6 +213,7 @@ _HOMES = {
     "TrainedPolicy": "ludus.evaluation.trained",
     "Updates": "ludus.training.stopping",
     "VDN": "ludus.learners.qmix.options",
+    "VMPO": "ludus.learners.mpo.options",
     "WarmStart": "ludus.schedulers.psro",
     "WinRate": "ludus.training.stopping",
     "ZooEntry": "ludus.evaluation.zoo",

@@ -37,7 +37,7 @@ from ludus.learners.on_policy.model import Acted
 from ludus.learners.on_policy.models import Autograd, fresh_seed, state_table
 from ludus.learners.on_policy.written import Written, WrittenPart, WrittenRows
 from ludus.learners.states import occurring
-from ludus.policies.actor_critic import arrays_of, first_weights, layouts, load_arrays, make_network
+from ludus.policies.actor_critic import ActorCritic, arrays_of, first_weights, layouts, load_arrays, make_network
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import joined, part_of
 from ludus.replay.blocks import Block, BlockRows, until_next
@@ -147,9 +147,8 @@ class WrittenMMD(Written):
         alpha, beta, cost = self.magnet.strengths(progress)
         held: dict[str, Any] = {"magnet": magnet, "before": before, "alpha": alpha, "beta": beta, "gradient": gradient}
         if self.config.policy_loss == "neurd":
-            each = rows.state, rows.action, rows.logp, rows.advantage
-            more = {"cost": cost, "bounds": self.magnet.bounds}
-            found = neurd_losses(out, rows.mask, part.compressed, each, **held, **more)
+            each, bounds = (rows.state, rows.action, rows.logp, rows.advantage), self.magnet.bounds
+            found = neurd_losses(out, rows.mask, part.compressed, each, **held, cost=cost, bounds=bounds)
         else:
             found = policy_losses(out, rows.mask, part.compressed, **held, clip=self.config.clip)
         loss = found.surrogate + alpha * found.magnet + beta * found.moved
@@ -177,6 +176,7 @@ class AutogradMMD(Autograd):
     """The same by autograd, on any device."""
 
     memory, sequence, state, trusted = 0, 1, 0, True
+    module: ActorCritic
 
     def __init__(self, config: MMD, context: LearnerContext, start: Weights | None) -> None:
         self.config, spec = config, config.plain_policy(context.env, context.seats)

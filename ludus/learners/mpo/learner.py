@@ -149,7 +149,7 @@ class MPOLearner(_Bounded, BoxLearner):
         deviates = self.normals(config.samples + config.target_samples, rows, self.box.size)
         normal = to_device(deviates, self.device).transpose(0, 1)
         old, after = (self._normal(self.answers(given[name], target=True)) for name in ("observation", "next"))
-        here, there = normal.split([config.samples, config.target_samples], dim=1)
+        here, there = torch.split_with_sizes(normal, [config.samples, config.target_samples], dim=1)
         drawn = old.mean[:, None] + old.log_std.exp()[:, None] * here
         q = self.values_of(given["observation"], drawn.tanh(), target=True).amin(dim=0)
         prior = torch.full_like(q, -math.log(config.samples))
