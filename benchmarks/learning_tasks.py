@@ -98,6 +98,13 @@ _ALL = (
     _spread("qmix"),
     _spread("vdn"),
     _spread("iql"),
+    _task("pendulum-mpo", "pendulum-mpo", 20_000, ">= -160", published=-156.995, source=f"{_ZOO}, of SAC"),
+    _task("hopper-mpo", "hopper-mpo", 300_000, length="L"),  # beside hopper-sac
+    _task("cartpole-vmpo", "cartpole-vmpo", 100_000, ">= 500", published=500.0, source=f"{_ZOO}, of PPO"),
+    _task(
+        "pong-vmpo", "pong-vmpo", 2_500_000, published=20.989, source=f"{_ZOO}, of PPO, PongNoFrameskip-v4", length="L",
+        barriers=50,
+    ),
 )  # fmt: skip
 TASKS = {task.name: task for task in _ALL}
 _GENERATIONS = 24  # of a game in self-play: each adds a point to the curve

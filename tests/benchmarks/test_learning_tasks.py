@@ -30,7 +30,8 @@ NEEDS = {"lunarlander": "Box2D", "halfcheetah": "mujoco", "hopper": "mujoco", "p
 IN_THE_ISSUE = """cartpole-ppo cartpole-dqn acrobot-ppo acrobot-dqn lunarlander-ppo lunarlander-dqn pendulum-sac pendulum-td3
     halfcheetah-sac halfcheetah-td3 hopper-sac hopper-td3 pong-ppo leduc-mmd leduc-rnad leduc-nfsp memory-ppo memory-r2d2
     memory-ppo-feedforward memory-dqn-feedforward
-    speaker-listener-mappo spread-qmix spread-vdn spread-iql"""
+    speaker-listener-mappo spread-qmix spread-vdn spread-iql
+    pendulum-mpo hopper-mpo cartpole-vmpo pong-vmpo"""
 
 
 def made(name: str, seed: int = 3, share: float = 1.0) -> Scenario:
@@ -51,6 +52,7 @@ def test_every_row_of_the_issue_is_a_task() -> None:
     assert {name for name, task in TASKS.items() if task.length == "L"} == {
         "lunarlander-dqn", "halfcheetah-sac", "halfcheetah-td3", "hopper-sac", "hopper-td3", "pong-ppo",
         "speaker-listener-mappo", "spread-qmix", "spread-vdn", "spread-iql",
+        "hopper-mpo", "pong-vmpo",
     }  # fmt: skip
     assert all(task.source for task in TASKS.values() if task.published is not None)
 
