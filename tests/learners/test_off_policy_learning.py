@@ -12,6 +12,8 @@ from ludus.driver.scenario_files import load_scenario
 
 SMALL = {"hidden": [64, 64], "batch": 128, "rollout": 16, "learning_rate": 2e-3, "start_decisions": 500}
 
+MPO = {"target_period": 25, "epsilon_std": 1e-3, "alpha_std": 10.0, "epsilon_policy": 0.02, "temperature": 3.0}
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -21,8 +23,10 @@ SMALL = {"hidden": [64, 64], "batch": 128, "rollout": 16, "learning_rate": 2e-3,
         ("pendulum", 5000, {"kind": "td3", "updates_per_decision": 2.0, "noise": 0.2}, -400.0),
         ("pendulum", 5000, {"kind": "sac"}, -400.0),
         ("cartpole", 10000, {"kind": "sac_discrete", "learning_rate": 1e-3, "updates_per_decision": 0.5}, 150.0),
+        ("pendulum", 4500, {"kind": "mpo", **MPO, "samples": 8, "target_samples": 2, "batch": 64}, -400.0),
+        ("cartpole", 6000, {"kind": "mpo", **MPO, "updates_per_decision": 0.5}, 150.0),
     ],
-    ids=["ddpg", "td3", "sac", "sac-discrete"],
+    ids=["ddpg", "td3", "sac", "sac-discrete", "mpo", "mpo-discrete"],
 )
 def test_it_learns(preset: str, decisions: int, algorithm: dict[str, object], least: float, tmp_path: Path) -> None:
     """Greedy, over 20 episodes. Uniform play earns about -1200 on Pendulum and about 20 on CartPole."""
