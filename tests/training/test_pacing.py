@@ -19,8 +19,8 @@ from ludus.learners.base import REPLAY, LearnerContext
 from ludus.learners.ddpg.options import DDPG, TD3
 from ludus.learners.dqn.options import DQN, Rainbow
 from ludus.learners.maddpg.options import MADDPG
-from ludus.learners.nfsp.options import NFSP
 from ludus.learners.mpo.options import MPO
+from ludus.learners.nfsp.options import NFSP
 from ludus.learners.qmix.options import QMIX, VDN
 from ludus.learners.r2d2.options import R2D2
 from ludus.learners.sac.options import SAC, SACDiscrete
