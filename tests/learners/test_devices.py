@@ -113,7 +113,7 @@ MORE = {
     "a2c, of many": ("a2c", {"normalise_observations": True}, "multi"),
     "impala, lstm": ("impala", {"memory": "lstm", "memory_size": 4, "sequence": 2}),
     "mmd, moving": ("mmd", {"magnet": "moving", "magnet_rate": 0.3, "alpha": 0.2}, "enumerated"),
-    "rnad, magnet": ("rnad", {"value_network": "separate", "magnet_period": 1, "advantage_clip": 0.8, "announce": "magnet"}),
+    "rnad, magnet": ("rnad", {"value_network": "separate", "magnet_period": 1, "advantage_clip": 0.8, "announce": "average"}),
     "rnad, bounds": ("rnad", {"logit_threshold": 0.02, "magnet_period": 1}),
     "rnad, surrogate": ("rnad", {"policy_loss": "surrogate", "clip": 0.1, "magnet_period": 1}, "enumerated"),
     "dqn, states": ("dqn", {"double": False, "dueling": True, "n_step": 2, "priority_exponent": 0.6}, "enumerated"),

@@ -21,15 +21,15 @@ SMALL = {"batch": 40, "hidden": (8,), "epochs": 3, "learning_rate": 0.05}
 
 
 def followed(algorithm, env, *, updates=5):
-    """(the policy, the magnet) before the first update and after each: parameters of networks, log-probabilities of tables."""
+    """(the policy, the magnet, the average) before the first update and after each: parameters of networks, log-probabilities of tables."""
     learner = algorithm.learner(LearnerContext(env, (1,), 3, total=updates * 40))
     table, found = build_table(algorithm.tables()[0]), []
 
     def see():
         parts = (
-            (learner.model.parameters.flat, learner.model.beside.flat)
+            (learner.model.parameters.flat, learner.model.beside.flat, learner.model.averaged.flat)
             if algorithm.network == "mlp"
-            else (learner._logp, learner._magnet)
+            else (learner._logp, learner._magnet, learner._average)
         )
         found.append(tuple(part.copy() for part in parts))
 
@@ -48,7 +48,8 @@ def followed(algorithm, env, *, updates=5):
 @pytest.mark.parametrize("kind", [MMD, RNaD])
 def test_a_copied_magnet_stays_until_its_period_is_over(kind, network, enumerated):
     found = followed(kind(network=network, magnet="policy", magnet_period=2, **SMALL), enumerated)
-    policies, magnets = zip(*found, strict=True)
+    policies, magnets, averages = zip(*found, strict=True)
+    assert all(np.array_equal(average, policies[0]) for average in averages), "nobody announces it"
     assert all(np.abs(a - b).max() > 1e-6 for a, b in pairwise(policies))
     for magnet, copied in zip(magnets, (0, 0, 2, 2, 4, 4), strict=True):
         np.testing.assert_array_equal(magnet, policies[copied])
@@ -58,11 +59,30 @@ def test_a_copied_magnet_stays_until_its_period_is_over(kind, network, enumerate
 def test_a_moving_magnet_goes_its_share_of_the_way(network, enumerated):
     found = followed(MMD(network=network, magnet="moving", magnet_rate=0.25, **SMALL), enumerated)
     mask = enumerated.enumeration.mask[8:14]
-    for (_, before), (policy, magnet) in pairwise(found):
+    for (_, before, _), (policy, magnet, _) in pairwise(found):
         expected = 0.75 * before + 0.25 * policy
         expected = expected if network == "mlp" else log_policy(expected, mask)
         np.testing.assert_allclose(magnet, expected, atol=1e-6)
         assert np.abs(magnet - before).max() > 1e-5
+
+
+@pytest.mark.parametrize("network", ["mlp", "table"])
+def test_an_average_is_announced_and_copied(network, enumerated):
+    """It goes its share of the way with each update, and every second one the magnet becomes what it then is."""
+    options = {"network": network, "announce": "average", "average_rate": 0.25, "magnet_period": 2, **SMALL}
+    found = followed(RNaD(**options), enumerated)
+    mask = enumerated.enumeration.mask[8:14]
+    for (_, _, before), (policy, _, average) in pairwise(found):
+        expected = 0.75 * before + 0.25 * policy
+        expected = expected if network == "mlp" else log_policy(expected, mask)
+        np.testing.assert_allclose(average, expected, atol=1e-6)
+        assert np.abs(average - before).max() > 1e-5
+    _, magnets, averages = zip(*found, strict=True)
+    for magnet, copied in zip(magnets, (0, 0, 2, 2, 4, 4), strict=True):
+        np.testing.assert_array_equal(magnet, averages[copied])
+    learner = RNaD(**options).learner(LearnerContext(enumerated, (1,), 3))
+    assert build_policy(learner.spec, learner.weights()).spec.kind == "averaged"
+    assert RNaD(**options).collect().modes == (("newest", 1.0),)
 
 
 def test_opponents_are_paid_in_zero_sum_games_of_two(enumerated):

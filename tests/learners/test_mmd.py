@@ -212,6 +212,7 @@ VARIANTS = {
     "mmd-minibatches-decisions": ("tensors", MMD(minibatches=3, batch_unit="decisions", max_lag=1, **SMALL)),
     "mmd-announces-magnet": ("tensors", MMD(magnet="moving", announce="magnet", **SMALL)),
     "rnad": ("enumerated", RNaD(magnet_period=2, **SMALL)),
+    "rnad-announces-average": ("enumerated", RNaD(announce="average", magnet_period=2, **SMALL)),
     "rnad-loss": ("tensors", RNaD(magnet_period=1, regularise="loss", activation="tanh", **SMALL)),
 }
 
@@ -226,6 +227,7 @@ TABLES = {
     "mmd": MMD(network="table", batch=40),
     "mmd-announces-magnet": MMD(network="table", magnet="moving", announce="magnet", batch=40),
     "rnad": RNaD(network="table", magnet_period=2, batch_unit="decisions", batch=40),
+    "rnad-announces-average": RNaD(network="table", announce="average", batch=40),
 }
 
 

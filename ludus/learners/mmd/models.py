@@ -56,10 +56,11 @@ def regularised_rewards(
 
 
 class Magnet:
-    """What both ways to learn share: a network beside the learner's own that follows it, as flat parameters, and what is said of it."""
+    """What both ways to learn share: a network beside the learner's own that follows it, as flat parameters, and what is said of it. With
+    announce=average there is one more, the running average of the learner's own, of which copies are made then."""
 
-    def __init__(self, config: MMD, context: LearnerContext, own: Tensor, kept: Tensor) -> None:
-        self.config, self.own, self.kept, self.moves = config, own, kept, 0
+    def __init__(self, config: MMD, context: LearnerContext, own: Tensor, kept: Tensor, average: Tensor | None) -> None:
+        self.config, self.own, self.kept, self.average, self.moves = config, own, kept, average, 0
         self._env, self.table = context.env, state_table(context)
 
     def rewards(
@@ -91,14 +92,18 @@ class Magnet:
     def follow(self, progress: float) -> None:
         """After an update."""
         self.moves += 1
+        if self.average is not None:
+            self.average.lerp_(self.own, self.config.average_rate.at(progress))
         if self.config.magnet == "moving":
             self.kept.lerp_(self.own, self.config.magnet_rate.at(progress))
         elif self.config.magnet == "policy" and self.moves % self.config.magnet_period == 0:
-            self.kept.copy_(self.own)
+            self.kept.copy_(self.own if self.average is None else self.average)
 
-    def announced(self, newest: Weights, magnet: Callable[[], Weights]) -> Weights:
+    def announced(self, newest: Weights, magnet: Callable[[], Weights], average: Callable[[], Weights]) -> Weights:
         """The weights of a version."""
-        return newest if self.config.announce == "newest" else joined({"newest": newest, "average": magnet()})
+        if self.config.announce == "newest":
+            return newest
+        return joined({"newest": newest, "average": (magnet if self.config.announce == "magnet" else average)()})
 
 
 PolicyOf = Callable[[Tensor, NDArray[np.bool_]], Floats]
@@ -108,7 +113,7 @@ NAMES = ("policy_loss", "value_loss", "entropy", "kl_magnet", "kl", "clip_fracti
 
 def _first(config: MMD, context: LearnerContext, start: Weights | None) -> Weights:
     """What the network begins with: fresh weights, or of what was announced."""
-    if start is not None and config.announce == "magnet":
+    if start is not None and config.announce != "newest":
         start = part_of(build_policy(config.policy(context.env, context.seats), start).weights(), "average")
     return first_weights(config.plain_policy(context.env, context.seats), start, seed=fresh_seed(context))
 
@@ -122,7 +127,9 @@ class WrittenMMD(Written):
         self.config, spec = config, config.plain_policy(context.env, context.seats)
         super().__init__(config, spec, context, _first(config, context, start), placement)
         self.beside = TrainedNetwork(layouts(spec), self.parameters.weights())
-        self.magnet = Magnet(config, context, *(torch.from_numpy(n.flat) for n in (self.parameters, self.beside)))
+        self.averaged = TrainedNetwork(layouts(spec), self.parameters.weights())
+        own, kept, average = (torch.from_numpy(n.flat) for n in (self.parameters, self.beside, self.averaged))
+        self.magnet = Magnet(config, context, own, kept, average if config.announce == "average" else None)
         self.spec = config.policy(context.env, context.seats)
 
     def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
@@ -161,14 +168,16 @@ class WrittenMMD(Written):
         self.magnet.follow(progress)
 
     def weights(self) -> Weights:
-        return self.magnet.announced(self.parameters.weights(), self.beside.weights)
+        return self.magnet.announced(self.parameters.weights(), self.beside.weights, self.averaged.weights)
 
     def state_dict(self) -> State:
-        return {**super().state_dict(), "magnet": self.beside.weights(), "moves": self.magnet.moves}
+        more = {"magnet": self.beside.weights(), "average": self.averaged.weights(), "moves": self.magnet.moves}
+        return {**super().state_dict(), **more}
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         self.beside.load(state["magnet"])
+        self.averaged.load(state["average"])
         self.magnet.moves = int(state["moves"])
 
 
@@ -180,16 +189,18 @@ class AutogradMMD(Autograd):
 
     def __init__(self, config: MMD, context: LearnerContext, start: Weights | None) -> None:
         self.config, spec = config, config.plain_policy(context.env, context.seats)
-        networks = make_network(spec), make_network(spec)
+        networks = [make_network(spec) for _ in range(3)]
         for network in networks:
             load_arrays(network, _first(config, context, start))
-        self.module, magnet = networks
+        self.module, *others = networks
         self.shape, self.actions = self.module.shape, self.module.head_of.outputs
         plain = layouts(spec).values()
         super().__init__(config, self.module, context, names=NAMES, layouts=plain)
-        self.beside = FlatModule(magnet, device=self.placement.torch, layouts=plain)
-        self.beside.values.copy_(self.parameters.values)
-        self.magnet = Magnet(config, context, self.parameters.values, self.beside.values)
+        self.beside, self.averaged = (FlatModule(m, device=self.placement.torch, layouts=plain) for m in others)
+        for flat in (self.beside, self.averaged):
+            flat.values.copy_(self.parameters.values)
+        average = self.averaged.values if config.announce == "average" else None
+        self.magnet = Magnet(config, context, self.parameters.values, self.beside.values, average)
         self._opponents = context.env.zero_sum and context.env.num_players == 2  # who are paid what it costs
         self.spec = config.policy(context.env, context.seats)
 
@@ -279,13 +290,16 @@ class AutogradMMD(Autograd):
         self.magnet.follow(progress)
 
     def weights(self) -> Weights:
-        return self.magnet.announced(super().weights(), lambda: arrays_of(self.beside.module))
+        parts = (lambda: arrays_of(self.beside.module)), (lambda: arrays_of(self.averaged.module))
+        return self.magnet.announced(super().weights(), *parts)
 
     def state_dict(self) -> State:
-        more = {"magnet": arrays_of(self.beside.module), "moves": self.magnet.moves}
+        magnet, average = (arrays_of(flat.module) for flat in (self.beside, self.averaged))
+        more = {"magnet": magnet, "average": average, "moves": self.magnet.moves}
         return {**super().state_dict(), "weights": super().weights(), **more}
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         load_arrays(self.beside.module, state["magnet"])
+        load_arrays(self.averaged.module, state["average"])
         self.magnet.moves = int(state["moves"])

@@ -61,7 +61,8 @@ class MMD(CollectOptions):
     policy_loss: Literal["surrogate", "neurd"] = "surrogate"  # of mlp: the ratio times the advantage; or NeuRD's
     logit_threshold: float = Field(default=2.0, gt=0)  # of "neurd": how far from their mean logits are pushed
     advantage_clip: float = Field(default=10_000.0, gt=0)  # and the most that an action's advantage counts
-    announce: Literal["newest", "magnet"] = "newest"  # the policy that is evaluated; the newest one plays and learns
+    announce: Literal["newest", "magnet", "average"] = "newest"  # who is evaluated; the newest one plays and learns
+    average_rate: Scheduled = Schedule(start=0.01)  # of "average": how far it goes towards the newest per update
 
     learning_rate: Scheduled = Schedule(start=1e-3)
     gamma: float = Field(default=1.0, ge=0, le=1)
@@ -81,12 +82,15 @@ class MMD(CollectOptions):
     def _check(self) -> MMD:
         if self.regularise == "reward" and self.alpha.start == 0.0 and not self.alpha.end:
             raise ValueError("regularise=reward with alpha=0 regularises nothing; give alpha, or regularise=loss")
-        if (largest := self.magnet_rate.largest) > 1.0:
+        for name in ("magnet_rate", "average_rate"):
+            if (largest := getattr(self, name).largest) > 1.0:
+                raise ValueError(
+                    f"{name} is the share of the way to the policy; its start and end must be at most 1 (given: {largest:g})"
+                )
+        if self.explore > 0.0 and (self.network != "table" or self.announce == "newest"):
             raise ValueError(
-                f"magnet_rate is the share of the way to the policy; its start and end must be at most 1 (given: {largest:g})"
+                "explore is for network=table that announces its magnet or average, which are evaluated without it"
             )
-        if self.explore > 0.0 and (self.network, self.announce) != ("table", "magnet"):
-            raise ValueError("explore is for network=table with announce=magnet, which is evaluated without it")
         if self.policy_loss == "neurd" and self.clip is not None:
             raise ValueError(
                 "clip is of the ratio, which policy_loss=neurd has not; give policy_loss=surrogate, or no clip"
@@ -119,7 +123,7 @@ class MMD(CollectOptions):
             )
 
     def collect(self) -> Collect:
-        modes = (("newest", 1.0),) if self.announce == "magnet" else ()
+        modes = (("newest", 1.0),) if self.announce != "newest" else ()
         return Collect(self.batch_unit, self.batch, modes=modes, processing=self.processing)
 
     def tables(self) -> Sequence[TableSpec]:
@@ -131,7 +135,7 @@ class MMD(CollectOptions):
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         spec = self.plain_policy(env, seats)
-        return averaged_spec(spec) if self.announce == "magnet" else spec
+        return averaged_spec(spec) if self.announce != "newest" else spec
 
     def plain_policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         """The spec of one policy, be it the newest or the magnet."""

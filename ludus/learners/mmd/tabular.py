@@ -57,6 +57,7 @@ class TabularMMDLearner:
         if start is not None:
             self._logp = self._start(start)
         self._magnet = self._logp.copy() if config.magnet != "uniform" else log_uniform(self._mask)
+        self._average = self._logp.copy()
         self._value = np.zeros(len(self._mask))
         self._env, self._scale = context.env, reward_scale(context.env, context.seats, enabled=config.scale_rewards)
         self._budget = Budget.of(config.collect(), context)
@@ -66,7 +67,7 @@ class TabularMMDLearner:
     def _start(self, weights: Weights) -> Floats:
         """Log-probabilities of a warm start: of what it announced."""
         probs = build_policy(self.spec, weights).weights()
-        table = probs["average/probs" if self.config.announce == "magnet" else "probs"]
+        table = probs["probs" if self.config.announce == "newest" else "average/probs"]
         return log_policy(np.log(np.maximum(np.asarray(table), _LEAST)), self._mask)
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
@@ -143,24 +144,31 @@ class TabularMMDLearner:
         self._value += (1.0 - (1.0 - self.config.value_rate) ** visits) * (target - self._value)
 
     def _move_magnet(self) -> None:
-        if self.config.magnet == "moving":
-            self._magnet += self.config.magnet_rate.at(self._progress) * (self._logp - self._magnet)
-            self._magnet = log_policy(self._magnet, self._mask)
-        elif self.config.magnet == "policy" and self._updates % self.config.magnet_period == 0:
-            self._magnet = self._logp.copy()
+        config, averaged = self.config, self.config.announce == "average"
+        if averaged:
+            self._average = self._towards_newest(self._average, config.average_rate.at(self._progress))
+        if config.magnet == "moving":
+            self._magnet = self._towards_newest(self._magnet, config.magnet_rate.at(self._progress))
+        elif config.magnet == "policy" and self._updates % config.magnet_period == 0:
+            self._magnet = (self._average if averaged else self._logp).copy()
+
+    def _towards_newest(self, logp: Floats, share: float) -> Floats:
+        return log_policy(logp + share * (self._logp - logp), self._mask)
 
     def weights(self) -> Weights:
         """Probabilities of every state."""
-        newest, magnet = (np.where(self._mask, np.exp(logp), 0.0) for logp in (self._logp, self._magnet))
+        announced = self._magnet if self.config.announce == "magnet" else self._average
+        newest, slow = (np.where(self._mask, np.exp(logp), 0.0) for logp in (self._logp, announced))
         if self.config.announce == "newest":
             return {"probs": newest}
         newest = epsilon_mix(newest, self._mask, self.config.explore)
-        return joined({"newest": {"probs": newest}, "average": {"probs": magnet}})
+        return joined({"newest": {"probs": newest}, "average": {"probs": slow}})
 
     def state_dict(self) -> State:
         return {
             "logp": self._logp.copy(),
             "magnet": self._magnet.copy(),
+            "average": self._average.copy(),
             "value": self._value.copy(),
             "budget": self._budget.state_dict(),
             "progress": self._progress,
@@ -169,7 +177,7 @@ class TabularMMDLearner:
 
     def load_state_dict(self, state: State) -> None:
         self._logp, self._magnet = np.array(state["logp"]), np.array(state["magnet"])
-        self._value = np.array(state["value"])
+        self._average, self._value = np.array(state["average"]), np.array(state["value"])
         self._budget.load_state_dict(state["budget"])
         self._progress = float(state["progress"])
         self._updates, self._waiting, self._blind = map(int, state["counts"])
