@@ -18,6 +18,7 @@ from ludus.population.base import seats_of
 
 ALGORITHMS = {
     "a2c": "ludus.learners.on_policy.options:A2C",
+    "alphazero": "ludus.learners.alphazero.options:AlphaZero",
     "ddpg": "ludus.learners.ddpg.options:DDPG",
     "dqn": "ludus.learners.dqn.options:DQN",
     "exact": "ludus.learners.exact.oracle:ExactBestResponse",

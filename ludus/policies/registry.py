@@ -27,6 +27,7 @@ POLICIES = {
     "football_script": "ludus.policies.football:FootballScript",
     "nfsp": "ludus.policies.registry:NFSPPolicy",
     "random": "ludus.policies.random:RandomPolicy",
+    "searching": "ludus.policies.search.policy:SearchingPolicy",
     "tabular": "ludus.policies.tabular:TabularPolicy",
     "torch": "ludus.policies.torch_module:TorchPolicy",
 }

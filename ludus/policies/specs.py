@@ -286,6 +286,8 @@ def tabulates(spec: PolicySpec, *, mode: str) -> bool:
     if spec.kind in _PARTS:
         part = config[mode if mode == _PARTS[spec.kind] else "average"]
         return tabulates(PolicySpec(part["kind"], part["config"]), mode="greedy" if mode == "greedy" else "explore")
+    if searches(spec):
+        return mode in ("explore", "greedy")
     return spec.kind != "bot"
 
 
@@ -297,6 +299,29 @@ def nfsp_spec(best_response: PolicySpec, average: PolicySpec) -> PolicySpec:
 def averaged_spec(spec: PolicySpec) -> PolicySpec:
     """The spec of an `AveragedPolicy` of two policies of `spec`."""
     return PolicySpec("averaged", {"newest": _entry(spec), "average": _entry(spec)})
+
+
+SEARCH_POLICY, SEARCH_VALUE = "search_policy", "search_value"
+"""What a policy that searches answers as extras: the policy float32[n, A] that it found, and the value float32[n]."""
+
+
+def searches(spec: PolicySpec) -> bool:
+    """Whether policies of this spec have the mode "search"."""
+    return spec.kind == "searching"
+
+
+def searching_spec(
+    network: PolicySpec,
+    *,
+    rules: Mapping[str, Any],
+    search: Mapping[str, Any],
+    play: int,
+    noise: Mapping[str, float],
+) -> PolicySpec:
+    """The spec of a `SearchingPolicy`. search: `SearchSettings` as it trains. play: simulations of a search as it plays. noise:
+    concentration and share of the Dirichlet, temperature, and moves that are drawn by it."""
+    parts = {"rules": dict(rules), "search": dict(search), "play": int(play), "noise": dict(noise)}
+    return PolicySpec("searching", {"network": _entry(network), **parts})
 
 
 def _entry(spec: PolicySpec) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
@@ -87,15 +87,20 @@ def _opponents(value: Any) -> Any:
     return entries
 
 
+PlayMode: TypeAlias = Literal["explore", "greedy", "search"]
+"""How members are played: sampled, by their likeliest actions, or, of algorithms that search, by a search."""
+
+
 class ScheduleOptions(Config):
     """generations: tasks per population, one after the other. mode: how the members of a population are played; against a fixed mixture
-    some best response is deterministic, so greedy loses nothing. seed: of all that is drawn. opponents: policies and bots from elsewhere
-    (see `Opponent`): they are members of the populations from the start and never train; how often each is met, the schedule says."""
+    some best response is deterministic, so greedy loses nothing; search is for members that can. seed: of all that is drawn. opponents:
+    policies and bots from elsewhere (see `Opponent`): they are members of the populations from the start and never train; how often each is
+    met, the schedule says."""
 
     by_weight: ClassVar[bool] = False  # whether opponents are met by their weights
 
     generations: int = Field(20, ge=0)
-    mode: Literal["explore", "greedy"] = "greedy"
+    mode: PlayMode = "greedy"
     seed: int = Field(0, ge=0)
     opponents: Annotated[tuple[Opponent, ...], BeforeValidator(_opponents)] = ()
 
