@@ -1,12 +1,12 @@
-"""AlphaZero on connect four after an hour of two cores: by its search against Monte Carlo tree search, by its network alone, and by how often
-it moves as a perfect player does.
+"""AlphaZero on connect four after an hour of two cores: its search against Monte Carlo tree search, its network alone, and how often it
+moves as a perfect player does.
 
     python -m benchmarks.connect_four_alphazero [--quick]
 
 Trains the preset `connect-four-alphazero` with two worker processes, for at most an hour. Then the last snapshot, searching with 200
-simulations a move, plays OpenSpiel's search with 1,000 (uniformly random rollouts, uct_c 2, proven wins), in both seats equally; its network
-alone plays those with 100 and 1,000. Shares are of games won, with 95% intervals (Wilson's); a score counts draws half. Moves are compared
-with `benchmarks.connect_four_solver` in 500 random positions with 14 to 26 stones in which some move throws something away.
+simulations a move, plays OpenSpiel's search with 1,000 (uniformly random rollouts, uct_c 2, proven wins), in both seats equally; its
+network alone plays those with 100 and 1,000. Shares are of games won, with 95% intervals (Wilson's); a score counts draws half. Moves are
+compared with `benchmarks.connect_four_solver` in 500 random positions with 14 to 26 stones in which some move throws something away.
 
 The run is kept in runs/benchmarks/connect_four_alphazero-SEED: the command can be stopped, and goes on.
 """
@@ -114,7 +114,7 @@ def _measure(
 def _optimal(policy: Any, count: int) -> dict[str, float]:
     """Shares of its moves after which a position is worth what it was."""
     rules, solver, rng = policy.model.rules, Solver(), np.random.default_rng(0)
-    chosen, best = [], list[list[int]]()
+    chosen, best = list[Any](), list[list[int]]()
     while len(chosen) < count:
         position = _random_position(rules, int(rng.integers(14, 27)), rng)
         keeping = solver.best(position)

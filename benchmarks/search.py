@@ -79,7 +79,7 @@ def _positions(count: int, seed: int) -> np.ndarray[Any, Any]:
     """int8[count, 43], each after 0 to 8 random moves."""
     from ludus.envs.rules import InARow
 
-    rules, rng, out = InARow(6, 7, 4, gravity=True), np.random.default_rng(seed), []
+    rules, rng, out = InARow(6, 7, 4, gravity=True), np.random.default_rng(seed), list[Any]()
     while len(out) < count:
         position, over = np.zeros((1, rules.width), np.int8), False
         for _ in range(len(out) % 9):
@@ -135,7 +135,7 @@ def _states(seed: int) -> list[Any]:
     """The like as states of OpenSpiel's."""
     import pyspiel
 
-    rng, out, game = np.random.default_rng(seed), [], pyspiel.load_game("connect_four")
+    rng, out, game = np.random.default_rng(seed), list[Any](), pyspiel.load_game("connect_four")
     while len(out) < 9:
         state = game.new_initial_state()
         for _ in range(len(out) % 9):

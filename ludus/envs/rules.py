@@ -133,8 +133,8 @@ class InARow:
 
     def legal(self, positions: Positions) -> NDArray[np.bool_]:
         """See `Rules.legal`: in a game that goes on."""
-        board = positions[:, :-1]
-        return board[:, -self.columns :] == 0 if self.gravity else board == 0
+        empty: NDArray[np.bool_] = positions[:, :-1] == 0
+        return empty[:, -self.columns :] if self.gravity else empty
 
     def step(self, positions: Positions, action: NDArray[np.int32]) -> Moved:
         """See `Rules.step`."""

@@ -39,6 +39,16 @@ SHORT = {
     "acrobot-dqn": OFF_POLICY,
     "cartpole": ("response.decisions=4096", "evaluation.episodes=2"),
     "cartpole-dqn": ("response.decisions=1100", "evaluation.episodes=2"),
+    "connect-four-alphazero": (
+        "response.episodes=32",
+        "evaluation.episodes=8",
+        "cells=all",
+        "env.num_envs=16",
+        "algorithm.rollout=16",
+        "algorithm.simulations=8",
+        "algorithm.min_size=200",
+        "algorithm.batch=64",
+    ),
     "connect-four-self-play": ("response.episodes=512", "evaluation.episodes=64", "cells=all"),
     "connect-four": ("response.episodes=512", "evaluation.episodes=64"),
     "football-3-vs-1": ACADEMY,
@@ -96,6 +106,13 @@ SHORT = {
     "simple-tag": ("response.episodes=64", "evaluation.episodes=8"),
     "speaker-listener": ("response.decisions=3200", "evaluation.episodes=4"),
     "tic-tac-toe": (),
+    "tic-tac-toe-alphazero": (
+        "response.episodes=128",
+        "evaluation.episodes=8",
+        "cells=all",
+        "algorithm.simulations=8",
+        "algorithm.min_size=200",
+    ),
 }
 NEEDS = {
     "lunar-lander": "Box2D",
@@ -109,12 +126,14 @@ NEEDS = {
 LEARNED = {name for name in SHORT if name.startswith("leduc") and name != "leduc-exact"}
 LEAGUES = {"football-5v5-league", "leduc-league", "leduc-scripts", "leduc-sequential-league"}
 SELF_PLAY = {
+    "connect-four-alphazero",
     "connect-four-self-play",
     "goofspiel-13",
     "leduc-mmd",
     "leduc-nfsp",
     "leduc-rnad",
     "leduc-self-play",
+    "tic-tac-toe-alphazero",
     *LEAGUES,
 }
 ALONE = {
@@ -130,9 +149,11 @@ PLAYED = {
     "football-5v5-script",
     "football-5v5-league",
     "connect-four",
+    "connect-four-alphazero",
     "connect-four-self-play",
     "goofspiel-13",
     "simple-tag",
+    "tic-tac-toe-alphazero",
     *ALONE,
 }
 """No tree: payoffs are played, and NashConv is not known."""
@@ -141,6 +162,8 @@ LEARNERS = {"football-5v5-league": 2, "leduc-league": 4, "leduc-scripts": 3}
 SCRIPTS = {"football-5v5": 3, "football-5v5-league": 3, "football-5v5-script": 3, "leduc-scripts": 3}
 """Of each population. Payoffs of scripts are played."""
 POPULATIONS = {
+    "connect-four-alphazero": 1,
+    "tic-tac-toe-alphazero": 1,
     "connect-four-self-play": 1,
     "football-5v5": 1,
     "football-5v5-league": 1,

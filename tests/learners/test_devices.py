@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import alphazero_games
 import numpy as np
 import pytest
 import torch
@@ -127,8 +128,11 @@ MORE = {
     "qmix, gru": ("qmix", {"core": "gru", **BURNT}),
     "qmix, by agent": ("qmix", {"share_weights": False}),
 }  # fmt: skip
+OWN_GAMES = {"alphazero"}
+"""Those that learn from what no made-up rollout has."""
 CASES = {name: (name, BURNT if name == "r2d2" else {}) for name in ALGORITHMS if name not in WITHOUT_GRADIENTS} | MORE
 TORCH = {
+    "alphazero",
     *("a2c", "a2c, of many", "reinforce", "impala", "impala, lstm", "ppo, gru", "ppo, by agent", "ppo, gru by agent", "mappo"),
     *("dqn, by agent", "munchausen_dqn", "qr_dqn", "iqn", "rainbow", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
 }  # fmt: skip
@@ -142,7 +146,10 @@ class Case:
         name, options, *kind = CASES[name]
         cls = load("algorithm", name, ALGORITHMS)
         self.algorithm = cls(**{k: v for k, v in SMALL.items() if k in cls.model_fields} | options)
-        teams = getattr(cls, "for_teams", False)
+        if name in OWN_GAMES:
+            self.env, self.seats = alphazero_games.spec(), (0, 1)
+            return
+        teams, self.seats = getattr(cls, "for_teams", False), (0,)
         self.env = self._env(kind[0] if kind else "teams" if teams else cls.about.actions[0], request)
 
     def _env(self, kind, request):
@@ -154,9 +161,11 @@ class Case:
         return replace(env, agents=agents)
 
     def learner(self, device=CPU):
-        return self.algorithm.learner(LearnerContext(self.env, (0,), 0, total=1000, device=device))
+        return self.algorithm.learner(LearnerContext(self.env, self.seats, 0, total=1000, device=device))
 
     def experience(self, learner, number=0):
+        if len(self.seats) > 1:
+            return alphazero_games.played(learner, number)
         rng = np.random.default_rng([number, 5])
         if len(self.env.agents_of(0)) > 1:
             return team_rollout(self.env, learner, pieces=15, rng=rng)
@@ -253,8 +262,8 @@ def test_both_roads_learn_alike(name, request):
     assert_learn_alike(case, written, autograd)
 
 
-@pytest.mark.parametrize("name", ["ppo, states", "impala, lstm", "dqn, states", "rainbow", "r2d2", "qmix, gru", "sac", "sac, states",
-                                  "nfsp, states", "maddpg"])  # fmt: skip
+@pytest.mark.parametrize("name", ["alphazero", "ppo, states", "impala, lstm", "dqn, states", "r2d2", "qmix, gru", "sac", "sac, states",
+                                  "rainbow", "nfsp, states", "maddpg"])  # fmt: skip
 def test_what_lies_on_the_device_teaches_what_memory_does(name, request):
     """To the bit. (Tensors on a CPU stand for those of a card.)"""
     case = Case(name, request)

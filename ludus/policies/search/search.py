@@ -136,7 +136,7 @@ def search(model: Model, root: Expanded, settings: SearchSettings, noise: RootNo
 
 def _prepare(tree: Tree, settings: SearchSettings, noise: RootNoise | None, rounds: int) -> NDArray[np.int32]:
     """Noise at the roots; int32[rounds, G]: how many visits the root's next action has, of Gumbel's."""
-    games = len(tree.count)
+    games = len(tree.size)
     if settings.selection == "puct":
         if noise is not None and noise.share:
             trees.add_dirichlet(tree, noise.uniforms, noise.concentration, noise.share)
@@ -168,7 +168,7 @@ def halving(considered: int, simulations: int) -> Sequence[int]:
     if considered <= 1:
         return tuple(range(simulations))
     phases = math.ceil(math.log2(considered))
-    left, visits, out = considered, [0] * considered, []
+    left, visits, out = considered, [0] * considered, list[int]()
     while len(out) < simulations:
         for _ in range(max(1, simulations // (phases * left))):
             out += visits[:left]

@@ -27,7 +27,7 @@ class Tree(NamedTuple):
     """G trees of at most N nodes; node 0 is the root. child int32[G, N, A]: -1 none. visits, virtual int32[G, N, A]: that came back, and
     that are on their way. total float64[G, N, A]: summed r + d v. prior float64[G, N, A]: below 0 where illegal.
     parent, via int32[G, N]: where from, by which action. reward, discount float64[G, N]: of the edge to here. value float64[G, N]: of the
-    evaluation, for the mover. kind int8[G, N]. count int32[G]: nodes. low, high float64[G]: of all Q so far. noise float64[G, A]: Gumbel
+    evaluation, for the mover. kind int8[G, N]. size int32[G]: nodes. low, high float64[G]: of all Q so far. noise float64[G, A]: Gumbel
     noise of the root's actions."""
 
     child: NDArray[np.int32]
@@ -41,7 +41,7 @@ class Tree(NamedTuple):
     discount: NDArray[np.float64]
     value: NDArray[np.float64]
     kind: NDArray[np.int8]
-    count: NDArray[np.int32]
+    size: NDArray[np.int32]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     noise: NDArray[np.float64]
@@ -77,7 +77,7 @@ def make_tree(games: int, nodes: int, actions: int) -> Tree:
         discount=np.ones(places),
         value=np.zeros(places),
         kind=np.zeros(places, np.int8),
-        count=np.ones(games, np.int32),
+        size=np.ones(games, np.int32),
         low=np.full(games, np.inf),
         high=np.full(games, -np.inf),
         noise=np.zeros((games, actions)),
@@ -230,8 +230,8 @@ def select(tree, formula, wanted, node, action, leaf):  # type: ignore[no-untype
                 tree.virtual[g, x, a] += 1
                 c = tree.child[g, x, a]
                 if c < 0:
-                    c = tree.count[g]
-                    tree.count[g] = c + 1
+                    c = tree.size[g]
+                    tree.size[g] = c + 1
                     tree.child[g, x, a], tree.parent[g, c], tree.via[g, c] = c, x, a
                     leaf[g, k] = c
                     break
