@@ -74,7 +74,6 @@ BOTS = {
     "ismcts": "ludus.policies.openspiel_bots:ISMCTS",
     "mcts": "ludus.policies.openspiel_bots:MCTS",
     "registered": "ludus.policies.openspiel_bots:Registered",
-    "search": "ludus.policies.search.bot:SearchBot",
     "uniform_restricted_actions": "ludus.policies.openspiel_bots:RestrictedActions",
 }
 OPENSPIEL = "openspiel/"

@@ -9,8 +9,11 @@ from alphazero_games import outcomes, played, small, spec
 
 from ludus.core.errors import ConfigError, DataError, ScenarioError
 from ludus.core.types import Tail
+from ludus.driver.runner import run
+from ludus.driver.scenario_files import load_scenario
 from ludus.learners.alphazero.losses import policy_loss, value_loss, weight_norm
 from ludus.learners.base import LearnerContext
+from ludus.policies.file import load_policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.testing.algorithm import check_algorithm
@@ -134,3 +137,31 @@ def test_games_that_it_cannot_search(tensors):
     with pytest.raises(ScenarioError, match="rules with 36 entries"):
         small(rules=wrong).check(spec())
     small().check(spec(), (0, 1))
+
+
+def losses(policy, mode):
+    """Games that the policy loses as first and as second player, whatever the other does: every reply is tried."""
+    rules, out = policy.model.rules, []
+    for first in (True, False):
+        position, mine, lost = np.zeros((1, rules.width), np.int8), first, 0
+        while len(position):
+            if mine:
+                observation, legal = rules.observe(position), rules.legal(position)
+                noise = np.zeros((len(position), policy.noise_width), np.float32)
+                moved = rules.step(position, policy.act(observation, legal, None, noise, mode=mode).action)
+            else:
+                place, action = np.nonzero(rules.legal(position))
+                moved = rules.step(position[place], action.astype(np.int32))
+                lost += int((moved.reward > 0).sum())
+            position, mine = np.unique(moved.positions[moved.discount != 0], axis=0), not mine
+        out.append(lost)
+    return out
+
+
+@pytest.mark.slow
+def test_tic_tac_toe_is_never_lost(tmp_path):
+    """The preset's last version, searching, against all that can be played; of the first version it is often lost."""
+    run(load_scenario("tic-tac-toe-alphazero"), run_dir=tmp_path / "run", report=False)
+    first, last = (load_policy(next((tmp_path / "run" / "policies" / "0").glob(f"0-{k}.safetensors"))) for k in (1, 5))
+    assert losses(last, "search") == [0, 0]
+    assert sum(losses(first, "greedy")) > 5

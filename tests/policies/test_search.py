@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 
-from ludus.core.errors import PolicyError
+from ludus.core.errors import ConfigError, PolicyError
+from ludus.core.types import Enumeration, PolicySpec
 from ludus.envs.rules import InARow
 from ludus.policies.actor_critic import initial_weights
+from ludus.policies.bots import parse_bot
+from ludus.policies.file import save_policy
 from ludus.policies.registry import build_policy
 from ludus.policies.search import tree as trees
 from ludus.policies.search.policy import KnownModel
 from ludus.policies.search.search import RootNoise, SearchSettings, halving, search
-from ludus.policies.specs import joined, mlp_spec, searching_spec
+from ludus.policies.specs import joined, mlp_spec, searching_spec, tabulates
 from tests.reference.mcts import GumbelSearch, Search
 
 TIC_TAC_TOE = {"kind": "in_a_row", "rows": 3, "columns": 3, "length": 3, "planes": [2, 1, 0]}
@@ -215,6 +218,29 @@ def test_a_search_depends_on_its_row_alone():
         alone = one.act(observation[rows], mask[rows], None, noise[rows], mode="self_play")
         assert alone.action[0] == together.action[k]
         np.testing.assert_allclose(alone.extras["search_policy"][0], together.extras["search_policy"][k], atol=1e-5)
+
+
+def test_specs_say_where_it_has_a_table():
+    one = policy()
+    assert [mode for mode in one.modes if tabulates(one.spec, mode=mode)] == ["explore", "greedy"]
+    states = openings(RULES, 6)
+    enumeration = Enumeration(RULES.observe(states), RULES.legal(states), (0, 6), tuple("abcdef"))
+    for mode in one.modes:
+        assert (one.tabulate(enumeration, 0, mode=mode) is not None) == tabulates(one.spec, mode=mode)
+
+
+def test_a_bot_searches_with_as_many_simulations_as_one_likes(tmp_path):
+    one, position = policy(), openings(RULES, 5)
+    save_policy(tmp_path / "one.safetensors", one.spec, one.weights())
+    bot = parse_bot(f"ludus.policies.search.bot:SearchBot,policy={tmp_path}/one.safetensors,simulations=7").make()
+    seven = build_policy(PolicySpec("searching", {**one.spec.config, "play": 7}), one.weights())
+    observation, legal = RULES.observe(position), RULES.legal(position)
+    expected = seven.act(observation, legal, None, np.zeros((5, 3), np.float32), mode="search").action
+    bot.restart(0, 5)
+    assert [bot.act(seen, mask) for seen, mask in zip(observation, legal, strict=True)] == expected.tolist()
+    save_policy(tmp_path / "two.safetensors", one.network.spec, one.network.weights())
+    with pytest.raises(ConfigError, match="kind 'actor_critic', which does not search"):
+        parse_bot(f"ludus.policies.search.bot:SearchBot,policy={tmp_path}/two.safetensors").make()
 
 
 def test_rules_of_another_game_are_refused():

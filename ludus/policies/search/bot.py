@@ -27,11 +27,11 @@ class SearchBot:
     def __post_init__(self) -> None:
         """Raises ConfigError for a policy that does not search, PolicyError for a file that is none."""
         if self.simulations < 1:
-            raise ConfigError(f"bot 'search': simulations is {self.simulations}; at least 1 is needed.")
+            raise ConfigError(f"SearchBot: simulations is {self.simulations}; at least 1 is needed.")
         loaded = load_policy(self.policy)
         if not isinstance(loaded, SearchingPolicy):
             raise ConfigError(
-                f"bot 'search': {self.policy} is a policy of kind {loaded.spec.kind!r}, which does not search; give one of AlphaZero."
+                f"SearchBot: {self.policy} is a policy of kind {loaded.spec.kind!r}, which does not search; give one of AlphaZero."
             )
         spec = replace(loaded.spec, config={**loaded.spec.config, "play": self.simulations})
         self._policy = build_policy(spec, loaded.weights())
