@@ -41,6 +41,14 @@ def _leduc(kind: str, wanted: str = "") -> LearningTask:
     return _task(f"leduc-{kind}", f"leduc-{kind}", 2_400_000, wanted, unit="episodes", score="exploitability")
 
 
+def _tic_tac_toe(budget: int, wanted: str) -> LearningTask:
+    """The network alone, against all that can be played: exact, on the game's tree. It is 0 if the network never loses, and else at least
+    a half, as it plays its likeliest moves."""
+    keys = keys_of("tic-tac-toe-alphazero")
+    exact = {**keys, "env": {**keys["env"], "tree": "on"}, "mode": "greedy"}
+    return LearningTask("tictactoe-alphazero", exact, budget, wanted, unit="episodes", score="exploitability")
+
+
 def _mujoco(name: str, kind: str) -> LearningTask:
     preset = {"halfcheetah": "half-cheetah"}.get(name, name) + ("" if kind == "sac" else f"-{kind}")
     return _task(f"{name}-{kind}", preset, 300_000, ">= 1", length="L", peer=kind)
@@ -98,6 +106,7 @@ _ALL = (
     _spread("qmix"),
     _spread("vdn"),
     _spread("iql"),
+    _tic_tac_toe(24_576, "<= 0"),
 )  # fmt: skip
 TASKS = {task.name: task for task in _ALL}
 _GENERATIONS = 24  # of a game in self-play: each adds a point to the curve

@@ -30,7 +30,7 @@ NEEDS = {"lunarlander": "Box2D", "halfcheetah": "mujoco", "hopper": "mujoco", "p
 IN_THE_ISSUE = """cartpole-ppo cartpole-dqn acrobot-ppo acrobot-dqn lunarlander-ppo lunarlander-dqn pendulum-sac pendulum-td3
     halfcheetah-sac halfcheetah-td3 hopper-sac hopper-td3 pong-ppo leduc-mmd leduc-rnad leduc-nfsp memory-ppo memory-r2d2
     memory-ppo-feedforward memory-dqn-feedforward
-    speaker-listener-mappo spread-qmix spread-vdn spread-iql"""
+    speaker-listener-mappo spread-qmix spread-vdn spread-iql tictactoe-alphazero"""
 
 
 def made(name: str, seed: int = 3, share: float = 1.0) -> Scenario:
@@ -56,7 +56,10 @@ def test_every_row_of_the_issue_is_a_task() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of environments' packages
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name == "tictactoe-alphazero")) for name in TASKS],  # a large tree
+)
 def test_every_task_is_a_scenario_that_its_algorithm_accepts(name: str) -> None:
     if name.split("-")[0] in NEEDS:
         pytest.importorskip(NEEDS[name.split("-")[0]])
