@@ -23,6 +23,7 @@ POLICIES = {
     "averaged": "ludus.policies.registry:AveragedPolicy",
     "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
     "bot": "ludus.policies.bots:BotPolicy",
+    "choice": "ludus.policies.choice:ChoicePolicy",
     "football_built_in": "ludus.policies.football:FootballBuiltIn",
     "football_script": "ludus.policies.football:FootballScript",
     "nfsp": "ludus.policies.registry:NFSPPolicy",
