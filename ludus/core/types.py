@@ -301,6 +301,17 @@ class RestrictedGame:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class RestrictedSolution:
+    """An approximate equilibrium of a `RestrictedGame` on a game tree. tables: [P] float64[I_p, A], what each player does at its
+    information states. value: float64[P] expected returns. gap: NashConv inside that game. iterations: of the solver."""
+
+    tables: tuple[NDArray[np.float64], ...]
+    value: NDArray[np.float64]
+    gap: float
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Solution:
     """A meta-solver's answer: either `marginals` (float64[n_p] per player, each summing to 1) or `joint` (float64[n_0, …, n_{P-1}]).
 

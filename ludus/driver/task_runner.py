@@ -24,6 +24,7 @@ from ludus.core.types import (
     Mixture,
     PolicyRef,
     RestrictedGame,
+    RestrictedSolution,
     State,
     Task,
     TaskResult,
@@ -31,7 +32,6 @@ from ludus.core.types import (
     TrainingTask,
 )
 from ludus.driver.scenario import Scenario
-from ludus.envs.tree.restricted import RestrictedSolution
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import EarlyMatches, MatchPlayer, MatchProfile
 from ludus.learners.base import Algorithm, ComputedOracle, Response, SolvesRestricted

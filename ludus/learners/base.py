@@ -27,12 +27,12 @@ from ludus.core.types import (
     PolicyRef,
     PolicySpec,
     RestrictedGame,
+    RestrictedSolution,
     State,
     Weights,
 )
 from ludus.envs.base import VectorEnv
 from ludus.envs.tree.game_tree import GameTree
-from ludus.envs.tree.restricted import RestrictedSolution
 from ludus.learners.ranks import ALONE, Ranks
 from ludus.replay.base import ItemColumns, ItemUnit, ProcessesTrajectories, Sample, Sizes, TableSpec
 from ludus.replay.trajectories import Trajectories

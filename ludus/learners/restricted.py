@@ -25,8 +25,8 @@ from ludus.learners.base import (
     sizes_of,
 )
 from ludus.policies.base import Policy
-from ludus.policies.choice import CHOICE, CHOICE_LOGP, choice_spec
-from ludus.policies.specs import joined, part_of
+from ludus.policies.registry import CHOICE, CHOICE_LOGP
+from ludus.policies.specs import choice_spec, joined, part_of
 from ludus.replay.base import ItemColumns, ItemUnit, Sample, Sizes, TableSpec
 from ludus.replay.trajectories import Trajectories
 
@@ -58,7 +58,7 @@ class InRestrictedGame:
         return sizes_of(self.algorithm)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        return choice_spec(self.algorithm.policy(self.game(env), seats), self.members)
+        return choice_spec(self.algorithm.policy(self.game(env), seats), _specs(self.members))
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
         begin = None if start is None else part_of(start, "chooser")
@@ -81,12 +81,12 @@ class RestrictedLearner:
     def __init__(self, inner: Learner, members: tuple[tuple[Policy, str], ...]) -> None:
         self._inner = inner
         self._weights = {str(k): member.weights() for k, (member, _) in enumerate(members)}
-        self.spec = choice_spec(inner.spec, members)
+        self.spec = choice_spec(inner.spec, _specs(members))
 
     @property
     def placement(self) -> Placement:
         """Where it computes, if it says so."""
-        placement: Placement = self._inner.placement  # type: ignore[attr-defined] - no attribute, of those that know the CPU only
+        placement: Placement = self._inner.placement  # type: ignore[attr-defined]  # not of those that know the CPU only
         return placement
 
     def learns_at(self, table: str) -> Placement | None:
@@ -118,6 +118,10 @@ class RestrictedLearner:
 
     def load_state_dict(self, state: State) -> None:
         self._inner.load_state_dict(state)
+
+
+def _specs(members: Sequence[tuple[Policy, str]]) -> list[tuple[PolicySpec, str]]:
+    return [(member.spec, mode) for member, mode in members]
 
 
 def in_restricted_game(

@@ -41,11 +41,10 @@ def pure(env: EnvSpec, *, tables: bool) -> tuple[tuple[Policy, str], ...]:
     "algorithm",
     [
         MMD(network="table", batch=30),
-        MMD(hidden=(4,), batch=30, epochs=1),
         PPO(hidden=(4,), batch=30, epochs=1),
         NFSP(best_response={"hidden": [4], "batch": 8, "min_size": 20}, hidden=(4,), min_size=5, batch=8),
     ],
-    ids=["mmd table", "mmd", "ppo", "nfsp"],
+    ids=["mmd table", "ppo", "nfsp"],
 )
 def test_contract(algorithm: Algorithm, enumerated: EnvSpec) -> None:
     tables = getattr(algorithm, "network", "") == "table"

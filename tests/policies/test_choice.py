@@ -9,9 +9,8 @@ from ludus.core.errors import PolicyError
 from ludus.core.types import Enumeration, PolicySpec
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.base import Policy
-from ludus.policies.choice import ChoicePolicy, choice_spec
-from ludus.policies.registry import build_policy
-from ludus.policies.specs import gru_spec, joined, mlp_spec
+from ludus.policies.registry import ChoicePolicy, build_policy
+from ludus.policies.specs import choice_spec, gru_spec, joined, mlp_spec
 from ludus.testing.policy import check_policy
 
 GAME = Enumeration(
@@ -34,7 +33,8 @@ def network(actions: int, seed: int) -> Policy:
 
 def choice(chooser: Policy, *members: tuple[Policy, str]) -> ChoicePolicy:
     weights = {str(k): member.weights() for k, (member, _) in enumerate(members)}
-    policy = build_policy(choice_spec(chooser.spec, members), joined({"chooser": chooser.weights(), **weights}))
+    spec = choice_spec(chooser.spec, [(member.spec, mode) for member, mode in members])
+    policy = build_policy(spec, joined({"chooser": chooser.weights(), **weights}))
     assert isinstance(policy, ChoicePolicy)
     return policy
 

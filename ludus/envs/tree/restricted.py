@@ -24,7 +24,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ludus.core.errors import ScenarioError
-from ludus.envs.tree.game_tree import GameTree, Table
+from ludus.core.types import RestrictedSolution
+from ludus.envs.tree.game_tree import GameTree
 from ludus.envs.tree.sweeps import gradient_two
 
 _BLOCK = 10  # iterations, at least, from one look at the gap to the next; later a tenth of those so far
@@ -42,17 +43,6 @@ class Choices:
     def count(self) -> int:
         """C, of all information states."""
         return len(self.rows)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RestrictedSolution:
-    """tables: [2] float64[I_p, A], within the choices at every information state. value: float64[2] expected returns. gap: NashConv inside
-    the restricted game. iterations: of CFR+."""
-
-    tables: tuple[Table, Table]
-    value: NDArray[np.float64]
-    gap: float
-    iterations: int
 
 
 def choices_of(tables: NDArray[np.float64]) -> Choices:

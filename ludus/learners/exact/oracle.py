@@ -22,9 +22,10 @@ from ludus.core.types import (
     PolicyRef,
     PolicySpec,
     RestrictedGame,
+    RestrictedSolution,
 )
 from ludus.envs.tree.game_tree import GameTree
-from ludus.envs.tree.restricted import RestrictedSolution, choices_of, solve_restricted
+from ludus.envs.tree.restricted import choices_of, solve_restricted
 from ludus.learners.base import AlgorithmInfo, Response, Stack, Tables
 from ludus.learners.spaces import NotServed
 from ludus.policies.specs import covered, tabular_spec
