@@ -64,6 +64,7 @@ SHORT = {
     "leduc-league": ("response.episodes=1500",),
     "leduc-mmd": ("response.episodes=1500", "cells=all"),
     "leduc-nfsp": ("response.episodes=1500", "cells=all"),
+    "leduc-nxdo": ("response.episodes=1500",),
     "leduc-rnad": ("response.episodes=1500", "cells=all"),
     "leduc-scripts": ("response.episodes=1500", "evaluation.episodes=50"),
     "leduc-self-play": ("response.episodes=1500",),
@@ -141,7 +142,14 @@ PLAYED = {
 }
 """No tree: payoffs are played, and NashConv is not known."""
 PLAYERS = {**dict.fromkeys(ALONE, 1), "kuhn-3p": 3}
-LEARNERS = {"football-5v5-league": 2, "kuhn-xdo": 2, "leduc-league": 4, "leduc-scripts": 3, "leduc-xdo": 2}
+LEARNERS = {
+    "football-5v5-league": 2,
+    "kuhn-xdo": 2,
+    "leduc-league": 4,
+    "leduc-nxdo": 2,
+    "leduc-scripts": 3,
+    "leduc-xdo": 2,
+}
 SCRIPTS = {"football-5v5": 3, "football-5v5-league": 3, "football-5v5-script": 3, "leduc-scripts": 3}
 """Of each population. Payoffs of scripts are played."""
 POPULATIONS = {
