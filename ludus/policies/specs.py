@@ -324,6 +324,12 @@ def searching_spec(
     return PolicySpec("searching", {"network": _entry(network), **parts})
 
 
+def choice_spec(chooser: PolicySpec, members: Sequence[tuple[PolicySpec, str]]) -> PolicySpec:
+    """The spec of a `ChoicePolicy`. members: each with the mode that it is played in."""
+    entries = [{**_entry(member), "mode": mode} for member, mode in members]
+    return PolicySpec("choice", {"chooser": _entry(chooser), "members": entries})
+
+
 def _entry(spec: PolicySpec) -> dict[str, Any]:
     return {"kind": spec.kind, "config": dict(spec.config)}
 

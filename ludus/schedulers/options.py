@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
@@ -35,6 +36,12 @@ class ScheduleContext:
         self.seats = seats_of(self.population)
         self.assigned = algorithms.assigned(env)
 
+    def of_role(self, role: str) -> ScheduleContext:
+        """What is trained in one role of the schedule alone."""
+        other = copy(self)
+        other.assigned = tuple(assignment for assignment in self.assigned if assignment.role == role)
+        return other
+
     def check_file(self, key: str, path: str) -> None:
         """Raises ScenarioError unless the file holds a policy that learners of every population can start from. key: the option that names
         it."""
@@ -48,6 +55,14 @@ class ScheduleContext:
                     "these players."
                 )
 
+    def check_zero_sum(self, what: str, others: str) -> None:
+        """Raises ScenarioError for a general-sum game. what: "psro solves"; others: a sentence that names what serves there."""
+        if not self.env.zero_sum:
+            raise ScenarioError(
+                f"{what} zero-sum games; {self.env.id} is general-sum. {others} If its returns always have the same sum, and only nobody "
+                "has said so, give env.options.zero_sum=true (a vector of your own: zero_sum=True in its spec)."
+            )
+
     def check_solver(self, solver: object) -> None:
         """Raises ConfigError if it is no meta-solver, ScenarioError if it cannot solve this game."""
         require(solver, "meta-solver", (MetaSolver,), META_SOLVERS)
@@ -58,11 +73,8 @@ class ScheduleContext:
             raise ScenarioError(
                 f"meta-solver {name!r} solves two-player games; {env.id} has {env.num_players} players. {others}"
             )
-        if "zero_sum" in needs and not env.zero_sum:
-            raise ScenarioError(
-                f"meta-solver {name!r} solves zero-sum games; {env.id} is general-sum. {others} If its returns always have the same sum, "
-                "and only nobody has said so, give env.options.zero_sum=true (a vector of your own: zero_sum=True in its spec)."
-            )
+        if "zero_sum" in needs:
+            self.check_zero_sum(f"meta-solver {name!r} solves", others)
         if "symmetric" in needs and len(self.seats) > 1:
             raise ScenarioError(
                 f"meta-solver {name!r} needs one population that all players share; in {env.id} they do not. {others}"

@@ -50,7 +50,7 @@ def synthetic_rollout(
     alive = np.arange(_LONGEST)[None] < length[:, None]
     memory = None if policy.memory_shape is None else np.zeros((segments, *policy.memory_shape), np.float32)
     memory0 = memory
-    steps, actions, logps = [], [], []
+    steps, actions, logps, extras = [], [], [], []
     for _ in range(_LONGEST):
         seen = _observe(env, seat, policy.takes_ids, rng)
         noise = rng.random((segments, policy.noise_width), dtype=np.float32)
@@ -59,6 +59,7 @@ def synthetic_rollout(
         steps.append(seen)
         actions.append(act.action)
         logps.append(act.logp)
+        extras.append(act.extras)
     tail = rng.integers(0, len(Tail), segments).astype(np.int8)
     after = _observe(env, seat, policy.takes_ids, rng)
     bootstrap_observation = after.given
@@ -86,6 +87,7 @@ def synthetic_rollout(
         memory0=memory0,
         state=_states(env, rows, rng),
         bootstrap_state=_states(env, segments, rng),
+        extras={name: _rows([step[name] for step in extras], alive) for name in extras[0]},
     )
 
 

@@ -65,6 +65,8 @@ SHORT = {
     "hopper": MUJOCO,
     "hopper-td3": MUJOCO,
     "kuhn": (),
+    "kuhn-odo": (),
+    "kuhn-xdo": (),
     "kuhn-3p": ("meta_solver.iterations=2000",),
     "leduc": ("response.episodes=1500",),
     "leduc-dqn": ("response.episodes=1500",),
@@ -72,10 +74,12 @@ SHORT = {
     "leduc-league": ("response.episodes=1500",),
     "leduc-mmd": ("response.episodes=1500", "cells=all"),
     "leduc-nfsp": ("response.episodes=1500", "cells=all"),
+    "leduc-nxdo": ("response.episodes=1500",),
     "leduc-rnad": ("response.episodes=1500", "cells=all"),
     "leduc-scripts": ("response.episodes=1500", "evaluation.episodes=50"),
     "leduc-self-play": ("response.episodes=1500",),
     "leduc-sequential-league": ("response.episodes=1500",),
+    "leduc-xdo": (),
     "liars-dice": (),
     "lunar-lander": ("response.decisions=16384", "evaluation.episodes=2"),
     "lunar-lander-dqn": OFF_POLICY,
@@ -123,12 +127,13 @@ NEEDS = {
     "overcooked": "jaxmarl",
     "football": "gfootball_engine",
 }
-LEARNED = {name for name in SHORT if name.startswith("leduc") and name != "leduc-exact"}
+LEARNED = {name for name in SHORT if name.startswith("leduc") and name not in ("leduc-exact", "leduc-xdo")}
 LEAGUES = {"football-5v5-league", "leduc-league", "leduc-scripts", "leduc-sequential-league"}
 SELF_PLAY = {
     "connect-four-alphazero",
     "connect-four-self-play",
     "goofspiel-13",
+    "kuhn-odo",
     "leduc-mmd",
     "leduc-nfsp",
     "leduc-rnad",
@@ -158,7 +163,14 @@ PLAYED = {
 }
 """No tree: payoffs are played, and NashConv is not known."""
 PLAYERS = {**dict.fromkeys(ALONE, 1), "kuhn-3p": 3}
-LEARNERS = {"football-5v5-league": 2, "leduc-league": 4, "leduc-scripts": 3}
+LEARNERS = {
+    "football-5v5-league": 2,
+    "kuhn-xdo": 2,
+    "leduc-league": 4,
+    "leduc-nxdo": 2,
+    "leduc-scripts": 3,
+    "leduc-xdo": 2,
+}
 SCRIPTS = {"football-5v5": 3, "football-5v5-league": 3, "football-5v5-script": 3, "leduc-scripts": 3}
 """Of each population. Payoffs of scripts are played."""
 POPULATIONS = {
@@ -172,7 +184,20 @@ POPULATIONS = {
     "leduc-mmd": 1,
     "leduc-rnad": 1,
 }
-FAST = {"cartpole", "cartpole-dqn", "goofspiel", "kuhn", "kuhn-3p", "leduc-exact", "memory", "memory-r2d2", "pendulum"}
+FAST = {
+    "cartpole",
+    "cartpole-dqn",
+    "goofspiel",
+    "kuhn",
+    "kuhn-3p",
+    "kuhn-odo",
+    "kuhn-xdo",
+    "leduc-exact",
+    "leduc-xdo",
+    "memory",
+    "memory-r2d2",
+    "pendulum",
+}
 FAST |= {"speaker-listener"}
 
 
@@ -212,6 +237,9 @@ def test_first_generations(name: str, tmp_path: Path) -> None:
     [
         ("kuhn", 1e-6, 40),
         ("goofspiel", 1e-6, 40),
+        ("kuhn-odo", 0.01, 60),
+        ("kuhn-xdo", 1e-4, 20),
+        pytest.param("leduc-xdo", 0.001, 100, marks=pytest.mark.slow),
         pytest.param("leduc-exact", 0.01, 400, marks=pytest.mark.slow),
         pytest.param("tic-tac-toe", 1e-6, 40, marks=pytest.mark.slow),
     ],
