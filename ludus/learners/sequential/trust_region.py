@@ -42,8 +42,10 @@ def flattened(tensors: Sequence[Tensor]) -> Tensor:
 def slope(value: Tensor, parameters: Sequence[nn.Parameter], *, twice: bool = False) -> Tensor:
     """Gradient float64[size] of a scalar, which can be asked again; 0 for parameters that it does not depend on. twice: what is answered
     can be differentiated, too."""
-    options = {"retain_graph": True, "create_graph": twice, "allow_unused": True, "materialize_grads": True}
-    return flattened(torch.autograd.grad(value, list(parameters), **options))
+    found = torch.autograd.grad(
+        value, list(parameters), retain_graph=True, create_graph=twice, allow_unused=True, materialize_grads=True
+    )
+    return flattened(found)
 
 
 def curvature(divergence: Tensor, parameters: Sequence[nn.Parameter], *, damping: float) -> Callable[[Tensor], Tensor]:
