@@ -131,19 +131,19 @@ def test_corrected_advantages_are_those_of_a_plain_loop(seed, lam):
         plain(reward[a:b], value[a:b], after[e], ratios[e], gamma=gamma, lam=lam)
         for e, (a, b) in enumerate(pairwise(start))
     ]
-    rows = TeamRows(np.array(agent), np.array(step), np.array(step), np.array(ends), int(lengths.sum()))
+    rows = TeamRows(*map(np.array, (agent, step, step, step, ends)), int(lengths.sum()))
     team = Team(None, rows, torch.tensor(log_ratio, dtype=torch.float64), torch.tensor(step))
     mine = slice(0, int(start[-1]))
     advantage = torch.from_numpy(gae(start, reward, value, after, gamma, lam)[0])
     given = (advantage, team.trace()[mine], torch.from_numpy(rows.ends[mine]))
-    found = preceding_advantages(*given, gamma=gamma, lam=lam, longest=int(lengths.max()))
+    found = preceding_advantages(*given, decay=gamma * lam, longest=int(lengths.max()))
     np.testing.assert_allclose(found, np.concatenate(expected), atol=1e-9)
 
 
 def test_nothing_is_corrected_before_anybody_has_moved():
     advantage = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
     ends = torch.tensor([False, True, False, True])
-    found = preceding_advantages(advantage, torch.zeros(4), ends, gamma=0.9, lam=0.8)
+    found = preceding_advantages(advantage, torch.zeros(4), ends, decay=0.72)
     np.testing.assert_allclose(found, advantage)
 
 
@@ -151,16 +151,21 @@ def test_what_teammates_did_between_two_decisions_counts():
     """Agent 0 decides at steps 0 and 3, agent 1 at 1 and 2, where it has become half and a third as probable: A_0 = δ_0 + γ λ / 6 A_1.
     γ λ = 1/2; GAE of δ = (1, 3) is (2.5, 3): corrected, 1 + 3 / 12 = 1.25. At agent 1's own row nothing lies in between."""
     rows = TeamRows(
-        np.array([0, 0, 1, 1]), np.zeros(4), np.array([0, 3, 1, 2]), np.array([False, True, False, True]), 4
+        np.array([0, 0, 1, 1]),
+        np.zeros(4),
+        np.array([0, 3, 1, 2]),
+        np.array([0, 3, 1, 2]),
+        np.array([False, True, False, True]),
+        4,
     )
     team = Team(None, rows, logs(1.0, 1.0, 0.5, 1 / 3), torch.tensor([0, 3, 1, 2]))
     advantage = torch.tensor([2.5, 3.0, 0.0, 0.0], dtype=torch.float64)
-    found = preceding_advantages(advantage, team.trace(), torch.from_numpy(rows.ends), gamma=1.0, lam=0.5)
+    found = preceding_advantages(advantage, team.trace(), torch.from_numpy(rows.ends), decay=0.5)
     np.testing.assert_allclose(found[:2], [1.25, 3.0])
 
 
 def test_ratios_above_one_are_cut():
     """5 counts as 1, so that 1/2 after it still counts as 1/2."""
-    rows = TeamRows(np.zeros(3), np.zeros(3), np.arange(3), np.array([False, False, True]), 3)
+    rows = TeamRows(np.zeros(3), np.zeros(3), np.arange(3), np.arange(3), np.array([False, False, True]), 3)
     team = Team(None, rows, logs(1.0, 5.0, 0.5), torch.arange(3))
     np.testing.assert_allclose(team.trace().exp(), [1.0, 1.0, 0.5])

@@ -78,12 +78,19 @@ class Transitions:
         else:
             value = self._values(rows.observation, None, state)
         after = self._values(rows.bootstrap_observation, last, bootstrap_state)
-        received = team_rewards(rows) if config.team_rewards else rows.reward.astype(np.float64)
+        fading = config.gamma if config.discount == "step" else 1.0
+        received = team_rewards(rows, fading) if config.team_rewards else rows.reward.astype(np.float64)
         reward = model.rewards(rows, received * self._scale, progress)
         if self._divergence is not None:
             reward = reward + self._divergence.reward(rows.observation, rows.mask, rows.action, rows.logp)
         columns = learned_columns(
-            rows, reward=reward, value=value, after=after, gamma=config.gamma, lam=config.gae_lambda
+            rows,
+            reward=reward,
+            value=value,
+            after=after,
+            gamma=config.gamma,
+            lam=config.gae_lambda,
+            in_time=config.discount == "step",
         )
         if state is not None:
             columns["state"] = state
@@ -307,7 +314,7 @@ class OnPolicyLearner:
 
     def why_not_in_place(self) -> str:
         """As `LearnsInPlace.why_not_in_place`."""
-        return why_not_in_place(self.model, self._context)
+        return why_not_in_place(self.model, self._context, self.config)
 
     def table(self) -> Tensor:
         """As `LearnsInPlace.table`."""

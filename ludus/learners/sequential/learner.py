@@ -121,10 +121,10 @@ class TurnLearner(TeamLearner):
         advantage, config = team.batch.advantage.double(), self.config
         if not config.corrects:
             return advantage
-        ends = to_device(team.rows.ends, advantage.device)
-        return preceding_advantages(
-            advantage, team.trace(), ends, gamma=config.gamma, lam=config.gae_lambda, longest=team.rows.longest
-        )
+        steps = team.rows.gaps if config.discount == "step" else np.ones(len(advantage))
+        given = (config.gae_lambda * config.gamma**steps, team.rows.ends)
+        decay, ends = (to_device(array, advantage.device) for array in given)
+        return preceding_advantages(advantage, team.trace(), ends, decay=decay, longest=team.rows.longest)
 
     def _turn(self, agent: int, team: Team, rate: float, agents: int) -> Metrics:
         with self.model.turn(agent):

@@ -59,22 +59,21 @@ def trust_region_surrogate(logp: Tensor, old_logp: Tensor, advantage: Tensor, ot
 
 
 def preceding_advantages(
-    advantage: Tensor, trace: Tensor, ends: Tensor, *, gamma: float, lam: float, longest: int | None = None
+    advantage: Tensor, trace: Tensor, ends: Tensor, *, decay: Tensor | float, longest: int | None = None
 ) -> Tensor:
     """Advantages float64[n] of an agent's rows, corrected for what the agents before it have become (Wang et al. 2023, equation 4):
 
-        A_t = δ_t + Σ_{k≥1} γ^k (Π_{j=1}^k λ min(1, ρ_{t+j})) δ_{t+k}
+        A_t = δ_t + Σ_{k≥1} (Π_{j=1}^k γ λ min(1, ρ_{t+j})) δ_{t+k}
 
     ρ_t is the joint ratio of what those agents did at t. advantage float64[n]: generalised estimates, which are the same for ρ = 1, so
     that δ_t = A_t - γ λ A_{t+1} (the values, rewards and bootstraps are in there). trace float64[n]: log of the running product of
     min(1, ρ) over the team's joint steps, up to the row's own; what lies between an agent's decisions counts, too. ends bool[n]: at the
-    last row of each segment; longest: rows of the longest one.
+    last row of each segment; longest: rows of the longest one. decay: γ λ, or float64[n] from each row to the next.
     """
-    follows = (~ends).double()
+    follows = (~ends).double() * decay
     following = torch.cat([advantage[1:], torch.zeros_like(advantage[:1])])
-    delta = advantage - gamma * lam * follows * following
     held = torch.cat([trace[1:] - trace[:-1], torch.zeros_like(trace[:1])]).clamp(max=0.0).exp()
-    return scanned(delta, gamma * lam * follows * held, longest=longest)
+    return scanned(advantage - follows * following, follows * held, longest=longest)
 
 
 def order_clip(clip: float, *, base: float, place: int, agents: int) -> float:

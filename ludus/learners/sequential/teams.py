@@ -60,12 +60,13 @@ def places(env: EnvSpec, seats: tuple[int, ...]) -> NDArray[np.int16]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TeamRows:
-    """Of n rows: agent int16[n], step int64[n] in 0 … steps - 1 in order of time within an episode, ends bool[n] at the last row of each
-    segment. team int64[n]: the same for the rows of one team's episode. start int64[S + 1]: of sequences, with a memory."""
+    """Of n rows: agent int16[n], step int64[n] in 0 … steps - 1 in order of time within an episode, t int64[n] its environment step, ends
+    bool[n] at the last row of each segment. team int64[n]: the same for the rows of one team's episode. start int64[S + 1]: of sequences, with a memory."""
 
     agent: NDArray[np.int16]
     team: NDArray[np.int64]
     step: NDArray[np.int64]
+    t: NDArray[np.int64]
     ends: NDArray[np.bool_]
     steps: int
     start: NDArray[np.int64] | None = None
@@ -78,8 +79,13 @@ class TeamRows:
             names = ("length", AGENT, STEP, ENDS)
             columns, start = unpadded({name: columns[name] for name in names})
         keys, step = np.unique(columns[STEP], return_inverse=True)
-        agent, ends, team = columns[AGENT], columns[ENDS], columns[STEP] // _TIMES
-        return TeamRows(agent, team, step.reshape(-1).astype(np.int64), ends, len(keys), start)
+        team, t = np.divmod(columns[STEP], _TIMES)
+        return TeamRows(columns[AGENT], team, step.reshape(-1).astype(np.int64), t, columns[ENDS], len(keys), start)
+
+    @property
+    def gaps(self) -> NDArray[np.float64]:
+        """float64[n]: environment steps from each row to the next of its segment; of the last one 0."""
+        return np.where(self.ends, 0, np.append(self.t[1:], 0) - self.t).astype(np.float64)
 
     @property
     def longest(self) -> int:
