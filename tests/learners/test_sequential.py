@@ -74,6 +74,9 @@ def sampled(algorithm, env, *, number=1):
     """(learner, its items of a rollout with the log-probabilities of its own policy, the rollout)."""
     learner = learner_of(algorithm, env)
     rows = team_rollout(env, learner, pieces=12, rng=np.random.default_rng([number, 5]))
+    ends = np.zeros(rows.num_rows, np.bool_)
+    ends[rows.start[1:] - 1] = True
+    rows = replace(rows, dt=np.where(ends, 1, np.append(rows.t[1:], 0) - rows.t).astype(np.int32))
     ((_, columns),) = learner.items(rows)
     logp = learner.model.log_prob(learner._items.batch(columns)[0]).detach().numpy()
     there = slice(None)
@@ -172,7 +175,9 @@ def corrected(config, rows, columns, ratio, agent, episode, k):
         mine = np.flatnonzero(owner == s)
         if agent[mine[0]] != k:
             continue
-        advantage, decay = columns["advantage"][mine].astype(float), config.gamma * config.gae_lambda
+        advantage = columns["advantage"][mine].astype(float)
+        apart = np.diff(rows.t[mine]) if config.discount == "step" else np.ones(len(mine) - 1)
+        decay = np.append(config.gae_lambda * config.gamma**apart, 0.0)  # to the next row
         delta = advantage - decay * np.append(advantage[1:], 0.0)
         held = [1.0]
         for before, now in pairwise(mine):
@@ -182,15 +187,23 @@ def corrected(config, rows, columns, ratio, agent, episode, k):
                 weight *= min(1.0, float(np.prod(there)))
             held.append(weight)
         for t in range(len(mine)):
-            weights = np.cumprod([1.0, *(decay * w for w in held[t + 1 :])])
+            weights = np.cumprod([1.0, *(decay[k - 1] * held[k] for k in range(t + 1, len(mine)))])
             out.append(float(weights @ delta[t:]))
     return np.array(out)
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["separate", "shared"])
-@pytest.mark.parametrize("kind", [HAPPO, A2PO])
-def test_an_update_is_that_of_plain_loops(kind, shared):
-    algorithm, env = kind(**TWIN, share_weights=shared), team_env(players=1)
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (HAPPO, {"share_weights": False}),
+        (HAPPO, {"share_weights": True}),
+        (A2PO, {"share_weights": False, "discount": "step"}),
+        (A2PO, {"share_weights": True}),
+    ],
+    ids=str,
+)
+def test_an_update_is_that_of_plain_loops(kind, options):
+    algorithm, env = kind(**TWIN, **options), team_env(players=1)
     learner, sample, rows = sampled(algorithm, env)
     expected = plain_update(algorithm, learner, sample.columns, rows)
     learner.update(sample)

@@ -60,8 +60,9 @@ def places(env: EnvSpec, seats: tuple[int, ...]) -> NDArray[np.int16]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TeamRows:
-    """Of n rows: agent int16[n], step int64[n] in 0 … steps - 1 in order of time within an episode, t int64[n] its environment step, ends
-    bool[n] at the last row of each segment. team int64[n]: the same for the rows of one team's episode. start int64[S + 1]: of sequences, with a memory."""
+    """Of n rows: agent int16[n], step int64[n] in 0 … steps - 1 in order of time within an episode, t int64[n] its environment step,
+    ends bool[n] at the last row of each segment. team int64[n]: the same for the rows of one team's episode. start int64[S + 1]: of
+    sequences, with a memory."""
 
     agent: NDArray[np.int16]
     team: NDArray[np.int64]
