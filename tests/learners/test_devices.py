@@ -127,7 +127,11 @@ MORE = {
     "qmix, gru": ("qmix", {"core": "gru", **BURNT}),
     "qmix, by agent": ("qmix", {"share_weights": False}),
     "happo, gru": ("happo", {"memory": "gru", "memory_size": 4}),
-    "hatrpo, gru, shared": ("hatrpo", {"memory": "gru", "memory_size": 4, "share_weights": True}, "team boxes"),
+    "hatrpo, gru, shared": (
+        "hatrpo",
+        {"memory": "gru", "memory_size": 4, "share_weights": True, "conjugate_steps": 2, "line_search_steps": 2},
+        "team boxes",
+    ),
     "a2po, shared": ("a2po", {"share_weights": True, "normalise_observations": True}),
     "coppo, gru by agent": ("coppo", {"memory": "gru", "memory_size": 4, "share_weights": False}),
 }  # fmt: skip
