@@ -466,7 +466,8 @@ class TrajectoryWriter:
 
     def _times(self, player: int, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Of the present step, in the episodes of these slots' environments."""
-        return self._clocks.clock[self._environments(player, slots), TIME]
+        times: NDArray[np.int64] = self._clocks.clock[self._environments(player, slots), TIME]
+        return times
 
     def _state_after(self, player: int, slots: NDArray[np.int32], rows: NDArray[np.int64] | None) -> Array | None:
         """Of decisions that closed: of the rows `rows` (None: all)."""
