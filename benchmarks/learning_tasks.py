@@ -16,7 +16,7 @@ algorithms, targets over 5 steps and a discount of 0.95: with one step, or 0.99,
 from __future__ import annotations
 
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.learning_task import LearningTask
 from ludus.core.config import from_yaml
@@ -58,6 +58,20 @@ def _spread(kind: str) -> LearningTask:
     """1M steps in episodes of 25 steps."""
     preset = "simple-spread" + ("" if kind == "qmix" else f"-{kind}")
     return _task(f"spread-{kind}", preset, 1_000_000 // 25, unit="episodes", length="L")
+
+
+_TURNS = ("mappo", "happo", "hatrpo", "a2po", "coppo")
+
+
+def _team(
+    name: str, preset: str, budget: int, kind: str, length: Literal["S", "L"] = "S", **changes: Any
+) -> LearningTask:
+    """A team by one of MAPPO's family, with the settings of a preset that trains it by MAPPO. changes: to the learner, by kind; None:
+    without this option."""
+    keys = keys_of(preset)
+    options = {**keys["algorithm"], "kind": kind, **changes.get(kind, {})}
+    algorithm = {key: value for key, value in options.items() if value is not None}
+    return LearningTask(f"{name}-{kind}", {**keys, "algorithm": algorithm}, budget, length=length)
 
 
 def _memory(name: str, preset: str, wanted: str, budget: int, **changes: Any) -> LearningTask:
@@ -107,6 +121,12 @@ _ALL = (
     _spread("vdn"),
     _spread("iql"),
     _tic_tac_toe(24_576, "<= 0"),
+    *(_task(f"spread-{kind}", f"simple-spread-{kind}", 3_000_000) for kind in _TURNS),  # 1M steps of three agents
+    *(_team("lbf", "lbf-coop", 4_000_000, kind) for kind in _TURNS),
+    *(_team("smax-3m", "smax-3m", 3_000_000, kind, hatrpo={"clip": None}) for kind in _TURNS),
+    *(_team("smax-2s3z", "smax-2s3z", 5_000_000, kind, hatrpo={"clip": None}) for kind in _TURNS),
+    *(_team("cheetah2x3", "half-cheetah-2x3", 4_000_000, kind, "L") for kind in _TURNS),
+    *(_team("ant2x4", "ant-2x4", 2_000_000, kind, "L") for kind in _TURNS),
 )  # fmt: skip
 TASKS = {task.name: task for task in _ALL}
 _GENERATIONS = 24  # of a game in self-play: each adds a point to the curve

@@ -19,9 +19,13 @@ from ludus.population.base import seats_of
 ALGORITHMS = {
     "a2c": "ludus.learners.on_policy.options:A2C",
     "alphazero": "ludus.learners.alphazero.options:AlphaZero",
+    "a2po": "ludus.learners.sequential.options:A2PO",
+    "coppo": "ludus.learners.sequential.options:CoPPO",
     "ddpg": "ludus.learners.ddpg.options:DDPG",
     "dqn": "ludus.learners.dqn.options:DQN",
     "exact": "ludus.learners.exact.oracle:ExactBestResponse",
+    "happo": "ludus.learners.sequential.options:HAPPO",
+    "hatrpo": "ludus.learners.sequential.options:HATRPO",
     "impala": "ludus.learners.on_policy.options:IMPALA",
     "iqn": "ludus.learners.dqn.options:IQN",
     "maddpg": "ludus.learners.maddpg.options:MADDPG",

@@ -33,6 +33,19 @@ ACADEMY = (
     "env.deadline=null",
     "env.options.duration=20",
 )
+TEAM = (
+    "response.decisions=600",
+    "evaluation.episodes=2",
+    "algorithm.batch=300",
+    "env.num_envs=4",
+    "algorithm.hidden=[16]",
+)
+TEAMS = (
+    "ant-2x4",
+    "half-cheetah-2x3",
+    "lbf-coop",
+    *(f"simple-spread-{name}" for name in ["a2po", "coppo", "happo", "hatrpo", "mappo"]),
+)
 FIVE_A_SIDE = (*ACADEMY, "env.options.second_half=10")
 SHORT = {
     "acrobot": ("response.decisions=4096", "evaluation.episodes=2"),
@@ -107,6 +120,7 @@ SHORT = {
     "simple-spread": SPREAD,
     "simple-spread-iql": SPREAD,
     "simple-spread-vdn": SPREAD,
+    **dict.fromkeys(TEAMS, TEAM),
     "simple-tag": ("response.episodes=64", "evaluation.episodes=8"),
     "speaker-listener": ("response.decisions=3200", "evaluation.episodes=4"),
     "tic-tac-toe": (),
@@ -120,6 +134,9 @@ SHORT = {
 }
 NEEDS = {
     "lunar-lander": "Box2D",
+    "ant": "gymnasium_robotics",
+    "half-cheetah-2x3": "gymnasium_robotics",
+    "lbf": "lbforaging",
     "half-cheetah": "mujoco",
     "hopper": "mujoco",
     "pong": "ale_py",
@@ -147,6 +164,7 @@ ALONE = {
     if name.partition("-")[0]
     in ["acrobot", "cartpole", "half", "hopper", "lunar", "memory", "overcooked", "pendulum", "pong", "smax", "speaker"]
     or name.startswith("simple-spread")
+    or name in TEAMS
     or (name.startswith("football") and "5v5" not in name)
 }
 PLAYED = {

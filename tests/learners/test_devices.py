@@ -127,6 +127,14 @@ MORE = {
     "maddpg, cold": ("maddpg", {"critic": "state", "temperature": 0.5}),
     "qmix, gru": ("qmix", {"core": "gru", **BURNT}),
     "qmix, by agent": ("qmix", {"share_weights": False}),
+    "happo, gru": ("happo", {"memory": "gru", "memory_size": 4}),
+    "hatrpo, gru, shared": (
+        "hatrpo",
+        {"memory": "gru", "memory_size": 4, "share_weights": True, "conjugate_steps": 2, "line_search_steps": 2},
+        "team boxes",
+    ),
+    "a2po, shared": ("a2po", {"share_weights": True, "normalise_observations": True}),
+    "coppo, gru by agent": ("coppo", {"memory": "gru", "memory_size": 4, "share_weights": False}),
 }  # fmt: skip
 OWN_GAMES = {"alphazero"}
 """Those that learn from what no made-up rollout has."""
@@ -135,6 +143,7 @@ TORCH = {
     "alphazero",
     *("a2c", "a2c, of many", "reinforce", "impala", "impala, lstm", "ppo, gru", "ppo, by agent", "ppo, gru by agent", "mappo"),
     *("dqn, by agent", "munchausen_dqn", "qr_dqn", "iqn", "rainbow", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
+    *("happo", "happo, gru", "hatrpo", "hatrpo, gru, shared", "a2po", "a2po, shared", "coppo", "coppo, gru by agent"),
 }  # fmt: skip
 """Those without passes that are written out."""
 
@@ -262,8 +271,8 @@ def test_both_roads_learn_alike(name, request):
     assert_learn_alike(case, written, autograd)
 
 
-@pytest.mark.parametrize("name", ["alphazero", "ppo, states", "impala, lstm", "dqn, states", "r2d2", "qmix, gru", "sac", "sac, states",
-                                  "rainbow", "nfsp, states", "maddpg"])  # fmt: skip
+@pytest.mark.parametrize("name", ["alphazero", "ppo, states", "impala, lstm", "dqn, states", "rainbow", "r2d2", "qmix, gru", "sac", "sac, states",
+                                  "nfsp, states", "maddpg", "hatrpo", "a2po, shared", "coppo, gru by agent"])  # fmt: skip
 def test_what_lies_on_the_device_teaches_what_memory_does(name, request):
     """To the bit. (Tensors on a CPU stand for those of a card.)"""
     case = Case(name, request)

@@ -29,6 +29,9 @@ class Batch:
 
     held float32[n, K, A]: K sets of log-probabilities that a loss holds the policy to. Where passes are written out, x and mask are of the
     m states that occur, and seen int32[n] says which of them a row observes. weight float32[n]: of rows in means; None: of all the same.
+
+    Of teams whose agents' updates are told of each other's (`ludus.learners.sequential`): others float32[n], the product of what became of
+    the probabilities of what teammates did at a row's time; clip float32[n], the range of its ratio where that is the row's own.
     """
 
     x: Tensor
@@ -44,6 +47,8 @@ class Batch:
     seen: NDArray[np.int32] | None = None
     held: Tensor | None = None
     weight: Tensor | None = None
+    others: Tensor | None = None
+    clip: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.action)

@@ -20,10 +20,11 @@ _BY_NETWORK = ("actor_critic", "torch")
 """Kinds of policies that draw from what their network answers, and do nothing else."""
 
 
-def why_not_in_place(model: Model, context: LearnerContext) -> str:
+def why_not_in_place(model: Model, context: LearnerContext, config: Settings) -> str:
     """What of a learner is done on the host only; "": nothing."""
     central = bool(model.state)
     why = {
+        "it discounts by steps of the environment, which blocks do not count": config.discount == "step",
         "its passes are written out": model.placement.written,
         f"policies of kind {model.spec.kind!r} may act otherwise than their network": model.spec.kind
         not in _BY_NETWORK,

@@ -78,12 +78,19 @@ class Transitions:
         else:
             value = self._values(rows.observation, None, state)
         after = self._values(rows.bootstrap_observation, last, bootstrap_state)
-        received = team_rewards(rows) if config.team_rewards else rows.reward.astype(np.float64)
+        fading = config.gamma if config.discount == "step" else 1.0
+        received = team_rewards(rows, fading) if config.team_rewards else rows.reward.astype(np.float64)
         reward = model.rewards(rows, received * self._scale, progress)
         if self._divergence is not None:
             reward = reward + self._divergence.reward(rows.observation, rows.mask, rows.action, rows.logp)
         columns = learned_columns(
-            rows, reward=reward, value=value, after=after, gamma=config.gamma, lam=config.gae_lambda
+            rows,
+            reward=reward,
+            value=value,
+            after=after,
+            gamma=config.gamma,
+            lam=config.gae_lambda,
+            in_time=config.discount == "step",
         )
         if state is not None:
             columns["state"] = state
@@ -91,10 +98,15 @@ class Transitions:
             columns |= trace_columns(rows.start, reward, value, bootstrap_values(rows.tail, after))
         if model.table is None and rows.mask is not None and model.actions:
             columns["mask"] = rows.mask
+        columns |= self.beside(rows)
         if pieces is None or before is None:
             return {**columns, "version_lo": np.repeat(rows.version_lo, np.diff(rows.start))}
         items = padded(columns, pieces, model.sequence)
         return {**items, MEMORY: before, "version_lo": rows.version_lo[pieces.segment]}
+
+    def beside(self, rows: Trajectories) -> ItemColumns:
+        """Columns of the rows that a kind of learner keeps beside these."""
+        return {}
 
     def _walk(
         self, rows: Trajectories, pieces: SegmentPieces, state: NDArray[np.float32] | None
@@ -163,10 +175,12 @@ _TRACED = ("reward", "ends", "after")  # and that V-trace does
 class OnPolicyLearner:
     """Learns from items whose advantages were computed when they arrived, with the values of the weights of that time."""
 
+    makes_items: type[Transitions] = Transitions
+
     def __init__(self, config: Settings, model: Model, context: LearnerContext) -> None:
         self.config, self.model, self.spec, self._context = config, model, model.spec, context
         self.placement = model.placement
-        self._items = Transitions(config, model, context)
+        self._items = self.makes_items(config, model, context)
         self._budget = Budget.of(config.collect(), context)
         self._progress = 0.0  # of the budget, before the rows of the next update were collected
         self._seed = context.seed
@@ -246,9 +260,13 @@ class OnPolicyLearner:
         return replace(batch, advantage=advantage, target=target.float(), logp=logp.float(), value=value), weight
 
     def _learn(self, batch: Batch, rate: float) -> Metrics:
+        return {**self._descended(batch, rate), **explained(batch, self.model)}
+
+    def _descended(self, batch: Batch, rate: float) -> Metrics:
+        """The epochs of an update, and what was told of the last step. Raises TrainingError."""
         model, names = self.model, self.model.names
         told, epochs = Told.nothing(1 + len(names)), 0
-        seed = seeding.key(self._seed, "on-policy", "update", self._updates) % 2**63
+        seed = seeding.key(self._seed, "on-policy", "update", *self._stream) % 2**63
         with model.learning(batch, seed) as rows:
             for count, parts in self._epochs(rows, batch.units):
                 told = model.steps(parts, rate, self._progress)
@@ -259,7 +277,12 @@ class OnPolicyLearner:
                 if told.stopped:
                     break
         out = {"loss": told.scalars[0], "gradient_norm": told.norm, "epochs": float(epochs)}
-        return {**out, **dict(zip(names, told.scalars[1:], strict=True)), **_explained(batch, model)}
+        return {**out, **dict(zip(names, told.scalars[1:], strict=True))}
+
+    @property
+    def _stream(self) -> tuple[int, ...]:
+        """What is random in epochs depends on."""
+        return (self._updates,)
 
     def _error(self, what: str, where: str) -> TrainingError:
         return TrainingError(
@@ -277,12 +300,12 @@ class OnPolicyLearner:
             yield from [(epochs, whole * epochs)] * count if together else [(1, whole)] * (epochs * count)
             return
         if self.placement.device == "cpu" or self.model.memory:
-            rng = seeding.generator(self._seed, "on-policy", "shuffle", self._updates)
+            rng = seeding.generator(self._seed, "on-policy", "shuffle", *self._stream)
             for _ in range(epochs):
                 yield 1, self.model.prepare(rows, np.array_split(rng.permutation(units), count))
             return
         device = self.placement.torch
-        there = generator_on(device, seeding.key(self._seed, "on-policy", "shuffle", self._updates))
+        there = generator_on(device, seeding.key(self._seed, "on-policy", "shuffle", *self._stream))
         for _ in range(epochs):
             order = torch.randperm(units, generator=there, device=device)
             yield 1, self.model.prepare(rows, order.tensor_split(count))
@@ -291,7 +314,7 @@ class OnPolicyLearner:
 
     def why_not_in_place(self) -> str:
         """As `LearnsInPlace.why_not_in_place`."""
-        return why_not_in_place(self.model, self._context)
+        return why_not_in_place(self.model, self._context, self.config)
 
     def table(self) -> Tensor:
         """As `LearnsInPlace.table`."""
@@ -332,7 +355,7 @@ class OnPolicyLearner:
         self._updates, self._waiting, self._items.blind = (int(state[key]) for key in ("updates", "waiting", "blind"))
 
 
-def _explained(batch: Batch, model: Model) -> Metrics:
+def explained(batch: Batch, model: Model) -> Metrics:
     """1 - Var(G - V) / Var(G), where there is a value that targets were made with."""
     if not model.names:
         return {}

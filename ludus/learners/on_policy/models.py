@@ -342,6 +342,7 @@ class FamilyModel(Autograd):
         if start is not None:
             load_arrays(self.module, fitted(self.spec, start, shapes_of(self.module)))
         self._networks = self.module.networks
+        self._asked: ActorCritic | TeamNetwork = self.module  # by `_forward`
         first, self.sequence = self._networks[0], config.sequence
         self.shape, self.memory, self.state = first.shape, first.memory, first.state
         action = self.spec.config["action"]
@@ -353,8 +354,12 @@ class FamilyModel(Autograd):
             self._returns.moments = scale
         plain = layouts(self.spec).values()
         whole = sum(len(layout.shapes()) for layout in plain) == sum(1 for _ in self.module.parameters())
-        names = ("policy_loss", "value_loss", "entropy", "kl", *config.extra_metrics)
+        names = self._told_of(config)
         super().__init__(config, self.module, context, names=names, layouts=plain if whole else (), because=because)
+
+    def _told_of(self, config: PolicyGradient) -> tuple[str, ...]:
+        """`Model.names`."""
+        return ("policy_loss", "value_loss", "entropy", "kl", *config.extra_metrics)
 
     # ------------------------------------------------------------------------------------------ the network
 
@@ -379,7 +384,7 @@ class FamilyModel(Autograd):
         return self.distribution.log_prob(self._forward(batch)[0], batch.action, batch.mask)
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        out, value, _ = self.module.unroll(batch.x.float(), batch.memory, batch.start, batch.state)
+        out, value, _ = self._asked.unroll(batch.x.float(), batch.memory, batch.start, batch.state)
         return out.float(), None if value is None else value.float()
 
     def strengths(self, progress: float) -> tuple[float, ...]:

@@ -39,6 +39,9 @@ class Gradient(CollectOptions):
     capacity: int = Field(default=1_000_000, ge=1)  # most items waiting
     learning_rate: Scheduled = Schedule(start=1e-2)
     gamma: float = Field(default=1.0, ge=0, le=1)
+    discount: Literal["decision", "step"] = (
+        "decision"  # what gamma is of: an own decision, or a step of the environment
+    )
     gae_lambda: float = Field(default=1.0, ge=0, le=1)
     correction: Literal["none", "vtrace"] = "vtrace"  # of rows that older weights made
     rho_bar: float = Field(default=1.0, gt=0)  # V-trace's largest weight of a row, and of a step back in time
@@ -47,6 +50,12 @@ class Gradient(CollectOptions):
     normalise_advantages: bool = True
     scale_rewards: bool = True  # by the largest utility, where it is known
     team_rewards: bool = False  # every agent of a team learns from the sum of its rewards
+
+    @model_validator(mode="after")
+    def _check_discount(self) -> Self:
+        if self.discount == "step" and self.correction == "vtrace":
+            raise ValueError("V-trace discounts by decisions; with discount=step give correction none")
+        return self
 
     @property
     def kl_limit(self) -> float | None:
