@@ -271,8 +271,8 @@ def test_both_roads_learn_alike(name, request):
     assert_learn_alike(case, written, autograd)
 
 
-@pytest.mark.parametrize("name", ["alphazero", "ppo, states", "impala, lstm", "dqn, states", "rainbow", "r2d2", "qmix, gru", "sac", "sac, states",
-                                  "nfsp, states", "maddpg", "hatrpo", "a2po, shared", "coppo, gru by agent"])  # fmt: skip
+@pytest.mark.parametrize("name", ["alphazero", "ppo, states", "impala, lstm", "dqn, states", "rainbow", "r2d2", "qmix, gru", "sac",
+                                  "sac, states", "nfsp, states", "maddpg", "hatrpo", "a2po, shared", "coppo, gru by agent"])  # fmt: skip
 def test_what_lies_on_the_device_teaches_what_memory_does(name, request):
     """To the bit. (Tensors on a CPU stand for those of a card.)"""
     case = Case(name, request)
