@@ -11,6 +11,10 @@ with a quarter of their frames, begins with a rate of 4e-4, not 2.5e-4, and 16 e
 Cooperating agents (MPE2's) are one player, whose return is the sum of its agents', as EPyMARL reports it. Budgets in decisions count what
 all of them do: a step of the environment is a decision of each. simple_spread has the same network, replay and exploration for all three
 algorithms, targets over 5 steps and a discount of 0.95: with one step, or 0.99, QMIX's values grow without end.
+
+The key-and-door grid is played by PPO with random network distillation, with the intrinsic curiosity module, and without either, alike in
+all else. CartPole is imitated from 1, 10 and 100 episodes of the preset's PPO (`benchmarks.learning_imitation`): by behaviour cloning, GAIL
+and AIRL; the last two take 100,000 steps, whose rewards they do not see.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from __future__ import annotations
 from importlib import resources
 from typing import Any, Literal
 
-from benchmarks.learning_task import LearningTask
+from benchmarks.learning_task import EXPERT_FILE, LearningTask
 from ludus.core.config import from_yaml
 
 _ZOO = "RL Baselines3 Zoo, benchmark.md (one run)"
@@ -84,6 +88,30 @@ def _memory(name: str, preset: str, wanted: str, budget: int, **changes: Any) ->
     )
 
 
+_EPISODES = (1, 10, 100)
+"""Of an expert, that are imitated."""
+
+
+def _imitation(kind: str, episodes: int) -> LearningTask:
+    """kind: "bc", or that of the learned reward."""
+    keys = keys_of("cartpole-gail")
+    learned = {**keys["algorithm"]["learned_reward"], "kind": kind, "demonstrations": EXPERT_FILE}
+    learned |= {"gamma": keys["algorithm"]["gamma"]} if kind == "airl" else {}
+    algorithm = {**keys["algorithm"], "learned_reward": learned}
+    keys = keys_of("cartpole") if kind == "bc" else {**keys, "algorithm": algorithm}
+    name = f"cartpole-{episodes}-{kind}"
+    return LearningTask(name, keys, 100_000, expert="cartpole", demonstrations=episodes, cloned=kind == "bc")
+
+
+def _key_and_door(kind: str, wanted: str) -> LearningTask:
+    """kind: "ppo", or that of the learned reward."""
+    keys = keys_of("key-and-door")
+    learned = None if kind == "ppo" else {**keys["algorithm"]["learned_reward"], "kind": kind}
+    return LearningTask(
+        f"key-and-door-{kind}", {**keys, "algorithm": {**keys["algorithm"], "learned_reward": learned}}, 100_000, wanted
+    )
+
+
 _ALL = (
     _task("cartpole-ppo", "cartpole", 100_000, ">= 500", published=500.0, source=_ZOO),
     _task("cartpole-dqn", "cartpole-dqn", 50_000, ">= 500", published=500.0, source=_ZOO),
@@ -127,6 +155,8 @@ _ALL = (
     *(_team("smax-2s3z", "smax-2s3z", 5_000_000, kind, hatrpo={"clip": None}) for kind in _TURNS),
     *(_team("cheetah2x3", "half-cheetah-2x3", 4_000_000, kind, "L") for kind in _TURNS),
     *(_team("ant2x4", "ant-2x4", 2_000_000, kind, "L") for kind in _TURNS),
+    _key_and_door("rnd", ">= 0.9"), _key_and_door("icm", ""), _key_and_door("ppo", "<= 0.1"),
+    *(_imitation(kind, episodes) for episodes in _EPISODES for kind in ("bc", "gail", "airl")),
 )  # fmt: skip
 TASKS = {task.name: task for task in _ALL}
 _GENERATIONS = 24  # of a game in self-play: each adds a point to the curve

@@ -12,7 +12,7 @@ from ludus.core.errors import ConfigError, ScenarioError, either, nearest
 from ludus.core.parts import kind_of, load, require
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.learners.base import Algorithm, ComputedOracle
-from ludus.learners.options import check_processing
+from ludus.learners.options import check_learned_reward, check_processing
 from ludus.learners.spaces import NotServed, players_of
 from ludus.population.base import seats_of
 
@@ -137,6 +137,8 @@ def check_fits(algorithm: Algorithm | ComputedOracle, env: EnvSpec, seats: tuple
         check_processing(algorithm, env, seats or tuple(range(env.num_players)))
     try:
         algorithm.check(env, seats)
+        if isinstance(algorithm, Algorithm):
+            check_learned_reward(algorithm, env, seats or tuple(range(env.num_players)))
     except NotServed as error:
         raise ScenarioError(f"{error} {serving(env, seats)}") from None
 

@@ -62,6 +62,7 @@ SHORT = {
         "algorithm.min_size=200",
         "algorithm.batch=64",
     ),
+    "cartpole-gail": ("response.decisions=2048", "evaluation.episodes=2"),
     "connect-four-self-play": ("response.episodes=512", "evaluation.episodes=64", "cells=all"),
     "connect-four": ("response.episodes=512", "evaluation.episodes=64"),
     "football-3-vs-1": ACADEMY,
@@ -77,6 +78,7 @@ SHORT = {
     "half-cheetah-td3": MUJOCO,
     "hopper": MUJOCO,
     "hopper-td3": MUJOCO,
+    "key-and-door": ("response.decisions=2048", "evaluation.episodes=2"),
     "kuhn": (),
     "kuhn-odo": (),
     "kuhn-xdo": (),
@@ -162,7 +164,20 @@ ALONE = {
     name
     for name in SHORT
     if name.partition("-")[0]
-    in ["acrobot", "cartpole", "half", "hopper", "lunar", "memory", "overcooked", "pendulum", "pong", "smax", "speaker"]
+    in [
+        "acrobot",
+        "cartpole",
+        "half",
+        "hopper",
+        "key",
+        "lunar",
+        "memory",
+        "overcooked",
+        "pendulum",
+        "pong",
+        "smax",
+        "speaker",
+    ]
     or name.startswith("simple-spread")
     or name in TEAMS
     or (name.startswith("football") and "5v5" not in name)
@@ -228,12 +243,13 @@ def test_none_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in FAST)) for n in SHORT])
-def test_first_generations(name: str, tmp_path: Path) -> None:
+def test_first_generations(name: str, tmp_path: Path, cartpole_file: Path) -> None:
     generations = 1 if name in ALONE else 3  # who plays alone trains anew in each
     for start, package in NEEDS.items():
         if name.startswith(start):
             pytest.importorskip(package)
-    result = train(name, tmp_path, f"generations={generations}", *SHORT[name])
+    imitated = [f"algorithm.learned_reward.demonstrations={cartpole_file}"] if name.endswith("gail") else []
+    result = train(name, tmp_path, f"generations={generations}", *SHORT[name], *imitated)
     assert result.stopped_by == "the schedule is complete"
     assert result.scenario.name == name
     assert len(result.nash_conv) == (0 if name in PLAYED else 4)

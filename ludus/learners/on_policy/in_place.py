@@ -32,6 +32,7 @@ def why_not_in_place(model: Model, context: LearnerContext, config: Settings) ->
         "several ranks learn together": context.ranks.size > 1,
         "its policy is to differ from members of its population": context.diversity is not None,
         "its critic sees whose state it is": central and len(context.seats) > 1,
+        "its rewards are learned": config.learned_reward is not None,
     }
     return next((reason for reason, there in why.items() if there), "")
 

@@ -31,6 +31,7 @@ from ludus.learners.returns import (
     not_finite,
     trace_columns,
 )
+from ludus.learners.rewards.base import LearnedRows
 from ludus.learners.schedule import Budget
 from ludus.learners.spaces import reward_scale
 from ludus.learners.states import compact, occurring
@@ -58,11 +59,14 @@ class Transitions:
             self._divergence = Divergence(context.diversity, context.env, context.seats)
         self._seats = context.seats
         self.blind = 0
+        learned = config.learned_reward
+        self.learned = None if learned is None else learned.build(context, model.placement, replayed=False)
 
     @property
     def metrics(self) -> Metrics:
         """What there is to say about rollouts so far."""
         out = {"tails_without_value": float(self.blind)} if self._model.names else {}
+        out |= {} if self.learned is None else self.learned.metrics
         return out if self._divergence is None else {**out, "distance": self._divergence.nats}
 
     def of(self, rows: Trajectories, progress: float) -> ItemColumns:
@@ -80,7 +84,10 @@ class Transitions:
         after = self._values(rows.bootstrap_observation, last, bootstrap_state)
         fading = config.gamma if config.discount == "step" else 1.0
         received = team_rewards(rows, fading) if config.team_rewards else rows.reward.astype(np.float64)
-        reward = model.rewards(rows, received * self._scale, progress)
+        learned = LearnedRows(received * self._scale)
+        if self.learned is not None:
+            learned = self.learned.of(rows, learned.reward, self._log_prob)
+        reward = model.rewards(rows, learned.reward, progress)
         if self._divergence is not None:
             reward = reward + self._divergence.reward(rows.observation, rows.mask, rows.action, rows.logp)
         columns = learned_columns(
@@ -96,6 +103,8 @@ class Transitions:
             columns["state"] = state
         if config.correction == "vtrace":
             columns |= trace_columns(rows.start, reward, value, bootstrap_values(rows.tail, after))
+        if learned.advantage is not None:
+            columns |= self._second_stream(columns["advantage"], learned)
         if model.table is None and rows.mask is not None and model.actions:
             columns["mask"] = rows.mask
         columns |= self.beside(rows)
@@ -107,6 +116,28 @@ class Transitions:
     def beside(self, rows: Trajectories) -> ItemColumns:
         """Columns of the rows that a kind of learner keeps beside these."""
         return {}
+
+    def _second_stream(self, own: Array, learned: LearnedRows) -> dict[str, Array]:
+        """The sum of both streams' advantages; and the other one's and the weight of its own for V-trace, which estimates its own anew."""
+        assert learned.advantage is not None
+        both = (learned.weight * own + learned.advantage).astype(np.float32)
+        if self._config.correction != "vtrace":
+            return {"advantage": both}
+        weight = np.full(len(both), learned.weight, np.float32)
+        return {"advantage": both, "weight": weight, "other": learned.advantage.astype(np.float32)}
+
+    def _log_prob(self, observation: Array, action: Array, mask: NDArray[np.bool_] | None) -> Floats:
+        """As `ludus.learners.rewards.base.LogProb`, of a network without memory."""
+        columns = {
+            "observation": observation,
+            "action": action,
+            **dict.fromkeys(_FLOATS, np.zeros(len(action), np.float32)),
+        }
+        columns |= {} if mask is None else {"mask": mask}
+        if self._model.state:  # the critic's, whom nobody asks
+            columns["state"] = np.zeros((len(action), self._model.state), np.float32)
+        with torch.no_grad():
+            return to_host(self._model.log_prob(self.batch(columns)[0])).astype(np.float64)
 
     def _walk(
         self, rows: Trajectories, pieces: SegmentPieces, state: NDArray[np.float32] | None
@@ -169,7 +200,7 @@ class Transitions:
 
 
 _FLOATS = ("logp", "advantage", "target", "value")  # columns that a loss looks at
-_TRACED = ("reward", "ends", "after")  # and that V-trace does
+_TRACED = ("reward", "ends", "after", "weight", "other")  # and that V-trace does
 
 
 class OnPolicyLearner:
@@ -257,6 +288,8 @@ class OnPolicyLearner:
             rho_bar=config.rho_bar,
             c_bar=config.c_bar,
         )
+        if "other" in traced:
+            advantage = traced["weight"] * advantage + traced["other"]
         return replace(batch, advantage=advantage, target=target.float(), logp=logp.float(), value=value), weight
 
     def _learn(self, batch: Batch, rate: float) -> Metrics:
@@ -339,8 +372,10 @@ class OnPolicyLearner:
         return self.model.weights()
 
     def state_dict(self) -> State:
+        learned = self._items.learned
         return {
             **self.model.state_dict(),
+            **({} if learned is None else {"learned_reward": learned.state_dict()}),
             "budget": self._budget.state_dict(),
             "progress": self._progress,
             "updates": self._updates,
@@ -352,6 +387,8 @@ class OnPolicyLearner:
         self.model.load_state_dict(state)
         self._budget.load_state_dict(state["budget"])
         self._progress = float(state["progress"])
+        if self._items.learned is not None:
+            self._items.learned.load_state_dict(state["learned_reward"])
         self._updates, self._waiting, self._items.blind = (int(state[key]) for key in ("updates", "waiting", "blind"))
 
 

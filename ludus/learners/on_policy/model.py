@@ -19,6 +19,7 @@ from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import Collect
 from ludus.learners.losses import Distribution
 from ludus.learners.on_policy.batch import Batch
+from ludus.learners.rewards.base import LearnedRewardOptions
 from ludus.learners.schedule import Schedule
 from ludus.learners.states import StateTable
 from ludus.replay.blocks import Block, BlockRows
@@ -65,6 +66,8 @@ class Settings(StepOptions, Protocol):
     def scale_rewards(self) -> bool: ...
     @property
     def team_rewards(self) -> bool: ...
+    @property
+    def learned_reward(self) -> LearnedRewardOptions | None: ...
     def collect(self) -> Collect: ...
 
 

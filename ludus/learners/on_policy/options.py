@@ -107,6 +107,7 @@ class OnPolicy(Gradient):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="on-policy", recurrent=False, masks=True, paper="Schulman et al. 2016"
     )
+    takes_learned_rewards: ClassVar[bool] = True
 
     def networks(self, inputs: int, actions: int) -> Mapping[str, nn.Module]:
         """Modules by name: "policy" maps float32[n, inputs] to logits [n, actions], "critic" to values [n] or [n, 1]; others are yours."""
@@ -162,6 +163,7 @@ class PolicyGradient(Gradient):
         masks=True,
         paper="Sutton et al. 2000",
     )
+    takes_learned_rewards: ClassVar[bool] = True
     differs: ClassVar[bool] = True  # from members of its population, if a task says so (`ludus.learners.diversity`)
     extra_metrics: ClassVar[tuple[str, ...]] = ()  # names of what `metrics` answers
 
@@ -181,6 +183,16 @@ class PolicyGradient(Gradient):
     entropy: Scheduled = Schedule(start=0.0)
     value_coefficient: float = Field(default=0.5, ge=0)
     clip_value: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _check_memory(self) -> Self:
+        learned = self.learned_reward
+        if learned is not None and learned.memoryless and self.memory != "none":
+            raise ValueError(
+                f"learned_reward {type(learned).__name__} asks for log-probabilities of single decisions, and a policy with memory "
+                f"{self.memory} has those of whole episodes; use gail, or memory none"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_critic(self) -> Self:
