@@ -24,13 +24,17 @@ SMALL = {"width": 8, "batch": 40, "epochs": 2, "minibatches": 2, "learning_rate"
 BOX = Box(-1.0, 3.0, (2, 1), np.float32)
 
 
+def slow(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("algorithm", "action"),
     [
         (MAT(**SMALL), Discrete(3)),
-        (MATDec(**SMALL, normalise_observations=True), Discrete(3)),
-        (MAT(**SMALL, target_kl=0.01, clip_value=0.2, heads=2, layers=2), BOX),
-        (MAT(**SMALL, continuous="tanh", batch_unit="episodes", max_lag=1), BOX),
+        slow(MATDec(**SMALL, normalise_observations=True), Discrete(3)),
+        slow(MAT(**SMALL, target_kl=0.01, clip_value=0.2, heads=2, layers=2), BOX),
+        slow(MAT(**SMALL, continuous="tanh", batch_unit="episodes", max_lag=1), BOX),
     ],
     ids=["discrete", "decentralised", "box", "squashed"],
 )
@@ -39,6 +43,7 @@ def test_contract(algorithm, action):
     check_algorithm(algorithm, env, rollouts=rollouts(env))
 
 
+@pytest.mark.slow
 def test_contract_of_both_seats_and_several_choices():
     env = team_env(action=MultiDiscrete([2, 3]), state=0)
     check_algorithm(MAT(**SMALL), env, seats=(0, 1))
@@ -123,7 +128,7 @@ def test_items_by_a_plain_loop():
 
 def test_segments_of_fragments_bootstrap_with_those_that_end_beside_them():
     """Cut in two, an agent's first part goes on from what it is worth then, among others that are cut there."""
-    env, algorithm = team_env(state=0), MAT(**SMALL)
+    env, algorithm = team_env(), MAT(**SMALL)
     learner = learner_of(algorithm, env)
     whole = team_rollout(env, learner, pieces=6, rng=np.random.default_rng(4), absent=0.0, tails=(Tail.CUT,))
     rows = in_two(whole, np.random.default_rng(5), lambda n: np.full(n, Tail.CUT))
@@ -246,6 +251,7 @@ def played(policy, n=4000):
     return float((first != second).mean()), float(first.mean())
 
 
+@pytest.mark.slow
 def test_agents_who_look_at_each_other_act_apart_and_stay_unpredictable():
     """With a price on entropy the first agent plays both actions, and the second the other one. Agents who act by themselves either agree
     on who does what, or meet: whoever plays 1 with p and q differs with p + q - 2pq, at most 0.75 where the first has p = 1/4."""
@@ -265,5 +271,5 @@ def test_agents_who_look_at_each_other_act_apart_and_stay_unpredictable():
 
 def test_both_learn_who_does_what_by_their_places():
     for cls in (MAT, MATDec):
-        returns, _ = train(cls(**GAME, entropy=0.0), "test_mat:Apart", num_envs=50, total=3000, teams="one")
+        returns, _ = train(cls(**GAME, entropy=0.0), "test_mat:Apart", num_envs=50, total=2000, teams="one")
         assert returns > 0.95

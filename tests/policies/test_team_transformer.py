@@ -87,7 +87,7 @@ def test_one_pass_says_what_was_decoded_step_by_step(action, decoder):
     assert act.logp.std() > 0.05
     alone = [policy.act(*(None if c is None else c[at] for c in (x, mask)), None, noise[at], teams=teams.take(at))
              for at in (np.flatnonzero(teams.group == g) for g in np.unique(teams.group))]  # fmt: skip
-    assert_allclose(np.concatenate([one.action for one in alone]), act.action, atol=1e-5)
+    assert_allclose(np.concatenate([one.action for one in alone]), act.action, rtol=1e-3, atol=1e-3)
 
 
 def _softmax(scores):
@@ -198,7 +198,7 @@ def test_everybody_sees_what_everybody_sees_unless_actors_are_alone():
         action = torch.zeros(TEAM, dtype=torch.int64)
         with torch.no_grad():
             out, value = network(x, action, there)
-            changed, values = network(torch.cat([x[:-1], x[-1:] + 1]), action, there)
+            changed, values = network(torch.cat([x[:-1], x[-1:].flip(1)]), action, there)
         assert (changed[0] != out[0]).any() == outputs
         assert (values != value).all()
 

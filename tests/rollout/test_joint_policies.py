@@ -28,9 +28,10 @@ class RollCall:
     takes_ids = False
     team_size = 3
 
-    def __init__(self, spec=None, weights=None, *, name=0):
+    def __init__(self, spec=None, weights=None, *, name=0, aloud=True):
+        """aloud: else all play 0, and the log-probabilities say it."""
         self.spec = spec or PolicySpec("test_joint_policies:RollCall")
-        self.name, self.asked = name, []
+        self.name, self.aloud, self.asked = name, aloud, []
 
     def act(self, observation, mask, memory, noise, *, mode="explore", teams=None):
         if teams is None:
@@ -42,7 +43,8 @@ class RollCall:
         assert len(np.unique(teams.group)) == len(first)  # nobody is apart from the group
         before = np.arange(len(of)) - first[of]
         action = 100 * self.name + 10 * np.bincount(of, minlength=1)[of] + before
-        return Act(action.astype(np.int32), np.zeros(len(of), np.float32))
+        quiet = action * (not self.aloud)
+        return Act((action - quiet).astype(np.int32), quiet.astype(np.float32))
 
     def chances(self, observation, mask, action, teams, *, mode="explore"):
         return None
@@ -122,15 +124,16 @@ def test_two_clients_of_a_server_have_groups_of_their_own():
 
 
 def test_a_worker_asks_for_those_who_are_there():
-    """Of the scripted team agent 1 has died in the second frame; player 1 is a team of one, of a joint opponent."""
-    learner, other = RollCall(name=1), RollCall(name=2)
+    """Of the scripted team agent 1 has died in the second frame; player 1 is a team of one, of a joint opponent. What each agent answered
+    is recorded with its own row."""
+    learner, other = RollCall(name=1, aloud=False), RollCall(name=2, aloud=False)
     env = ScriptedEnv([TEAM], 2)
     worker = RolloutWorker(env, LocalBank(env.spec, 2))
     mine, its = PolicyRef(0, "me", 3), PolicyRef(1, "it")
     request = RolloutRequest(mine, (0,), Mixture.product({1: ([its], [1.0])}), "episodes", 2, seed=0)
     rows = worker.play(request, [(mine, learner), (its, other)]).trajectories
-    assert rows.action[rows.agent.repeat(np.diff(rows.start)) == 0].tolist() == [120, 110, 110] * 2
-    assert rows.action[rows.agent.repeat(np.diff(rows.start)) == 1].tolist() == [121] * 2
+    assert rows.logp[rows.agent.repeat(np.diff(rows.start)) == 0].tolist() == [120, 110, 110] * 2
+    assert rows.logp[rows.agent.repeat(np.diff(rows.start)) == 1].tolist() == [121] * 2
     assert_array_equal(np.concatenate([teams.place for teams in learner.asked]), [0, 1, 0, 1, 0, 0, 0, 0])
 
 
