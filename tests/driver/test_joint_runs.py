@@ -84,3 +84,15 @@ def test_what_is_asked_of_a_team_afterwards(
         policy.predict(seen[0])
     with pytest.raises(PolicyError, match="teams of 2 agents was given 3 observations"):
         policy.predict(seen[:3])
+
+
+def test_by_hand() -> None:
+    learner = ludus.learner("mat", env=ludus.Environment(id="test_teams:Votes", num_envs=6), batch=24, width=8)
+    told = learner.update(learner.collect())
+    assert told["rows"] >= 24
+    action, logp = learner.act(np.tile(np.array([[0, 1, 0], [1, 0, 1]], np.float32), (3, 1)))
+    assert action.shape == (6,)
+    assert (logp < 0).all()
+    with pytest.raises(PolicyError, match="teams of 2 agents was given 5 observations"):
+        learner.act(np.zeros((5, 3), np.float32))
+    learner.close()

@@ -11,6 +11,7 @@ from test_shared_inference import Served, random_due, spec_of
 
 from ludus.core.errors import PolicyError
 from ludus.core.types import Act, Due, Mixture, PolicyRef, PolicySpec
+from ludus.evaluation.policies import misfit
 from ludus.policies.base import JointPolicy, Policy, Teams, team_size_of
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference import remote
@@ -140,6 +141,11 @@ def test_a_worker_asks_for_those_who_are_there():
 def test_one_that_is_not_told_whose_rows_these_are_says_so():
     with pytest.raises(PolicyError, match="whose"):
         RollCall().act(np.zeros((2, 1), np.float32), None, None, np.zeros((2, 1), np.float32))
+
+
+def test_a_larger_team_is_refused():
+    assert misfit(RollCall(), spec_of((3,)), 0, "explore") == ""
+    assert "teams of up to 3 agents, and this player has 4" in misfit(RollCall(), spec_of((4,)), 0, "explore")
 
 
 def test_rows_without_an_agent():
