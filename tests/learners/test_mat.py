@@ -10,6 +10,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from pettingzoo import ParallelEnv
 from team_games import batch_of, in_two, learner_of, rollouts, team_env, team_rollout, train
+from together import assert_ranks_learn_alike
 
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Tail
@@ -186,6 +187,13 @@ def test_minibatches_are_of_whole_groups():
     before = learner.weights()
     learner.update(Sample(sample.columns, np.arange(12), np.ones(12)))
     assert any((array != before[name]).any() for name, array in learner.weights().items())
+
+
+def test_ranks_share_whole_groups():
+    """And learn what one learner does with all of them."""
+    env, algorithm = team_env(state=0), MAT(**{**SMALL, "max_gradient_norm": 0.0})
+    batches = [batch_of(learner_of(algorithm, env), env, number=k, size=31) for k in range(3)]
+    assert_ranks_learn_alike(3, lambda ranks: learner_of(algorithm, env, ranks=ranks), batches)
 
 
 # ------------------------------------------------------------------ refusals
