@@ -84,18 +84,11 @@ def _memory(name: str, preset: str, wanted: str, budget: int, **changes: Any) ->
     )
 
 
-def _mat(name: str, preset: str, budget: int, **changes: Any) -> LearningTask:
-    """A preset's environment, and its learner where that is MAT; changes: to the learner."""
+def _mat(name: str, preset: str, budget: int, kind: str = "mat") -> LearningTask:
+    """A team by MAT, with the settings of a preset that trains it by MAPPO, but for the network."""
     keys = keys_of(preset)
-    algorithm = keys["algorithm"] if keys["algorithm"]["kind"] == "mat" else {"kind": "mat"}
-    return LearningTask(name, {**keys, "algorithm": {**algorithm, **changes}}, budget)
-
-
-_LBF_MAT = {
-    "env": {"id": "lbf/Foraging-8x8-2p-2f-coop-v3", "num_envs": 16, "options": {"teams": "one"}},
-    "algorithm": {"kind": "mat", "batch": 3200, "layer_norm": False, "normalise_observations": True},
-}
-_SMAX_MAT = {"batch": 6144, "epochs": 5, "minibatches": 1, "clip": 0.1, "learning_rate": {"start": 1e-3, "end": 1e-4}}
+    options = {key: value for key, value in keys["algorithm"].items() if key != "hidden"}
+    return LearningTask(name, {**keys, "algorithm": {"clip": 0.2, **options, "kind": kind}}, budget)
 
 
 _ALL = (
@@ -141,10 +134,10 @@ _ALL = (
     *(_team("smax-2s3z", "smax-2s3z", 5_000_000, kind, hatrpo={"clip": None}) for kind in _TURNS),
     *(_team("cheetah2x3", "half-cheetah-2x3", 4_000_000, kind, "L") for kind in _TURNS),
     *(_team("ant2x4", "ant-2x4", 2_000_000, kind, "L") for kind in _TURNS),
-    _mat("spread-mat", "simple-spread-mat", 3_000_000),  # 1M of three agents
-    _mat("spread-mat-dec", "simple-spread-mat", 3_000_000, kind="mat_dec"),
-    _mat("smax-3m-mat", "smax-3m", 3_000_000, **_SMAX_MAT),
-    LearningTask("lbf-mat", _LBF_MAT, 2_000_000),
+    _mat("spread-mat", "simple-spread-mat", 3_000_000),
+    _mat("spread-mat-dec", "simple-spread-mat", 3_000_000, "mat_dec"),
+    _mat("lbf-mat", "lbf-coop", 4_000_000),
+    _mat("smax-3m-mat", "smax-3m", 3_000_000),
 )  # fmt: skip
 TASKS = {task.name: task for task in _ALL}
 _GENERATIONS = 24  # of a game in self-play: each adds a point to the curve

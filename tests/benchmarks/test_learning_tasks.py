@@ -39,7 +39,7 @@ IN_THE_ISSUE = """cartpole-ppo cartpole-dqn acrobot-ppo acrobot-dqn lunarlander-
     smax-2s3z-mappo smax-2s3z-happo smax-2s3z-hatrpo smax-2s3z-a2po smax-2s3z-coppo
     cheetah2x3-mappo cheetah2x3-happo cheetah2x3-hatrpo cheetah2x3-a2po cheetah2x3-coppo
     ant2x4-mappo ant2x4-happo ant2x4-hatrpo ant2x4-a2po ant2x4-coppo
-    spread-mat spread-mat-dec smax-3m-mat lbf-mat"""
+    spread-mat spread-mat-dec lbf-mat smax-3m-mat"""
 
 
 def made(name: str, seed: int = 3, share: float = 1.0) -> Scenario:
