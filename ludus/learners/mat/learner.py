@@ -189,4 +189,4 @@ def places_of(env: EnvSpec) -> NDArray[np.int64]:
 class MATLearner(OnPolicyLearner):
     """As `OnPolicyLearner`, of groups."""
 
-    makes_items = TeamTransitions
+    makes_items, in_groups = TeamTransitions, True

@@ -203,6 +203,7 @@ class OnPolicyLearner:
     """Learns from items whose advantages were computed when they arrived, with the values of the weights of that time."""
 
     makes_items: type[Transitions] = Transitions
+    in_groups = False  # whether units of batches are groups of rows
 
     def __init__(self, config: Settings, model: Model, context: LearnerContext) -> None:
         self.config, self.model, self.spec, self._context = config, model, model.spec, context
@@ -295,7 +296,7 @@ class OnPolicyLearner:
         told, epochs = Told.nothing(1 + len(names)), 0
         seed = seeding.key(self._seed, "on-policy", "update", *self._stream) % 2**63
         with model.learning(batch, seed) as rows:
-            for count, parts in self._epochs(rows, batch):
+            for count, parts in self._epochs(rows, batch.units):
                 told = model.steps(parts, rate, self._progress)
                 epochs += 0 if told.stopped else count
                 if told.wrong:
@@ -317,17 +318,16 @@ class OnPolicyLearner:
             "this update are kept; a smaller learning_rate, or finite rewards and observations, may help."
         )
 
-    def _epochs(self, rows: Any, batch: Batch) -> Iterator[tuple[int, Iterable[Any]]]:
-        """The parts of each epoch of a batch's `rows`, prepared: the whole batch, or minibatches of its units, shuffled anew; nothing where
-        there are none. Of so many epochs: all of a whole batch, where to read numbers is to wait, and nothing is decided by them."""
-        units = batch.units
+    def _epochs(self, rows: Any, units: int) -> Iterator[tuple[int, Iterable[Any]]]:
+        """The parts of each epoch, prepared: the whole batch, or minibatches of its units, shuffled anew; nothing where there are none. Of
+        so many epochs: all of a whole batch, where to read numbers is to wait, and nothing is decided by them."""
         count, epochs = min(self.config.minibatches, units), self.config.epochs
         if count < 2:
             whole = list(self.model.prepare(rows, None)) * count
             together = self.placement.device != "cpu" and self.config.kl_limit is None
             yield from [(epochs, whole * epochs)] * count if together else [(1, whole)] * (epochs * count)
             return
-        if self.placement.device == "cpu" or batch.start is not None:
+        if self.placement.device == "cpu" or self.model.memory or self.in_groups:
             rng = seeding.generator(self._seed, "on-policy", "shuffle", *self._stream)
             for _ in range(epochs):
                 yield 1, self.model.prepare(rows, np.array_split(rng.permutation(units), count))

@@ -34,6 +34,7 @@ from ludus.learners.schedule import Schedule
 from ludus.learners.states import StateTable
 from ludus.learners.statistics import DiscountedReturns, RunningMoments
 from ludus.policies.actor_critic import (
+    ActorCritic,
     Normaliser,
     ReturnScale,
     TeamNetwork,
@@ -376,7 +377,7 @@ class FamilyModel(Autograd):
         names = self._told_of(config)
         super().__init__(config, self.module, context, names=names, layouts=plain if whole else (), because=because)
 
-    def _told_of(self, config: PolicyGradient) -> tuple[str, ...]:
+    def _told_of(self, config: NetworkOptions) -> tuple[str, ...]:
         """`Model.names`."""
         return ("policy_loss", "value_loss", "entropy", "kl", *config.extra_metrics)
 
