@@ -112,6 +112,13 @@ def _key_and_door(kind: str, wanted: str) -> LearningTask:
     )
 
 
+def _mat(name: str, preset: str, budget: int, kind: str = "mat") -> LearningTask:
+    """A team by MAT, with the settings of a preset that trains it by MAPPO, but for the network."""
+    keys = keys_of(preset)
+    options = {key: value for key, value in keys["algorithm"].items() if key != "hidden"}
+    return LearningTask(name, {**keys, "algorithm": {"clip": 0.2, **options, "kind": kind}}, budget)
+
+
 _ALL = (
     _task("cartpole-ppo", "cartpole", 100_000, ">= 500", published=500.0, source=_ZOO),
     _task("cartpole-dqn", "cartpole-dqn", 50_000, ">= 500", published=500.0, source=_ZOO),
@@ -157,6 +164,10 @@ _ALL = (
     *(_team("ant2x4", "ant-2x4", 2_000_000, kind, "L") for kind in _TURNS),
     _key_and_door("rnd", ">= 0.9"), _key_and_door("icm", ""), _key_and_door("ppo", "<= 0.1"),
     *(_imitation(kind, episodes) for episodes in _EPISODES for kind in ("bc", "gail", "airl")),
+    _mat("spread-mat", "simple-spread-mat", 3_000_000),
+    _mat("spread-mat-dec", "simple-spread-mat", 3_000_000, "mat_dec"),
+    _mat("lbf-mat", "lbf-coop", 4_000_000),
+    _mat("smax-3m-mat", "smax-3m", 3_000_000),
 )  # fmt: skip
 TASKS = {task.name: task for task in _ALL}
 _GENERATIONS = 24  # of a game in self-play: each adds a point to the curve

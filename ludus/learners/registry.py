@@ -30,6 +30,8 @@ ALGORITHMS = {
     "iqn": "ludus.learners.dqn.options:IQN",
     "maddpg": "ludus.learners.maddpg.options:MADDPG",
     "mappo": "ludus.learners.ppo.options:MAPPO",
+    "mat": "ludus.learners.mat.options:MAT",
+    "mat_dec": "ludus.learners.mat.options:MATDec",
     "munchausen_dqn": "ludus.learners.dqn.options:MunchausenDQN",
     "mmd": "ludus.learners.mmd.options:MMD",
     "nfsp": "ludus.learners.nfsp.options:NFSP",

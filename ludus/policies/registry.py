@@ -31,6 +31,7 @@ POLICIES = {
     "random": "ludus.policies.random:RandomPolicy",
     "searching": "ludus.policies.search.policy:SearchingPolicy",
     "tabular": "ludus.policies.tabular:TabularPolicy",
+    "team_transformer": "ludus.policies.team_transformer:TeamTransformerPolicy",
     "torch": "ludus.policies.torch_module:TorchPolicy",
 }
 

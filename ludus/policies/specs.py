@@ -20,6 +20,7 @@ from ludus.core.types import Enumeration, PolicySpec, Weights
 Value = Literal["shared", "separate", "central", "none"]
 Network = Literal["nature", "impala"]
 Core = Literal["none", "gru", "lstm"]
+Decoder = Literal["autoregressive", "decentralised"]
 IMAGES = ("nature", "impala")
 BODIES = ("mlp", *IMAGES)
 
@@ -119,6 +120,40 @@ def actor_critic_spec(
     if agents > 1:
         config["agents"] = int(agents)
     return PolicySpec("actor_critic", config)
+
+
+def team_transformer_spec(
+    *,
+    team: int,
+    shape: Sequence[int],
+    action: Mapping[str, Any],
+    width: int = 64,
+    layers: int = 1,
+    heads: int = 1,
+    decoder: Decoder = "autoregressive",
+    layer_norm: bool = True,
+    scale: float = 1.0,
+    normalise: Sequence[str] = (),
+) -> PolicySpec:
+    """The spec of a `TeamTransformerPolicy`, for teams of up to `team` agents.
+
+    shape, action, scale and normalise: as of `actor_critic_spec`. width: of representations; layers: blocks of the encoder and of the
+    decoder; heads: of their attention. layer_norm: of observations."""
+    return PolicySpec(
+        "team_transformer",
+        {
+            "team": int(team),
+            "shape": [int(n) for n in shape],
+            "action": dict(action),
+            "width": int(width),
+            "layers": int(layers),
+            "heads": int(heads),
+            "decoder": decoder,
+            "layer_norm": bool(layer_norm),
+            "scale": scale,
+            "normalise": {name: True for name in normalise},
+        },
+    )
 
 
 def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:

@@ -121,6 +121,12 @@ SHORT = {
     "smax-2s3z-qmix": ("response.episodes=16", *SMAX[1:], "algorithm.min_size=100", "algorithm.batch=32"),
     "simple-spread": SPREAD,
     "simple-spread-iql": SPREAD,
+    "simple-spread-mat": (
+        "response.decisions=4800",
+        "evaluation.episodes=8",
+        "algorithm.batch=300",
+        "algorithm.epochs=1",
+    ),
     "simple-spread-vdn": SPREAD,
     **dict.fromkeys(TEAMS, TEAM),
     "simple-tag": ("response.episodes=64", "evaluation.episodes=8"),

@@ -102,7 +102,7 @@ def test_the_fused_optimizer_is_the_compiled_one_and_steps_over_what_is_no_numbe
 WITHOUT_GRADIENTS = {"exact", "tabular_q"}
 SMALL = {
     "batch": 24, "rollout": 40, "min_size": 10, "start_decisions": 10, "hidden": (8,), "learning_rate": 1e-3, "atoms": 5, "epochs": 2,
-    "mixing_width": 4, "minibatches": 2,
+    "mixing_width": 4, "minibatches": 2, "width": 8,
 }  # fmt: skip
 BURNT = {"memory": 4, "length": 3, "period": 3, "burn_in": 2}
 MORE = {
@@ -125,6 +125,7 @@ MORE = {
     "sac, states": ("sac_discrete", {"twin": False}, "enumerated"),
     "maddpg, box": ("maddpg", {"critic": "state", "twin": True}, "team boxes"),
     "maddpg, cold": ("maddpg", {"critic": "state", "temperature": 0.5}),
+    "mat, boxes": ("mat", {"heads": 2, "normalise_observations": True}, "team boxes"),
     "qmix, gru": ("qmix", {"core": "gru", **BURNT}),
     "qmix, by agent": ("qmix", {"share_weights": False}),
     "happo, gru": ("happo", {"memory": "gru", "memory_size": 4}),
@@ -142,6 +143,7 @@ CASES = {name: (name, BURNT if name == "r2d2" else {}) for name in ALGORITHMS if
 TORCH = {
     "alphazero",
     *("a2c", "a2c, of many", "reinforce", "impala", "impala, lstm", "ppo, gru", "ppo, by agent", "ppo, gru by agent", "mappo"),
+    *("mat", "mat, boxes", "mat_dec"),
     *("dqn, by agent", "munchausen_dqn", "qr_dqn", "iqn", "rainbow", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
     *("happo", "happo, gru", "hatrpo", "hatrpo, gru, shared", "a2po", "a2po, shared", "coppo", "coppo, gru by agent"),
 }  # fmt: skip

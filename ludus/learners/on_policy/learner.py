@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -43,6 +43,16 @@ from ludus.replay.trajectories import Trajectories
 # From rollouts to items: values, advantages and targets, and memory at the beginning of sequences.
 
 
+class Judged(NamedTuple):
+    """Values of a rollout's rows float64[N], and of its bootstrap observations float64[S]. Of networks that remember: its pieces, and the
+    memory float32[Q, M] before each."""
+
+    value: Floats
+    after: Floats
+    pieces: SegmentPieces | None = None
+    before: NDArray[np.float32] | None = None
+
+
 class Transitions:
     """Makes the items of a learner's table. blind: segments so far that should have been bootstrapped and have no observation."""
 
@@ -75,13 +85,8 @@ class Transitions:
         if model.table is not None:
             self.blind += int(np.count_nonzero((rows.bootstrap_observation < 0) & (rows.tail != Tail.TERMINATED)))
         state, bootstrap_state = critic_states(rows, self._seats) if model.state else (None, None)
-        pieces = before = last = None
-        if model.memory:
-            pieces = SegmentPieces.of(rows.start, model.sequence)
-            value, before, last = self._walk(rows, pieces, state)
-        else:
-            value = self._values(rows.observation, None, state)
-        after = self._values(rows.bootstrap_observation, last, bootstrap_state)
+        judged = self.judged(rows, state, bootstrap_state)
+        value, after = judged.value, judged.after
         fading = config.gamma if config.discount == "step" else 1.0
         received = team_rewards(rows, fading) if config.team_rewards else rows.reward.astype(np.float64)
         learned = LearnedRows(received * self._scale)
@@ -108,9 +113,26 @@ class Transitions:
         if model.table is None and rows.mask is not None and model.actions:
             columns["mask"] = rows.mask
         columns |= self.beside(rows)
+        return self.items(rows, columns, judged)
+
+    def judged(
+        self, rows: Trajectories, state: NDArray[np.float32] | None, bootstrap_state: NDArray[np.float32] | None
+    ) -> Judged:
+        """What a rollout's observations are worth. state, bootstrap_state: what a central critic sees beside them."""
+        pieces = before = last = None
+        if self._model.memory:
+            pieces = SegmentPieces.of(rows.start, self._model.sequence)
+            value, before, last = self._walk(rows, pieces, state)
+        else:
+            value = self._values(rows.observation, None, state)
+        return Judged(value, self._values(rows.bootstrap_observation, last, bootstrap_state), pieces, before)
+
+    def items(self, rows: Trajectories, columns: dict[str, Array], judged: Judged) -> ItemColumns:
+        """Columns of rows as those of items, with the oldest weights that acted in each."""
+        pieces, before = judged.pieces, judged.before
         if pieces is None or before is None:
             return {**columns, "version_lo": np.repeat(rows.version_lo, np.diff(rows.start))}
-        items = padded(columns, pieces, model.sequence)
+        items = padded(columns, pieces, self._model.sequence)
         return {**items, MEMORY: before, "version_lo": rows.version_lo[pieces.segment]}
 
     def beside(self, rows: Trajectories) -> ItemColumns:
@@ -138,6 +160,13 @@ class Transitions:
             columns["state"] = np.zeros((len(action), self._model.state), np.float32)
         with torch.no_grad():
             return to_host(self._model.log_prob(self.batch(columns)[0])).astype(np.float64)
+
+    def unpacked(self, items: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+        """(columns of rows, what else a `Batch` says of their order) of what `items` made."""
+        if not self._model.memory:
+            return items, {}
+        columns, start = unpadded(items)
+        return columns, {"start": start, "memory": to_device(items[MEMORY], self._device)}
 
     def _walk(
         self, rows: Trajectories, pieces: SegmentPieces, state: NDArray[np.float32] | None
@@ -176,10 +205,8 @@ class Transitions:
 
     def batch(self, items: Mapping[str, Any]) -> tuple[Batch, dict[str, Tensor]]:
         """(what is learned from, with advantages as they were estimated; what V-trace wants beside it)."""
-        model, columns, more = self._model, items, dict[str, Any]()
-        if model.memory:
-            columns, start = unpadded(items)
-            more = {"start": start, "memory": to_device(items[MEMORY], self._device)}
+        model = self._model
+        columns, more = self.unpacked(items)
         observation, action, table = columns["observation"], columns["action"], model.table
         mask = columns.get("mask")
         if model.by_states:
@@ -207,6 +234,7 @@ class OnPolicyLearner:
     """Learns from items whose advantages were computed when they arrived, with the values of the weights of that time."""
 
     makes_items: type[Transitions] = Transitions
+    in_groups = False  # whether units of batches are groups of rows
 
     def __init__(self, config: Settings, model: Model, context: LearnerContext) -> None:
         self.config, self.model, self.spec, self._context = config, model, model.spec, context
@@ -332,7 +360,7 @@ class OnPolicyLearner:
             together = self.placement.device != "cpu" and self.config.kl_limit is None
             yield from [(epochs, whole * epochs)] * count if together else [(1, whole)] * (epochs * count)
             return
-        if self.placement.device == "cpu" or self.model.memory:
+        if self.placement.device == "cpu" or self.model.memory or self.in_groups:
             rng = seeding.generator(self._seed, "on-policy", "shuffle", *self._stream)
             for _ in range(epochs):
                 yield 1, self.model.prepare(rows, np.array_split(rng.permutation(units), count))

@@ -13,12 +13,11 @@ from ludus.core.types import State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.losses import value_loss
 from ludus.learners.on_policy.batch import Batch
-from ludus.learners.on_policy.models import FamilyModel
+from ludus.learners.on_policy.models import FamilyModel, NetworkOptions
 from ludus.learners.optimizer import ModuleAdam
 from ludus.learners.sequential.trust_region import Measured, TrustRegion, TrustStep, natural_step
 
 if TYPE_CHECKING:
-    from ludus.learners.on_policy.options import PolicyGradient
     from ludus.learners.sequential.options import HATRPO, AgentByAgent
 
 
@@ -78,7 +77,7 @@ class TrustRegionModel(TurnModel):
 
     config: HATRPO
 
-    def _told_of(self, config: PolicyGradient) -> tuple[str, ...]:
+    def _told_of(self, config: NetworkOptions) -> tuple[str, ...]:
         return ("value_loss",)
 
     def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
