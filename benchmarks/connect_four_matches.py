@@ -6,10 +6,13 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from ludus.core.types import PolicySpec
 from ludus.evaluation.tournament.entrants import Entrant, EntrantPlayer, EntrantSeat, TournamentField, sha256
 from ludus.evaluation.tournament.run import Options, run_tournament
+from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, parse_bot
 from ludus.policies.file import digest_of
+from ludus.policies.registry import build_policy
 from ludus.population.ratings.bradley_terry import Z95
 from ludus.storage.stored_run import StoredRun
 
@@ -51,17 +54,17 @@ def wilson(hits: int, n: int) -> tuple[float, float, float]:
 
 
 def play(
-    stored: StoredRun, *, place: int, simulations: int, games: int, folder: Path, seed: int
+    stored: StoredRun, *, place: int, simulations: int, games: int, folder: Path, seed: int, own: int = 0
 ) -> tuple[Record, Record]:
     """The records as first and as second player, `games` each, of the populations' members at `place`, who take their likeliest actions,
-    against tree search. Results stay in `folder`: what was played is not played again."""
+    or, of AlphaZero, search with `own` simulations, against tree search. Results stay in `folder`: what was played is not played again."""
     settings = stored.env.played
     made = settings.make(num_envs=1)
     made.close()
-    field = TournamentField(settings, made.spec, (_members(stored, place), _search(simulations)))
+    field = TournamentField(settings, made.spec, (_members(stored, place, own), _search(simulations)))
     report = run_tournament(
         field,
-        folder / f"{place}-{simulations}",
+        folder / f"{place}-{simulations}{f'-{own}' if own else ''}",
         Options(episodes=games, seed=seed, deadline=600, num_envs=settings.num_envs),
     )
     records = {
@@ -73,13 +76,22 @@ def play(
     return first, second
 
 
-def _members(stored: StoredRun, place: int) -> Entrant:
-    seats, digests = [], []
+def member(stored: StoredRun, population: int, place: int, own: int) -> Policy:
+    """One that searches with `own` simulations, if it is asked to."""
+    policy = stored.policy(stored.members[population][place].ref)
+    if not own:
+        return policy
+    return build_policy(PolicySpec(policy.spec.kind, {**policy.spec.config, "play": own}), policy.weights())
+
+
+def _members(stored: StoredRun, place: int, own: int) -> Entrant:
+    seats, digests, mode = [], [], "search" if own else "greedy"
     for population in stored.population:
-        policy = stored.policy(stored.members[population][place].ref)
-        seats.append(EntrantSeat((EntrantPlayer(_SNAPSHOT, policy, "greedy"),), (1.0,)))
+        policy = member(stored, population, place, own)
+        seats.append(EntrantSeat((EntrantPlayer(_SNAPSHOT, policy, mode),), (1.0,)))
         digests.append(digest_of(policy))
-    return Entrant(_SNAPSHOT, tuple(seats), sha256("".join(digests).encode()), f"member {place}, greedy")
+    how = f"{own} simulations" if own else "greedy"
+    return Entrant(_SNAPSHOT, tuple(seats), sha256("".join([*digests, mode]).encode()), f"member {place}, {how}")
 
 
 def _search(simulations: int) -> Entrant:

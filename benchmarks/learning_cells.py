@@ -60,7 +60,8 @@ def settings(run: Run) -> dict[str, Any]:
     task = TASKS[run.task]
     if run.peer:
         return {"algorithm": task.peer, "env": task.keys["env"]["id"], "decisions": task.budget}
-    return scenario(task, run.seed)
+    imitated = {"expert": task.expert, "demonstrations": task.demonstrations, "cloned": task.cloned}
+    return {**scenario(task, run.seed), **(imitated if task.expert else {})}
 
 
 def stored(run: Run, folder: Path) -> Repetition | None:

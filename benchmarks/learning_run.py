@@ -9,9 +9,10 @@ import argparse
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
+from benchmarks.learning_imitation import cloned, recorded
 from benchmarks.learning_task import LearningTask, point_of
 from benchmarks.learning_tasks import TASKS, scenario
 from benchmarks.lines import Lines
@@ -62,8 +63,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     task = TASKS[args.task]
     text = to_yaml(scenario(task, args.seed, share=args.share))
-    with place(task, args.seed, text, share=args.share) as folder:
+    with (
+        place(task, args.seed, text, share=args.share) as folder,
+        expert(task, args.seed, folder, share=args.share) as found,
+    ):
         lines = Lines(PACKAGES)
+        lines.figures(found)
+        if task.cloned:
+            lines.figures({**cloned(task, args.seed), "seconds": lines.seconds})
+            return
         curve = Curve(lines, exact=task.score == "exploitability")
         result = trained(text, folder, curve)
         seconds = lines.seconds
@@ -73,6 +81,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         else:
             lines.figures({**evaluated(task, folder), **on_the_way(task, folder, share=args.share)})
         lines.figures({"evaluation seconds": lines.seconds - seconds})
+
+
+def expert(task: LearningTask, seed: int, folder: Path, *, share: float) -> AbstractContextManager[dict[str, float]]:
+    """`recorded`, of a task that has an expert; of others, nothing."""
+    return recorded(task, seed, folder.parent, share=share) if task.expert else nullcontext({})
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+EXPERT_FILE = "expert.parquet"
+"""An expert's decisions, as scenarios name the file: in the folder where a run's worker works."""
 SHORT_SEEDS, LONG_SEEDS = (0, 1, 2, 3, 4), (0,)
 
 
@@ -17,7 +19,10 @@ class LearningTask:
     announced, computed exactly). points: budgets, the first of which divides the others, at which the newest policy is scored as well,
     beside training: of learners that collect whole batches of decisions. barriers: after so many iterations each a run of hours can go on
     if it is stopped; they end open episodes, and others have none. peer: algorithm of Stable-Baselines3 that is run here under the same
-    steps and seeds; then `wanted` is of the ratio of both means."""
+    steps and seeds; then `wanted` is of the ratio of both means.
+
+    expert: the preset of who is imitated; it is trained and recorded before. demonstrations: episodes of it. cloned: nobody plays to learn;
+    `ludus clone` does it."""
 
     name: str
     keys: Mapping[str, Any]
@@ -32,6 +37,9 @@ class LearningTask:
     points: tuple[int, ...] = ()
     barriers: int | None = None
     peer: str | None = None
+    expert: str = ""
+    demonstrations: int = 0
+    cloned: bool = False
 
     @property
     def seeds(self) -> tuple[int, ...]:

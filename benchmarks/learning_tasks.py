@@ -11,14 +11,18 @@ with a quarter of their frames, begins with a rate of 4e-4, not 2.5e-4, and 16 e
 Cooperating agents (MPE2's) are one player, whose return is the sum of its agents', as EPyMARL reports it. Budgets in decisions count what
 all of them do: a step of the environment is a decision of each. simple_spread has the same network, replay and exploration for all three
 algorithms, targets over 5 steps and a discount of 0.95: with one step, or 0.99, QMIX's values grow without end.
+
+The key-and-door grid is played by PPO with random network distillation, with the intrinsic curiosity module, and without either, alike in
+all else. CartPole is imitated from 1, 10 and 100 episodes of the preset's PPO (`benchmarks.learning_imitation`): by behaviour cloning, GAIL
+and AIRL; the last two take 100,000 steps, whose rewards they do not see.
 """
 
 from __future__ import annotations
 
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
-from benchmarks.learning_task import LearningTask
+from benchmarks.learning_task import EXPERT_FILE, LearningTask
 from ludus.core.config import from_yaml
 
 _ZOO = "RL Baselines3 Zoo, benchmark.md (one run)"
@@ -41,6 +45,14 @@ def _leduc(kind: str, wanted: str = "") -> LearningTask:
     return _task(f"leduc-{kind}", f"leduc-{kind}", 2_400_000, wanted, unit="episodes", score="exploitability")
 
 
+def _tic_tac_toe(budget: int, wanted: str) -> LearningTask:
+    """The network alone, against all that can be played: exact, on the game's tree. It is 0 if the network never loses, and else at least
+    a half, as it plays its likeliest moves."""
+    keys = keys_of("tic-tac-toe-alphazero")
+    exact = {**keys, "env": {**keys["env"], "tree": "on"}, "mode": "greedy"}
+    return LearningTask("tictactoe-alphazero", exact, budget, wanted, unit="episodes", score="exploitability")
+
+
 def _mujoco(name: str, kind: str) -> LearningTask:
     preset = {"halfcheetah": "half-cheetah"}.get(name, name) + ("" if kind == "sac" else f"-{kind}")
     return _task(f"{name}-{kind}", preset, 300_000, ">= 1", length="L", peer=kind)
@@ -52,6 +64,20 @@ def _spread(kind: str) -> LearningTask:
     return _task(f"spread-{kind}", preset, 1_000_000 // 25, unit="episodes", length="L")
 
 
+_TURNS = ("mappo", "happo", "hatrpo", "a2po", "coppo")
+
+
+def _team(
+    name: str, preset: str, budget: int, kind: str, length: Literal["S", "L"] = "S", **changes: Any
+) -> LearningTask:
+    """A team by one of MAPPO's family, with the settings of a preset that trains it by MAPPO. changes: to the learner, by kind; None:
+    without this option."""
+    keys = keys_of(preset)
+    options = {**keys["algorithm"], "kind": kind, **changes.get(kind, {})}
+    algorithm = {key: value for key, value in options.items() if value is not None}
+    return LearningTask(f"{name}-{kind}", {**keys, "algorithm": algorithm}, budget, length=length)
+
+
 def _memory(name: str, preset: str, wanted: str, budget: int, **changes: Any) -> LearningTask:
     """changes: to the learner; None: without this option."""
     keys = keys_of(preset)
@@ -60,6 +86,37 @@ def _memory(name: str, preset: str, wanted: str, budget: int, **changes: Any) ->
     return LearningTask(
         f"memory-{name}", {**keys, "algorithm": algorithm}, budget, wanted, score="right", episodes=1000
     )
+
+
+_EPISODES = (1, 10, 100)
+"""Of an expert, that are imitated."""
+
+
+def _imitation(kind: str, episodes: int) -> LearningTask:
+    """kind: "bc", or that of the learned reward."""
+    keys = keys_of("cartpole-gail")
+    learned = {**keys["algorithm"]["learned_reward"], "kind": kind, "demonstrations": EXPERT_FILE}
+    learned |= {"gamma": keys["algorithm"]["gamma"]} if kind == "airl" else {}
+    algorithm = {**keys["algorithm"], "learned_reward": learned}
+    keys = keys_of("cartpole") if kind == "bc" else {**keys, "algorithm": algorithm}
+    name = f"cartpole-{episodes}-{kind}"
+    return LearningTask(name, keys, 100_000, expert="cartpole", demonstrations=episodes, cloned=kind == "bc")
+
+
+def _key_and_door(kind: str, wanted: str) -> LearningTask:
+    """kind: "ppo", or that of the learned reward."""
+    keys = keys_of("key-and-door")
+    learned = None if kind == "ppo" else {**keys["algorithm"]["learned_reward"], "kind": kind}
+    return LearningTask(
+        f"key-and-door-{kind}", {**keys, "algorithm": {**keys["algorithm"], "learned_reward": learned}}, 100_000, wanted
+    )
+
+
+def _mat(name: str, preset: str, budget: int, kind: str = "mat") -> LearningTask:
+    """A team by MAT, with the settings of a preset that trains it by MAPPO, but for the network."""
+    keys = keys_of(preset)
+    options = {key: value for key, value in keys["algorithm"].items() if key != "hidden"}
+    return LearningTask(name, {**keys, "algorithm": {"clip": 0.2, **options, "kind": kind}}, budget)
 
 
 _ALL = (
@@ -98,6 +155,19 @@ _ALL = (
     _spread("qmix"),
     _spread("vdn"),
     _spread("iql"),
+    _tic_tac_toe(24_576, "<= 0"),
+    *(_task(f"spread-{kind}", f"simple-spread-{kind}", 3_000_000) for kind in _TURNS),  # 1M steps of three agents
+    *(_team("lbf", "lbf-coop", 4_000_000, kind) for kind in _TURNS),
+    *(_team("smax-3m", "smax-3m", 3_000_000, kind, hatrpo={"clip": None}) for kind in _TURNS),
+    *(_team("smax-2s3z", "smax-2s3z", 5_000_000, kind, hatrpo={"clip": None}) for kind in _TURNS),
+    *(_team("cheetah2x3", "half-cheetah-2x3", 4_000_000, kind, "L") for kind in _TURNS),
+    *(_team("ant2x4", "ant-2x4", 2_000_000, kind, "L") for kind in _TURNS),
+    _key_and_door("rnd", ">= 0.9"), _key_and_door("icm", ""), _key_and_door("ppo", "<= 0.1"),
+    *(_imitation(kind, episodes) for episodes in _EPISODES for kind in ("bc", "gail", "airl")),
+    _mat("spread-mat", "simple-spread-mat", 3_000_000),
+    _mat("spread-mat-dec", "simple-spread-mat", 3_000_000, "mat_dec"),
+    _mat("lbf-mat", "lbf-coop", 4_000_000),
+    _mat("smax-3m-mat", "smax-3m", 3_000_000),
     _task("pendulum-mpo", "pendulum-mpo", 20_000, ">= -160", published=-156.995, source=f"{_ZOO}, of SAC"),
     _task("hopper-mpo", "hopper-mpo", 300_000, length="L"),  # beside hopper-sac
     _task("cartpole-vmpo", "cartpole-vmpo", 100_000, ">= 500", published=500.0, source=f"{_ZOO}, of PPO"),

@@ -45,6 +45,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "anytime": {"scenario": "anytime_psro", "rule": "hedge"},
     "self-play psro": {"scenario": "self_play_psro", "rule": "hedge", "share_of_new": 0.1},
     "efficient": {"scenario": "efficient_psro"},
+    "xdo": {"scenario": "xdo", "algorithms": {"meta": "exact"}, "tolerance": 0.5},
+    "odo": {"scenario": "odo", "average": "window", "rounds": 1000},
     "psro, behavioural diversity": {
         "scenario": "psro",
         "meta_solver": NASH,
@@ -87,7 +89,7 @@ def scenario(game: str, method: str, seed: int, *, share: float = 1.0) -> dict[s
         **keys,
     }
     out["algorithm"] = {"kind": "ppo", "batch": chosen.batch, **keys.get("algorithm", {})}
-    if keys["scenario"] in ("psro", "anytime_psro", "self_play_psro", "efficient_psro"):
+    if keys["scenario"] in ("psro", "anytime_psro", "self_play_psro", "efficient_psro", "xdo", "odo"):
         out["warm_start"] = "last"
     if keys["scenario"] in ("pipeline_psro", "league"):  # many learners at once, so shorter tasks between them
         out["response"] = {"episodes": chosen.task // 3}

@@ -95,6 +95,18 @@ FINDINGS = (
         as_good_as("efficient", "psro"),
     ),
     Finding(
+        "xdo",
+        "McAleer et al. 2021, XDO, abstract",
+        "less exploitable than PSRO in Leduc poker, after far fewer generations",
+        faster_at_first("xdo", ("psro",), share=0.25),
+    ),
+    Finding(
+        "odo",
+        "Dinh et al. 2022, abstract",
+        "nearer an equilibrium than PSRO in Leduc poker",
+        less_exploitable("odo", "psro"),
+    ),
+    Finding(
         "psro, behavioural diversity",
         "Liu et al. 2021, abstract",
         "populations that are made diverse are less exploitable",

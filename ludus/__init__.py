@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ludus.learners.qmix.options import QMIX, VDN
     from ludus.learners.r2d2.options import R2D2
     from ludus.learners.sac.options import SAC, SACDiscrete
+    from ludus.learners.sequential.options import A2PO, HAPPO, HATRPO, CoPPO
     from ludus.learners.tabular_q.options import TabularQ
     from ludus.schedulers.psro import WarmStart
     from ludus.training.by_hand import HandLearner, learner
@@ -76,12 +77,14 @@ __version__ = "0.1.0"
 
 __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "A2C",
+    "A2PO",
     "AllOf",
     "AnyOf",
     "AnytimePSRO",
     "BestResponseGain",
     "Callback",
     "Checkpoints",
+    "CoPPO",
     "DDPG",
     "DQN",
     "Decisions",
@@ -93,6 +96,8 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "FictitiousSelfPlay",
     "FixedOpponents",
     "Generations",
+    "HAPPO",
+    "HATRPO",
     "HandLearner",
     "IMPALA",
     "IQN",
@@ -157,12 +162,14 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
 # Resolved when they are first used, so that `import ludus` and the commands that need no torch stay fast.
 _HOMES = {
     "A2C": "ludus.learners.on_policy.options",
+    "A2PO": "ludus.learners.sequential.options",
     "AllOf": "ludus.training.stopping",
     "AnyOf": "ludus.training.stopping",
     "AnytimePSRO": "ludus.driver.scenario_kinds",
     "BestResponseGain": "ludus.training.stopping",
     "Callback": "ludus.training.callbacks",
     "Checkpoints": "ludus.driver.scenario",
+    "CoPPO": "ludus.learners.sequential.options",
     "DDPG": "ludus.learners.ddpg.options",
     "DQN": "ludus.learners.dqn.options",
     "Decisions": "ludus.training.stopping",
@@ -174,6 +181,8 @@ _HOMES = {
     "FictitiousSelfPlay": "ludus.driver.scenario_kinds",
     "FixedOpponents": "ludus.driver.scenario_kinds",
     "Generations": "ludus.training.stopping",
+    "HAPPO": "ludus.learners.sequential.options",
+    "HATRPO": "ludus.learners.sequential.options",
     "HandLearner": "ludus.training.by_hand",
     "IMPALA": "ludus.learners.on_policy.options",
     "IQN": "ludus.learners.dqn.options",

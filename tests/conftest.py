@@ -3,6 +3,7 @@ thread in each process of the tests, as it has under `make`: more threads than c
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,6 +65,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def card() -> str:
     """The device that tests marked `gpu` are of."""
     return DEVICE
+
+
+@pytest.fixture(scope="session")
+def cartpole_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two episodes of CartPole whose actions are uniform ones, as `ludus record` writes them."""
+    from ludus.core.types import Mixture, PolicyRef, PolicySpec
+    from ludus.envs.registry import make_env
+    from ludus.evaluation.trajectories import record_trajectories
+    from ludus.policies.registry import build_policy
+
+    path = tmp_path_factory.mktemp("recorded") / "expert.parquet"
+    anyone = build_policy(PolicySpec("random", {"actions": 2}), {})
+    alone = Mixture.product({0: ([PolicyRef(0, "anyone")], [1.0])})
+    record_trajectories(path, make_env("gymnasium/CartPole-v1", num_envs=2), alone, lambda _: anyone, episodes=2)
+    return path
 
 
 @pytest.fixture(scope="module")

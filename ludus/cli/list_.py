@@ -94,6 +94,15 @@ def _processing() -> None:
     _parts("processing", dict(PROCESSING))
 
 
+def _learned_rewards() -> None:
+    from ludus.learners.rewards.registry import LEARNED_REWARDS
+
+    _parts("learned reward", dict(LEARNED_REWARDS))
+    write(
+        "`algorithm.learned_reward={kind: NAME, …}` of on-policy algorithms, and `rnd` and `icm` of those that replay."
+    )
+
+
 def _selectors() -> None:
     from ludus.replay.selectors import RESERVOIR, SELECTORS
 
@@ -165,6 +174,7 @@ KINDS: dict[str, Callable[..., None]] = {
     "meta-solvers": _meta_solvers,
     "scenarios": _scenarios,
     "processing": _processing,
+    "learned-rewards": _learned_rewards,
     "selectors": _selectors,
     "ratings": _ratings,
     "bots": _bots,

@@ -287,6 +287,30 @@ class Diversity:
     smoothing: float = 0.1
 
 
+@dataclass(frozen=True, slots=True)
+class RestrictedGame:
+    """The game in which each player picks, at every information state, what one of its members would do there (McAleer et al. 2021).
+
+    members: [P] those of each player. gap: NashConv inside that game that its solution may have, where it is computed; iterations: of the
+    solver, at most.
+    """
+
+    members: tuple[tuple[PolicyRef, ...], ...]
+    gap: float
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RestrictedSolution:
+    """An approximate equilibrium of a `RestrictedGame` on a game tree. tables: [P] float64[I_p, A], what each player does at its
+    information states. value: float64[P] expected returns. gap: NashConv inside that game. iterations: of the solver."""
+
+    tables: tuple[NDArray[np.float64], ...]
+    value: NDArray[np.float64]
+    gap: float
+    iterations: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
     """A meta-solver's answer: either `marginals` (float64[n_p] per player, each summing to 1) or `joint` (float64[n_0, …, n_{P-1}]).
@@ -327,7 +351,8 @@ class TrainingTask:
 
     continues: the id of an earlier task, which kept its learner (`keep`): that learner goes on, with its optimizer, tables and schedules.
     length: how many such tasks the learner's whole training is long, which its schedules follow; 0: nobody knows, and they stay put.
-    overrides: values of its own for options of the algorithm. diversity: of algorithms that can differ from members.
+    overrides: values of its own for options of the algorithm. diversity: of algorithms that can differ from members. restricted: the policy
+    is one of this game, in equilibrium with those of the other populations, whose tasks are given out together with it.
     together: share of its requests in which it plays all of `seats` at once, against itself, and learns from all of them. role: of its
     learner in the schedule, where learners differ.
     """
@@ -347,6 +372,7 @@ class TrainingTask:
     diversity: Diversity | None = None
     together: float = 0.0
     role: str = ""
+    restricted: RestrictedGame | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,9 +272,10 @@ class Driver:
         history.count(result.counters)
         self.manager.on_result(result)
         self.work.admit(result.ref)
-        metrics = {f"response/{task.population}/{name}": value for name, value in result.metrics.items()}
+        what = "response" if task.restricted is None else "meta"
+        metrics = {f"{what}/{task.population}/{name}": value for name, value in result.metrics.items()}
         self.store.metrics_recorded("generations", task.generation, metrics)
-        for seat in task.seats:
+        for seat in task.seats if task.restricted is None else ():
             history.responses[seat] = self.work.return_of(result, seat)
 
     def _tell_few(self, result: Trained) -> None:

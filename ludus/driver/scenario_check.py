@@ -17,6 +17,7 @@ from ludus.learners.acting import learns_in_place
 from ludus.learners.base import Algorithm, ChecksStart, Learner, LearnerContext, WarmsUp, sizes_of
 from ludus.learners.registry import ALGORITHMS, COMPUTED, Assignment
 from ludus.learners.schedule import Schedule
+from ludus.policies.specs import searches
 from ludus.replay.kinds import build_table
 from ludus.replay.table import BoundedTable
 from ludus.schedulers.chunked import ChunkedScheduler
@@ -56,6 +57,7 @@ def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec) -> None:
     scenario.evaluation.check(counted, scenario, scenario.env)
     exploitability = env.enumeration is not None and scenario.evaluation.exploitability != "off"
     _check_device(scenario.runtime.device_choice, context)
+    _check_modes(scenario, context)
     learners = [a.algorithm for a in context.assigned if isinstance(a.algorithm, Algorithm)]
     if learners:
         check_response(scenario.response)
@@ -133,6 +135,16 @@ def _check_device(asked: DeviceChoice, context: ScheduleContext) -> None:
             given = f"device={asked.device}" if device else f"precision={asked.precision}"
             raise ConfigError(
                 f"runtime.{given} was given, and {own_name(assigned.algorithm)} computes on the CPU, in float32, only. Leave it out."
+            )
+
+
+def _check_modes(scenario: Scenario, context: ScheduleContext) -> None:
+    """That members can be played as the schedule says."""
+    for assigned in context.assigned:
+        if "search" in scenario.modes and not searches(assigned.policy):
+            raise ScenarioError(
+                f"mode=search was given, and the algorithm {assigned.name!r} trains policies of kind {assigned.policy.kind!r}, which do "
+                "not search. Use mode=greedy, or the algorithm alphazero."
             )
 
 

@@ -16,11 +16,13 @@ from ludus.schedulers.anytime import (
 from ludus.schedulers.efficient import EfficientPSROOptions, EfficientPSROScheduler
 from ludus.schedulers.fixed_opponents import FixedOpponentsOptions, FixedOpponentsScheduler
 from ludus.schedulers.league import LeagueOptions, LeagueScheduler
+from ludus.schedulers.odo import ODOOptions, ODOScheduler
 from ludus.schedulers.pbt import PBTOptions, PBTScheduler
 from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
 from ludus.schedulers.psro import PSROOptions, PSROScheduler
 from ludus.schedulers.self_play import FictitiousSelfPlayOptions, PFSPOptions, SelfPlayOptions, SelfPlayScheduler
-from ludus.solvers.fixed import Last
+from ludus.schedulers.xdo import XDOOptions, XDOScheduler
+from ludus.solvers.fixed import Last, Uniform
 
 
 class PSRO(PSROOptions, Scenario, kind="psro"):
@@ -60,6 +62,22 @@ class PipelinePSRO(PipelinePSROOptions, Scenario, kind="pipeline_psro"):
     def scheduler(self, population: tuple[int, ...]) -> PipelinePSROScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
         return PipelinePSROScheduler(self, population=population, selection=selection)
+
+
+class ODO(ODOOptions, Scenario, kind="odo"):
+    """Online double oracle; see `ODOOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> ODOScheduler:
+        selection = self.evaluation.selection(Uniform(), self.seed)
+        return ODOScheduler(self, population=population, selection=selection)
+
+
+class XDO(XDOOptions, Scenario, kind="xdo"):
+    """Extensive-form double oracle; see `XDOOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> XDOScheduler:
+        selection = self.evaluation.selection(Last(), self.seed)
+        return XDOScheduler(self, population=population, selection=selection)
 
 
 class SelfPlay(SelfPlayOptions, Scenario, kind="self_play"):
@@ -123,12 +141,14 @@ _KINDS: tuple[type[Scenario], ...] = (
     FictitiousSelfPlay,
     FixedOpponents,
     League,
+    ODO,
     PBT,
     PFSP,
     PipelinePSRO,
     PSRO,
     SelfPlay,
     SelfPlayPSRO,
+    XDO,
 )
 SCENARIOS: Final[dict[str, str]] = {kind.kind: f"{kind.__module__}:{kind.__qualname__}" for kind in _KINDS}
 """name -> `module:Class`; each class is a `Scenario`, and its fields are the keys of the file."""

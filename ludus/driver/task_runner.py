@@ -12,15 +12,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ludus.core.errors import RunError
+from ludus.core.errors import RunError, ScenarioError
+from ludus.core.own_code import own_name
 from ludus.core.parts import with_options
 from ludus.core.types import (
+    Array,
     Evaluated,
     EvaluationTask,
     Match,
     Metrics,
     Mixture,
     PolicyRef,
+    RestrictedGame,
+    RestrictedSolution,
     State,
     Task,
     TaskResult,
@@ -30,8 +34,9 @@ from ludus.core.types import (
 from ludus.driver.scenario import Scenario
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import EarlyMatches, MatchPlayer, MatchProfile
-from ludus.learners.base import ComputedOracle
+from ludus.learners.base import Algorithm, ComputedOracle, Response, SolvesRestricted
 from ludus.learners.registry import COMPUTED, Algorithms
+from ludus.learners.restricted import in_restricted_game
 from ludus.policies.file import load_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.rollout.async_limits import AsyncLimits
@@ -63,6 +68,7 @@ class TaskRunner:
     resumed: Mapping[str, State] = field(default_factory=dict)
     kept: Mapping[str, State] = field(default_factory=dict)
     _oracles: dict[tuple[int, str], ComputedOracle | None] = field(default_factory=dict)
+    _solved: tuple[RestrictedGame, RestrictedSolution] | None = None  # the last one
 
     def results(
         self,
@@ -146,9 +152,12 @@ class TaskRunner:
                 f"task {task.id} continues {task.continues!r}, whose learner was not kept; there are {known}. Learners are kept for the "
                 "next generation of tasks only."
             )
+        algorithm: Algorithm = with_options(self.algorithms.of(task.population, task.role), task.overrides)
+        if task.restricted is not None:
+            algorithm = in_restricted_game(algorithm, task.restricted, task.seats, self.parts.policy)
         return Training(
             task,
-            algorithm=with_options(self.algorithms.of(task.population, task.role), task.overrides),
+            algorithm=algorithm,
             parts=self.parts,
             stop=self.scenario.response,
             start=start,
@@ -183,11 +192,41 @@ class TaskRunner:
     def _compute(self, task: TrainingTask, algorithm: ComputedOracle) -> Trained:
         assert self.exact is not None
         with self.parts.profile.part("learning"):
-            response = algorithm.respond(self.exact.tree, task.seats, task.opponents, self.exact.stack)
+            if task.restricted is not None:
+                response = self._part(task.restricted, task.seats, algorithm)
+            else:
+                response = algorithm.respond(self.exact.tree, task.seats, task.opponents, self.exact.stack)
         metrics = {**response.metrics, "return": float(np.mean(list(response.value.values())))}
         ref = PolicyRef(task.population, task.policy, mode=task.mode)
         task = replace(task, start=None)  # a computed response starts from nothing, and its lineage says so
         return Trained(task, ref, response.spec, response.weights, metrics, counters={}, place=COMPUTED)
+
+    def _part(self, game: RestrictedGame, seats: tuple[int, ...], algorithm: ComputedOracle) -> Response:
+        """The seats' part of a restricted game's equilibrium, which is computed once for all its players."""
+        assert self.exact is not None
+        if not isinstance(algorithm, SolvesRestricted):
+            raise ScenarioError(
+                f"{own_name(algorithm)} computes best responses, and no equilibria of restricted games: it lacks the methods solve and "
+                "part of ludus.learners.base.SolvesRestricted. Use algorithm exact for the role meta."
+            )
+        if self._solved is None or self._solved[0] != game:
+            self._solved = (game, algorithm.solve(self.exact.tree, game, self._tables))
+        return algorithm.part(self.exact.tree, seats, self._solved[1])
+
+    def _tables(self, player: int, refs: Sequence[PolicyRef]) -> Array:
+        """float64[k, I_p, A]: what policies do at the information states of a player. Raises ScenarioError for one that has no table."""
+        assert self.exact is not None
+        tables = []
+        for ref in refs:
+            policy = self.parts.policy(ref)
+            table = policy.tabulate(self.exact.tree.enumeration, player, mode=ref.mode)
+            if table is None:
+                raise ScenarioError(
+                    f"policy {ref.policy!r}, of kind {policy.spec.kind}, depends on more than the information state, so that the "
+                    "restricted game with it cannot be solved exactly. Leave it out, or have the role meta learn."
+                )
+            tables.append(table)
+        return np.stack(tables)
 
     # ------------------------------------------------------------------------------------------ evaluation
 

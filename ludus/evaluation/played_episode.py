@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from gymnasium.spaces import Discrete
@@ -33,7 +33,7 @@ from ludus.evaluation.recording import (
     strategies_of,
 )
 from ludus.learners.teams import seen, state_width
-from ludus.policies.base import HasValues, Policy
+from ludus.policies.base import HasValues, JointPolicy, Policy, team_size_of, teams_for
 from ludus.policies.bots import BotPolicy, BotSettings
 from ludus.policies.categorical import CategoricalPolicy, full_mask
 from ludus.population.base import populations_of, seats_of
@@ -301,12 +301,19 @@ def answers_of(policy: Policy, step: Step, spec: EnvSpec, player: int, *, mode: 
     value = q = None
     if isinstance(policy, HasValues):
         state = _critic_state(policy, step, spec, player)
-        value, q = policy.values(observation, mask, decisions.memory, state)
+        value, q = policy.values(observation, mask, decisions.memory, state, **teams_for(policy, decisions.agent))
     space = spec.agents_of(player)[0].action
     if not isinstance(space, Discrete):
         return Answers(value=value, action_values=q)
     rows = observation, mask, decisions.memory
     also = mode != EXPLORE and EXPLORE in policy.modes
+    if team_size_of(policy):
+
+        def chances(mode: str) -> NDArray[np.float64] | None:
+            asked = cast(JointPolicy, policy)
+            return asked.chances(observation, mask, decisions.action, mode=mode, **teams_for(policy, decisions.agent))
+
+        return Answers(chances(mode), chances(EXPLORE) if also else None, value, q)
     return Answers(
         _probabilities(policy, rows, int(space.n), mode),
         _probabilities(policy, rows, int(space.n), EXPLORE) if also else None,

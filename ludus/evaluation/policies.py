@@ -30,7 +30,7 @@ from ludus.core.own_code import brief
 from ludus.core.types import EnvSpec, Factor, Mixture, PolicyRef, Solution
 from ludus.envs.options import Environment
 from ludus.envs.spaces import Choices
-from ludus.policies.base import Policy
+from ludus.policies.base import Policy, team_size_of, teams_for
 from ludus.policies.bots import DEADLINE, BotPolicy, parse_bot, require_fit, what_raised
 from ludus.policies.categorical import CategoricalPolicy, full_mask
 from ludus.policies.file import load_policy
@@ -461,16 +461,24 @@ def misfit(policy: Policy, spec: EnvSpec, player: int, mode: str) -> str:
             observation = spec.enumeration.observation[:1]
         mask = None if choices is None else np.ones((1, choices.width), np.bool_)
         memory = None if policy.memory_shape is None else np.zeros((1, *policy.memory_shape), np.float32)
+        _require_team(policy, agents=len(spec.agents_of(player)))
         if own and isinstance(policy, CategoricalPolicy):
             legal = full_mask(mask, 1, policy.actions)
             _require_probabilities(policy.probabilities(observation, legal, mode=mode)[0], legal)
-        act = policy.act(observation, mask, memory, np.zeros((1, policy.noise_width), np.float32), mode=mode)
+        teams = teams_for(policy, np.zeros(1, np.int32))
+        act = policy.act(observation, mask, memory, np.zeros((1, policy.noise_width), np.float32), mode=mode, **teams)
         if act.action.shape[1:] != (agent.action.shape or ()):
             raise PolicyError(f"it answers with actions of shape {act.action.shape[1:]}, {agent.action} is expected.")
     except Exception as error:  # noqa: BLE001  whatever is wrong, it cannot play there
         told = str(error) if isinstance(error, LudusError) else f"{what_raised(error)}."
         return " ".join(told.split())
     return ""
+
+
+def _require_team(policy: Policy, *, agents: int) -> None:
+    """Raises PolicyError for a `JointPolicy` of smaller teams."""
+    if 0 < (most := team_size_of(policy)) < agents:
+        raise PolicyError(f"it plays teams of up to {most} agents, and this player has {agents}.")
 
 
 def _require_probabilities(probs: Any, legal: NDArray[np.bool_]) -> None:

@@ -22,7 +22,7 @@ from ludus.envs.adapters.teams import Sides
 from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
 from ludus.evaluation.policies import FORMS, Drawn, drawn_of, misfit, shares_of, take_apart
-from ludus.policies.base import Policy
+from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.policies.file import load_policy as read_policy
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
@@ -88,7 +88,8 @@ class TrainedPolicy:
         observation: an array as the policy was trained on; of a game that was compiled, its tensor, or the id of the information state.
         mask: legal actions bool[A], or bool[n, A]. state: what the last call answered, None where an episode begins; without a memory and
         a mixture it is None and need not be passed on. episode_start: bool[n], rows whose episode begins anew. deterministic: the best
-        action; otherwise as its run plays it (PSRO's members greedily, a file from elsewhere by drawing).
+        action; otherwise as its run plays it (PSRO's members greedily, a file from elsewhere by drawing). A policy that plays a team
+        together takes the observations of whole teams, agent after agent.
 
         Always a pair, as in Stable-Baselines3, so that one loop serves policies with and without a memory. Raises PolicyError for shapes
         that do not fit.
@@ -110,7 +111,8 @@ class TrainedPolicy:
             before = memory[k][at] if k in memory else None
             mode = "greedy" if deterministic else drawn[k].mode
             seen = rows[at] if policy.takes_ids or not ids else self._enumeration.observation[rows[at]]
-            act = policy.act(seen, None if legal is None else legal[at], before, noise, mode=mode)
+            teams = self._teams(policy, len(at), single=single)
+            act = policy.act(seen, None if legal is None else legal[at], before, noise, mode=mode, **teams)
             if k in memory and act.memory is not None:
                 memory[k][at] = act.memory
             if action is None:
@@ -211,6 +213,11 @@ class TrainedPolicy:
     def takes_ids(self) -> bool:
         return self.policy.takes_ids
 
+    @property
+    def team_size(self) -> int:
+        """As of `JointPolicy`; 0 of one that decides row by row."""
+        return team_size_of(self.policy)
+
     def act(
         self,
         observation: Array,
@@ -219,9 +226,11 @@ class TrainedPolicy:
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
+        teams: Teams | None = None,
     ) -> Act:
-        """As `Policy.act`."""
-        return self.policy.act(observation, mask, memory, noise, mode=mode)
+        """As `Policy.act`, or `JointPolicy.act`."""
+        beside: dict[str, Any] = {} if teams is None else {"teams": teams}
+        return self.policy.act(observation, mask, memory, noise, mode=mode, **beside)
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """As `Policy.tabulate`."""
@@ -319,6 +328,18 @@ class TrainedPolicy:
             legal = np.asarray(mask).astype(np.bool_)
             return legal if legal.ndim > 1 else np.broadcast_to(legal, (len(rows), len(legal)))
         return self._enumeration.mask[rows] if ids else None
+
+    def _teams(self, policy: Policy, rows: int, *, single: bool) -> dict[str, Teams]:
+        """What it is asked with beside rows, if it plays a team together. Raises PolicyError where these are not all of whole teams."""
+        size = team_size_of(policy)
+        if size and len(self._of(self.player)) > 1:
+            raise PolicyError(f"{self!r} is a mixture of policies that play a team together; name one, or use play.")
+        if size > 1 and single:
+            raise PolicyError(
+                f"one observation was given, and {self!r} plays a team of {size} agents together; give an array [{size}, …] of what "
+                "they see."
+            )
+        return {"teams": Teams.whole(rows, size)} if size else {}
 
     def _begun(
         self, drawn: Sequence[Drawn], n: int, state: PlayState | None, episode_start: Any

@@ -18,7 +18,19 @@ from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.types import CPU, DeviceChoice, EnvSpec, Metrics, Opponents, PolicyRef, PolicySpec, State, Weights
+from ludus.core.types import (
+    CPU,
+    DeviceChoice,
+    EnvSpec,
+    Metrics,
+    Opponents,
+    PolicyRef,
+    PolicySpec,
+    RestrictedGame,
+    RestrictedSolution,
+    State,
+    Weights,
+)
 from ludus.envs.base import VectorEnv
 from ludus.envs.tree.game_tree import GameTree
 from ludus.learners.ranks import ALONE, Ranks
@@ -274,6 +286,7 @@ class Response:
 
 
 Stack: TypeAlias = Callable[[int, Sequence[PolicyRef]], NDArray[np.float64]]
+Tables: TypeAlias = Callable[[int, Sequence[PolicyRef]], NDArray[np.float64]]
 
 
 @runtime_checkable
@@ -291,4 +304,17 @@ class ComputedOracle(Protocol):
     def respond(self, tree: GameTree, seats: tuple[int, ...], opponents: Opponents, stack: Stack) -> Response:
         """One policy that plays any of `seats` best against the opponents. stack(player, refs) -> float64[k, S_p] holds the
         realisation plans of policies in the seat of `player`."""
+        ...
+
+
+@runtime_checkable
+class SolvesRestricted(Protocol):
+    """A `ComputedOracle` that also computes equilibria of restricted games (`ludus.core.types.RestrictedGame`)."""
+
+    def solve(self, tree: GameTree, game: RestrictedGame, tables: Tables) -> RestrictedSolution:
+        """Of all players. tables(player, refs) -> float64[k, I_p, A] holds what policies do at the information states of `player`."""
+        ...
+
+    def part(self, tree: GameTree, seats: tuple[int, ...], solution: RestrictedSolution) -> Response:
+        """The policy that plays the part of `seats`; `value` is what it earns against the others' parts."""
         ...

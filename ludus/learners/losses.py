@@ -96,12 +96,13 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
 
 class Distribution(Protocol):
-    """log_prob: of the actions taken. entropy: in nats. divergences: KL(old ‖ new), in parts that may have bounds of their own. sample:
-    actions, drawn on the outputs' device; greedy: the most probable ones."""
+    """log_prob: of the actions taken. entropy: in nats. sample: actions, drawn on the outputs' device; greedy: the most probable ones.
+    divergence: KL(out ‖ other) in nats, of two networks' outputs; of boxes that of what is drawn, before it is clipped to the bounds, which
+    is never less than that of what is played."""
 
     def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor: ...
     def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor: ...
-    def divergences(self, old: Tensor, new: Tensor, mask: Tensor | None) -> tuple[Tensor, ...]: ...
+    def divergence(self, out: Tensor, other: Tensor, mask: Tensor | None) -> Tensor: ...
     def sample(
         self, out: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool = False
     ) -> Tensor: ...
@@ -124,8 +125,8 @@ class CategoricalDistribution:
     def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor:
         return entropy(out, mask)
 
-    def divergences(self, old: Tensor, new: Tensor, mask: Tensor | None) -> tuple[Tensor, ...]:
-        return (divergence(masked_log_softmax(old, mask), masked_log_softmax(new, mask)),)
+    def divergence(self, out: Tensor, other: Tensor, mask: Tensor | None) -> Tensor:
+        return divergence(masked_log_softmax(out, mask), masked_log_softmax(other, mask))
 
     def sample(
         self, out: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool = False
@@ -151,11 +152,11 @@ class MultiCategoricalDistribution:
             total = total + entropy(logits, legal)
         return total
 
-    def divergences(self, old: Tensor, new: Tensor, mask: Tensor | None) -> tuple[Tensor, ...]:
-        total = old.new_zeros(len(old))
-        for (one, legal), (other, _) in zip(self._parts(old, mask), self._parts(new, mask), strict=True):
-            total = total + divergence(masked_log_softmax(one, legal), masked_log_softmax(other, legal))
-        return (total,)
+    def divergence(self, out: Tensor, other: Tensor, mask: Tensor | None) -> Tensor:
+        total = out.new_zeros(len(out))
+        for (logits, legal), (others, _) in zip(self._parts(out, mask), self._parts(other, mask), strict=True):
+            total = total + divergence(masked_log_softmax(logits, legal), masked_log_softmax(others, legal))
+        return total
 
     def sample(
         self, out: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool = False
@@ -187,8 +188,7 @@ class Normal(NamedTuple):
 
 
 class BoxDistribution:
-    """What both Gaussians share: the bounds, as tensors [size] on the outputs' device. Divergences are those of the normal numbers, by
-    means and by standard deviations alone (`Normal`): to be clipped they lose some of it, to be squashed nothing."""
+    """What both Gaussians share: the bounds, as tensors [size] on the outputs' device."""
 
     def __init__(self, head: Gaussian | Squashed) -> None:
         box = head.bounds
@@ -205,9 +205,16 @@ class BoxDistribution:
         mean, log_std = out[:, : self._size], out[:, self._size : 2 * self._size]
         return Normal(mean, log_std.clamp(*self._log_std))
 
-    def divergences(self, old: Tensor, new: Tensor, mask: Tensor | None) -> tuple[Tensor, ...]:
+    def divergences(self, old: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
+        """KL(old ‖ new) [n] each, by means and by standard deviations alone."""
         before, now = self._split(old), self._split(new)
         return before.of_mean(now).sum(dim=1), before.of_std(now).sum(dim=1)
+
+    def divergence(self, out: Tensor, other: Tensor, mask: Tensor | None) -> Tensor:
+        """log σ'/σ + (σ² + (μ - μ')²) / 2 σ'² - ½, summed; what both are squashed by changes nothing."""
+        (mean, log_std), (to, log_to) = self._split(out), self._split(other)
+        apart = (2.0 * (log_std - log_to)).exp() + ((mean - to) / log_to.exp()).square()
+        return (log_to - log_std + 0.5 * apart - 0.5).sum(dim=-1)
 
     def _scaled(self, action: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
         """(flat actions, the same in the network's numbers), float64: where tanh saturates float32 would round away what it was of."""

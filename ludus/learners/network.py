@@ -63,6 +63,26 @@ class FlatModule:
         """Of the gradient and the sums."""
         self.slopes.zero_()
 
+    def part(self, module: nn.Module) -> FlatPart:
+        """The parameters of a module within this one, which lie side by side."""
+        own = {id(p) for p in module.parameters()}
+        places = [there for p, there in self.parts if id(p) in own]
+        return FlatPart(self, slice(places[0].start, places[-1].stop))
+
+
+class FlatPart:
+    """Some of the parameters of a `FlatModule`, for an optimizer of their own: values and slopes float32[size], views of its vectors; on a
+    CPU flat and gradient, too."""
+
+    flat: Array
+    gradient: Array
+
+    def __init__(self, whole: FlatModule, place: slice) -> None:
+        self.device, self.size = whole.device, place.stop - place.start
+        self.values, self.slopes = whole.values[place], whole.slopes[place]
+        if self.device.type == "cpu":
+            self.flat, self.gradient = whole.flat[place], whole.gradient[place]
+
 
 def multiplications(module: nn.Module) -> int:
     """See `ludus.core.device.multiplications`."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ludus.core.device import fetched, to_host
 from ludus.core.types import Array, State
-from ludus.learners.network import FlatModule
+from ludus.learners.network import FlatModule, FlatPart
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
@@ -91,9 +91,10 @@ class Adam:
 
 
 class ModuleAdam:
-    """Moves the parameters of a `FlatModule`, on its device, and never reads a number back from there. State is the same on all devices."""
+    """Moves the parameters of a `FlatModule`, or of a part of one, on its device, and never reads a number back from there. State is the
+    same on all devices."""
 
-    def __init__(self, module: FlatModule, *, epsilon: float = 1e-5, fused: bool | None = None) -> None:
+    def __init__(self, module: FlatModule | FlatPart, *, epsilon: float = 1e-5, fused: bool | None = None) -> None:
         """fused: torch's kernel; None: everywhere but on a CPU."""
         self.module, self._epsilon = module, epsilon
         fused = module.device.type != "cpu" if fused is None else fused

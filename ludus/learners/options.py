@@ -18,6 +18,7 @@ from ludus.core.own_code import own_name
 from ludus.core.parts import dump_part, load
 from ludus.core.types import EnvSpec
 from ludus.learners.base import REPLAY, Algorithm, WarmUp
+from ludus.learners.rewards.registry import LearnedRewardChoice
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.replay.base import Sizes, TableSpec
 from ludus.replay.processing import PROCESSING, parse_processing
@@ -32,15 +33,35 @@ ProcessingList = Annotated[
 
 
 class CollectOptions(Config):
-    """Base of algorithms whose trajectories may be processed where they are made.
+    """Base of algorithms whose trajectories may be processed where they are made, and whose rewards may be learned.
 
     processing: names of `ludus.replay.processing.PROCESSING`, or `module:Class`, with options, one after the other. A subclass that can
     learn from rows that nobody played says `takes_added`.
+    learned_reward: a name of `ludus.learners.rewards.registry.LEARNED_REWARDS`, or `module:Class`, with options: of a network that says
+    rewards, beside the game's or in their place. A subclass whose learner asks it says `takes_learned_rewards`.
     """
 
     takes_added: ClassVar[bool] = False
+    takes_learned_rewards: ClassVar[bool] = False
 
     processing: ProcessingList = ()  # of trajectories where they are made: her, reward_clip, reward_scale, or module:Class
+    learned_reward: LearnedRewardChoice = None  # rnd, icm, gail, airl, or module:Class, with options
+
+    @model_validator(mode="after")
+    def _check_learned_reward(self) -> Self:
+        if self.learned_reward is not None and not self.takes_learned_rewards:
+            raise ValueError(
+                f"{own_name(self)} learns from the game's rewards only; leave learned_reward out, or use an algorithm such as ppo, a2c, "
+                "dqn or sac"
+            )
+        return self
+
+
+def check_learned_reward(algorithm: Algorithm, env: EnvSpec, seats: tuple[int, ...]) -> None:
+    """Raises ScenarioError or ConfigError for a learned reward that does not fit the environment."""
+    learned = getattr(algorithm, "learned_reward", None)
+    if learned is not None:
+        learned.check(env, seats)
 
 
 def check_processing(algorithm: Algorithm, env: EnvSpec, seats: tuple[int, ...]) -> None:
@@ -87,6 +108,15 @@ class ReplayOptions(CollectOptions):
     priority_exponent: float = Field(default=0.0, ge=0, le=1)  # of an item's error; 0: all are drawn alike
     importance: Scheduled = Schedule(start=0.4, end=1.0)  # how far weights make up for items' being drawn more often
     publish_every: int = Field(default=1, ge=1)  # rounds from one publication of the weights to the next
+
+    @model_validator(mode="after")
+    def _check_replayed_reward(self) -> Self:
+        if self.learned_reward is not None and self.learned_reward.on_policy:
+            raise ValueError(
+                f"learned_reward {own_name(self.learned_reward)} judges what the newest policy does, and {own_name(self)} learns from "
+                "older rows too; use an on-policy algorithm, such as ppo"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_pace(self) -> Self:

@@ -12,19 +12,26 @@ from ludus.core.errors import ConfigError, ScenarioError, either, nearest
 from ludus.core.parts import kind_of, load, require
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.learners.base import Algorithm, ComputedOracle
-from ludus.learners.options import check_processing
+from ludus.learners.options import check_learned_reward, check_processing
 from ludus.learners.spaces import NotServed, players_of
 from ludus.population.base import seats_of
 
 ALGORITHMS = {
     "a2c": "ludus.learners.on_policy.options:A2C",
+    "alphazero": "ludus.learners.alphazero.options:AlphaZero",
+    "a2po": "ludus.learners.sequential.options:A2PO",
+    "coppo": "ludus.learners.sequential.options:CoPPO",
     "ddpg": "ludus.learners.ddpg.options:DDPG",
     "dqn": "ludus.learners.dqn.options:DQN",
     "exact": "ludus.learners.exact.oracle:ExactBestResponse",
+    "happo": "ludus.learners.sequential.options:HAPPO",
+    "hatrpo": "ludus.learners.sequential.options:HATRPO",
     "impala": "ludus.learners.on_policy.options:IMPALA",
     "iqn": "ludus.learners.dqn.options:IQN",
     "maddpg": "ludus.learners.maddpg.options:MADDPG",
     "mappo": "ludus.learners.ppo.options:MAPPO",
+    "mat": "ludus.learners.mat.options:MAT",
+    "mat_dec": "ludus.learners.mat.options:MATDec",
     "mpo": "ludus.learners.mpo.options:MPO",
     "munchausen_dqn": "ludus.learners.dqn.options:MunchausenDQN",
     "mmd": "ludus.learners.mmd.options:MMD",
@@ -134,6 +141,8 @@ def check_fits(algorithm: Algorithm | ComputedOracle, env: EnvSpec, seats: tuple
         check_processing(algorithm, env, seats or tuple(range(env.num_players)))
     try:
         algorithm.check(env, seats)
+        if isinstance(algorithm, Algorithm):
+            check_learned_reward(algorithm, env, seats or tuple(range(env.num_players)))
     except NotServed as error:
         raise ScenarioError(f"{error} {serving(env, seats)}") from None
 

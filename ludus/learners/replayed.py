@@ -6,6 +6,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from ludus.learners.network import FlatModule, views
 from ludus.learners.optimizer import Guard, ModuleAdam
 from ludus.learners.ranks import GradientSum, Ranks, agree
 from ludus.learners.returns import n_step
+from ludus.learners.rewards.base import LearnedReward, LearnedRewardOptions
 from ludus.learners.schedule import Budget, Schedule
 from ludus.learners.spaces import reward_scale
 from ludus.policies.actor_critic import arrays_of
@@ -201,6 +203,9 @@ class ReplaySettings(Protocol):
     @property
     def scale_rewards(self) -> bool: ...
 
+    @property
+    def learned_reward(self) -> LearnedRewardOptions | None: ...
+
     def collect(self) -> Collect: ...
 
     def due(self, *, decisions: int, items: int, updates: int) -> int: ...
@@ -215,6 +220,8 @@ class ReplayLearner(ABC):
     def __init__(self, config: ReplaySettings, context: LearnerContext, spec: PolicySpec) -> None:
         self.config, self.spec, self.ranks, self._seed = config, spec, context.ranks, context.seed
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
+        self._context = context
+        self._learned_reward: LearnedReward | None = None
         self.budget = Budget.of(config.collect(), context)
         self._inserted = self._items = self.updates = 0
         self._told: Metrics = {}
@@ -224,6 +231,8 @@ class ReplayLearner(ABC):
         """Where it computes."""
         self.placement, self.device = placement, placement.torch
         self.guard = Guard(self.device)
+        learned = self.config.learned_reward
+        self._learned_reward = None if learned is None else learned.build(self._context, placement, replayed=True)
 
     # ------------------------------------------------------------------------------------------ data
 
@@ -236,8 +245,17 @@ class ReplayLearner(ABC):
         self.budget.add(trajectories)
         self._inserted += trajectories.num_decisions
 
+    def rewarded(self, rows: Trajectories) -> Trajectories:
+        """The same rows with the rewards that are learned from, in the game's units. Learned ones are those of now, when rows go into the
+        table: whatever is made of rows later (sums, sequences, joint steps) need not know of them."""
+        if self._learned_reward is None:
+            return rows
+        found = self._learned_reward.of(rows, rows.reward.astype(np.float64) * self._scale)
+        return replace(rows, reward=(found.reward / self._scale).astype(np.float32))
+
     def transitions(self, rows: Trajectories) -> tuple[dict[str, Array], NDArray[np.int64]]:
         """Counts them; and (columns of n-step targets in scaled rewards, what comes next, as `returns.n_step` says it)."""
+        rows = self.rewarded(rows)
         self.count(rows)
         reward, discount, following = n_step(rows.start, rows.reward, rows.tail, self.config.gamma, self.config.n_step)
         columns = {
@@ -275,7 +293,9 @@ class ReplayLearner(ABC):
                 "learning_rate, or finite rewards and observations, may help."
             ) from None
         self.updates += 1
-        return {"rows": float(len(batch.index)), **metrics, "learning_rate": self.rate(self.config.learning_rate)}
+        learned = {} if self._learned_reward is None else self._learned_reward.metrics
+        rate = {"learning_rate": self.rate(self.config.learning_rate)}
+        return {"rows": float(len(batch.index)), **metrics, **learned, **rate}
 
     def read(self, told: Mapping[str, Tensor], *, now: bool = False) -> Metrics:
         """Numbers of an update, of the round's last, or `now`; those of before, else. Raises TrainingError if one of them, or of those that
@@ -307,9 +327,12 @@ class ReplayLearner(ABC):
             "inserted": self._inserted,
             "items": self._items,
             "updates": self.updates,
+            **({} if self._learned_reward is None else {"learned_reward": self._learned_reward.state_dict()}),
         }
 
     def load_state_dict(self, state: State) -> None:
         self.budget.load_state_dict(state["budget"])
         self._inserted, self.updates = int(state["inserted"]), int(state["updates"])
         self._items = int(state.get("items", 0))  # of earlier versions, which no items paced
+        if self._learned_reward is not None:
+            self._learned_reward.load_state_dict(state["learned_reward"])

@@ -17,6 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ludus.core.errors import PolicyError
 from ludus.core.types import Array, Tail
 from ludus.replay.trajectories import Trajectories
 
@@ -41,6 +42,26 @@ def gae(
         after, running = bootstrap_value[s], 0.0
         for t in range(start[s + 1] - 1, start[s] - 1, -1):
             running = reward[t] + gamma * after - value[t] + gamma * lam * running
+            advantage[t] = running
+            target[t] = running + value[t]
+            after = value[t]
+    return advantage, target
+
+
+@njit(cache=True)
+def gae_in_time(
+    start: NDArray[np.int64], reward: Array, value: Array, bootstrap_value: Floats, discount: Array, lam: float
+) -> tuple[Floats, Floats]:
+    """`gae` of decisions that are not equally far apart: discount float[N] is that of what follows each row, γ^Δt where Δt steps pass.
+
+    δ_t = r_t + γ^Δt V_{t+1} - V_t;  A_t = δ_t + γ^Δt λ A_{t+1}: λ counts decisions, as in options of many lengths. (Sutton, Precup and
+    Singh 1999, "Between MDPs and semi-MDPs", equation 6, for the discount.)
+    """
+    advantage, target = np.empty(len(reward)), np.empty(len(reward))
+    for s in range(len(start) - 1):
+        after, running = bootstrap_value[s], 0.0
+        for t in range(start[s + 1] - 1, start[s] - 1, -1):
+            running = reward[t] + discount[t] * after - value[t] + discount[t] * lam * running
             advantage[t] = running
             target[t] = running + value[t]
             after = value[t]
@@ -140,11 +161,16 @@ _TINY = 1e-8
 
 
 def learned_columns(
-    rows: Trajectories, *, reward: Floats, value: Floats, after: Floats, gamma: float, lam: float
+    rows: Trajectories, *, reward: Floats, value: Floats, after: Floats, gamma: float, lam: float, in_time: bool = False
 ) -> dict[str, Array]:
     """What on-policy learners keep of N rows in S segments: observation, action, logp of the behaviour, advantage, target of the value, and
-    value, float32[N]. reward float64[N] as they learn from it, value float64[N], after float64[S]: of the bootstrap observations."""
-    advantage, target = gae(rows.start, reward, value, bootstrap_values(rows.tail, after), gamma, lam)
+    value, float32[N]. reward float64[N] as they learn from it, value float64[N], after float64[S]: of the bootstrap observations.
+    in_time: γ is of an environment step, else of an own decision."""
+    end = bootstrap_values(rows.tail, after)
+    if in_time:
+        advantage, target = gae_in_time(rows.start, reward, value, end, gamma ** elapsed(rows), lam)
+    else:
+        advantage, target = gae(rows.start, reward, value, end, gamma, lam)
     return {
         "observation": rows.observation,
         "action": rows.action,
@@ -153,6 +179,16 @@ def learned_columns(
         "target": target.astype(np.float32),
         "value": value.astype(np.float32),
     }
+
+
+def elapsed(rows: Trajectories) -> Floats:
+    """Environment steps float64[N] from each decision to what follows it. Raises PolicyError for trajectories that do not say."""
+    if rows.dt is None:
+        raise PolicyError(
+            "trajectories without `dt` were given, and discount=step counts the environment steps between decisions. Use those that "
+            "workers make, or discount=decision."
+        )
+    return rows.dt.astype(np.float64)
 
 
 def not_finite(columns: Mapping[str, Any]) -> str:

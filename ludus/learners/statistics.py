@@ -80,9 +80,13 @@ class DiscountedReturns:
         """What rewards are multiplied by."""
         return float(1.0 / np.sqrt(self.moments.var + 1e-8)) if self.moments.count > 1 else 1.0
 
+    def begins(self, rows: Trajectories) -> NDArray[np.bool_]:
+        """bool[S]: which segments of a rollout, before they are added, begin an episode of their agent."""
+        return ~np.isin(_keys(rows), self._open)
+
     def add(self, rows: Trajectories, reward: Floats) -> None:
         """Rows of a rollout, with their rewards float64[N]."""
-        key = rows.episode * (1 << 16) + rows.agent
+        key = _keys(rows)
         before = np.zeros(len(key))
         if len(self._open):
             order = np.argsort(self._open)
@@ -116,6 +120,11 @@ class DiscountedReturns:
     def load_state_dict(self, state: State) -> None:
         self.moments.load_state_dict(state["moments"])
         self._open, self._so_far = np.array(state["open"]), np.array(state["so_far"])
+
+
+def _keys(rows: Trajectories) -> NDArray[np.int64]:
+    """int64[S]: of an episode and an agent in it."""
+    return rows.episode * (1 << 16) + rows.agent
 
 
 @njit(cache=True)

@@ -115,7 +115,7 @@ def whole(trajectories: Trajectories) -> Trajectories:
 
 
 ANEW = "anew"
-_OF_ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state")
+_OF_ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state", "dt")
 _OF_FIRST = ("memory0", "agent", "seat", "episode", "version_lo")
 _OF_LAST = ("tail", "bootstrap_observation", "bootstrap_mask", "bootstrap_state", "version_hi")
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.errors import PolicyError
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 
 
@@ -45,6 +47,90 @@ class Policy(Protocol):
         ...
 
 
+class Teams(NamedTuple):
+    """Whose decisions n rows are, for policies that decide for a team together. Rows of one group, the agents of one team that act at one
+    moment, lie side by side.
+
+    group: int32[n], rising. place: int32[n], which of its team's agents, from 0, rising within a group; who is missing does not act now.
+    """
+
+    group: NDArray[np.int32]
+    place: NDArray[np.int32]
+
+    @staticmethod
+    def of(slot: NDArray[np.int32], agents: int) -> Teams:
+        """Of slots, environment × agents + place, int32[n] rising."""
+        return Teams(slot // np.int32(agents), slot % np.int32(agents))
+
+    @staticmethod
+    def whole(rows: int, agents: int) -> Teams:
+        """Of teams of which everybody acts, one after the other. Raises PolicyError for rows that are no such teams."""
+        if rows % agents:
+            raise PolicyError(
+                f"a policy that plays teams of {agents} agents was given {rows} observations; give those of whole teams, agent after agent."
+            )
+        return Teams.of(np.arange(rows, dtype=np.int32), agents)
+
+    @staticmethod
+    def joined(parts: Sequence[Teams]) -> Teams:
+        """One after the other; groups of different parts are different ones."""
+        sizes = [int(part.group[-1]) + 1 if len(part.group) else 0 for part in parts]
+        before = np.cumsum([0, *sizes[:-1]], dtype=np.int32)
+        groups = [part.group + first for part, first in zip(parts, before, strict=True)]
+        return Teams(np.concatenate(groups), np.concatenate([part.place for part in parts]))
+
+    def take(self, rows: NDArray[np.int64]) -> Teams:
+        """Those of some rows, of whole groups."""
+        return Teams(self.group[rows], self.place[rows])
+
+
+@runtime_checkable
+class JointPolicy(Policy, Protocol):
+    """A `Policy` that decides for several agents of a team together, of whose rows it is given whole groups: all agents that act at one
+    moment. Agents act in the order of their places, and may look at what those before them do now, and at what all of them see.
+
+    Whoever asks a policy with a `team_size` says whose the rows are.
+    """
+
+    team_size: int  # agents of a team, at the most
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        *,
+        mode: str = "explore",
+        teams: Teams | None = None,
+    ) -> Act:
+        """As `Policy.act`. logp: of each agent's action, given those of the agents before it. Raises PolicyError without `teams`."""
+        ...
+
+    def chances(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        action: Array,
+        teams: Teams,
+        *,
+        mode: str = "explore",
+    ) -> NDArray[np.float64] | None:
+        """float64[n, A]: how likely each action was of each row, given what the agents before it did, `action` [n, …]; None where actions
+        are vectors, or an agent before another has not acted yet (-1)."""
+        ...
+
+
+def team_size_of(policy: Policy) -> int:
+    """`JointPolicy.team_size`; 0 of a policy that decides row by row."""
+    return int(getattr(policy, "team_size", 0))
+
+
+def teams_for(policy: Policy, place: NDArray[np.int32]) -> dict[str, Teams]:
+    """What a policy is asked with beside the rows of the agents `place` int32[n] of one team, if it is a `JointPolicy`; else nothing."""
+    return {"teams": Teams(np.zeros(len(place), np.int32), place)} if team_size_of(policy) else {}
+
+
 class Values(NamedTuple):
     """What n decisions are worth, in the units that the learner scaled rewards to. state: float32[n], by a critic, or of the best legal
     action; None: nothing says it. actions: float32[n, A] of all actions; None without."""
@@ -60,5 +146,6 @@ class HasValues(Protocol):
     def values(
         self, observation: Array, mask: NDArray[np.bool_] | None, memory: Array | None, state: Array | None
     ) -> Values:
-        """Rows as `Policy.act` takes them. state: float32[n, S], what a central critic sees; None if there is none."""
+        """Rows as `Policy.act` takes them; of a `JointPolicy`, with `teams`. state: float32[n, S], what a central critic sees; None if
+        there is none."""
         ...

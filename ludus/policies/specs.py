@@ -20,6 +20,7 @@ from ludus.core.types import Enumeration, PolicySpec, Weights
 Value = Literal["shared", "separate", "central", "none"]
 Network = Literal["nature", "impala"]
 Core = Literal["none", "gru", "lstm"]
+Decoder = Literal["autoregressive", "decentralised"]
 IMAGES = ("nature", "impala")
 BODIES = ("mlp", *IMAGES)
 
@@ -119,6 +120,40 @@ def actor_critic_spec(
     if agents > 1:
         config["agents"] = int(agents)
     return PolicySpec("actor_critic", config)
+
+
+def team_transformer_spec(
+    *,
+    team: int,
+    shape: Sequence[int],
+    action: Mapping[str, Any],
+    width: int = 64,
+    layers: int = 1,
+    heads: int = 1,
+    decoder: Decoder = "autoregressive",
+    layer_norm: bool = True,
+    scale: float = 1.0,
+    normalise: Sequence[str] = (),
+) -> PolicySpec:
+    """The spec of a `TeamTransformerPolicy`, for teams of up to `team` agents.
+
+    shape, action, scale and normalise: as of `actor_critic_spec`. width: of representations; layers: blocks of the encoder and of the
+    decoder; heads: of their attention. layer_norm: of observations."""
+    return PolicySpec(
+        "team_transformer",
+        {
+            "team": int(team),
+            "shape": [int(n) for n in shape],
+            "action": dict(action),
+            "width": int(width),
+            "layers": int(layers),
+            "heads": int(heads),
+            "decoder": decoder,
+            "layer_norm": bool(layer_norm),
+            "scale": scale,
+            "normalise": {name: True for name in normalise},
+        },
+    )
 
 
 def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:
@@ -286,6 +321,8 @@ def tabulates(spec: PolicySpec, *, mode: str) -> bool:
     if spec.kind in _PARTS:
         part = config[mode if mode == _PARTS[spec.kind] else "average"]
         return tabulates(PolicySpec(part["kind"], part["config"]), mode="greedy" if mode == "greedy" else "explore")
+    if searches(spec):
+        return mode in ("explore", "greedy")
     return spec.kind != "bot"
 
 
@@ -297,6 +334,35 @@ def nfsp_spec(best_response: PolicySpec, average: PolicySpec) -> PolicySpec:
 def averaged_spec(spec: PolicySpec) -> PolicySpec:
     """The spec of an `AveragedPolicy` of two policies of `spec`."""
     return PolicySpec("averaged", {"newest": _entry(spec), "average": _entry(spec)})
+
+
+SEARCH_POLICY, SEARCH_VALUE = "search_policy", "search_value"
+"""What a policy that searches answers as extras: the policy float32[n, A] that it found, and the value float32[n]."""
+
+
+def searches(spec: PolicySpec) -> bool:
+    """Whether policies of this spec have the mode "search"."""
+    return spec.kind == "searching"
+
+
+def searching_spec(
+    network: PolicySpec,
+    *,
+    rules: Mapping[str, Any],
+    search: Mapping[str, Any],
+    play: int,
+    noise: Mapping[str, float],
+) -> PolicySpec:
+    """The spec of a `SearchingPolicy`. search: `SearchSettings` as it trains. play: simulations of a search as it plays. noise:
+    concentration and share of the Dirichlet, temperature, and moves that are drawn by it."""
+    parts = {"rules": dict(rules), "search": dict(search), "play": int(play), "noise": dict(noise)}
+    return PolicySpec("searching", {"network": _entry(network), **parts})
+
+
+def choice_spec(chooser: PolicySpec, members: Sequence[tuple[PolicySpec, str]]) -> PolicySpec:
+    """The spec of a `ChoicePolicy`. members: each with the mode that it is played in."""
+    entries = [{**_entry(member), "mode": mode} for member, mode in members]
+    return PolicySpec("choice", {"chooser": _entry(chooser), "members": entries})
 
 
 def _entry(spec: PolicySpec) -> dict[str, Any]:

@@ -19,7 +19,9 @@ ItemUnit: TypeAlias = Literal["decision", "segment", "joint", "episode"]
 ItemColumns: TypeAlias = Mapping[str, Array]
 """Equal leading lengths; one row per item."""
 
-ON_HOST: Final = frozenset({"anew", "before", "count", "length", "present", "priority", "version_lo"})
+ON_HOST: Final = frozenset(
+    {"agent", "anew", "before", "count", "ends_segment", "joint_step", "length", "present", "priority", "version_lo"}
+)
 """Columns that stay in memory wherever the others are: small ones, by which tables and learners decide what is computed, and how long."""
 
 

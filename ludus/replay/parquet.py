@@ -75,7 +75,7 @@ def _full(side: Any, shape: tuple[int, ...], dtype: np.dtype[Any], infinite: flo
 # The columns of trajectories, as Arrow has them and as NumPy does.
 
 _EXTRA = "extra "
-_ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state")
+_ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state", "dt")
 _SEGMENTS = (
     "tail",
     "bootstrap_observation",

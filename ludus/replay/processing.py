@@ -324,6 +324,7 @@ class HER(Processing):
             mask=None if rows.mask is None else rows.mask[row],
             bootstrap_mask=behind(rows.mask, rows.bootstrap_mask),
             t=rows.t[row],
+            dt=None if rows.dt is None else rows.dt[row],
             tail=np.where(over, Tail.TERMINATED, Tail.CUT).astype(np.int8),
             agent=rows.agent[segment],
             seat=rows.seat[segment],

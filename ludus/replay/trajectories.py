@@ -26,6 +26,8 @@ class Trajectories:
     state [N, *state], bootstrap_state [S, *state]: the environment's at each decision and at each segment's tail, where they were asked
     for; for central critics and mixers, never for a policy.
     added bool[S]: segments that nobody played, which processing has added (`ludus.replay.processing`); None: all were played.
+    dt int32[N]: environment steps from a decision to what follows it, the agent's next decision or the bootstrap observation; None where
+    nobody counted them.
     """
 
     start: NDArray[np.int64]
@@ -49,6 +51,7 @@ class Trajectories:
     bootstrap_state: Array | None = None
     extras: Mapping[str, Array] = field(default_factory=dict)
     added: NDArray[np.bool_] | None = None
+    dt: NDArray[np.int32] | None = None
 
     @property
     def num_rows(self) -> int:
@@ -85,7 +88,7 @@ def join(pieces: Sequence[Trajectories]) -> Trajectories:
 
 
 _COLUMNS = tuple(f.name for f in fields(Trajectories) if f.name not in ("start", "policy", "extras"))
-OF_ROWS = frozenset({"observation", "action", "logp", "reward", "mask", "t", "state"})
+OF_ROWS = frozenset({"observation", "action", "logp", "reward", "mask", "t", "state", "dt"})
 """Columns of one value for each row; others but `start`, `policy` and `extras` have one for each segment."""
 
 

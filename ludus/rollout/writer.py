@@ -359,7 +359,8 @@ class TrajectoryWriter:
         )
         if closed:
             rows = None if closed == len(ended.slot) else self._picked[:closed]
-            self._put_tails(ended.observation, ended.mask, rows, self._state_after(player, ended.slot, rows))
+            when = self._times(player, ended.slot if rows is None else ended.slot[rows])
+            self._put_tails(ended.observation, ended.mask, rows, self._state_after(player, ended.slot, rows), when)
         if paid < 0:
             raise EnvError(
                 f"slot {-1 - paid} of player {player} began an episode while its last decision was open; an environment must "
@@ -463,6 +464,11 @@ class TrajectoryWriter:
     def _environments(self, player: int, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         return slots.astype(np.int64) // self._agents[player]
 
+    def _times(self, player: int, slots: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Of the present step, in the episodes of these slots' environments."""
+        times: NDArray[np.int64] = self._clocks.clock[self._environments(player, slots), TIME]
+        return times
+
     def _state_after(self, player: int, slots: NDArray[np.int32], rows: NDArray[np.int64] | None) -> Array | None:
         """Of decisions that closed: of the rows `rows` (None: all)."""
         if self.states is None:
@@ -470,14 +476,20 @@ class TrajectoryWriter:
         return self.states.after(self._environments(player, slots if rows is None else slots[rows]))
 
     def _put_tails(
-        self, observation: Array, mask: Array | None, rows: NDArray[np.int64] | None, state: Array | None
+        self,
+        observation: Array,
+        mask: Array | None,
+        rows: NDArray[np.int64] | None,
+        state: Array | None,
+        when: NDArray[np.int64],
     ) -> None:
-        """observation[rows] (all of them: None), and their masks, are the next bootstrap observations; state [n, …]: one for each of
-        those."""
+        """observation[rows] (all of them: None), and their masks, are the next bootstrap observations; state [n, …] and when int[n], their
+        steps: one for each of those."""
         start, bootstrap = self._num_bootstrap, self._bootstrap
         end = self._num_bootstrap = start + (len(observation) if rows is None else len(rows))
         bootstrap.ensure(end)
         bootstrap.put("observation", observation, start=start, rows=rows)
+        bootstrap.put("t", when, start=start)
         legal = self._rows.get("mask")
         if legal is not None:
             target = bootstrap.column("mask", shape=legal.shape[1:], dtype=np.bool_)
@@ -494,14 +506,15 @@ class TrajectoryWriter:
             if len(rows):  # another player's observations may have another shape
                 self._number_tails(slots[now.slot[rows], SEGMENT])
                 state = None if self.states is None else self.states.now[self._environments(player, now.slot[rows])]
-                self._put_tails(now.observation, now.mask, None if len(rows) == len(now.slot) else rows, state)
+                some = None if len(rows) == len(now.slot) else rows
+                self._put_tails(now.observation, now.mask, some, state, self._times(player, now.slot[rows]))
                 slots[now.slot[rows], SEGMENT] = -1
             off_turn = slots[waiting[player]]
             if len(off_turn):
                 self._number_tails(off_turn[:, SEGMENT])
                 own = off_turn[:, OPEN]
                 state = None if self.states is None else self._rows["state"][own]
-                self._put_tails(self._rows["observation"], self._rows.get("mask"), own, state)
+                self._put_tails(self._rows["observation"], self._rows.get("mask"), own, state, self._place[own, T])
 
     def _number_tails(self, segments: NDArray[np.int64]) -> None:
         """The bootstrap observations that are put next belong to these segments."""
@@ -517,14 +530,18 @@ class TrajectoryWriter:
         alone = (kept < self._carried) & (lengths[kept] <= 1)
         high[alone] = head[alone, VERSION]
         memory0 = self._segments.get("memory0")
+        t, starts = self._place[:, T].take(order), np.concatenate([start[kept], start[-1:]])
+        dt = np.append(t[1:], 0) - t
+        dt[starts[1:] - 1] = bootstrap["t"].take(ending) - t[starts[1:] - 1]
         return Trajectories(
-            start=np.concatenate([start[kept], start[-1:]]),
+            start=starts,
             observation=rows["observation"].take(order, axis=0),
             action=rows["action"].take(order, axis=0),
             logp=rows["logp"].take(order),
             reward=self._reward.take(order),
             mask=rows["mask"].take(order, axis=0) if masked else None,
-            t=self._place[:, T].take(order),
+            t=t,
+            dt=dt.astype(np.int32),
             tail=head[:, TAIL].astype(np.int8),
             bootstrap_observation=bootstrap["observation"].take(ending, axis=0),
             bootstrap_mask=bootstrap["mask"].take(ending, axis=0) if masked else None,

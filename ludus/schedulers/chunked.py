@@ -20,7 +20,7 @@ from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import EvaluationTask, PolicyRef, State, Task, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
-from ludus.schedulers.options import ScheduleContext, ScheduleOptions
+from ludus.schedulers.options import PlayMode, ScheduleContext, ScheduleOptions
 from ludus.schedulers.queue import PlanningScheduler, alone
 from ludus.schedulers.subgame import Places, everyone
 from ludus.solvers.base import Solution
@@ -67,7 +67,7 @@ class OwnPastOptions(ChunkedOptions):
     which in poker are so rare that all rates are near one half.
     """
 
-    mode: Literal["explore", "greedy"] = "explore"
+    mode: PlayMode = "explore"
     cells: Literal["needed", "all"] = "needed"
     span: tuple[float, float] | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -14,6 +14,7 @@ from ludus.core.types import Mixture, State, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
 from ludus.schedulers.match_selection import MatchSelection
+from ludus.schedulers.options import PlayMode
 from ludus.schedulers.queue import alone, pack_mixture, unpack_mixture
 from ludus.solvers.base import Solution
 from ludus.solvers.match_selection import PolicyProfile
@@ -32,7 +33,7 @@ class FixedOpponentsOptions(ChunkedOptions):
 
     generations: int = Field(1, ge=0)
     learners: tuple[int, ...] = (0,)
-    mode: Literal["explore", "greedy"] = "explore"
+    mode: PlayMode = "explore"
 
 
 class FixedOpponentsScheduler(ChunkedScheduler):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from copy import copy
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
@@ -35,6 +36,12 @@ class ScheduleContext:
         self.seats = seats_of(self.population)
         self.assigned = algorithms.assigned(env)
 
+    def of_role(self, role: str) -> ScheduleContext:
+        """What is trained in one role of the schedule alone."""
+        other = copy(self)
+        other.assigned = tuple(assignment for assignment in self.assigned if assignment.role == role)
+        return other
+
     def check_file(self, key: str, path: str) -> None:
         """Raises ScenarioError unless the file holds a policy that learners of every population can start from. key: the option that names
         it."""
@@ -48,6 +55,14 @@ class ScheduleContext:
                     "these players."
                 )
 
+    def check_zero_sum(self, what: str, others: str) -> None:
+        """Raises ScenarioError for a general-sum game. what: "psro solves"; others: a sentence that names what serves there."""
+        if not self.env.zero_sum:
+            raise ScenarioError(
+                f"{what} zero-sum games; {self.env.id} is general-sum. {others} If its returns always have the same sum, and only nobody "
+                "has said so, give env.options.zero_sum=true (a vector of your own: zero_sum=True in its spec)."
+            )
+
     def check_solver(self, solver: object) -> None:
         """Raises ConfigError if it is no meta-solver, ScenarioError if it cannot solve this game."""
         require(solver, "meta-solver", (MetaSolver,), META_SOLVERS)
@@ -58,11 +73,8 @@ class ScheduleContext:
             raise ScenarioError(
                 f"meta-solver {name!r} solves two-player games; {env.id} has {env.num_players} players. {others}"
             )
-        if "zero_sum" in needs and not env.zero_sum:
-            raise ScenarioError(
-                f"meta-solver {name!r} solves zero-sum games; {env.id} is general-sum. {others} If its returns always have the same sum, "
-                "and only nobody has said so, give env.options.zero_sum=true (a vector of your own: zero_sum=True in its spec)."
-            )
+        if "zero_sum" in needs:
+            self.check_zero_sum(f"meta-solver {name!r} solves", others)
         if "symmetric" in needs and len(self.seats) > 1:
             raise ScenarioError(
                 f"meta-solver {name!r} needs one population that all players share; in {env.id} they do not. {others}"
@@ -87,15 +99,20 @@ def _opponents(value: Any) -> Any:
     return entries
 
 
+PlayMode: TypeAlias = Literal["explore", "greedy", "search"]
+"""How members are played: sampled, by their likeliest actions, or, of algorithms that search, by a search."""
+
+
 class ScheduleOptions(Config):
     """generations: tasks per population, one after the other. mode: how the members of a population are played; against a fixed mixture
-    some best response is deterministic, so greedy loses nothing. seed: of all that is drawn. opponents: policies and bots from elsewhere
-    (see `Opponent`): they are members of the populations from the start and never train; how often each is met, the schedule says."""
+    some best response is deterministic, so greedy loses nothing; search is for members that can. seed: of all that is drawn. opponents:
+    policies and bots from elsewhere (see `Opponent`): they are members of the populations from the start and never train; how often each is
+    met, the schedule says."""
 
     by_weight: ClassVar[bool] = False  # whether opponents are met by their weights
 
     generations: int = Field(20, ge=0)
-    mode: Literal["explore", "greedy"] = "greedy"
+    mode: PlayMode = "greedy"
     seed: int = Field(0, ge=0)
     opponents: Annotated[tuple[Opponent, ...], BeforeValidator(_opponents)] = ()
 

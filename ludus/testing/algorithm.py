@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from ludus.core.errors import PolicyError, TrainingError
 from ludus.core.types import Array, EnvSpec, State, Tail, Weights
 from ludus.envs.spaces import Choices
 from ludus.learners.base import Algorithm, Learner, LearnerContext, priorities_of
-from ludus.policies.base import Policy
+from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Table
 from ludus.replay.kinds import build_table
@@ -50,15 +51,18 @@ def synthetic_rollout(
     alive = np.arange(_LONGEST)[None] < length[:, None]
     memory = None if policy.memory_shape is None else np.zeros((segments, *policy.memory_shape), np.float32)
     memory0 = memory
-    steps, actions, logps = [], [], []
+    # Each agent by itself, of a policy that would play whole teams.
+    alone: dict[str, Any] = {"teams": Teams.of(np.arange(segments, dtype=np.int32), 1)} if team_size_of(policy) else {}
+    steps, actions, logps, extras = [], [], [], []
     for _ in range(_LONGEST):
         seen = _observe(env, seat, policy.takes_ids, rng)
         noise = rng.random((segments, policy.noise_width), dtype=np.float32)
-        act = policy.act(seen.taken, seen.mask, memory, noise)
+        act = policy.act(seen.taken, seen.mask, memory, noise, **alone)
         memory = act.memory
         steps.append(seen)
         actions.append(act.action)
         logps.append(act.logp)
+        extras.append(act.extras)
     tail = rng.integers(0, len(Tail), segments).astype(np.int8)
     after = _observe(env, seat, policy.takes_ids, rng)
     bootstrap_observation = after.given
@@ -86,6 +90,7 @@ def synthetic_rollout(
         memory0=memory0,
         state=_states(env, rows, rng),
         bootstrap_state=_states(env, segments, rng),
+        extras={name: _rows([step[name] for step in extras], alive) for name in extras[0]},
     )
 
 

@@ -353,6 +353,54 @@ class Cue(gymnasium.Env[NDArray[np.float32], np.int64]):
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# A task whose rewards say nothing until it is solved.
+
+
+class KeyAndDoor(gymnasium.Env[NDArray[np.float32], np.int64]):
+    """Two rooms of `size` × `size` cells beside each other, and a door between them, in the corner below. Who has been where the key lies,
+    in the corner above, can pass the door. The goal, in the far corner above of the second room, pays 1; nothing else pays.
+
+    Observations are float32[2 × size × (2 × size + 1)]: one-hot, the cell that it is in, without the key or with it. Actions: right, down,
+    left, up. After `steps` decisions an episode is truncated. Raises ValueError for fewer steps than the way is long, or a `size` below 2.
+    """
+
+    def __init__(self, size: int = 6, steps: int = 80) -> None:
+        if size < 2 or steps < 5 * size - 3:
+            raise ValueError(
+                f"size is {size} and steps {steps}; expected rooms of 2 × 2 cells at least, and the {5 * size - 3} steps of the way"
+            )
+        self.observation_space = Box(0.0, 1.0, (2 * size * (2 * size + 1),), np.float32)
+        self.action_space = Discrete(4)
+        self._size, self._steps = size, steps
+        self._row = self._column = self._step = 0
+        self._key = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        super().reset(seed=seed)
+        self._row = self._column = self._step = 0
+        self._key = False
+        return self._seen(), {}
+
+    def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        size, a = self._size, int(action)
+        row, column = self._row + (0, 1, 0, -1)[a], self._column + (1, 0, -1, 0)[a]
+        wall = column == size and not (row == size - 1 and self._key)
+        if 0 <= row < size and 0 <= column <= 2 * size and not wall:
+            self._row, self._column = row, column
+        self._key |= (self._row, self._column) == (0, size - 1)
+        self._step += 1
+        over = (self._row, self._column) == (0, 2 * size)
+        return self._seen(), float(over), over, not over and self._step == self._steps, {}
+
+    def _seen(self) -> NDArray[np.float32]:
+        seen = np.zeros((2, self._size, 2 * self._size + 1), np.float32)
+        seen[int(self._key), self._row, self._column] = 1.0
+        return seen.ravel()
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # A game that counts what its players do, beside what they are paid.
 
 COINS = ("taken", "left", "alone")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError
 from ludus.core.types import Act, Array, Enumeration, PolicySpec
-from ludus.policies.base import Policy
+from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.policies.registry import build_policy
 
 
@@ -72,7 +72,15 @@ def _rows(
 
 
 def _act(policy: Policy, rows: _Rows, mode: str) -> Act:
-    return policy.act(rows.observation, rows.mask, rows.memory, rows.noise, mode=mode)
+    return policy.act(
+        rows.observation, rows.mask, rows.memory, rows.noise, mode=mode, **_teams(policy, len(rows.noise))
+    )
+
+
+def _teams(policy: Policy, rows: int) -> dict[str, Teams]:
+    """For a `JointPolicy`: teams one after the other, the last of which may lack some."""
+    size = team_size_of(policy)
+    return {"teams": Teams.of(np.arange(rows, dtype=np.int32), size)} if size else {}
 
 
 def _check_answer(policy: Policy, rows: _Rows, mode: str) -> None:

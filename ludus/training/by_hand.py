@@ -24,7 +24,7 @@ from ludus.core.types import Array, DeviceChoice, EnvSpec, Metrics, Mixture, Pol
 from ludus.envs.options import Environment
 from ludus.learners.base import Algorithm, Learner, LearnerContext
 from ludus.learners.registry import ALGORITHMS, check_fits
-from ludus.policies.base import Policy
+from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.policies.file import load_policy, save_policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
@@ -162,7 +162,8 @@ class HandLearner:
 
     def act(self, observation: Array, mask: NDArray[np.bool_] | None = None) -> tuple[Array, NDArray[np.float32]]:
         """(actions [n, …], their log-probabilities float32[n]) of the newest policy, which explores, for observations [n, …] and legal
-        actions bool[n, A]. Raises ConfigError for one that remembers: `collect` plays those."""
+        actions bool[n, A]; those of whole teams, agent after agent, where it plays a team together. Raises ConfigError for one that
+        remembers: `collect` plays those."""
         policy = self.policy
         if policy.memory_shape is not None:
             raise ConfigError("act decides row by row, and this policy remembers; use collect.")
@@ -170,7 +171,9 @@ class HandLearner:
         self._acted += 1
         rows = np.asarray(observation)
         rows = rows.astype(np.float32) if rows.dtype == np.float64 else rows
-        done = policy.act(rows, mask, None, rng.random((len(rows), policy.noise_width), dtype=np.float32))
+        team = team_size_of(policy)
+        whole: dict[str, Any] = {"teams": Teams.whole(len(rows), team)} if team else {}
+        done = policy.act(rows, mask, None, rng.random((len(rows), policy.noise_width), dtype=np.float32), **whole)
         return done.action, done.logp
 
     # ------------------------------------------------------------------------------------------ what comes of it

@@ -39,14 +39,16 @@ KINDS: dict[str, dict[str, object]] = {
         "rules": {"kind": "alphastar", "least": 1, "most": 2},
         "decay": 0.5,
     },
+    "odo": {"rounds": 5},
     "pbt": {"learners": 3, "ranges": {"learning_rate": {"low": 1e-3, "high": 1e-1}}},
     "pfsp": {"weighting": "linear"},
     "pipeline_psro": {"levels": 2, "most": 2},
     "psro": {"order": "sequential"},
     "self_play": {"latest": 0.5, "past": "prioritised"},
     "self_play_psro": {},
+    "xdo": {"algorithms": {"meta": {"kind": "mmd", "batch": 32, "epochs": 1, "hidden": [4]}}},
 }
-GAINED = {"efficient_psro": 6, "league": 9, "pbt": 9, "self_play_psro": 6}
+GAINED = {"efficient_psro": 6, "league": 9, "pbt": 9, "self_play_psro": 6, "xdo": 6}
 """Policies that each population gains in three generations; 3 by default."""
 
 
@@ -176,6 +178,19 @@ def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: 
         ("efficient_psro", ["diversity=response"], "'response' moves the opponents of a response, which this"),
         ("efficient_psro", ["warm_start=best"], "efficient PSRO has none"),
         ("efficient_psro", ["env.id=openspiel/kuhn_poker(players=3)", "env.num_envs=9"], "this game has 3"),
+        (
+            "odo",
+            ["env.id=openspiel/kuhn_poker(players=3)", "env.num_envs=9"],
+            "odo is for two players; this game has 3",
+        ),
+        ("odo", ["env.id=openspiel/tiny_hanabi"], "odo is for zero-sum games; .* is general-sum"),
+        (
+            "xdo",
+            ["env.id=openspiel/kuhn_poker(players=3)", "env.num_envs=9"],
+            "xdo is for two players; this game has 3",
+        ),
+        ("xdo", ["env.id=openspiel/tiny_hanabi"], "xdo is for zero-sum games; .* is general-sum"),
+        ("xdo", ["algorithms={mata: exact}"], "did you mean 'meta'"),
         ("psro", ["diversity=behavioral"], "did you mean 'behavioural'"),
         ("psro", ["algorithm=dqn", "diversity=behavioural"], "algorithm 'dqn' has no term for behavioural diversity"),
         (

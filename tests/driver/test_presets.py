@@ -33,12 +33,36 @@ ACADEMY = (
     "env.deadline=null",
     "env.options.duration=20",
 )
+TEAM = (
+    "response.decisions=600",
+    "evaluation.episodes=2",
+    "algorithm.batch=300",
+    "env.num_envs=4",
+    "algorithm.hidden=[16]",
+)
+TEAMS = (
+    "ant-2x4",
+    "half-cheetah-2x3",
+    "lbf-coop",
+    *(f"simple-spread-{name}" for name in ["a2po", "coppo", "happo", "hatrpo", "mappo"]),
+)
 FIVE_A_SIDE = (*ACADEMY, "env.options.second_half=10")
 SHORT = {
     "acrobot": ("response.decisions=4096", "evaluation.episodes=2"),
     "acrobot-dqn": OFF_POLICY,
     "cartpole": ("response.decisions=4096", "evaluation.episodes=2"),
     "cartpole-dqn": ("response.decisions=1100", "evaluation.episodes=2"),
+    "connect-four-alphazero": (
+        "response.episodes=32",
+        "evaluation.episodes=8",
+        "cells=all",
+        "env.num_envs=16",
+        "algorithm.rollout=16",
+        "algorithm.simulations=8",
+        "algorithm.min_size=200",
+        "algorithm.batch=64",
+    ),
+    "cartpole-gail": ("response.decisions=2048", "evaluation.episodes=2"),
     "cartpole-vmpo": ("response.decisions=4096", "evaluation.episodes=2"),
     "connect-four-self-play": ("response.episodes=512", "evaluation.episodes=64", "cells=all"),
     "connect-four": ("response.episodes=512", "evaluation.episodes=64"),
@@ -56,7 +80,10 @@ SHORT = {
     "hopper": MUJOCO,
     "hopper-mpo": MUJOCO,
     "hopper-td3": MUJOCO,
+    "key-and-door": ("response.decisions=2048", "evaluation.episodes=2"),
     "kuhn": (),
+    "kuhn-odo": (),
+    "kuhn-xdo": (),
     "kuhn-3p": ("meta_solver.iterations=2000",),
     "leduc": ("response.episodes=1500",),
     "leduc-dqn": ("response.episodes=1500",),
@@ -64,10 +91,12 @@ SHORT = {
     "leduc-league": ("response.episodes=1500",),
     "leduc-mmd": ("response.episodes=1500", "cells=all"),
     "leduc-nfsp": ("response.episodes=1500", "cells=all"),
+    "leduc-nxdo": ("response.episodes=1500",),
     "leduc-rnad": ("response.episodes=1500", "cells=all"),
     "leduc-scripts": ("response.episodes=1500", "evaluation.episodes=50"),
     "leduc-self-play": ("response.episodes=1500",),
     "leduc-sequential-league": ("response.episodes=1500",),
+    "leduc-xdo": (),
     "liars-dice": (),
     "lunar-lander": ("response.decisions=16384", "evaluation.episodes=2"),
     "lunar-lander-dqn": OFF_POLICY,
@@ -101,13 +130,30 @@ SHORT = {
     "smax-2s3z-qmix": ("response.episodes=16", *SMAX[1:], "algorithm.min_size=100", "algorithm.batch=32"),
     "simple-spread": SPREAD,
     "simple-spread-iql": SPREAD,
+    "simple-spread-mat": (
+        "response.decisions=4800",
+        "evaluation.episodes=8",
+        "algorithm.batch=300",
+        "algorithm.epochs=1",
+    ),
     "simple-spread-vdn": SPREAD,
+    **dict.fromkeys(TEAMS, TEAM),
     "simple-tag": ("response.episodes=64", "evaluation.episodes=8"),
     "speaker-listener": ("response.decisions=3200", "evaluation.episodes=4"),
     "tic-tac-toe": (),
+    "tic-tac-toe-alphazero": (
+        "response.episodes=128",
+        "evaluation.episodes=8",
+        "cells=all",
+        "algorithm.simulations=8",
+        "algorithm.min_size=200",
+    ),
 }
 NEEDS = {
     "lunar-lander": "Box2D",
+    "ant": "gymnasium_robotics",
+    "half-cheetah-2x3": "gymnasium_robotics",
+    "lbf": "lbforaging",
     "half-cheetah": "mujoco",
     "hopper": "mujoco",
     "pong": "ale_py",
@@ -115,23 +161,40 @@ NEEDS = {
     "overcooked": "jaxmarl",
     "football": "gfootball_engine",
 }
-LEARNED = {name for name in SHORT if name.startswith("leduc") and name != "leduc-exact"}
+LEARNED = {name for name in SHORT if name.startswith("leduc") and name not in ("leduc-exact", "leduc-xdo")}
 LEAGUES = {"football-5v5-league", "leduc-league", "leduc-scripts", "leduc-sequential-league"}
 SELF_PLAY = {
+    "connect-four-alphazero",
     "connect-four-self-play",
     "goofspiel-13",
+    "kuhn-odo",
     "leduc-mmd",
     "leduc-nfsp",
     "leduc-rnad",
     "leduc-self-play",
+    "tic-tac-toe-alphazero",
     *LEAGUES,
 }
 ALONE = {
     name
     for name in SHORT
     if name.partition("-")[0]
-    in ["acrobot", "cartpole", "half", "hopper", "lunar", "memory", "overcooked", "pendulum", "pong", "smax", "speaker"]
+    in [
+        "acrobot",
+        "cartpole",
+        "half",
+        "hopper",
+        "key",
+        "lunar",
+        "memory",
+        "overcooked",
+        "pendulum",
+        "pong",
+        "smax",
+        "speaker",
+    ]
     or name.startswith("simple-spread")
+    or name in TEAMS
     or (name.startswith("football") and "5v5" not in name)
 }
 PLAYED = {
@@ -139,17 +202,28 @@ PLAYED = {
     "football-5v5-script",
     "football-5v5-league",
     "connect-four",
+    "connect-four-alphazero",
     "connect-four-self-play",
     "goofspiel-13",
     "simple-tag",
+    "tic-tac-toe-alphazero",
     *ALONE,
 }
 """No tree: payoffs are played, and NashConv is not known."""
 PLAYERS = {**dict.fromkeys(ALONE, 1), "kuhn-3p": 3}
-LEARNERS = {"football-5v5-league": 2, "leduc-league": 4, "leduc-scripts": 3}
+LEARNERS = {
+    "football-5v5-league": 2,
+    "kuhn-xdo": 2,
+    "leduc-league": 4,
+    "leduc-nxdo": 2,
+    "leduc-scripts": 3,
+    "leduc-xdo": 2,
+}
 SCRIPTS = {"football-5v5": 3, "football-5v5-league": 3, "football-5v5-script": 3, "leduc-scripts": 3}
 """Of each population. Payoffs of scripts are played."""
 POPULATIONS = {
+    "connect-four-alphazero": 1,
+    "tic-tac-toe-alphazero": 1,
     "connect-four-self-play": 1,
     "football-5v5": 1,
     "football-5v5-league": 1,
@@ -158,7 +232,20 @@ POPULATIONS = {
     "leduc-mmd": 1,
     "leduc-rnad": 1,
 }
-FAST = {"cartpole", "cartpole-dqn", "goofspiel", "kuhn", "kuhn-3p", "leduc-exact", "memory", "memory-r2d2", "pendulum"}
+FAST = {
+    "cartpole",
+    "cartpole-dqn",
+    "goofspiel",
+    "kuhn",
+    "kuhn-3p",
+    "kuhn-odo",
+    "kuhn-xdo",
+    "leduc-exact",
+    "leduc-xdo",
+    "memory",
+    "memory-r2d2",
+    "pendulum",
+}
 FAST |= {"speaker-listener"}
 
 
@@ -171,12 +258,13 @@ def test_none_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in FAST)) for n in SHORT])
-def test_first_generations(name: str, tmp_path: Path) -> None:
+def test_first_generations(name: str, tmp_path: Path, cartpole_file: Path) -> None:
     generations = 1 if name in ALONE else 3  # who plays alone trains anew in each
     for start, package in NEEDS.items():
         if name.startswith(start):
             pytest.importorskip(package)
-    result = train(name, tmp_path, f"generations={generations}", *SHORT[name])
+    imitated = [f"algorithm.learned_reward.demonstrations={cartpole_file}"] if name.endswith("gail") else []
+    result = train(name, tmp_path, f"generations={generations}", *SHORT[name], *imitated)
     assert result.stopped_by == "the schedule is complete"
     assert result.scenario.name == name
     assert len(result.nash_conv) == (0 if name in PLAYED else 4)
@@ -198,6 +286,9 @@ def test_first_generations(name: str, tmp_path: Path) -> None:
     [
         ("kuhn", 1e-6, 40),
         ("goofspiel", 1e-6, 40),
+        ("kuhn-odo", 0.01, 60),
+        ("kuhn-xdo", 1e-4, 20),
+        pytest.param("leduc-xdo", 0.001, 100, marks=pytest.mark.slow),
         pytest.param("leduc-exact", 0.01, 400, marks=pytest.mark.slow),
         pytest.param("tic-tac-toe", 1e-6, 40, marks=pytest.mark.slow),
     ],

@@ -64,6 +64,8 @@ def test_states_of_a_second_player_are_its_own(enumerated: EnvSpec) -> None:
         logp=np.zeros(3, np.float32),
         start=np.array([0, 3]),
         episode=np.array([0]),
+        tail=np.zeros(1, np.int8),
+        bootstrap_observation=np.full(1, -1, np.int32),
         states=StateTable.of(enumerated.enumeration, (1,)),
     )
     model = model_of(PPO(hidden=(4,)).policy(enumerated, (1,)), seed=0)

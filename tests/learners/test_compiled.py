@@ -21,7 +21,9 @@ from ludus.learners.on_policy.batch import Batch
 COMPILE = DeviceChoice("cpu", written=False, compile=True)
 ONE_ROW = Work(5_000, 750, written=False, uncompiled="")
 UNCOMPILED = {
-    "it remembers, and its sequences have many lengths": ("ppo, gru", "ppo, gru by agent", "impala, lstm"),
+    "it remembers, and its sequences have many lengths": (
+        *("ppo, gru", "ppo, gru by agent", "impala, lstm", "happo, gru", "hatrpo, gru, shared", "coppo, gru by agent"),
+    ),
     "its steps are no single function": ("nfsp", "nfsp, states", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
     "Data-dependent": ("ppo, by agent",),
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import alphazero_games
 import numpy as np
 import pytest
 import torch
@@ -101,7 +102,7 @@ def test_the_fused_optimizer_is_the_compiled_one_and_steps_over_what_is_no_numbe
 WITHOUT_GRADIENTS = {"exact", "tabular_q"}
 SMALL = {
     "batch": 24, "rollout": 40, "min_size": 10, "start_decisions": 10, "hidden": (8,), "learning_rate": 1e-3, "atoms": 5, "epochs": 2,
-    "mixing_width": 4, "minibatches": 2,
+    "mixing_width": 4, "minibatches": 2, "width": 8,
 }  # fmt: skip
 BURNT = {"memory": 4, "length": 3, "period": 3, "burn_in": 2}
 MORE = {
@@ -130,14 +131,28 @@ MORE = {
     "mpo, states": ("mpo", {"target_period": 0}, "enumerated"),
     "maddpg, box": ("maddpg", {"critic": "state", "twin": True}, "team boxes"),
     "maddpg, cold": ("maddpg", {"critic": "state", "temperature": 0.5}),
+    "mat, boxes": ("mat", {"heads": 2, "normalise_observations": True}, "team boxes"),
     "qmix, gru": ("qmix", {"core": "gru", **BURNT}),
     "qmix, by agent": ("qmix", {"share_weights": False}),
+    "happo, gru": ("happo", {"memory": "gru", "memory_size": 4}),
+    "hatrpo, gru, shared": (
+        "hatrpo",
+        {"memory": "gru", "memory_size": 4, "share_weights": True, "conjugate_steps": 2, "line_search_steps": 2},
+        "team boxes",
+    ),
+    "a2po, shared": ("a2po", {"share_weights": True, "normalise_observations": True}),
+    "coppo, gru by agent": ("coppo", {"memory": "gru", "memory_size": 4, "share_weights": False}),
 }  # fmt: skip
+OWN_GAMES = {"alphazero"}
+"""Those that learn from what no made-up rollout has."""
 CASES = {name: (name, BURNT if name == "r2d2" else {}) for name in ALGORITHMS if name not in WITHOUT_GRADIENTS} | MORE
 TORCH = {
+    "alphazero",
     *("a2c", "a2c, of many", "reinforce", "impala", "impala, lstm", "ppo, gru", "ppo, by agent", "ppo, gru by agent", "mappo"),
+    *("mat", "mat, boxes", "mat_dec"),
     *("dqn, by agent", "munchausen_dqn", "qr_dqn", "iqn", "rainbow", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
     *("mpo", "mpo, discrete", "mpo, states", "vmpo", "vmpo, box", "vmpo, gru by agent"),
+    *("happo", "happo, gru", "hatrpo", "hatrpo, gru, shared", "a2po", "a2po, shared", "coppo", "coppo, gru by agent"),
 }  # fmt: skip
 """Those without passes that are written out."""
 
@@ -149,7 +164,10 @@ class Case:
         name, options, *kind = CASES[name]
         cls = load("algorithm", name, ALGORITHMS)
         self.algorithm = cls(**{k: v for k, v in SMALL.items() if k in cls.model_fields} | options)
-        teams = getattr(cls, "for_teams", False)
+        if name in OWN_GAMES:
+            self.env, self.seats = alphazero_games.spec(), (0, 1)
+            return
+        teams, self.seats = getattr(cls, "for_teams", False), (0,)
         self.env = self._env(kind[0] if kind else "teams" if teams else cls.about.actions[0], request)
 
     def _env(self, kind, request):
@@ -161,9 +179,11 @@ class Case:
         return replace(env, agents=agents)
 
     def learner(self, device=CPU):
-        return self.algorithm.learner(LearnerContext(self.env, (0,), 0, total=1000, device=device))
+        return self.algorithm.learner(LearnerContext(self.env, self.seats, 0, total=1000, device=device))
 
     def experience(self, learner, number=0):
+        if len(self.seats) > 1:
+            return alphazero_games.played(learner, number)
         rng = np.random.default_rng([number, 5])
         if len(self.env.agents_of(0)) > 1:
             return team_rollout(self.env, learner, pieces=15, rng=rng)
@@ -260,8 +280,8 @@ def test_both_roads_learn_alike(name, request):
     assert_learn_alike(case, written, autograd)
 
 
-@pytest.mark.parametrize("name", ["ppo, states", "impala, lstm", "dqn, states", "rainbow", "r2d2", "qmix, gru", "sac", "sac, states",
-                                  "nfsp, states", "maddpg"])  # fmt: skip
+@pytest.mark.parametrize("name", ["alphazero", "ppo, states", "impala, lstm", "dqn, states", "rainbow", "r2d2", "qmix, gru", "sac",
+                                  "sac, states", "nfsp, states", "maddpg", "hatrpo", "a2po, shared", "coppo, gru by agent"])  # fmt: skip
 def test_what_lies_on_the_device_teaches_what_memory_does(name, request):
     """To the bit. (Tensors on a CPU stand for those of a card.)"""
     case = Case(name, request)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ludus.core.types import Tail
-from ludus.learners.returns import bootstrap_values, follow, gae, lambda_returns, n_step, vtrace
+from ludus.learners.returns import bootstrap_values, follow, gae, gae_in_time, lambda_returns, n_step, vtrace
 
 START = np.array([0, 3, 4])  # a segment of three decisions and one of a single decision
 REWARD = np.array([1.0, 0.0, 2.0, 4.0])
@@ -24,6 +24,18 @@ def test_gae_literal():
     # A2 = 0.5; A1 = -0.25 + .25 * 0.5 = -0.125; A0 = 1 + .25 * -0.125 = 0.96875. segment 1 was cut: 4 + 5 - 2 = 7
     assert advantage.tolist() == [0.96875, -0.125, 0.5, 7.0]
     assert target.tolist() == [1.46875, 0.875, 2.0, 9.0]
+
+
+def test_gae_in_time_literal():
+    """γ = λ = ½. Two steps after the first decision, one after the second, three after the third and one after the fourth."""
+    discount = 0.5 ** np.array([2.0, 1.0, 3.0, 1.0])
+    advantage, target = gae_in_time(START, REWARD, VALUE, np.array([8.0, 10.0]), discount, 0.5)
+    # d2 = 2 + 8 / 8 - 1.5 = 1.5; d1 = 0 + .75 - 1 = -0.25; d0 = 1 + .25 - .5 = 0.75. A1 = -0.25 + .25 * 1.5 = 0.125;
+    # A0 = 0.75 + .125 * 0.125 = 0.765625
+    assert advantage.tolist() == [0.765625, 0.125, 1.5, 7.0]
+    assert target.tolist() == [1.265625, 1.125, 3.0, 9.0]
+    every = gae(START, REWARD, VALUE, np.array([8.0, 10.0]), 0.5, 0.5)
+    np.testing.assert_array_equal(gae_in_time(START, REWARD, VALUE, np.array([8.0, 10.0]), np.full(4, 0.5), 0.5), every)
 
 
 def test_n_step_literal():

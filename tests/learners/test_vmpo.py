@@ -40,24 +40,15 @@ def test_the_better_half(advantage, share, best, chosen):
     assert rest.tolist() == chosen if chosen else int(rest.isfinite().sum()) == 2
 
 
-def test_divergences_of_outputs():
-    """Of several softmaxes the sum, legal actions only; of boxes by mean and by deviation, whether clipped or squashed."""
+def test_divergences_of_boxes():
+    """Of boxes by mean and by deviation, whether clipped or squashed."""
     rng = np.random.default_rng(0)
     old, new = (torch.tensor(rng.standard_normal((6, 5))) for _ in range(2))
-    mask = torch.ones(6, 5, dtype=torch.bool)
-    mask[:, 1] = False
-    several = distribution_of({"kind": "multi_categorical", "choices": [3, 2]})
-    parts = [
-        kl_divergence(*(Categorical(logits=out[:, part].masked_fill(~mask[:, part], -1e9)) for out in (old, new)))
-        for part in (slice(0, 3), slice(3, 5))
-    ]
-    (found,) = several.divergences(old, new, mask)
-    torch.testing.assert_close(found, parts[0] + parts[1])
     for squash in (True, False):
         box = distribution_of(action_config(Box(-1.0, 2.0, (2,), np.float32), squash=squash))
         (m, s), (mean, std) = ((out[:, :2], out[:, 2:4].exp()) for out in (old, new))
         wanted = [kl_divergence(Normal(m, s), other).sum(dim=1) for other in (Normal(mean, s), Normal(m, std))]
-        for one, other in zip(box.divergences(old, new, None), wanted, strict=True):
+        for one, other in zip(box.divergences(old, new), wanted, strict=True):
             torch.testing.assert_close(one, other)
 
 

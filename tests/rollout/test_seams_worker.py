@@ -64,7 +64,7 @@ class TestEndsOnAnothersMove:
         assert got.action.tolist() == [1, 1]
         assert got.logp.tolist() == [-0.5, -0.5]
         assert got.reward.tolist() == [0.5, 1.0]
-        assert got.t.tolist() == [0, 2]
+        assert (got.t.tolist(), got.dt.tolist()) == ([0, 2], [2, 2])
         assert got.tail.tolist() == [Tail.TERMINATED]
         assert got.bootstrap_observation.tolist() == [[5]]
         assert (got.policy, got.version_lo.tolist(), got.version_hi.tolist()) == ("me", [3], [3])
@@ -74,7 +74,7 @@ class TestEndsOnAnothersMove:
         got = play([ENDS_OFF_TURN], 1, request_of(1, seat=1)).trajectories
         assert got.observation.tolist() == [[2], [4]]
         assert got.reward.tolist() == [-0.5, -1.0]
-        assert got.t.tolist() == [1, 3]
+        assert (got.t.tolist(), got.dt.tolist()) == ([1, 3], [2, 1])
         assert (got.agent.tolist(), got.seat.tolist()) == ([1], [1])
 
     def test_episodes_and_counters(self):
@@ -95,6 +95,7 @@ class TestTruncationOffTurn:
         assert got.trajectories.bootstrap_observation.tolist() == [[7], [7]]
         assert got.trajectories.bootstrap_mask.tolist() == [[True, True]] * 2
         assert got.trajectories.reward.tolist() == [0.25, 0.25]
+        assert got.trajectories.dt.tolist() == [2, 2]
         assert got.episodes.terminated.tolist() == [False, False]
 
     def test_scripts_of_different_lengths_play_exactly_the_preassigned_episodes(self):
@@ -121,13 +122,13 @@ class TestFragments:
         first, second = (r.trajectories for r in self.fragments(1, 2))
         # After one complete decision player 0 is due again, with observation 3: that is the first tail.
         assert first.observation.tolist() == [[1]]
-        assert first.reward.tolist() == [0.5]
+        assert (first.reward.tolist(), first.dt.tolist()) == ([0.5], [2])
         assert (first.tail.tolist(), first.bootstrap_observation.tolist()) == ([Tail.CUT], [[3]])
         # The second goes on in the same episode at t = 2, then begins the next.
         assert second.start.tolist() == [0, 1, 2]
         assert second.observation.tolist() == [[3], [1]]
         assert second.reward.tolist() == [1.0, 0.5]
-        assert second.t.tolist() == [2, 0]
+        assert (second.t.tolist(), second.dt.tolist()) == ([2, 0], [2, 2])
         assert second.episode.tolist() == [0, 1]
         assert second.tail.tolist() == [Tail.TERMINATED, Tail.CUT]
         assert second.bootstrap_observation.tolist() == [[5], [3]]
@@ -204,7 +205,7 @@ class TestTeam:
         assert got.start.tolist() == [0, 3, 4]
         assert got.observation.tolist() == [[10], [20], [30], [11]]
         assert got.reward.tolist() == [0, 1, 2, 3]
-        assert got.t.tolist() == [0, 1, 2, 0]
+        assert (got.t.tolist(), got.dt.tolist()) == ([0, 1, 2, 0], [1, 1, 1, 3])
         assert got.bootstrap_observation.tolist() == [[40], [41]]
         assert rollout.counters["learner_decisions"] == 4
 

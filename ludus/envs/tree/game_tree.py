@@ -204,8 +204,9 @@ def _build(game: Any, node_limit: int, observation: str) -> GameTree:
 class GameTree:
     """A compiled game: P players, I_p information states, S_p sequences (the empty one first), A actions.
 
-    spec: the `EnvSpec` of its vector environment, with the enumeration. arrays: the flat arrays, read-only by agreement.
-    Everything is exact up to rounding, in float64. Arguments named `plans` hold one plan per player.
+    spec: the `EnvSpec` of its vector environment, with the enumeration. arrays: the flat arrays, read-only by agreement. sides: of two
+    players, (own sequence int32[U], the other's int32[U], own weight float64[U]) of each, by rising own sequence, so that a sweep writes
+    in order. Everything is exact up to rounding, in float64. Arguments named `plans` hold one plan per player.
     """
 
     def __init__(self, arrays: Arrays, spec: EnvSpec) -> None:
@@ -219,7 +220,7 @@ class GameTree:
         self._contractions: dict[tuple[int, ...], Contraction] = {}
         weight = self._outcomes.weight
         self._negated = self.num_players == 2 and bool(np.array_equal(weight[0], -weight[1]))
-        self._sides = [self._side(p) for p in range(2)] if self.num_players == 2 else []
+        self.sides = tuple(self._side(p) for p in range(2)) if self.num_players == 2 else ()
 
     def __repr__(self) -> str:
         return f"GameTree({self.spec.id!r}, {len(self.arrays.nodes.player)} nodes)"
@@ -308,7 +309,7 @@ class GameTree:
     def _add_gradient(self, player: int, given: Sequence[Plan | None], prob: float, gradient: Plan) -> None:
         plans = self._profile(given, without=player)
         if self.num_players == 2:
-            own, other, weight = self._sides[player]
+            own, other, weight = self.sides[player]
             sweeps.gradient_two(own, other, weight, plans[1 - player], prob, gradient)
             return
         offset = np.cumsum([0, *map(len, plans)])
@@ -316,7 +317,7 @@ class GameTree:
         sweeps.gradient_many(player, out.sequence, out.weight[player], np.concatenate(plans), offset, prob, gradient)
 
     def _side(self, player: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
-        """(own sequence, other's sequence, own weight) by rising own sequence, so that a sweep writes in order."""
+        """One of `sides`."""
         out = self._outcomes
         order = np.lexsort((out.sequence[1 - player], out.sequence[player]))
         return out.sequence[player][order], out.sequence[1 - player][order], out.weight[player][order]

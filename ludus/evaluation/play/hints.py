@@ -19,7 +19,7 @@ from ludus.evaluation.debugger import Answers, Decisions, Step
 from ludus.evaluation.play.games import RunGame
 from ludus.evaluation.play.records import FrameDecision, Hint
 from ludus.evaluation.played_episode import answers_of
-from ludus.policies.base import Policy
+from ludus.policies.base import Policy, teams_for
 
 MOST_MEMBERS = 32
 """Of a mixture, those that are played most."""
@@ -144,7 +144,8 @@ class Advisor:
             return
         noise = np.full((len(rows), member.policy.noise_width), _MIDDLE, np.float32)
         memory = self._recall(member, rows, shape)
-        act = member.policy.act(rows.observation, rows.mask, memory, noise, mode=member.ref.mode)
+        teams = teams_for(member.policy, rows.agent)
+        act = member.policy.act(rows.observation, rows.mask, memory, noise, mode=member.ref.mode, **teams)
         if act.memory is not None:
             held = self._memory.setdefault(member.ref, {})
             held.update(zip(rows.agent.tolist(), act.memory, strict=True))

@@ -108,8 +108,8 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demonstrations:
-    """N decisions in S segments. observation, action, mask: as in `Trajectories`. states: of an enumerated game, whose observations are
-    ids. start int64[S + 1], episode int64[S], logp float32[N] of who decided."""
+    """N decisions in S segments. observation, action, mask: as in `Trajectories`, as tail int8[S] and bootstrap_observation [S, …]. states:
+    of an enumerated game, whose observations are ids. start int64[S + 1], episode int64[S], logp float32[N] of who decided."""
 
     observation: Array
     action: Array
@@ -117,6 +117,8 @@ class Demonstrations:
     logp: NDArray[np.float32]
     start: Index
     episode: Index
+    tail: NDArray[np.int8]
+    bootstrap_observation: Array
     states: StateTable | None
 
     def rows(self, segments: Index) -> Index:
@@ -186,6 +188,8 @@ def demonstrations(
         logp=np.concatenate([piece.logp for piece in pieces]),
         start=np.concatenate([*starts, shift[-1:]]),
         episode=np.concatenate([piece.episode for piece in pieces]),
+        tail=np.concatenate([piece.tail for piece in pieces]),
+        bootstrap_observation=np.concatenate([piece.bootstrap_observation for piece in pieces]),
         states=states,
     )
     if not len(found.logp):

@@ -25,6 +25,8 @@ from ludus.replay.base import ItemUnit, Sizes, TableSpec
 class QLearning(ReplayOptions):
     """Base of the settings: what is collected and replayed, the optimizer, exploration and the target network."""
 
+    takes_learned_rewards: ClassVar[bool] = True
+
     body: Body = "mlp"
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)  # of the body "mlp", as its activation
     activation: Literal["tanh", "relu"] = "relu"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -11,9 +12,21 @@ from numpy.typing import NDArray
 
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
-from ludus.core.types import EnvSpec, Factor, Mixture, Opponents, PolicyRef, PolicySpec
+from ludus.core.types import (
+    Enumeration,
+    EnvSpec,
+    Factor,
+    Metrics,
+    Mixture,
+    Opponents,
+    PolicyRef,
+    PolicySpec,
+    RestrictedGame,
+    RestrictedSolution,
+)
 from ludus.envs.tree.game_tree import GameTree
-from ludus.learners.base import AlgorithmInfo, Response, Stack
+from ludus.envs.tree.restricted import choices_of, solve_restricted
+from ludus.learners.base import AlgorithmInfo, Response, Stack, Tables
 from ludus.learners.spaces import NotServed
 from ludus.policies.specs import covered, tabular_spec
 
@@ -21,7 +34,8 @@ PlanWeights = NDArray[np.float64]
 
 
 class ExactBestResponse(Config):
-    """Computes a deterministic best response in one sweep over the game's sequence form; see the README beside this file."""
+    """Computes a deterministic best response in one sweep over the game's sequence form, and equilibria of restricted games by CFR+; see
+    the README beside this file."""
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="computed", recurrent=False, masks=True, paper="von Stengel 1996"
@@ -55,17 +69,42 @@ class ExactBestResponse(Config):
             raise ScenarioError(
                 f"the exact oracle needs a fixed mixture of opponents; {live[0]!r} is still learning. Use an oracle that learns."
             )
-        enumeration, value = tree.enumeration, {}
-        ids = covered(enumeration, seats)
-        mask = enumeration.mask[ids]
-        probs = mask / mask.sum(axis=1, keepdims=True, dtype=np.float64)
+        enumeration, value = tree.enumeration, dict[int, float]()
+        tables = {}
         for seat in seats:
             profiles, weights = _profiles(tree, seat, opponents, stack)
-            value[seat], table = tree.best_response_joint(seat, profiles, weights)
-            own = enumeration.ids(seat)
-            probs[own.start - ids.start : own.stop - ids.start] = table
-        mean = float(np.mean(list(value.values())))
-        return Response(tabular_spec(enumeration, seats), {"probs": probs}, value, {"value": mean})
+            value[seat], tables[seat] = tree.best_response_joint(seat, profiles, weights)
+        return _response(enumeration, tables, value)
+
+    def solve(self, tree: GameTree, game: RestrictedGame, tables: Tables) -> RestrictedSolution:
+        """As `SolvesRestricted.solve`, by CFR+. Raises ScenarioError for other than two players."""
+        choices = [choices_of(tables(player, members)) for player, members in enumerate(game.members)]
+        return solve_restricted(tree, choices, gap=game.gap, iterations=game.iterations)
+
+    def part(self, tree: GameTree, seats: tuple[int, ...], solution: RestrictedSolution) -> Response:
+        """As `SolvesRestricted.part`; metrics: the solution's gap and iterations."""
+        tables = {seat: solution.tables[seat] for seat in seats}
+        value = {seat: float(solution.value[seat]) for seat in seats}
+        told = {"gap": solution.gap, "iterations": float(solution.iterations)}
+        return _response(tree.enumeration, tables, value, told)
+
+
+def _response(
+    enumeration: Enumeration,
+    tables: Mapping[int, PlanWeights],
+    value: Mapping[int, float],
+    metrics: Metrics = MappingProxyType({}),
+) -> Response:
+    """One table of them all, seat -> float64[I_p, A]; uniform between the seats."""
+    seats = tuple(tables)
+    ids = covered(enumeration, seats)
+    mask = enumeration.mask[ids]
+    probs = mask / mask.sum(axis=1, keepdims=True, dtype=np.float64)
+    for seat, table in tables.items():
+        own = enumeration.ids(seat)
+        probs[own.start - ids.start : own.stop - ids.start] = table
+    told = {"value": float(np.mean(list(value.values()))), **metrics}
+    return Response(tabular_spec(enumeration, seats), {"probs": probs}, value, told)
 
 
 def _profiles(

@@ -216,7 +216,7 @@ class MADDPGLearner(OffPolicyLearner):
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """Joint steps with n-step targets, of each seat that was played, in the environment's rewards."""
         out = []
-        for rows, view in views(trajectories, self._env, self._seats):
+        for rows, view in views(self.rewarded(trajectories), self._env, self._seats):
             columns = joint_items(view, gamma=self.config.gamma, steps=self.config.n_step)
             columns |= {"action": self.acting.stored(view.action), "version_lo": versions(rows, view)}
             if self.config.critic == "observations":

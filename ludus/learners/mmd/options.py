@@ -29,6 +29,7 @@ class MMD(CollectOptions):
     about: ClassVar[AlgorithmInfo] = _about("Sokota et al. 2023")
     # what the learner of on-policy algorithms asks of them, and this one does not have
     correction: ClassVar[str] = "none"
+    discount: ClassVar[str] = "decision"
     rho_bar: ClassVar[float] = 1.0
     c_bar: ClassVar[float] = 1.0
     normalise_advantages: ClassVar[bool] = False

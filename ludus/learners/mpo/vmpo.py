@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from ludus.core.types import State, Weights
 from ludus.learners.base import LearnerContext
-from ludus.learners.losses import value_loss
+from ludus.learners.losses import BoxDistribution, value_loss
 from ludus.learners.mpo.losses import FLOOR, Multipliers, improved, moved, multiplier_loss, penalty
 from ludus.learners.on_policy.batch import Batch
-from ludus.learners.on_policy.models import FamilyModel
+from ludus.learners.on_policy.models import FamilyModel, NetworkOptions
 from ludus.policies.actor_critic import arrays_of, load_arrays
 from ludus.policies.mlp import Layout
 
@@ -47,8 +47,8 @@ class VMPOModel(FamilyModel):
         super().__init__(config, context, start, because="autograd learns V-MPO")
         self._best, self._rows = torch.zeros(0), 0  # the E-step's advantages, and of how many rows they are the best
 
-    def trained(self) -> tuple[nn.Module, Iterable[Layout]]:
-        """See `FamilyModel.trained`."""
+    def _trained(self) -> tuple[nn.Module, Sequence[Layout]]:
+        """See `FamilyModel`."""
         config = self.config
         self._bounds = {"policy": config.epsilon_policy}
         if not self.actions:
@@ -57,8 +57,8 @@ class VMPOModel(FamilyModel):
         self.multipliers = Multipliers({_ETA: (config.temperature, 1), **start})
         return nn.ModuleDict({"network": self.module, "multipliers": self.multipliers}), ()
 
-    def told(self) -> tuple[str, ...]:
-        """See `FamilyModel.told`."""
+    def _told_of(self, config: NetworkOptions) -> tuple[str, ...]:
+        """See `FamilyModel`."""
         kls, alphas = ([f"{what}_{name}" for name in self._bounds] for what in ("kl", "alpha"))
         return "policy_loss", "value_loss", "entropy", "kl_improved", _ETA, *kls, *alphas
 
@@ -88,12 +88,17 @@ class VMPOModel(FamilyModel):
         worth = batch.mean(value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value))
         loss = policy - strengths[0] * entropy + config.value_coefficient * worth
         loss = loss + multiplier_loss(eta, away[None], config.epsilon)
-        kls = dict(zip(self._bounds, self.distribution.divergences(batch.held[:, 0], out, batch.mask), strict=True))
+        kls = dict(zip(self._bounds, self._divergences(batch.held[:, 0], out, batch.mask), strict=True))
         means = {name: batch.mean(kl) for name, kl in kls.items()}
         for name, kl in means.items():
             loss = loss + penalty(given[name], kl[None]) + multiplier_loss(given[name], kl[None], self._bounds[name])
         alphas = [given[name][0] for name in self._bounds]
         return loss, (policy, worth, entropy, away, eta[0], *means.values(), *alphas)
+
+    def _divergences(self, old: Tensor, new: Tensor, mask: Tensor | None) -> tuple[Tensor, ...]:
+        if isinstance(self.distribution, BoxDistribution):
+            return self.distribution.divergences(old, new)
+        return (self.distribution.divergence(old, new, mask),)
 
     def learned(self, batch: Batch, progress: float) -> None:
         super().learned(batch, progress)

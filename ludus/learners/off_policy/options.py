@@ -22,6 +22,7 @@ class OffPolicy(ReplayOptions):
     """Base of actor-critic algorithms that learn from replayed decisions."""
 
     takes_added: ClassVar[bool] = True
+    takes_learned_rewards: ClassVar[bool] = True
 
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (256, 256)  # of the actor and of each critic
     activation: Literal["tanh", "relu"] = "relu"

@@ -24,12 +24,16 @@ class Batch:
     (the critic's, when the targets were made), float32[n]. With a correction logp is that of the weights at the update's beginning, and
     the advantage is weighted by how far the behaviour was from them.
 
-    Of networks that remember: start int64[S + 1] of sequences, and memory float32[S, M] before each. state float32[n, width]: what a
-    central critic sees beside x.
+    Of networks that remember: start int64[S + 1] of sequences, and memory float32[S, M] before each. Of those that play a team together:
+    start of groups, the agents that act at one moment, and place int64[n] of each row's agent in its team. state float32[n, width]: what
+    a central critic sees beside x.
 
     held float32[n, K, A]: K sets of log-probabilities, or of the head's outputs, that a loss holds the policy to. Where passes are
     written out, x and mask are of the m states that occur, and seen int32[n] says which of them a row observes. weight float32[n]: of rows
     in means; None: of all the same.
+
+    Of teams whose agents' updates are told of each other's (`ludus.learners.sequential`): others float32[n], the product of what became of
+    the probabilities of what teammates did at a row's time; clip float32[n], the range of its ratio where that is the row's own.
     """
 
     x: Tensor
@@ -41,17 +45,20 @@ class Batch:
     value: Tensor
     start: NDArray[np.int64] | None = None
     memory: Tensor | None = None
+    place: NDArray[np.int64] | None = None
     state: Tensor | None = None
     seen: NDArray[np.int32] | None = None
     held: Tensor | None = None
     weight: Tensor | None = None
+    others: Tensor | None = None
+    clip: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.action)
 
     @property
     def units(self) -> int:
-        """What it can be divided into: rows, or sequences."""
+        """What it can be divided into: rows, sequences, or groups."""
         return len(self) if self.start is None else len(self.start) - 1
 
     def mean(self, rows: Tensor) -> Tensor:
@@ -71,15 +78,18 @@ class Batch:
         device = self.x.device
         if isinstance(which, Tensor):
             return self._rows(which)
-        if self.start is None or self.memory is None:
+        if self.start is None:
             return self._rows(which if isinstance(which, slice) else to_device(which, device))
         index = np.arange(self.units)[which]
         rows, start = rows_in(self.start, index)
-        memory = self.memory[to_device(index, device)]
-        return replace(self._rows(to_device(rows, device)), start=start, memory=memory)
+        memory = None if self.memory is None else self.memory[to_device(index, device)]
+        place = None if self.place is None else self.place[rows]
+        return replace(self._rows(to_device(rows, device)), start=start, memory=memory, place=place)
 
     def _rows(self, rows: Tensor | slice) -> Batch:
-        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("start", "memory", "seen")}
+        columns = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("start", "memory", "place", "seen")
+        }
         part: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
         return Batch(**part)
 

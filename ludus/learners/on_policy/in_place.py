@@ -20,10 +20,11 @@ _BY_NETWORK = ("actor_critic", "torch")
 """Kinds of policies that draw from what their network answers, and do nothing else."""
 
 
-def why_not_in_place(model: Model, context: LearnerContext) -> str:
+def why_not_in_place(model: Model, context: LearnerContext, config: Settings) -> str:
     """What of a learner is done on the host only; "": nothing."""
     central = bool(model.state)
     why = {
+        "it discounts by steps of the environment, which blocks do not count": config.discount == "step",
         "its passes are written out": model.placement.written,
         f"policies of kind {model.spec.kind!r} may act otherwise than their network": model.spec.kind
         not in _BY_NETWORK,
@@ -31,6 +32,7 @@ def why_not_in_place(model: Model, context: LearnerContext) -> str:
         "several ranks learn together": context.ranks.size > 1,
         "its policy is to differ from members of its population": context.diversity is not None,
         "its critic sees whose state it is": central and len(context.seats) > 1,
+        "its rewards are learned": config.learned_reward is not None,
     }
     return next((reason for reason, there in why.items() if there), "")
 

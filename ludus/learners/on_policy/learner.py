@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from ludus.learners.returns import (
     not_finite,
     trace_columns,
 )
+from ludus.learners.rewards.base import LearnedRows
 from ludus.learners.schedule import Budget
 from ludus.learners.spaces import reward_scale
 from ludus.learners.states import compact, occurring
@@ -40,6 +41,16 @@ from ludus.replay.trajectories import Trajectories
 
 # --------------------------------------------------------------------------------------------------------------------
 # From rollouts to items: values, advantages and targets, and memory at the beginning of sequences.
+
+
+class Judged(NamedTuple):
+    """Values of a rollout's rows float64[N], and of its bootstrap observations float64[S]. Of networks that remember: its pieces, and the
+    memory float32[Q, M] before each."""
+
+    value: Floats
+    after: Floats
+    pieces: SegmentPieces | None = None
+    before: NDArray[np.float32] | None = None
 
 
 class Transitions:
@@ -58,11 +69,14 @@ class Transitions:
             self._divergence = Divergence(context.diversity, context.env, context.seats)
         self._seats = context.seats
         self.blind = 0
+        learned = config.learned_reward
+        self.learned = None if learned is None else learned.build(context, model.placement, replayed=False)
 
     @property
     def metrics(self) -> Metrics:
         """What there is to say about rollouts so far."""
         out = {"tails_without_value": float(self.blind)} if self._model.names else {}
+        out |= {} if self.learned is None else self.learned.metrics
         return out if self._divergence is None else {**out, "distance": self._divergence.nats}
 
     def of(self, rows: Trajectories, progress: float) -> ItemColumns:
@@ -71,30 +85,88 @@ class Transitions:
         if model.table is not None:
             self.blind += int(np.count_nonzero((rows.bootstrap_observation < 0) & (rows.tail != Tail.TERMINATED)))
         state, bootstrap_state = critic_states(rows, self._seats) if model.state else (None, None)
-        pieces = before = last = None
-        if model.memory:
-            pieces = SegmentPieces.of(rows.start, model.sequence)
-            value, before, last = self._walk(rows, pieces, state)
-        else:
-            value = self._values(rows.observation, None, state)
-        after = self._values(rows.bootstrap_observation, last, bootstrap_state)
-        received = team_rewards(rows) if config.team_rewards else rows.reward.astype(np.float64)
-        reward = model.rewards(rows, received * self._scale, progress)
+        judged = self.judged(rows, state, bootstrap_state)
+        value, after = judged.value, judged.after
+        fading = config.gamma if config.discount == "step" else 1.0
+        received = team_rewards(rows, fading) if config.team_rewards else rows.reward.astype(np.float64)
+        learned = LearnedRows(received * self._scale)
+        if self.learned is not None:
+            learned = self.learned.of(rows, learned.reward, self._log_prob)
+        reward = model.rewards(rows, learned.reward, progress)
         if self._divergence is not None:
             reward = reward + self._divergence.reward(rows.observation, rows.mask, rows.action, rows.logp)
         columns = learned_columns(
-            rows, reward=reward, value=value, after=after, gamma=config.gamma, lam=config.gae_lambda
+            rows,
+            reward=reward,
+            value=value,
+            after=after,
+            gamma=config.gamma,
+            lam=config.gae_lambda,
+            in_time=config.discount == "step",
         )
         if state is not None:
             columns["state"] = state
         if config.correction == "vtrace":
             columns |= trace_columns(rows.start, reward, value, bootstrap_values(rows.tail, after))
+        if learned.advantage is not None:
+            columns |= self._second_stream(columns["advantage"], learned)
         if model.table is None and rows.mask is not None and model.actions:
             columns["mask"] = rows.mask
+        columns |= self.beside(rows)
+        return self.items(rows, columns, judged)
+
+    def judged(
+        self, rows: Trajectories, state: NDArray[np.float32] | None, bootstrap_state: NDArray[np.float32] | None
+    ) -> Judged:
+        """What a rollout's observations are worth. state, bootstrap_state: what a central critic sees beside them."""
+        pieces = before = last = None
+        if self._model.memory:
+            pieces = SegmentPieces.of(rows.start, self._model.sequence)
+            value, before, last = self._walk(rows, pieces, state)
+        else:
+            value = self._values(rows.observation, None, state)
+        return Judged(value, self._values(rows.bootstrap_observation, last, bootstrap_state), pieces, before)
+
+    def items(self, rows: Trajectories, columns: dict[str, Array], judged: Judged) -> ItemColumns:
+        """Columns of rows as those of items, with the oldest weights that acted in each."""
+        pieces, before = judged.pieces, judged.before
         if pieces is None or before is None:
             return {**columns, "version_lo": np.repeat(rows.version_lo, np.diff(rows.start))}
-        items = padded(columns, pieces, model.sequence)
+        items = padded(columns, pieces, self._model.sequence)
         return {**items, MEMORY: before, "version_lo": rows.version_lo[pieces.segment]}
+
+    def beside(self, rows: Trajectories) -> ItemColumns:
+        """Columns of the rows that a kind of learner keeps beside these."""
+        return {}
+
+    def _second_stream(self, own: Array, learned: LearnedRows) -> dict[str, Array]:
+        """The sum of both streams' advantages; and the other one's and the weight of its own for V-trace, which estimates its own anew."""
+        assert learned.advantage is not None
+        both = (learned.weight * own + learned.advantage).astype(np.float32)
+        if self._config.correction != "vtrace":
+            return {"advantage": both}
+        weight = np.full(len(both), learned.weight, np.float32)
+        return {"advantage": both, "weight": weight, "other": learned.advantage.astype(np.float32)}
+
+    def _log_prob(self, observation: Array, action: Array, mask: NDArray[np.bool_] | None) -> Floats:
+        """As `ludus.learners.rewards.base.LogProb`, of a network without memory."""
+        columns = {
+            "observation": observation,
+            "action": action,
+            **dict.fromkeys(_FLOATS, np.zeros(len(action), np.float32)),
+        }
+        columns |= {} if mask is None else {"mask": mask}
+        if self._model.state:  # the critic's, whom nobody asks
+            columns["state"] = np.zeros((len(action), self._model.state), np.float32)
+        with torch.no_grad():
+            return to_host(self._model.log_prob(self.batch(columns)[0])).astype(np.float64)
+
+    def unpacked(self, items: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+        """(columns of rows, what else a `Batch` says of their order) of what `items` made."""
+        if not self._model.memory:
+            return items, {}
+        columns, start = unpadded(items)
+        return columns, {"start": start, "memory": to_device(items[MEMORY], self._device)}
 
     def _walk(
         self, rows: Trajectories, pieces: SegmentPieces, state: NDArray[np.float32] | None
@@ -133,10 +205,8 @@ class Transitions:
 
     def batch(self, items: Mapping[str, Any]) -> tuple[Batch, dict[str, Tensor]]:
         """(what is learned from, with advantages as they were estimated; what V-trace wants beside it)."""
-        model, columns, more = self._model, items, dict[str, Any]()
-        if model.memory:
-            columns, start = unpadded(items)
-            more = {"start": start, "memory": to_device(items[MEMORY], self._device)}
+        model = self._model
+        columns, more = self.unpacked(items)
         observation, action, table = columns["observation"], columns["action"], model.table
         mask = columns.get("mask")
         if model.by_states:
@@ -157,16 +227,19 @@ class Transitions:
 
 
 _FLOATS = ("logp", "advantage", "target", "value")  # columns that a loss looks at
-_TRACED = ("reward", "ends", "after")  # and that V-trace does
+_TRACED = ("reward", "ends", "after", "weight", "other")  # and that V-trace does
 
 
 class OnPolicyLearner:
     """Learns from items whose advantages were computed when they arrived, with the values of the weights of that time."""
 
+    makes_items: type[Transitions] = Transitions
+    in_groups = False  # whether units of batches are groups of rows
+
     def __init__(self, config: Settings, model: Model, context: LearnerContext) -> None:
         self.config, self.model, self.spec, self._context = config, model, model.spec, context
         self.placement = model.placement
-        self._items = Transitions(config, model, context)
+        self._items = self.makes_items(config, model, context)
         self._budget = Budget.of(config.collect(), context)
         self._progress = 0.0  # of the budget, before the rows of the next update were collected
         self._seed = context.seed
@@ -243,12 +316,18 @@ class OnPolicyLearner:
             rho_bar=config.rho_bar,
             c_bar=config.c_bar,
         )
+        if "other" in traced:
+            advantage = traced["weight"] * advantage + traced["other"]
         return replace(batch, advantage=advantage, target=target.float(), logp=logp.float(), value=value), weight
 
     def _learn(self, batch: Batch, rate: float) -> Metrics:
+        return {**self._descended(batch, rate), **explained(batch, self.model)}
+
+    def _descended(self, batch: Batch, rate: float) -> Metrics:
+        """The epochs of an update, and what was told of the last step. Raises TrainingError."""
         model, names = self.model, self.model.names
         told, epochs = Told.nothing(1 + len(names)), 0
-        seed = seeding.key(self._seed, "on-policy", "update", self._updates) % 2**63
+        seed = seeding.key(self._seed, "on-policy", "update", *self._stream) % 2**63
         with model.learning(batch, seed) as rows:
             for count, parts in self._epochs(rows, batch.units):
                 told = model.steps(parts, rate, self._progress)
@@ -259,7 +338,12 @@ class OnPolicyLearner:
                 if told.stopped:
                     break
         out = {"loss": told.scalars[0], "gradient_norm": told.norm, "epochs": float(epochs)}
-        return {**out, **dict(zip(names, told.scalars[1:], strict=True)), **_explained(batch, model)}
+        return {**out, **dict(zip(names, told.scalars[1:], strict=True))}
+
+    @property
+    def _stream(self) -> tuple[int, ...]:
+        """What is random in epochs depends on."""
+        return (self._updates,)
 
     def _error(self, what: str, where: str) -> TrainingError:
         return TrainingError(
@@ -276,13 +360,13 @@ class OnPolicyLearner:
             together = self.placement.device != "cpu" and self.config.kl_limit is None
             yield from [(epochs, whole * epochs)] * count if together else [(1, whole)] * (epochs * count)
             return
-        if self.placement.device == "cpu" or self.model.memory:
-            rng = seeding.generator(self._seed, "on-policy", "shuffle", self._updates)
+        if self.placement.device == "cpu" or self.model.memory or self.in_groups:
+            rng = seeding.generator(self._seed, "on-policy", "shuffle", *self._stream)
             for _ in range(epochs):
                 yield 1, self.model.prepare(rows, np.array_split(rng.permutation(units), count))
             return
         device = self.placement.torch
-        there = generator_on(device, seeding.key(self._seed, "on-policy", "shuffle", self._updates))
+        there = generator_on(device, seeding.key(self._seed, "on-policy", "shuffle", *self._stream))
         for _ in range(epochs):
             order = torch.randperm(units, generator=there, device=device)
             yield 1, self.model.prepare(rows, order.tensor_split(count))
@@ -291,7 +375,7 @@ class OnPolicyLearner:
 
     def why_not_in_place(self) -> str:
         """As `LearnsInPlace.why_not_in_place`."""
-        return why_not_in_place(self.model, self._context)
+        return why_not_in_place(self.model, self._context, self.config)
 
     def table(self) -> Tensor:
         """As `LearnsInPlace.table`."""
@@ -316,8 +400,10 @@ class OnPolicyLearner:
         return self.model.weights()
 
     def state_dict(self) -> State:
+        learned = self._items.learned
         return {
             **self.model.state_dict(),
+            **({} if learned is None else {"learned_reward": learned.state_dict()}),
             "budget": self._budget.state_dict(),
             "progress": self._progress,
             "updates": self._updates,
@@ -329,10 +415,12 @@ class OnPolicyLearner:
         self.model.load_state_dict(state)
         self._budget.load_state_dict(state["budget"])
         self._progress = float(state["progress"])
+        if self._items.learned is not None:
+            self._items.learned.load_state_dict(state["learned_reward"])
         self._updates, self._waiting, self._items.blind = (int(state[key]) for key in ("updates", "waiting", "blind"))
 
 
-def _explained(batch: Batch, model: Model) -> Metrics:
+def explained(batch: Batch, model: Model) -> Metrics:
     """1 - Var(G - V) / Var(G), where there is a value that targets were made with."""
     if not model.names:
         return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from ludus.core import seeding
 from ludus.core.device import Work, placed, to_host
 from ludus.core.errors import LudusError, PolicyError, ScenarioError
 from ludus.core.own_code import raised
-from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
+from ludus.core.types import Array, EnvSpec, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.losses import (
     CategoricalDistribution,
@@ -30,6 +30,7 @@ from ludus.learners.on_policy.batch import Batch
 from ludus.learners.on_policy.model import Acted, Floats, StepOptions, Told, steps_here
 from ludus.learners.optimizer import Guard, ModuleAdam
 from ludus.learners.ranks import GradientSum, agree
+from ludus.learners.schedule import Schedule
 from ludus.learners.states import StateTable
 from ludus.learners.statistics import DiscountedReturns, RunningMoments
 from ludus.policies.actor_critic import (
@@ -51,7 +52,7 @@ from ludus.policies.torch_module import make_networks, networks_of
 from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
-    from ludus.learners.on_policy.options import OnPolicy, PolicyGradient
+    from ludus.learners.on_policy.options import OnPolicy
     from ludus.replay.blocks import Block, BlockRows
 
 
@@ -75,7 +76,7 @@ _TOLERANCE = 1e-3  # of a loss that is summed in another order
 class Autograd:
     """Base of what is learned so. Subclasses give `loss`."""
 
-    by_states, trusted, memory = False, False, 0
+    by_states, trusted, memory, uncompiled = False, False, 0, ""
     distribution: Distribution = CategoricalDistribution()
     module: nn.Module  # whose weights are published
 
@@ -91,10 +92,10 @@ class Autograd:
     ) -> None:
         """layouts: see `FlatModule`. because: why no passes are written out."""
         self.names, self.table, self._ranks, self.options = names, state_table(context), context.ranks, options
-        uncompiled = "it remembers, and its sequences have many lengths" if self.memory else ""
-        work = Work(multiplications(module), options.step_rows, written=False, because=because, uncompiled=uncompiled)
+        why = "it remembers, and its sequences have many lengths" if self.memory else self.uncompiled
+        work = Work(multiplications(module), options.step_rows, written=False, because=because, uncompiled=why)
         self.placement = placed(context.device, work)
-        self._fixed = self.trusted and not self.memory  # its means can leave rows out
+        self._fixed = self.trusted and not why  # its means can leave rows out
         # Of the class: a method of this object would close a circle.
         self._loss = self.placement.compiled(type(self).loss)
         self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)
@@ -325,24 +326,44 @@ def _require_no_batch_norm(networks: nn.Module) -> None:
 _ROWS = 4096  # that are evaluated at a time
 
 
+class NetworkOptions(StepOptions, Protocol):
+    """What `FamilyModel` asks of an algorithm's options."""
+
+    extra_metrics: ClassVar[tuple[str, ...]]
+
+    @property
+    def sequence(self) -> int: ...
+    @property
+    def initial_std(self) -> float: ...
+    @property
+    def gamma(self) -> float: ...
+    @property
+    def entropy(self) -> Schedule: ...
+    @property
+    def value_coefficient(self) -> float: ...
+    @property
+    def clip_value(self) -> float | None: ...
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec: ...
+    def surrogate(self, logp: Tensor, batch: Batch) -> Tensor: ...
+    def metrics(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]: ...
+
+
 class FamilyModel(Autograd):
     """An `ActorCritic` network, or a `TeamNetwork` of them. Statistics are of all agents' rows, and every network of a team has them."""
 
     trusted = True
 
     def __init__(
-        self, config: PolicyGradient, context: LearnerContext, start: Weights | None, *, because: str = ""
+        self, config: NetworkOptions, context: LearnerContext, start: Weights | None, *, because: str = ""
     ) -> None:
         """because: why no passes are written out."""
         self.config = config
         self.spec = config.policy(context.env, context.seats)
-        make = TeamNetwork if agents_in(self.spec) > 1 else make_network
-        self.module: ActorCritic | TeamNetwork = make(
-            self.spec, seed=fresh_seed(context), initial_std=config.initial_std
-        )
+        self.module: Any = self._fresh(fresh_seed(context))
         if start is not None:
             load_arrays(self.module, fitted(self.spec, start, shapes_of(self.module)))
         self._networks = self.module.networks
+        self._asked: ActorCritic | TeamNetwork = self.module  # by `_forward`
         first, self.sequence = self._networks[0], config.sequence
         self.shape, self.memory, self.state = first.shape, first.memory, first.state
         action = self.spec.config["action"]
@@ -352,20 +373,29 @@ class FamilyModel(Autograd):
         self._returns = None if (scale := _moments(first.returns)) is None else DiscountedReturns(config.gamma)
         if self._returns is not None and scale is not None:
             self._returns.moments = scale
-        trained, plain = self.trained()
-        super().__init__(config, trained, context, names=self.told(), layouts=plain, because=because)
+        trained, plain = self._trained()
+        super().__init__(config, trained, context, names=self._told_of(config), layouts=plain, because=because)
 
-    def trained(self) -> tuple[nn.Module, Iterable[Layout]]:
+    def _trained(self) -> tuple[nn.Module, Sequence[Layout]]:
         """(what steps move, the layouts of its parameters where these are perceptrons and nothing else)."""
-        plain = layouts(self.spec).values()
+        plain = self._layouts()
         whole = sum(len(layout.shapes()) for layout in plain) == sum(1 for _ in self.module.parameters())
         return self.module, plain if whole else ()
 
-    def told(self) -> tuple[str, ...]:
-        """What `loss` answers beside the loss."""
-        return "policy_loss", "value_loss", "entropy", "kl", *self.config.extra_metrics
+    def _told_of(self, config: NetworkOptions) -> tuple[str, ...]:
+        """`Model.names`."""
+        return ("policy_loss", "value_loss", "entropy", "kl", *config.extra_metrics)
 
     # ------------------------------------------------------------------------------------------ the network
+
+    def _fresh(self, seed: int) -> Any:
+        """The network of the spec."""
+        make = TeamNetwork if agents_in(self.spec) > 1 else make_network
+        return make(self.spec, seed=seed, initial_std=self.config.initial_std)
+
+    def _layouts(self) -> Sequence[Layout]:
+        """See `FlatModule`."""
+        return list(layouts(self.spec).values())
 
     def values(
         self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None, state: Tensor | None
@@ -382,13 +412,14 @@ class FamilyModel(Autograd):
         return x.new_zeros(len(x)) if value is None else value, after
 
     def outputs(self, x: Tensor) -> Tensor:
-        return self.module.unroll(x.float(), None, None, None)[0]
+        out: Tensor = self.module.unroll(x.float(), None, None, None)[0]
+        return out
 
     def log_prob(self, batch: Batch) -> Tensor:
         return self.distribution.log_prob(self._forward(batch)[0], batch.action, batch.mask)
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        out, value, _ = self.module.unroll(batch.x.float(), batch.memory, batch.start, batch.state)
+        out, value, _ = self._asked.unroll(batch.x.float(), batch.memory, batch.start, batch.state)
         return out.float(), None if value is None else value.float()
 
     def strengths(self, progress: float) -> tuple[float, ...]:

@@ -39,6 +39,9 @@ class Gradient(CollectOptions):
     capacity: int = Field(default=1_000_000, ge=1)  # most items waiting
     learning_rate: Scheduled = Schedule(start=1e-2)
     gamma: float = Field(default=1.0, ge=0, le=1)
+    discount: Literal["decision", "step"] = (
+        "decision"  # what gamma is of: an own decision, or a step of the environment
+    )
     gae_lambda: float = Field(default=1.0, ge=0, le=1)
     correction: Literal["none", "vtrace"] = "vtrace"  # of rows that older weights made
     rho_bar: float = Field(default=1.0, gt=0)  # V-trace's largest weight of a row, and of a step back in time
@@ -47,6 +50,12 @@ class Gradient(CollectOptions):
     normalise_advantages: bool = True
     scale_rewards: bool = True  # by the largest utility, where it is known
     team_rewards: bool = False  # every agent of a team learns from the sum of its rewards
+
+    @model_validator(mode="after")
+    def _check_discount(self) -> Self:
+        if self.discount == "step" and self.correction == "vtrace":
+            raise ValueError("V-trace discounts by decisions; with discount=step give correction none")
+        return self
 
     @property
     def kl_limit(self) -> float | None:
@@ -98,6 +107,7 @@ class OnPolicy(Gradient):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="on-policy", recurrent=False, masks=True, paper="Schulman et al. 2016"
     )
+    takes_learned_rewards: ClassVar[bool] = True
 
     def networks(self, inputs: int, actions: int) -> Mapping[str, nn.Module]:
         """Modules by name: "policy" maps float32[n, inputs] to logits [n, actions], "critic" to values [n] or [n, 1]; others are yours."""
@@ -153,6 +163,7 @@ class PolicyGradient(Gradient):
         masks=True,
         paper="Sutton et al. 2000",
     )
+    takes_learned_rewards: ClassVar[bool] = True
     differs: ClassVar[bool] = True  # from members of its population, if a task says so (`ludus.learners.diversity`)
     extra_metrics: ClassVar[tuple[str, ...]] = ()  # names of what `metrics` answers
 
@@ -172,6 +183,16 @@ class PolicyGradient(Gradient):
     entropy: Scheduled = Schedule(start=0.0)
     value_coefficient: float = Field(default=0.5, ge=0)
     clip_value: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _check_memory(self) -> Self:
+        learned = self.learned_reward
+        if learned is not None and learned.memoryless and self.memory != "none":
+            raise ValueError(
+                f"learned_reward {type(learned).__name__} asks for log-probabilities of single decisions, and a policy with memory "
+                f"{self.memory} has those of whole episodes; use gail, or memory none"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_critic(self) -> Self:

@@ -32,8 +32,9 @@ def critic_states(rows: Trajectories, seats: tuple[int, ...]) -> tuple[NDArray[n
 # ------------------------------------------------------------------------------------------------ rewards
 
 
-def team_rewards(rows: Trajectories) -> NDArray[np.float64]:
-    """float64[N]: what the whole team received, for each of its agents' decisions.
+def team_rewards(rows: Trajectories, gamma: float = 1.0) -> NDArray[np.float64]:
+    """float64[N]: what the whole team received, for each of its agents' decisions. gamma: of each step from a decision to that of the
+    teammate who is rewarded.
 
     A reward counts for its own decision, and for each teammate's newest one at that time, if the rollout has one. So agents that decide
     together all receive the sum, and one that has died still earns, undiscounted, what its team does later in the same rollout.
@@ -43,12 +44,12 @@ def team_rewards(rows: Trajectories) -> NDArray[np.float64]:
     _, agent = np.unique(np.repeat(rows.agent, length), return_inverse=True)
     order = np.lexsort((agent, rows.t, group))
     out = np.zeros(len(order))
-    _share(order, group, rows.t, agent, int(agent.max(initial=-1)) + 1, rows.reward.astype(np.float64), out)
+    _share(order, group, rows.t, agent, int(agent.max(initial=-1)) + 1, rows.reward.astype(np.float64), gamma, out)
     return out
 
 
 @njit(cache=True)
-def _share(order, group, t, agent, agents, reward, out):  # type: ignore[no-untyped-def]
+def _share(order, group, t, agent, agents, reward, gamma, out):  # type: ignore[no-untyped-def]
     newest = np.full(agents, -1, np.int64)
     begin, n = 0, len(order)
     while begin < n:
@@ -62,7 +63,7 @@ def _share(order, group, t, agent, agents, reward, out):  # type: ignore[no-unty
         for k in range(begin, end):
             for row in newest:
                 if row >= 0:
-                    out[row] += reward[order[k]]
+                    out[row] += reward[order[k]] * gamma ** (t[order[k]] - t[row])
         begin = end
 
 

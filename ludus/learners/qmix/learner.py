@@ -153,7 +153,7 @@ class TeamLearner(QLearner):
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """Joint steps, or sequences of them, of each seat that was played."""
         out = []
-        for rows, view in views(trajectories, self._env, self._seats):
+        for rows, view in views(self.rewarded(trajectories), self._env, self._seats):
             out.append(self.kept(self.columns(view, versions(rows, view))))
             self._rewards.add(view)
         self.count(trajectories)

@@ -169,7 +169,7 @@ class R2D2Learner(QLearner):
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """Sequences, in scaled rewards; see `sequences`."""
-        rows, config = trajectories, self.config
+        rows, config = self.rewarded(trajectories), self.config
         found = windows(rows.start, length=config.length, period=config.period, burn_in=config.burn_in)
         slots = SequenceSlots.of(found, rows.start, length=config.length, burn_in=config.burn_in)
         reward, discount, place = bootstraps(found, slots, rows, gamma=config.gamma, steps=config.n_step)

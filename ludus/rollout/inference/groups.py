@@ -15,7 +15,7 @@ from ludus.core import device as devices
 from ludus.core.device import Placement, Work, placed, to_device, to_host
 from ludus.core.errors import PolicyError
 from ludus.core.types import CPU, Act, Array, DeviceChoice, Due, Enumeration, EnvSpec, PolicyRef
-from ludus.policies.base import Policy
+from ludus.policies.base import Policy, Teams, team_size_of
 
 if TYPE_CHECKING:
     import torch
@@ -220,7 +220,8 @@ def require_mode(ref: PolicyRef, modes: Sequence[str]) -> None:
 
 
 class StackedPolicies(Protocol):
-    """What a policy class's `stack(policies)` returns: `Policy.act` where row i is played by policy index[i], int32[n].
+    """What a policy class's `stack(policies)` returns: `Policy.act` where row i is played by policy index[i], int32[n]; of a `JointPolicy`
+    with `teams` behind the mode.
 
     A class whose networks torch can evaluate on a device has `stack_on(policies, placement)` too, whose memory is a tensor there or an
     array, and comes back as it came; and policies say their `multiplications` of a row (0: they cannot), by which `acting_placement`
@@ -249,6 +250,7 @@ class Group:
         self.noise_width = policies[0].noise_width
         self.memory_shape = policies[0].memory_shape
         self.takes_ids = policies[0].takes_ids
+        self.team_size = team_size_of(policies[0])
         self.placement = placement
         self.device = None if placement is None else placement.torch
         self._stacks = placement is not None or getattr(type(policies[0]), "stack", None) is not None
@@ -263,20 +265,22 @@ class Group:
         noise: NDArray[np.float32],
         *,
         index: NDArray[np.int32],
+        teams: Teams | None = None,
     ) -> Act:
-        """Rows sorted as they come: one call of the stack where the class offers one, else one for each policy that has rows."""
+        """Rows sorted as they come: one call of the stack where the class offers one, else one for each policy that has rows. teams: whose
+        they are, where policies have a `team_size`; a group is one policy's."""
         if len(self.policies) == 1 and self.placement is None:
-            return self.act_alone(0, observation, mask, memory, noise)
+            return self.act_alone(0, observation, mask, memory, noise, teams)
         noise = noise if noise.shape[1] == self.noise_width else noise[:, : self.noise_width]
         if self._stacks:
             if self._stacked is None:
                 kind: Any = type(self.policies[0])
                 self._stacked = kind.stack(self.policies)
-            return self._stacked.act(observation, mask, memory, noise, index, self.mode)
+            return self._stacked.act(observation, mask, memory, noise, index, self.mode, **_of(teams))
         counts = np.bincount(index, minlength=len(self.policies))
         present = np.flatnonzero(counts)
         if len(present) == 1:
-            return self.act_alone(int(present[0]), observation, mask, memory, noise)
+            return self.act_alone(int(present[0]), observation, mask, memory, noise, teams)
         order = np.argsort(index, kind="stable")
         ends = np.cumsum(counts)
         parts = []
@@ -288,6 +292,7 @@ class Group:
                 None if memory is None else memory[rows],
                 noise[rows],
                 mode=self.mode,
+                **_of(None if teams is None else teams.take(rows)),
             )
             parts.append((rows, act))
         return merge(parts, len(index))
@@ -299,12 +304,19 @@ class Group:
         mask: NDArray[np.bool_] | None,
         memory: Array | None,
         noise: NDArray[np.float32],
+        teams: Teams | None = None,
     ) -> Act:
         """As `act`, where all rows are played by one policy, at this place in the group."""
         if self.placement is not None:
-            return self.act(observation, mask, memory, noise, index=np.full(len(noise), policy, np.int32))
+            index = np.full(len(noise), policy, np.int32)
+            return self.act(observation, mask, memory, noise, index=index, teams=teams)
         noise = noise if noise.shape[1] == self.noise_width else noise[:, : self.noise_width]
-        return self.policies[policy].act(observation, mask, memory, noise, mode=self.mode)
+        return self.policies[policy].act(observation, mask, memory, noise, mode=self.mode, **_of(teams))
+
+
+def _of(teams: Teams | None) -> dict[str, Any]:
+    """An argument for those policies that take it."""
+    return {} if teams is None else {"teams": teams}
 
 
 def acting_placement(policy: Policy, device: DeviceChoice, rows: int) -> Placement | None:

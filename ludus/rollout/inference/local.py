@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ludus.core.device import Placement
 from ludus.core.errors import PolicyError
 from ludus.core.types import CPU, Act, Array, DeviceChoice, Due, Enumeration, EnvSpec, PolicyRef
-from ludus.policies.base import Policy
+from ludus.policies.base import Policy, Teams
 from ludus.rollout.inference import groups
 from ludus.rollout.inference.groups import (
     Bindings,
@@ -152,6 +152,7 @@ class LocalBank:
         self._bound = self._bindings.bound
         slots = [len(bound) for bound in self._bound]
         self._most = max(slots)  # rows at a time
+        self._agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
         self._action = [np.empty(n, np.int32) for n in slots]
         self._logp = [np.empty(n, np.float32) for n in slots]
         self._tables = (
@@ -334,10 +335,11 @@ class LocalBank:
         if chosen.memory_shape is not None:
             kept = self._bindings.memory_of(player, chosen.memory_shape, chosen.device)
         memory = None if kept is None else kept.take(rows.slot)
+        teams = Teams.of(rows.slot, self._agents[player]) if chosen.team_size else None
         if index is None:
-            act = chosen.act_alone(int(self._index_of[player][row]), observation, mask, memory, rows.noise)
+            act = chosen.act_alone(int(self._index_of[player][row]), observation, mask, memory, rows.noise, teams)
         else:
-            act = chosen.act(observation, mask, memory, rows.noise, index=index)
+            act = chosen.act(observation, mask, memory, rows.noise, index=index, teams=teams)
         if kept is not None:
             kept.put(rows.slot, next_memory(act))
             return Act(act.action, act.logp, None, act.extras)

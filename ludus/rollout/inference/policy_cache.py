@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.types import CPU, Act, Array, DeviceChoice, PolicyRef
-from ludus.policies.base import Policy
+from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.rollout.base import RecentCache
 from ludus.rollout.inference.groups import Group, acting_placement, group_key, merge, next_memory, require_mode
 from ludus.runtime.base import Ref
@@ -18,13 +18,14 @@ from ludus.runtime.base import Ref
 
 class RequestRows(NamedTuple):
     """Rows of one player that are evaluated together: key, of their policy or int32[n]; observation [n, …], mask bool[n, A], memory
-    float32[n, *shape], noise float32[n, width]."""
+    float32[n, *shape], noise float32[n, width]; team int32[n, 2] of a `JointPolicy`, the columns of its `Teams`, in whole groups."""
 
     key: NDArray[np.int32] | int
     observation: Array
     mask: NDArray[np.bool_] | None
     memory: NDArray[np.float32] | None
     noise: NDArray[np.float32]
+    team: NDArray[np.int32] | None = None
 
 
 class HeldPolicy(NamedTuple):
@@ -34,6 +35,7 @@ class HeldPolicy(NamedTuple):
     noise_width: int
     memory_shape: tuple[int, ...] | None
     takes_ids: bool
+    team_size: int = 0
 
 
 class RemoteAct(NamedTuple):
@@ -84,7 +86,7 @@ class PolicyCache:
         if grown:
             self._groups = self._make(self._entries)
         return [
-            HeldPolicy(key, e.policy.noise_width, e.policy.memory_shape, e.policy.takes_ids)
+            HeldPolicy(key, e.policy.noise_width, e.policy.memory_shape, e.policy.takes_ids, team_size_of(e.policy))
             for key, e in zip(keys, found, strict=True)
         ]
 
@@ -184,12 +186,13 @@ class Groups:
         """One answer for each, from one call of the group."""
         chosen = self._groups[group]
         observation, mask, memory, noise = (joined([rows[k] for rows in together]) for k in range(1, 5))
+        teams = _teams(together) if chosen.team_size else None
         keys = {rows.key if isinstance(rows.key, int) else -1 for rows in together}
         if len(keys) == 1 and -1 not in keys:
-            act = chosen.act_alone(keys.pop(), observation, mask, memory, noise)
+            act = chosen.act_alone(keys.pop(), observation, mask, memory, noise, teams)
         else:
             index = [np.full(len(r.noise), r.key, np.int32) if isinstance(r.key, int) else r.key for r in together]
-            act = chosen.act(observation, mask, memory, noise, index=np.concatenate(index))
+            act = chosen.act(observation, mask, memory, noise, index=np.concatenate(index), teams=teams)
         if chosen.memory_shape is not None:
             next_memory(act)
         return _split(act, [len(rows.noise) for rows in together])
@@ -199,6 +202,11 @@ class _Piece(NamedTuple):
     part: int
     picked: NDArray[np.int64]
     rows: RequestRows
+
+
+def _teams(together: Sequence[RequestRows]) -> Teams:
+    parts = [rows.team for rows in together if rows.team is not None]
+    return Teams.joined([Teams(part[:, 0], part[:, 1]) for part in parts])
 
 
 def _layout(rows: RequestRows) -> tuple[Any, ...]:

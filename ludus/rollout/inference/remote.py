@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import RunError
 from ludus.core.types import Act, Array, Due, EnvSpec, PolicyRef
+from ludus.policies.base import Teams
 from ludus.rollout.inference.groups import Bindings, SlotMemory, decode, merge
 from ludus.rollout.inference.policy_cache import HeldPolicy, RemoteAct, RequestRows, joined
 from ludus.runtime.base import Peer, Ref
@@ -27,6 +28,14 @@ class _Entry(NamedTuple):
     ref: PolicyRef
     sent: Ref
     held: HeldPolicy
+
+
+class _Family(NamedTuple):
+    """Policies that want the same of rows. joint: they decide for whole teams."""
+
+    memory_shape: tuple[int, ...] | None
+    takes_ids: bool
+    joint: bool
 
 
 class _Piece(NamedTuple):
@@ -58,7 +67,8 @@ class RemoteBank:
         self._incarnation = ""
         self._key_of = np.zeros(0, np.int32)  # by row
         self._family_of = np.zeros(0, np.int32)  # by row
-        self._families: list[tuple[tuple[int, ...] | None, bool]] = []  # memory shape, and whether it takes ids
+        self._families: list[_Family] = []
+        self._agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
 
     def load(self, policies: Sequence[tuple[PolicyRef, Ref]], *, extras: Sequence[str] = ()) -> None:
         """See `PolicyBank.load`. Raises PolicyError if a ref comes twice or a policy lacks its mode, PartDied if the server died."""
@@ -130,14 +140,15 @@ class RemoteBank:
         self._family_of = np.full(size, -1, np.int32)
         self._families = []
         for row, entry in entries.items():
-            family = entry.held.memory_shape, entry.held.takes_ids or self._spec.enumeration is None
+            held = entry.held
+            family = _Family(held.memory_shape, held.takes_ids or self._spec.enumeration is None, held.team_size > 0)
             if family not in self._families:
                 self._families.append(family)
             self._key_of[row] = entry.held.key
             self._family_of[row] = self._families.index(family)
-        held = [entry.held for entry in entries.values()]
-        self.recurrent = any(one.memory_shape is not None for one in held)
-        self.noise_width = max((one.noise_width for one in held), default=1)
+        all_held = [entry.held for entry in entries.values()]
+        self.recurrent = any(one.memory_shape is not None for one in all_held)
+        self.noise_width = max((one.noise_width for one in all_held), default=1)
 
     # ------------------------------------------------------------------------------------------------ rows
 
@@ -167,7 +178,7 @@ class RemoteBank:
         if picked is not None:
             rows, slot, observation, noise = rows[picked], slot[picked], observation[picked], noise[picked]
             mask = None if mask is None else mask[picked]
-        shape, takes_ids = self._families[family]
+        shape, takes_ids, joint = self._families[family]
         if self._spec.enumeration is not None:
             observation, mask = decode(self._spec.enumeration, observation, mask, takes_ids=takes_ids)
         kept = None if shape is None else self._bindings.memory_of(player, shape)
@@ -178,6 +189,7 @@ class RemoteBank:
             mask=mask,
             memory=None if kept is None else kept.take(slot),
             noise=noise,
+            team=np.stack(Teams.of(slot, self._agents[player]), axis=1) if joint else None,
         )
         before = len(parts)
         parts.extend(_cut(whole))
@@ -206,6 +218,9 @@ def _cut(rows: RequestRows) -> list[RequestRows]:
     if count <= 1 or size >= SHARED or count > n:
         return [rows]
     ends = [k * n // count for k in range(count + 1)]
+    if rows.team is not None:  # groups stay whole
+        first = np.append(np.flatnonzero(np.diff(rows.team[:, 0], prepend=-1)), n)
+        ends = np.unique(first[np.searchsorted(first, ends)]).tolist()
     return [RequestRows._make(_some(column, begin, end) for column in rows) for begin, end in pairwise(ends)]
 
 

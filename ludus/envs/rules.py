@@ -1,0 +1,264 @@
+"""The rules of games as compiled functions of positions: what a search steps, apart from any environment.
+
+A position is rebuilt from what its mover observes, so whoever searches needs the observation alone. That is so in games of perfect
+information without chance whose observation shows the whole position. Others are refused.
+
+    observation --positions--> int8[n, S] --step--> Moved (the next positions, rewards, how the game goes on)
+                                          --observe--> observations, as the environment shows them
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ludus.core.errors import ConfigError, PolicyError, ScenarioError
+from ludus.core.parts import build_part
+from ludus.core.types import Array, EnvSpec
+
+Positions = NDArray[np.int8]
+
+
+class Moved(NamedTuple):
+    """What n moves lead to. positions int8[n, S]. reward float64[n]: of who moved. discount float64[n]: what the next mover's value counts
+    for who moved: -1 if that is the opponent of a zero-sum game, 1 if the same player moves again, 0 if the game is over."""
+
+    positions: Positions
+    reward: NDArray[np.float64]
+    discount: NDArray[np.float64]
+
+
+class Symmetries(NamedTuple):
+    """K ways to see the same position, the first of them as it is. observation int64[K, inputs], actions int64[K, A]: entry i of the k-th
+    way is entry [k, i] of the original."""
+
+    observation: NDArray[np.int64]
+    actions: NDArray[np.int64]
+
+
+@runtime_checkable
+class Rules(Protocol):
+    """A game of two players who move one at a time, see everything, and win what the other loses. `width`: bytes of a position.
+    `actions`: how many there are. `inputs`: entries of an observation."""
+
+    width: int
+    actions: int
+    inputs: int
+
+    def positions(self, observation: Array) -> Positions:
+        """float32[n, inputs] -> the positions that they show. Raises PolicyError for an observation that shows none."""
+        ...
+
+    def legal(self, positions: Positions) -> NDArray[np.bool_]:
+        """bool[n, A]."""
+        ...
+
+    def step(self, positions: Positions, action: NDArray[np.int32]) -> Moved:
+        """Legal actions int32[n] of whoever is to move. What is given stays as it is."""
+        ...
+
+    def observe(self, positions: Positions) -> NDArray[np.float32]:
+        """float32[n, inputs], as the environment shows them."""
+        ...
+
+    def moves(self, positions: Positions) -> NDArray[np.int32]:
+        """int32[n]: how many moves were made before, by both."""
+        ...
+
+    @property
+    def symmetries(self) -> Symmetries: ...
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# So many stones in a row, with or without gravity: tic-tac-toe, connect four, and what lies between.
+
+
+@dataclass(frozen=True, slots=True)
+class InARow:
+    """Two players put stones on a board in turn; whoever first has `length` in a row, a column or a diagonal wins. Cells are counted row by
+    row. gravity: an action is a column, whose stone falls down to row 0 as far as it can; else an action is a cell. planes: which of an
+    observation's three planes of cells shows the first player's stones, the second's, and the empty cells.
+
+    A position is int8[cells + 1]: 0 empty, 1 the first player's, 2 the second's; and how many stones there are.
+    """
+
+    rows: int
+    columns: int
+    length: int
+    gravity: bool = False
+    planes: tuple[int, int, int] = (0, 1, 2)
+    width: int = field(init=False)
+    actions: int = field(init=False)
+    inputs: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a board that is none."""
+        cells = self.rows * self.columns
+        if min(self.rows, self.columns, self.length) < 1 or cells > 126 or sorted(self.planes) != [0, 1, 2]:
+            raise ConfigError(
+                f"rules in_a_row: rows={self.rows}, columns={self.columns}, length={self.length} and planes={list(self.planes)} were "
+                "given; expected a board of 1 to 126 cells, a length of at least 1, and the planes 0, 1 and 2 in some order."
+            )
+        object.__setattr__(self, "width", cells + 1)
+        object.__setattr__(self, "actions", self.columns if self.gravity else cells)
+        object.__setattr__(self, "inputs", 3 * cells)
+
+    def positions(self, observation: Array) -> Positions:
+        """See `Rules.positions`."""
+        cells = self.width - 1
+        if observation.size != len(observation) * self.inputs:
+            raise PolicyError(
+                f"observations of shape {observation.shape[1:]} were given to rules whose board has {cells} cells; expected "
+                f"{self.inputs} numbers, three planes of cells."
+            )
+        planes = observation.reshape(len(observation), 3, cells) > 0.5
+        first, second = (planes[:, k] for k in self.planes[:2])
+        out = np.empty((len(planes), self.width), np.int8)
+        out[:, :cells] = first + 2 * second.astype(np.int8)
+        stones = first.sum(1), second.sum(1)
+        out[:, cells] = stones[0] + stones[1]
+        wrong = (planes.sum(1) != 1).any(1) | (stones[0] - stones[1] < 0) | (stones[0] - stones[1] > 1)
+        if wrong.any():
+            raise PolicyError(
+                f"observation {int(wrong.argmax())} of {len(wrong)} shows no position of these rules: each cell is the first player's, the "
+                "second's or empty, and they move in turn. Search sees observations as the environment makes them, without wrappers."
+            )
+        return out
+
+    def legal(self, positions: Positions) -> NDArray[np.bool_]:
+        """See `Rules.legal`: in a game that goes on."""
+        empty: NDArray[np.bool_] = positions[:, :-1] == 0
+        return empty[:, -self.columns :] if self.gravity else empty
+
+    def step(self, positions: Positions, action: NDArray[np.int32]) -> Moved:
+        """See `Rules.step`."""
+        n = len(positions)
+        out = Moved(positions.copy(), np.zeros(n), np.full(n, -1.0))
+        _put(out.positions, action, self.rows, self.columns, self.length, self.gravity, out.reward, out.discount)
+        return out
+
+    def observe(self, positions: Positions) -> NDArray[np.float32]:
+        """See `Rules.observe`."""
+        out = np.zeros((len(positions), self.inputs), np.float32)
+        first, second, empty = self.planes
+        _show(positions, np.array([empty, first, second]), out)
+        return out
+
+    def moves(self, positions: Positions) -> NDArray[np.int32]:
+        """See `Rules.moves`."""
+        return positions[:, -1].astype(np.int32)
+
+    @property
+    def symmetries(self) -> Symmetries:
+        """See `Rules`: mirrored; without gravity, turned upside down, and on a square by its diagonals."""
+        grid = np.arange(self.rows * self.columns).reshape(self.rows, self.columns)
+        seen = [grid, grid[:, ::-1]]
+        if not self.gravity:
+            seen += [view[::-1] for view in seen]
+            if self.rows == self.columns:
+                seen += [view.T for view in seen]
+        cells = np.stack([view.ravel() for view in seen])
+        plane = grid.size * np.arange(3)[None, :, None]
+        observation = (plane + cells[:, None, :]).reshape(len(cells), -1)
+        return Symmetries(observation, np.stack([view[0] for view in seen]) if self.gravity else cells)
+
+
+@njit(cache=True)
+def _put(board, action, rows, columns, length, gravity, reward, discount):  # type: ignore[no-untyped-def]
+    cells = rows * columns
+    for i in range(len(board)):
+        place = int(action[i])
+        if gravity:
+            while board[i, place] != 0:
+                place += columns
+        stones = board[i, cells] + 1
+        own = 2 - stones % 2
+        board[i, place], board[i, cells] = own, stones
+        row, column = place // columns, place % columns
+        won = False
+        for direction in range(4):
+            up = 0 if direction == 0 else 1
+            right = (1, 0, 1, -1)[direction]
+            count = 1
+            for sign in (1, -1):
+                r, c = row + sign * up, column + sign * right
+                while 0 <= r < rows and 0 <= c < columns and board[i, r * columns + c] == own:
+                    count += 1
+                    r += sign * up
+                    c += sign * right
+            won = won or count >= length
+        if won:
+            reward[i] = 1.0
+        if won or stones == cells:
+            discount[i] = 0.0
+
+
+@njit(cache=True)
+def _show(board, plane, out):  # type: ignore[no-untyped-def]
+    cells = board.shape[1] - 1
+    for i in range(len(board)):
+        for c in range(cells):
+            out[i, plane[board[i, c]] * cells + c] = 1.0
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Which rules an environment plays by.
+
+RULES = {"in_a_row": "ludus.envs.rules:InARow"}
+_GAME = re.compile(r"openspiel/(\w+)(?:\((.*)\))?")
+
+
+def rules_config(env: EnvSpec, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What `build_rules` makes the rules of `env` of: `given`, or those that are known for its id. Raises ScenarioError where nobody knows
+    them."""
+    if given is not None:
+        return dict(given)
+    match = _GAME.fullmatch(env.id)
+    options = dict(pair.split("=", 1) for pair in match[2].split(",") if "=" in pair) if match and match[2] else {}
+    if match and match[1] == "tic_tac_toe":
+        return {"kind": "in_a_row", "rows": 3, "columns": 3, "length": 3, "planes": [2, 1, 0]}
+    if match and match[1] == "connect_four" and options.get("egocentric_obs_tensor", "False") in ("False", "false"):
+        size = {"rows": 6, "columns": 7, "x_in_row": 4} | {
+            k: int(v) for k, v in options.items() if k in ("rows", "columns", "x_in_row")
+        }
+        length = size.pop("x_in_row")
+        return {"kind": "in_a_row", **size, "length": length, "gravity": True}
+    raise ScenarioError(
+        f"a search needs rules that it can step, and there are none for {env.id}. There are for openspiel/tic_tac_toe and "
+        "openspiel/connect_four. For another game of two players, without chance and hidden cards, give rules={kind: module:Class}, a "
+        "ludus.envs.rules.Rules of your own."
+    )
+
+
+def build_rules(config: Mapping[str, Any]) -> Rules:
+    """The rules that a mapping with `kind` describes. Raises UnknownName or ConfigError."""
+    rules = build_part("rules", dict(config), RULES)
+    if not isinstance(rules, Rules):
+        raise ConfigError(f"rules {config.get('kind')!r} lack a part of ludus.envs.rules.Rules.")
+    return rules
+
+
+def require_rules(rules: Rules, env: EnvSpec, *, algorithm: str) -> None:
+    """Raises ScenarioError unless `env` may be a game of such rules: two players, one agent each, who win what the other loses."""
+    one_each = all(len(env.agents_of(player)) == 1 for player in range(env.num_players))
+    if env.num_players != 2 or not env.zero_sum or not one_each:
+        raise ScenarioError(
+            f"{algorithm} searches games of two players, one agent each, who win what the other loses; {env.id} has {env.num_players} "
+            f"players, {len(env.agents)} agents, and is {'' if env.zero_sum else 'not '}zero-sum."
+        )
+    agent = env.agents_of(0)[0]
+    inputs = int(np.prod(agent.observation.shape or ()))
+    actions = getattr(agent.action, "n", 0)
+    if env.enumeration is not None:
+        inputs, actions = int(np.prod(env.enumeration.observation.shape[1:])), env.enumeration.mask.shape[1]
+    if (inputs, actions) != (rules.inputs, rules.actions):
+        raise ScenarioError(
+            f"{algorithm} was given rules with {rules.inputs} entries of an observation and {rules.actions} actions; {env.id} has {inputs} "
+            f"and {actions}. The rules are of another game, or a wrapper changes what is seen."
+        )

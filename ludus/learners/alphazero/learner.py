@@ -1,0 +1,131 @@
+"""AlphaZero's learner: positions, with what the search found there and how the game ended, replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ludus.core import seeding
+from ludus.core.device import Work, placed, to_device
+from ludus.core.errors import DataError
+from ludus.core.types import Array, Metrics, State, Tail, Weights
+from ludus.envs.rules import build_rules
+from ludus.learners.alphazero.losses import policy_loss, value_loss, weight_norm
+from ludus.learners.base import LearnerContext
+from ludus.learners.network import multiplications
+from ludus.learners.replayed import Ensemble, ReplayLearner
+from ludus.learners.returns import lambda_returns
+from ludus.policies.actor_critic import arrays_of, load_arrays, make_network
+from ludus.policies.registry import build_policy
+from ludus.policies.specs import SEARCH_POLICY, SEARCH_VALUE, joined, part_of, spec_of
+from ludus.replay.base import ItemColumns, Sample
+from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.alphazero.options import AlphaZero
+
+
+class AlphaZeroLearner(ReplayLearner):
+    """One step of Adam per batch on
+
+        (z - v)² + cross-entropy(π, p) + l2 ‖θ‖².
+
+    What is published is the network, or its slow average. It learns by autograd, on any device.
+    """
+
+    config: AlphaZero
+
+    def __init__(self, config: AlphaZero, context: LearnerContext, start: Weights | None = None) -> None:
+        super().__init__(config, context, config.policy(context.env, context.seats))
+        network = spec_of(self.spec, "network")
+        seed = seeding.key(context.seed, "alphazero", "weights") % 2**63
+        module = make_network(network, seed=seed)
+        if start is not None:
+            build_policy(self.spec, start)  # raises PolicyError where they do not fit
+            load_arrays(module, part_of(start, "network"))
+        why = "autograd learns from searches"
+        self.settle(placed(context.device, Work(multiplications(module), config.batch, written=False, because=why)))
+        self.networks = Ensemble(module, ranks=self.ranks, placement=self.placement, layouts=())
+        symmetries = build_rules(self.spec.config["rules"]).symmetries
+        self._ways = [to_device(ways.astype(np.int64), self.device) for ways in symmetries]
+        self._shape = tuple(network.config["shape"])
+        self._enumeration = context.env.enumeration
+
+    # ------------------------------------------------------------------------------------------ data
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
+        """Every decision that was searched. z is the λ-return of rewards and of what later searches found; where a game did not end, what
+        its last search found stands for the rest."""
+        rows = trajectories
+        self.count(rows)
+        policy, value = self._found(rows)
+        last = rows.start[1:] - 1
+        rest = np.where(rows.tail == Tail.TERMINATED, 0.0, value[last])
+        target = lambda_returns(rows.start, rows.reward * self._scale, value, rest, 1.0, self.config.value_lambda)
+        observation, mask = rows.observation, rows.mask
+        if self._enumeration is not None:
+            observation, mask = self._enumeration.observation[observation], self._enumeration.mask[observation]
+        columns = {
+            "observation": observation.reshape(len(policy), -1),
+            "mask": np.ones(policy.shape, np.bool_) if mask is None else mask,
+            "policy": policy,
+            "value": target.astype(np.float32),
+            "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
+        }
+        return [self.kept(columns)]
+
+    def _found(self, rows: Trajectories) -> tuple[Array, Array]:
+        """(policy [N, A], value float64[N]) of the searches. Raises DataError where nobody searched."""
+        missing = [name for name in (SEARCH_POLICY, SEARCH_VALUE) if name not in rows.extras]
+        if missing:
+            raise DataError(
+                f"AlphaZero learns from what searches found, and these trajectories have no {' and no '.join(missing)}. Play them in the "
+                "mode self_play, and record both as extras, as `collect()` says."
+            )
+        return rows.extras[SEARCH_POLICY], rows.extras[SEARCH_VALUE].astype(np.float64)
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def learn(self, batch: Sample) -> Metrics:
+        """See `ReplayLearner.learn`: one gradient step."""
+        config, rows = self.config, len(batch.index)
+        mine = self.ranks.share(rows)
+        x, policy, mask, target = (
+            to_device(batch.columns[name][mine], self.device) for name in ("observation", "policy", "mask", "value")
+        )
+        if config.symmetries:
+            rng = seeding.generator(self._seed, "alphazero", "symmetries", self.updates)
+            way = to_device(rng.integers(len(self._ways[0]), size=rows)[mine], self.device)
+            seen, played = (ways[way] for ways in self._ways)
+            x, policy, mask = x.gather(1, seen), policy.gather(1, played), mask.gather(1, played)
+        with self.placement.products():
+            out, value, _ = self.networks.online.module(x.float().reshape(-1, *self._shape))
+        assert value is not None
+        by_policy = policy_loss(out.float(), policy, mask).sum() / rows
+        by_value = value_loss(value.float(), target).sum() / rows
+        norm = weight_norm(self.networks.online.module.parameters()) / self.ranks.size
+        loss = by_policy + config.value_coefficient * by_value + config.l2 * norm
+        sums, gradient = self.networks.descend(
+            loss,
+            (by_policy, by_value),
+            rate=self.rate(config.learning_rate),
+            max_norm=config.max_gradient_norm,
+            guard=self.guard,
+        )
+        self.networks.follow(config.average)
+        return self.read({"loss": sums[0], "policy_loss": sums[1], "value_loss": sums[2], "gradient_norm": gradient})
+
+    def weights(self) -> Weights:
+        return joined({"network": arrays_of(self.networks.target.module)})
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), "networks": self.networks.state_dict(), "told": dict(self._told)}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.networks.load_state_dict(state["networks"])
+        self._told = {name: float(x) for name, x in state["told"].items()}

@@ -1,0 +1,1 @@
+"""Intrinsic rewards: random network distillation and the intrinsic curiosity module."""

@@ -1,0 +1,201 @@
+"""Intrinsic rewards as a learner gets them: normalised, and in a stream of their own that does not end with an episode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ludus.core import seeding
+from ludus.core.errors import TrainingError
+from ludus.core.types import Array, Metrics, State, Tail
+from ludus.learners.returns import gae
+from ludus.learners.rewards.base import Floats, LearnedRows, LogProb
+from ludus.learners.rewards.fitting import Fitted, Index
+from ludus.learners.rewards.inputs import Observations, Steps, in_parts
+from ludus.learners.statistics import DiscountedReturns
+from ludus.policies.bodies import body_config, make_body, orthogonal, own_stream
+from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.core.device import Placement
+    from ludus.learners.base import LearnerContext
+    from ludus.learners.curiosity.options import Curiosity
+
+
+def continuing_advantages(
+    start: Index,
+    tail: NDArray[np.int8],
+    reward: Floats,
+    value: Floats,
+    after: Floats,
+    *,
+    beginning: float | None,
+    gamma: float,
+    lam: float,
+) -> tuple[Floats, Floats]:
+    """Advantages and value targets float64[N] of a stream that goes on behind the end of an episode. (Burda et al. 2019, section 2.3.)
+
+    After an episode that terminated comes a new one, which begins wherever episodes begin, whatever was done before: so what follows its
+    last decision has the value `beginning`, the mean over first observations. after float64[S]: values of the bootstrap observations, from
+    which episodes that were truncated or cut go on. None: nothing comes after an episode, as in `returns.gae`.
+    """
+    ended = 0.0 if beginning is None else beginning
+    return gae(start, reward, value, np.where(tail == Tail.TERMINATED, ended, after), gamma, lam)
+
+
+class IntrinsicStream:
+    """The critic of intrinsic returns, which sees an observation and remembers nothing."""
+
+    def __init__(
+        self, config: Curiosity, context: LearnerContext, placement: Placement, observations: Observations
+    ) -> None:
+        self._config, self._observations = config, observations
+        with own_stream(seeding.key(context.seed, "curiosity", "critic") % 2**63):
+            body, width = make_body(body_config(config.network, config.hidden, config.activation), observations.shape)
+            module = nn.Sequential(orthogonal(body), orthogonal(nn.Linear(width, 1), 1.0))
+        self._critic = Fitted(module, placement, seed=context.seed, name="intrinsic critic")
+        self._beginning = 0.0
+
+    def advantages(self, rows: Trajectories, reward: Floats, *, begins: NDArray[np.bool_]) -> tuple[Floats, Metrics]:
+        """float64[N], with the critic as it is before it learns from them. begins: bool[S], which segments begin an episode."""
+        config, x = self._config, self._observations.placed(rows.observation)
+        value = in_parts(lambda part: self._values(x[part]), rows.num_rows)
+        tails = self._observations.placed(rows.bootstrap_observation)
+        after = in_parts(lambda part: self._values(tails[part]), rows.num_segments)
+        first = rows.start[:-1][begins]
+        if len(first):
+            self._beginning = float(value[first].mean())
+        if self._observations.enumerated:  # nothing is known of an id of -1
+            after = np.where(rows.bootstrap_observation < 0, self._beginning, after)
+        advantage, target = continuing_advantages(
+            rows.start,
+            rows.tail,
+            reward,
+            value,
+            after,
+            beginning=None if config.episodic else self._beginning,
+            gamma=config.gamma,
+            lam=config.gae_lambda,
+        )
+        there = torch.from_numpy(target).float().to(x.device)
+        told = self._critic.learn(
+            lambda part, _: [0.5 * (self._values(x[part]) - there[part]).square().mean()],
+            rows.num_rows,
+            epochs=config.critic_epochs,
+            batch=config.batch,
+            rate=config.critic_learning_rate,
+            max_norm=config.max_gradient_norm,
+        )
+        return advantage, {} if told is None else {"intrinsic_value_loss": told[0]}
+
+    def _values(self, placed: Tensor) -> Tensor:
+        out: Tensor = self._critic.module(self._observations.shown(placed))
+        return out[:, 0]
+
+    def state_dict(self) -> State:
+        return {"critic": self._critic.state_dict(), "beginning": self._beginning}
+
+    def load_state_dict(self, state: State) -> None:
+        self._critic.load_state_dict(state["critic"])
+        self._beginning = float(state["beginning"])
+
+
+class Novelty(Protocol):
+    """How new what comes after a decision is."""
+
+    def errors(self, steps: Steps) -> Floats:
+        """float64[N], as they are; 0 where nothing is known."""
+        ...
+
+    def learn(self, steps: Steps, which: Index) -> Metrics:
+        """From these of the steps, which then are less new."""
+        ...
+
+    def state_dict(self) -> State: ...
+    def load_state_dict(self, state: State) -> None: ...
+
+
+class IntrinsicReward:
+    """Of rows: their novelty, over the running deviation of its discounted sums; then the networks learn from them."""
+
+    def __init__(
+        self,
+        config: Curiosity,
+        context: LearnerContext,
+        placement: Placement,
+        novelty: Callable[[Any, LearnerContext, Placement, Observations], Novelty],
+        *,
+        replayed: bool,
+    ) -> None:
+        self._config, self._seed, self._rollouts = config, context.seed, 0
+        self._observations = Observations(
+            context.env,
+            context.seats,
+            what=type(config).__name__,
+            normalise=config.normalise_observations,
+            device=placement.torch,
+        )
+        self._novelty = novelty(config, context, placement, self._observations)
+        self._returns = DiscountedReturns(config.gamma)
+        self._stream = None
+        if config.streams == "two" and not replayed:
+            self._stream = IntrinsicStream(config, context, placement, self._observations)
+        self.metrics: Metrics = {}
+
+    def of(self, rows: Trajectories, game: Floats, log_prob: LogProb | None = None) -> LearnedRows:
+        """As `LearnedReward.of`."""
+        config, told = self._config, dict[str, float]()
+        steps = Steps.of(rows, enumerated=self._observations.enumerated)
+        self._observations.see(steps.after[steps.known])
+        novelty = self._novelty.errors(steps)
+        if not np.isfinite(novelty).all():
+            raise TrainingError(f"{type(config).__name__}: a reward became NaN or infinite; look at the observations.")
+        begins = self._returns.begins(rows)
+        self._returns.add(rows, novelty)
+        reward = novelty * self._returns.scale
+        told |= {"game_reward": _mean(game), "learned_reward": _mean(reward)}
+        if self._stream is None:
+            found = LearnedRows(config.extrinsic * game + config.coefficient * reward)
+        else:
+            advantage, more = self._stream.advantages(rows, reward, begins=begins)
+            told |= more
+            found = LearnedRows(game, config.extrinsic, config.coefficient * advantage)
+        told |= self._novelty.learn(steps, self._learned_from(rows, steps))
+        self._rollouts += 1
+        self.metrics = told
+        return found
+
+    def _learned_from(self, rows: Trajectories, steps: Steps) -> Index:
+        """Rows that were played and of which something is known, or a share of them."""
+        which = steps.known if rows.added is None else steps.known & ~np.repeat(rows.added, np.diff(rows.start))
+        index = np.flatnonzero(which)
+        if self._config.share == 1.0:
+            return index
+        rng = seeding.generator(self._seed, "curiosity", "share", self._rollouts)
+        return np.sort(rng.permutation(index)[: max(1, round(self._config.share * len(index)))])
+
+    def state_dict(self) -> State:
+        return {
+            "observations": self._observations.state_dict(),
+            "novelty": self._novelty.state_dict(),
+            "returns": self._returns.state_dict(),
+            "stream": None if self._stream is None else self._stream.state_dict(),
+            "rollouts": self._rollouts,
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self._observations.load_state_dict(state["observations"])
+        self._novelty.load_state_dict(state["novelty"])
+        self._returns.load_state_dict(state["returns"])
+        if self._stream is not None:
+            self._stream.load_state_dict(state["stream"])
+        self._rollouts = int(state["rollouts"])
+
+
+def _mean(numbers: Array) -> float:
+    return float(numbers.mean()) if len(numbers) else 0.0

@@ -1,0 +1,1 @@
+"""Adversarial imitation: GAIL and AIRL."""

@@ -1,0 +1,86 @@
+"""The settings of adversarial imitation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from ludus.core.types import EnvSpec
+from ludus.learners.rewards.base import LearnedReward, LearnedRewardOptions, check_sight
+from ludus.policies.specs import Body
+
+if TYPE_CHECKING:
+    from ludus.core.device import Placement
+    from ludus.learners.base import LearnerContext
+
+
+class Adversarial(LearnedRewardOptions):
+    """Base of rewards for acting as was recorded: a discriminator learns to tell a policy's decisions from those of a file; see the README
+    beside this file.
+
+    demonstrations: what `ludus record --trajectories` wrote. policies: whose decisions count, as the file names them, or "@…" for a name of
+    any run; none: all. episodes: only the first so many. actions: whether the discriminator sees them beside observations.
+    """
+
+    on_policy: ClassVar[bool] = True
+
+    extrinsic: float = Field(default=0.0, ge=0)  # of the game's own rewards
+
+    demonstrations: str  # the file
+    policies: tuple[str, ...] = ()
+    episodes: int | None = Field(default=None, ge=1)
+    actions: bool = True
+    normalise_observations: bool = True  # running mean and deviation of both sides, clipped to ±5
+
+    network: Body = "mlp"
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)  # of the perceptron that judges
+    activation: Literal["tanh", "relu"] = "tanh"
+    gradient_penalty: float = Field(default=0.0, ge=0)  # weight of (‖∇‖ - 1)² between both sides' decisions
+    spectral: bool = False  # layers are divided by their largest singular value
+
+    epochs: int = Field(default=1, ge=1)  # passes over the rows of a rollout, beside as many of the file's
+    batch: int = Field(default=256, ge=1)  # rows of either side in a step
+    learning_rate: float = Field(default=3e-4, gt=0)
+    max_gradient_norm: float = Field(default=1.0, ge=0)  # 0: not clipped
+
+    def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
+        """Raises ScenarioError where the network cannot see what the seats see, ConfigError or DataError for a file that is not of this
+        environment and these seats, or cannot be read."""
+        from ludus.learners.imitation.expert import expert_steps
+
+        check_sight(self.network, env, seats, what=type(self).__name__)
+        expert_steps(Path(self.demonstrations), env, seats, policies=self.policies, episodes=self.episodes)
+
+
+class GAIL(Adversarial):
+    """Generative adversarial imitation learning (Ho and Ermon 2016): D(s, a) is the probability that a decision is the file's.
+
+    form: of rewards. "positive": -log(1 - D), as in the paper; "negative": log D; "logit": log D - log(1 - D).
+    """
+
+    form: Literal["positive", "negative", "logit"] = "positive"
+
+    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool) -> LearnedReward:
+        from ludus.learners.imitation.reward import GAILReward  # a scenario can be read without loading torch
+
+        return GAILReward(self, context, placement)
+
+
+class AIRL(Adversarial):
+    """Adversarial inverse reinforcement learning (Fu et al. 2018): D = exp f / (exp f + π(a|s)), where f = g + γ h(s') - h(s).
+
+    form: of rewards. "difference": f - log π = log D - log(1 - D), as in the paper; "shaped": f; "unshaped": g alone. gamma: of f, which is
+    to be the learner's. actions: whether g sees them; without them it can be a reward elsewhere too.
+    """
+
+    memoryless: ClassVar[bool] = True
+
+    form: Literal["difference", "shaped", "unshaped"] = "difference"
+    gamma: float = Field(default=0.99, ge=0, le=1)
+
+    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool) -> LearnedReward:
+        from ludus.learners.imitation.reward import AIRLReward  # a scenario can be read without loading torch
+
+        return AIRLReward(self, context, placement)

@@ -1,0 +1,204 @@
+"""Rewards of adversarial imitation: the discriminator takes its steps on a rollout, then says what the rollout earned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ludus.core import seeding
+from ludus.core.device import to_device
+from ludus.core.errors import ConfigError, TrainingError
+from ludus.core.types import Metrics, State
+from ludus.learners.imitation.discriminator import (
+    Compared,
+    Discriminator,
+    PlainDiscriminator,
+    ShapedDiscriminator,
+    discriminator_loss,
+    gail_reward,
+    penalty,
+)
+from ludus.learners.imitation.expert import chosen, expert_steps, fingerprint
+from ludus.learners.rewards.base import Floats, LearnedRows, LogProb
+from ludus.learners.rewards.fitting import Fitted, Index
+from ludus.learners.rewards.inputs import Actions, Observations, Steps, in_parts, masks_of
+from ludus.policies.bodies import own_stream
+from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.core.device import Placement
+    from ludus.learners.base import LearnerContext
+    from ludus.learners.imitation.options import AIRL, GAIL, Adversarial
+
+_FAR = 30.0  # logs of probabilities beyond ± this are as good as infinite
+
+
+class AdversarialReward:
+    """What both kinds share. Subclasses say what the module is, its logits and the rewards of them."""
+
+    name: str
+
+    def __init__(self, config: Adversarial, context: LearnerContext, placement: Placement) -> None:
+        self._options, self._env, self._seed, self._rollouts = config, context.env, context.seed, 0
+        what, device = type(config).__name__, placement.torch
+        self._observations = Observations(
+            context.env, context.seats, what=what, normalise=config.normalise_observations, device=device
+        )
+        self._actions = Actions(context.env, context.seats, what=what, device=device)
+        path = Path(config.demonstrations)
+        self._expert = expert_steps(
+            path, context.env, context.seats, policies=config.policies, episodes=config.episodes
+        )
+        self._observations.see(self._expert.observation)
+        with own_stream(seeding.key(context.seed, self.name, "weights") % 2**63):
+            module = self.discriminator(self._observations.shape, self._actions.width)
+        self._fitted = Fitted(module, placement, seed=context.seed, name=self.name)
+        self.module = module
+        self.metrics: Metrics = {}
+
+    def discriminator(self, shape: tuple[int, ...], actions: int) -> Discriminator:
+        """A fresh one, from torch's stream."""
+        raise NotImplementedError
+
+    def logits(self, rows: Compared) -> Tensor:
+        """Of D, the probability that a row is the file's, [n]."""
+        raise NotImplementedError
+
+    def rewards(self, rows: Compared) -> Tensor:
+        """[n]"""
+        raise NotImplementedError
+
+    def expert_logp(self, steps: Steps, log_prob: LogProb | None) -> Floats:
+        """log π float64[n] of the file's decisions, where the kind looks at it."""
+        return np.zeros(len(steps))
+
+    def of(self, rows: Trajectories, game: Floats, log_prob: LogProb | None = None) -> LearnedRows:
+        """As `LearnedReward.of`."""
+        config = self._options
+        steps = Steps.of(rows, enumerated=self._observations.enumerated)
+        if not len(steps):
+            return LearnedRows(config.extrinsic * game)
+        self._observations.see(steps.observation)
+        rng = seeding.generator(self._seed, self.name, "experts", self._rollouts)
+        expert = chosen(self._expert, rng.integers(len(self._expert), size=len(steps)))
+        mine = self._placed(steps, rows.logp.astype(np.float64))
+        told = self._learn(self._placed(expert, self.expert_logp(expert, log_prob)), mine)
+        reward = in_parts(lambda part: self.rewards(self._shown(mine, part)), len(steps))
+        if not np.isfinite(reward).all():
+            raise TrainingError(f"{self.name}: a reward became NaN or infinite; look at the observations.")
+        self._rollouts += 1
+        means = {"game_reward": float(game.mean()), "learned_reward": float(reward.mean())}
+        self.metrics = {**means, **told}
+        return LearnedRows(config.extrinsic * game + config.coefficient * reward)
+
+    def _placed(self, steps: Steps, logp: Floats) -> Compared:
+        """On the device, observations as they are."""
+        floats = np.stack([steps.known & ~steps.ended, np.clip(logp, -_FAR, _FAR)]).astype(np.float32)
+        goes_on, probability = to_device(floats, self._observations.device).unbind()
+        placed = self._observations.placed
+        action = self._actions.placed(steps.action)
+        return Compared(placed(steps.observation), action, placed(steps.after), goes_on, probability)
+
+    def _shown(self, placed: Compared, part: slice | Index) -> Compared:
+        """Some of the rows, as networks see them."""
+        observation, action, after, goes_on, logp = (column[part] for column in placed)
+        shown = self._observations.shown
+        return Compared(shown(observation), action, shown(after), goes_on, logp)
+
+    def _learn(self, expert: Compared, policy: Compared) -> Metrics:
+        config = self._options
+
+        def loss(part: Index, rng: np.random.Generator) -> list[Tensor]:
+            one, other = self._shown(expert, part), self._shown(policy, part)
+            logits = self.logits(Compared(*(torch.cat(pair) for pair in zip(one, other, strict=True))))
+            theirs, ours = logits[: len(part)], logits[len(part) :]
+            found = discriminator_loss(theirs, ours)
+            right = [(theirs > 0).float().mean(), (ours < 0).float().mean()]
+            whole = found
+            if config.gradient_penalty > 0.0:
+                share = to_device(rng.random(len(part), dtype=np.float32), found.device)
+                whole = found + config.gradient_penalty * penalty(self.module, one, other, share).mean()
+            return [whole, found, *right]
+
+        told = self._fitted.learn(
+            loss,
+            len(policy.logp),
+            epochs=config.epochs,
+            batch=config.batch,
+            rate=config.learning_rate,
+            max_norm=config.max_gradient_norm,
+        )
+        names = ("discriminator_loss", "expert_accuracy", "policy_accuracy")
+        return {} if told is None else dict(zip(names, told[1:], strict=True))
+
+    def state_dict(self) -> State:
+        return {
+            "observations": self._observations.state_dict(),
+            "discriminator": self._fitted.state_dict(),
+            "rollouts": self._rollouts,
+            "demonstrations": fingerprint(self._expert),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Raises ConfigError where the file is no longer the one that was learned from."""
+        if int(state["demonstrations"]) != fingerprint(self._expert):
+            raise ConfigError(
+                f"learned_reward.demonstrations {self._options.demonstrations!r} has other decisions than when this learner was saved; "
+                "give it the file that it had."
+            )
+        self._observations.load_state_dict(state["observations"])
+        self._fitted.load_state_dict(state["discriminator"])
+        self._rollouts = int(state["rollouts"])
+
+
+class GAILReward(AdversarialReward):
+    """Of D(s, a)."""
+
+    name = "gail"
+
+    def __init__(self, config: GAIL, context: LearnerContext, placement: Placement) -> None:
+        self._config = config
+        super().__init__(config, context, placement)
+
+    def discriminator(self, shape: tuple[int, ...], actions: int) -> Discriminator:
+        return PlainDiscriminator(self._config, shape, actions)
+
+    def logits(self, rows: Compared) -> Tensor:
+        return self.module(rows)  # type: ignore[no-any-return]
+
+    def rewards(self, rows: Compared) -> Tensor:
+        return gail_reward(self.logits(rows), form=self._config.form)
+
+
+class AIRLReward(AdversarialReward):
+    """Of f and log π: D = exp f / (exp f + π), whose logit is f - log π. The policy's rows have the log-probabilities of who acted."""
+
+    name = "airl"
+
+    def __init__(self, config: AIRL, context: LearnerContext, placement: Placement) -> None:
+        self._config = config
+        super().__init__(config, context, placement)
+
+    def discriminator(self, shape: tuple[int, ...], actions: int) -> Discriminator:
+        return ShapedDiscriminator(self._config, shape, actions)
+
+    def logits(self, rows: Compared) -> Tensor:
+        out: Tensor = self.module(rows) - rows.logp
+        return out
+
+    def rewards(self, rows: Compared) -> Tensor:
+        if self._config.form == "unshaped":
+            assert isinstance(self.module, ShapedDiscriminator)
+            return self.module.unshaped(rows)
+        return self.logits(rows) + (rows.logp if self._config.form == "shaped" else 0.0)
+
+    def expert_logp(self, steps: Steps, log_prob: LogProb | None) -> Floats:
+        if log_prob is None:
+            raise ConfigError(
+                "airl compares with log-probabilities of the policy, and this learner says none; use gail."
+            )
+        return log_prob(steps.observation, steps.action, masks_of(self._env, steps))

@@ -1,0 +1,1 @@
+"""Rewards that a network computes from rollouts."""

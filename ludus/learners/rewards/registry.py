@@ -1,0 +1,43 @@
+"""Learned rewards by name, and as data: `rnd`, `{kind: rnd, features: 32}`, `{kind: my.module:Class}`, or an object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from ludus.core.errors import ConfigError
+from ludus.core.own_code import own_name
+from ludus.core.parts import build_part, dump_part
+from ludus.learners.rewards.base import LearnedRewardOptions
+
+LEARNED_REWARDS: Mapping[str, str] = {
+    "airl": "ludus.learners.imitation.options:AIRL",
+    "gail": "ludus.learners.imitation.options:GAIL",
+    "icm": "ludus.learners.curiosity.options:ICM",
+    "rnd": "ludus.learners.curiosity.options:RND",
+}
+"""By name. Of one's own: `module:Class`, derived from `LearnedRewardOptions`."""
+
+
+def parse_learned_reward(value: Any) -> LearnedRewardOptions | None:
+    """By name or `module:Class`, as a mapping with `kind` and options, or an object. Raises ConfigError for what is none, UnknownName for
+    an unknown name."""
+    if value is None:
+        return None
+    part = build_part("learned reward", value, LEARNED_REWARDS)
+    if not isinstance(part, LearnedRewardOptions):
+        raise ConfigError(
+            f"{own_name(part)!r} is no learned reward: derive it from ludus.learners.rewards.base.LearnedRewardOptions, with its options "
+            "as fields."
+        )
+    return part
+
+
+LearnedRewardChoice = Annotated[
+    Any,
+    BeforeValidator(parse_learned_reward),
+    PlainSerializer(lambda part: None if part is None else dump_part(part, LEARNED_REWARDS)),
+]
+"""A field that takes one of `LEARNED_REWARDS`, or none."""

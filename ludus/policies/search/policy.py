@@ -1,0 +1,150 @@
+"""A network that may search: policies of AlphaZero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import PolicyError
+from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.envs.rules import Rules, build_rules
+from ludus.policies.actor_critic_policy import ActorCriticPolicy
+from ludus.policies.base import Values
+from ludus.policies.categorical import answers, draw
+from ludus.policies.checks import check_mode, entry
+from ludus.policies.search.search import Expanded, RootNoise, SearchAnswer, SearchSettings, search
+from ludus.policies.specs import SEARCH_POLICY, SEARCH_VALUE, part_of, spec_of
+
+Evaluate = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], NDArray[np.float32]]]
+"""float32[n, inputs] -> (logits float32[n, A], value float32[n] of who moves, from -1 to 1)."""
+
+
+class KnownModel:
+    """A game's rules, and a network that judges its positions: a `Model` of searches."""
+
+    def __init__(self, rules: Rules, evaluate: Evaluate) -> None:
+        self.rules, self._evaluate = rules, evaluate
+
+    def roots(self, observation: Array, mask: NDArray[np.bool_] | None) -> Expanded:
+        """Of observations [n, …]. Raises PolicyError where the rules and the environment differ about what is legal."""
+        rules = self.rules
+        positions = rules.positions(observation)
+        legal = rules.legal(positions)
+        if mask is not None and not np.array_equal(mask, legal):
+            row = int((mask != legal).any(1).argmax())
+            raise PolicyError(
+                f"a search's rules allow the actions {np.flatnonzero(legal[row]).tolist()} where the environment allows "
+                f"{np.flatnonzero(mask[row]).tolist()}: the rules are of another game."
+            )
+        logits, value = self._evaluate(observation.reshape(len(observation), rules.inputs).astype(np.float32))
+        n = len(positions)
+        return Expanded(positions, np.zeros(n), np.ones(n), logits, legal, value)
+
+    def expand(self, states: Array, action: NDArray[np.int32]) -> Expanded:
+        """See `Model.expand`. A game that is over is not asked about: what it pays is exact."""
+        rules, moved = self.rules, self.rules.step(states, action)
+        n, live = len(action), np.flatnonzero(moved.discount)
+        logits, value = np.zeros((n, rules.actions), np.float32), np.zeros(n, np.float32)
+        legal = np.zeros((n, rules.actions), np.bool_)
+        if len(live):
+            positions = moved.positions if len(live) == n else moved.positions[live]
+            logits[live], value[live] = self._evaluate(rules.observe(positions))
+            legal[live] = rules.legal(positions)
+        return Expanded(moved.positions, moved.reward, moved.discount, logits, legal, value)
+
+
+class SearchingPolicy:
+    """Kind `searching`; config: `network`, {kind, config} of an actor-critic with a shared value; `rules`, `search`, `play` and `noise`.
+
+    Modes: "explore" and "greedy" are the network alone, which draws an action or takes the likeliest. "search" searches with `play`
+    simulations, without noise, and takes the best. "self_play" is how it trains: noise at the root, and the first `noise.moves` moves of a
+    game are drawn from the visits, by the temperature. Both answer as extras what they found: "search_policy" float32[n, A], and
+    "search_value" float32[n]. noise: {concentration, share, temperature, moves}.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("explore", "greedy", "search", "self_play")
+    extras: ClassVar[tuple[str, ...]] = (SEARCH_POLICY, SEARCH_VALUE)
+    noise_width = 3
+    memory_shape: tuple[int, ...] | None = None
+    takes_ids = False
+
+    def __init__(self, spec: PolicySpec, weights: Weights) -> None:
+        self.spec = spec
+        own = spec_of(spec, "network")
+        self.network = ActorCriticPolicy(own, part_of(weights, "network"))
+        if len(weights) != len(self.network.weights()) or self.network.memory_shape or not self.network.actions:
+            raise PolicyError(
+                "a 'searching' policy has the weights of one network, named network/…, which remembers nothing and plays one of a number "
+                f"of actions; given {', '.join(sorted(weights))}."
+            )
+        self.actions = self.network.actions
+        self.settings = SearchSettings.of(entry(spec, "search"))
+        self._playing = replace(self.settings, simulations=int(entry(spec, "play")))
+        self._noise: Mapping[str, Any] = entry(spec, "noise")
+        self.model = KnownModel(build_rules(entry(spec, "rules")), self._evaluate)
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        *,
+        mode: str = "explore",
+    ) -> Act:
+        """As `Policy.act`. Raises PolicyError as the network's does, and for observations that show no position of the rules."""
+        check_mode(self, mode)
+        if mode in ("explore", "greedy"):
+            act = self.network.act(observation, mask, memory, noise[:, :1], mode=mode)
+            return Act(act.action, act.logp)
+        playing = mode == "search"
+        found = self.search(observation, mask, None if playing else np.ascontiguousarray(noise[:, 1:]))
+        action, logp = answers(len(noise))
+        action[:], logp[:] = found.best, 0.0
+        if not playing and self.settings.selection == "puct":
+            drawn = np.flatnonzero(
+                self.model.rules.moves(self.model.rules.positions(observation)) < self._noise["moves"]
+            )
+            if len(drawn):
+                shares = found.policy[drawn] ** (1.0 / self._noise["temperature"])
+                action[drawn], logp[drawn] = draw(shares / shares.sum(1, keepdims=True), noise[drawn, :1])
+        extras = {
+            SEARCH_POLICY: found.policy.astype(np.float32),
+            SEARCH_VALUE: found.value.astype(np.float32),
+        }
+        return Act(action, logp, None, extras)
+
+    def search(
+        self, observation: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32] | None
+    ) -> SearchAnswer:
+        """From observations [n, …]. noise: uniforms float32[n, 2], as it trains; None: as it plays."""
+        root = self.model.roots(observation, mask)
+        if noise is None:
+            return search(self.model, root, self._playing)
+        return search(
+            self.model, root, self.settings, RootNoise(noise, self._noise["concentration"], self._noise["share"])
+        )
+
+    def _evaluate(self, x: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        found = self.network.evaluate(x)
+        if found.value is None:
+            raise PolicyError("the network of a 'searching' policy needs a shared value beside its logits.")
+        return found.out[:, : self.actions], np.clip(found.value, -1.0, 1.0)
+
+    def values(
+        self, observation: Array, mask: NDArray[np.bool_] | None, memory: Array | None, state: Array | None
+    ) -> Values:
+        """See `HasValues.values`: the network's own."""
+        return self.network.values(observation, mask, memory, state)
+
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """As `Policy.tabulate`; None where it searches."""
+        check_mode(self, mode)
+        return self.network.tabulate(enumeration, player, mode=mode) if mode in ("explore", "greedy") else None
+
+    def weights(self) -> Weights:
+        return {f"network/{name}": array for name, array in self.network.weights().items()}

@@ -1,0 +1,233 @@
+"""Extensive-form double oracle, XDO (McAleer, Lanier, Wang, Baldi and Fox 2021, "XDO: a double oracle algorithm for extensive-form games"),
+for two-player zero-sum games.
+
+PSRO draws a member once, at the root of the game, and may need exponentially many of them. Here a player may pick anew at every
+information state, what any of its members would do there; so a number of generations that is linear in the information states is enough.
+
+    generation 0: one uniformly random policy per population
+    repeat
+        announce the meta-strategies                 ── EvaluationTask(solution) ──► exploitability on the whole game, where there is a tree
+        generations done?                            stop
+        one response per population to them          ── TrainingTask ──► a new frozen member
+        what they gain is within ε?                  ε falls
+        the restricted game's equilibrium, within ε  ── TrainingTask(restricted), one per population ──► a frozen member each
+
+The equilibrium is no mixture of members; it is a policy of its own, a member that no restricted game looks at. It is computed where the
+algorithm of the role `meta` computes (`exact`), and else learned by self-play inside the restricted game (NXDO): then ε plays no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.types import (
+    EvaluationTask,
+    Mixture,
+    PolicyRef,
+    RestrictedGame,
+    Solution,
+    State,
+    Task,
+    Trained,
+    TrainingTask,
+)
+from ludus.population.base import View
+from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
+from ludus.schedulers.options import ScheduleContext
+from ludus.schedulers.psro import ResponseOptions, ResponseScheduler
+from ludus.schedulers.queue import alone
+from ludus.schedulers.responses import Target, opponents
+from ludus.schedulers.subgame import everyone
+
+META, RESPONSE = "meta", "response"
+"""The roles: what plays restricted games, and what responds to it."""
+
+
+class XDOOptions(ResponseOptions):
+    """Extensive-form double oracle (McAleer et al. 2021): a player picks at every information state what one of its members would do there;
+    the equilibrium of that restricted game is what is announced, and what new policies respond to. Two players, zero-sum.
+
+    tolerance: ε, NashConv inside the restricted game that its computed equilibrium may have at first. fall: what ε is multiplied by,
+    until it is below what the responses gain. iterations: of CFR+ for one equilibrium, at most. cells: which payoffs are found out, those
+    of the announced meta-strategies (needed), or all. algorithms: may name the roles meta and response. warm_start, diversity: of
+    responses, as in psro, where they need no payoffs.
+    """
+
+    tolerance: float = Field(1.0, gt=0, allow_inf_nan=False)
+    fall: float = Field(0.5, gt=0, lt=1)
+    iterations: int = Field(100_000, ge=1)
+    cells: Literal["needed", "all"] = "needed"
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return META, RESPONSE
+
+    @property
+    def modes(self) -> frozenset[str]:
+        """An equilibrium mixes."""
+        return super().modes | {"explore"}
+
+    @model_validator(mode="after")
+    def _without_payoffs(self) -> Self:
+        if any(rule.source == "best" for rule in self.warm_start):
+            raise ConfigError("warm_start best compares payoffs, and xdo reads none; use last, random or file.")
+        return self
+
+    def check_schedule(self, context: ScheduleContext) -> None:
+        super().check_schedule(context.of_role(RESPONSE))
+        context.check_zero_sum("xdo is for", "Use psro with meta_solver cce.")
+        metas = context.of_role(META).assigned
+        if len({assignment.computed for assignment in metas}) > 1:
+            names = " and ".join(sorted({assignment.name for assignment in metas}))
+            raise ScenarioError(
+                f"the role meta is played by {names}: one computes the restricted game's equilibrium, and the other would have nobody to "
+                "learn against. Give all players the same."
+            )
+
+
+class XDOScheduler(ResponseScheduler):
+    """State beyond that of its base: ε, whether this generation's equilibrium is there, how good it is, and what was earned."""
+
+    options: XDOOptions
+
+    def __init__(
+        self, options: XDOOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
+    ) -> None:
+        """population: [2] index of each player's population. selection: what is played before an announcement, by default every hole.
+        Raises ConfigError for other than two players."""
+        if len(population) != 2:
+            raise ConfigError(f"xdo is for two players; this game has {len(population)}.")
+        super().__init__(options, population=population)
+        self.selection = selection or EveryHole()
+        self.together = len(self.populations)
+        self.tolerance = options.tolerance
+        self._solved = False
+        self._gap = np.nan
+        self._steps = 0  # evaluation tasks of this generation
+        self._earned = {META: 0.0, RESPONSE: 0.0}  # by all players together
+
+    def _plan(self, view: View) -> Sequence[Sequence[Task]]:
+        if not self._solved and any(self._members(k, view) for k in self.populations):
+            return [[self._meta(k, view) for k in self.populations]]
+        self._solved = True
+        groups: list[Sequence[Task]] = []
+        if self.solution is None:
+            solution = self._announced(view)
+            place = tuple(int(np.argmax(probs)) for probs in solution.strategies)
+            game = everyone(view.payoffs) if self.options.cells == "all" else None
+            missing = self.selection.next_profiles(view.payoffs, game=game, needed=[place])
+            if missing:
+                self._steps += 1
+                return alone(
+                    [EvaluationTask(task_id(f"payoffs-{self.generation}", self._steps), self.generation, missing)]
+                )
+            self.solution = solution
+            groups += alone([EvaluationTask(f"exploitability-{self.generation}", self.generation, solution=solution)])
+        if self.generation < self.options.generations and not self._asked:
+            self._asked = True
+            groups += alone(self._response(k, view) for k in self.populations)
+        return groups
+
+    def advance(self) -> None:
+        """From the equilibrium to the responses, or to the next generation."""
+        if not self._asked:
+            self._solved = True
+            return
+        self._narrow()
+        super().advance()
+        self._solved, self._gap, self._steps = False, np.nan, 0
+        self._earned = {META: 0.0, RESPONSE: 0.0}
+        self.selection.begin()
+
+    def _narrow(self) -> None:
+        """ε falls below what the responses gained, so that the next equilibrium is another one even if they bring nothing new."""
+        gained = self._earned[RESPONSE] - self._earned[META]
+        if gained <= self.tolerance:
+            self.tolerance *= self.options.fall
+        while 0.0 < gained <= self.tolerance:
+            self.tolerance *= self.options.fall
+
+    # ------------------------------------------------------------------------------------------ who is who
+
+    def _name(self, population: int, generation: int) -> str:
+        """Of the policy that plays a generation's restricted game."""
+        return f"{population}-{generation}-{META}"
+
+    def _members(self, population: int, view: View) -> tuple[PolicyRef, ...]:
+        """What its player may pick from: responses, and policies that were given. The random policy that is there from the start is none;
+        it would allow everything."""
+        metas = {self._name(population, generation) for generation in range(self.generation + 1)}
+        return tuple(ref for ref in view.populations[population][1:] if ref.policy not in metas)
+
+    def _announced(self, view: View) -> Solution:
+        """This generation's equilibrium; the initial policies where there was nothing to pick from."""
+        marginals = []
+        for which in self.population:
+            names = [ref.policy for ref in view.populations[which]]
+            name = self._name(which, self.generation)
+            marginals.append(np.eye(1, len(names), names.index(name) if name in names else 0)[0])
+        return Solution(tuple(marginals), self._gap)
+
+    # ------------------------------------------------------------------------------------------ tasks
+
+    def _meta(self, population: int, view: View) -> TrainingTask:
+        """The part of a population's players in the restricted game's equilibrium."""
+        lists = tuple(self._members(which, view) or view.populations[which][:1] for which in self.population)
+        live = {
+            seat: ([PolicyRef(which, self._name(which, self.generation), None)], [1.0])
+            for seat, which in enumerate(self.population)
+        }
+        return TrainingTask(
+            id=f"{META}-{population}-{self.generation}",
+            generation=self.generation,
+            population=population,
+            seats=self.seats(population),
+            policy=self._name(population, self.generation),
+            opponents=Mixture.product(live),
+            mode="explore",
+            role=META,
+            restricted=RestrictedGame(lists, self.tolerance, self.options.iterations),
+        )
+
+    def _response(self, population: int, view: View) -> TrainingTask:
+        """A best response to the others' part of the equilibrium."""
+        assert self.solution is not None
+        against = opponents(self.solution, tuple(view.populations[which] for which in self.population))
+        target = Target(self.seats(population), self.solution, np.empty(0))
+        first = view.first(population)
+        known = (*view.populations[population][:first], *self._members(population, view)[first - 1 :])
+        populations = tuple(known if k == population else refs for k, refs in enumerate(view.populations))
+        task = self.response(population, target, against, replace(view, populations=populations))
+        return replace(task, role=RESPONSE)
+
+    def trained(self, result: Trained, view: View) -> None:
+        """What it earned, and how near an equilibrium it is."""
+        task, earned = result.task, float(result.metrics.get("return", 0.0))
+        self._earned[task.role] += earned * len(task.seats)
+        if task.restricted is not None:
+            self._gap = float(result.metrics.get("gap", np.nan))
+
+    def state_dict(self) -> State:
+        return {
+            **super().state_dict(),
+            "tolerance": self.tolerance,
+            "solved": self._solved,
+            "gap": self._gap,
+            "steps": self._steps,
+            "earned": dict(self._earned),
+            "selection": self.selection.state_dict(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.tolerance, self._gap = float(state["tolerance"]), float(state["gap"])
+        self._solved, self._steps = bool(state["solved"]), int(state["steps"])
+        self._earned = {role: float(earned) for role, earned in state["earned"].items()}
+        if state["selection"] is not None:  # it is another rule's, if the run goes on with another one
+            self.selection.load_state_dict(state["selection"])

@@ -1,0 +1,167 @@
+"""AlphaZero: what is learned of a search, its loss by hand, the contract, refusals, and that it learns tic-tac-toe."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from alphazero_games import outcomes, played, small, spec
+
+from ludus.core.errors import ConfigError, DataError, ScenarioError
+from ludus.core.types import Tail
+from ludus.driver.runner import run
+from ludus.driver.scenario_files import load_scenario
+from ludus.learners.alphazero.losses import policy_loss, value_loss, weight_norm
+from ludus.learners.base import LearnerContext
+from ludus.policies.file import load_policy
+from ludus.policies.registry import build_policy
+from ludus.replay.base import Sample
+from ludus.testing.algorithm import check_algorithm
+
+T = torch.tensor
+
+
+def learner_of(algorithm, **options):
+    return algorithm.learner(LearnerContext(spec(), (0, 1), 0, total=100, **options))
+
+
+def sample(items, rows):
+    return Sample({name: column[rows] for name, column in items.items()}, np.arange(len(rows)), np.ones(len(rows)))
+
+
+def test_loss_literal():
+    """Two rows. The first has probabilities (1/4, 3/4) of its two legal actions, of which the search took all; the second is right."""
+    logits = T([[0.0, np.log(3.0), 50.0], [0.0, 0.0, 0.0]], dtype=torch.float32)
+    mask = T([[True, True, False], [False, True, False]])
+    policy = T([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
+    torch.testing.assert_close(policy_loss(logits, policy, mask), T([np.log(4 / 3), 0.0]).float())
+    torch.testing.assert_close(value_loss(T([0.5, -1.0]), T([1.0, -1.0])), T([0.25, 0.0]))
+    assert weight_norm([T([1.0, 2.0]), T([[3.0]])]).item() == 14.0
+
+
+def test_an_update_is_the_gradient_of_the_loss_that_it_says():
+    """Without symmetries; the numbers by autograd on the policy's own outputs, and Adam's first step, which has the rate as its length."""
+    algorithm = small(symmetries=False, l2=0.01, value_coefficient=0.5, learning_rate=1e-3)
+    learner = learner_of(algorithm)
+    items = dict(learner.items(played(learner, 0)))["replay"]
+    batch = sample(items, np.arange(12))
+    network = build_policy(learner.spec, learner.weights()).network
+    out = network.evaluate(batch.columns["observation"])
+    logits = out.out[:, :9]
+    logp = logits - np.log((np.exp(logits) * batch.columns["mask"]).sum(1, keepdims=True))
+    by_policy = -(batch.columns["policy"] * logp).sum(1).mean()
+    by_value = ((batch.columns["value"] - out.value) ** 2).mean()
+    norm = sum((array.astype(np.float64) ** 2).sum() for array in learner.weights().values())
+    before = learner.weights()
+    told = learner.update(batch)
+    assert told["policy_loss"] == pytest.approx(by_policy, rel=1e-4)
+    assert told["value_loss"] == pytest.approx(by_value, rel=1e-4)
+    assert told["loss"] == pytest.approx(by_policy + 0.5 * by_value + 0.01 * norm, rel=1e-4)
+    moved = np.abs(np.concatenate([(learner.weights()[k] - before[k]).ravel() for k in before]))
+    assert moved.max() == pytest.approx(1e-3, rel=1e-2)
+
+
+def test_targets_are_what_was_found_and_how_it_ended():
+    learner = learner_of(small())
+    rows = played(learner, 0)
+    ((name, items),) = learner.items(rows)
+    assert name == "replay"
+    assert set(rows.seat) == {0, 1}
+    np.testing.assert_array_equal(items["policy"], rows.extras["search_policy"])
+    np.testing.assert_allclose(items["policy"].sum(1), 1.0, rtol=1e-5)
+    np.testing.assert_array_equal(items["value"], outcomes(rows))
+    assert {-1.0, 1.0} <= set(items["value"].tolist())
+    assert (items["policy"][~items["mask"]] == 0).all()
+
+
+def test_later_searches_stand_in_for_the_outcome():
+    """λ = 0: the value that the next own search found, at the end the reward. Truncated: the last one's, for what was not played."""
+    learner = learner_of(small(value_lambda=0.0))
+    rows = played(learner, 0)
+    found, last = rows.extras["search_value"], rows.start[1:] - 1
+    expected = np.append(found[1:], 0.0)
+    expected[last] = rows.reward[last]
+    np.testing.assert_allclose(dict(learner.items(rows))["replay"]["value"], expected, rtol=1e-6)
+    cut = replace(rows, tail=np.full_like(rows.tail, Tail.TRUNCATED), reward=np.zeros_like(rows.reward))
+    expected[last] = found[last]
+    np.testing.assert_allclose(dict(learner.items(cut))["replay"]["value"], expected, rtol=1e-6)
+
+
+def test_without_a_search_there_is_nothing_to_learn():
+    learner = learner_of(small())
+    with pytest.raises(DataError, match="no search_policy and no search_value"):
+        learner.items(replace(played(learner, 0), extras={}))
+
+
+def test_symmetries_teach_what_turned_boards_teach():
+    """A row with its best move in a corner, learned from for a while, is known in all four corners."""
+    learner = learner_of(small(l2=0.0, learning_rate=0.01, hidden=(32,)))
+    items = dict(learner.items(played(learner, 0)))["replay"]
+    first = sample(items, np.flatnonzero(items["mask"].all(1))[:1].repeat(32))
+    policy = np.zeros((32, 9), np.float32)
+    policy[:, 0] = 1.0
+    batch = replace(first, columns={**first.columns, "policy": policy})
+    for _ in range(150):
+        learner.update(batch)
+    network = build_policy(learner.spec, learner.weights()).network
+    shares = network.probabilities(batch.columns["observation"][:1], batch.columns["mask"][:1], mode="explore")[0][0]
+    np.testing.assert_allclose(shares[[0, 2, 6, 8]], 0.25, atol=0.06)
+
+
+@pytest.mark.parametrize("options", [{}, {"selection": "gumbel", "average": 0.1, "symmetries": False}], ids=str)
+def test_contract(options):
+    """Saved, resumed and learned twice, to the bit; from games that its own searches played."""
+    check_algorithm(small(**options), spec(), seats=(0, 1), rollouts=played, rounds=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"selection": "gumbel", "leaves": 4}, "leaves is 4, and must be 1"),
+        ({"min_size": 50, "capacity": 40}, "min_size 50 must be at most"),
+        ({"priority_exponent": 0.5}, "no priorities"),
+        ({"rules": "chess"}, "chess"),
+    ],
+)
+def test_settings_that_fit_nothing(options, message):
+    with pytest.raises(ConfigError, match=message):
+        small(**options)
+
+
+def test_games_that_it_cannot_search(tensors):
+    with pytest.raises(ScenarioError, match="there are none for made up"):
+        small().check(tensors)
+    with pytest.raises(ScenarioError, match="Give share=always"):
+        small().check(spec(), (1,))
+    wrong = {"kind": "in_a_row", "rows": 3, "columns": 4, "length": 3}
+    with pytest.raises(ScenarioError, match="rules with 36 entries"):
+        small(rules=wrong).check(spec())
+    small().check(spec(), (0, 1))
+
+
+def losses(policy, mode):
+    """Games that the policy loses as first and as second player, whatever the other does: every reply is tried."""
+    rules, out = policy.model.rules, []
+    for first in (True, False):
+        position, mine, lost = np.zeros((1, rules.width), np.int8), first, 0
+        while len(position):
+            if mine:
+                observation, legal = rules.observe(position), rules.legal(position)
+                noise = np.zeros((len(position), policy.noise_width), np.float32)
+                moved = rules.step(position, policy.act(observation, legal, None, noise, mode=mode).action)
+            else:
+                place, action = np.nonzero(rules.legal(position))
+                moved = rules.step(position[place], action.astype(np.int32))
+                lost += int((moved.reward > 0).sum())
+            position, mine = np.unique(moved.positions[moved.discount != 0], axis=0), not mine
+        out.append(lost)
+    return out
+
+
+@pytest.mark.slow
+def test_tic_tac_toe_is_never_lost(tmp_path):
+    """The preset's last version, searching, against all that can be played; of the first version it is often lost."""
+    run(load_scenario("tic-tac-toe-alphazero"), run_dir=tmp_path / "run", report=False)
+    first, last = (load_policy(next((tmp_path / "run" / "policies" / "0").glob(f"0-{k}.safetensors"))) for k in (1, 5))
+    assert losses(last, "search") == [0, 0]
+    assert sum(losses(first, "greedy")) > 5
