@@ -21,6 +21,7 @@ ALGORITHMS = {
     "alphazero": "ludus.learners.alphazero.options:AlphaZero",
     "a2po": "ludus.learners.sequential.options:A2PO",
     "coppo": "ludus.learners.sequential.options:CoPPO",
+    "apex": "ludus.learners.dqn.options:ApeX",
     "ddpg": "ludus.learners.ddpg.options:DDPG",
     "dqn": "ludus.learners.dqn.options:DQN",
     "exact": "ludus.learners.exact.oracle:ExactBestResponse",

@@ -260,11 +260,12 @@ def action_values_spec(
     width: int = 64,
     scale: float = 1.0,
     agents: int = 1,
+    spread: float = 0.0,
 ) -> PolicySpec:
     """The spec of an `ActionValuePolicy`.
 
     shape: of an observation, multiplied by `scale`. body: as `body_config` makes it. width: of the core. agents: above 1, each of so many
-    has a network of its own, and flat observations end in its id, one-hot."""
+    has a network of its own, and flat observations end in its id, one-hot. spread: how differently environments explore (`spread_out`)."""
     config: dict[str, Any] = {
         "shape": [int(n) for n in shape],
         "actions": int(actions),
@@ -277,7 +278,16 @@ def action_values_spec(
         config["width"] = int(width)
     if agents > 1:
         config["agents"] = int(agents)
+    if spread:
+        config["spread"] = float(spread)
     return PolicySpec("action_values", config)
+
+
+def spread_out(size: Any, place: NDArray[np.float32], *, spread: float) -> NDArray[np.float64]:
+    """How much each row explores, float64[n]: size^(1 + spread × place), of an epsilon or the width of noise in [0, 1]. place float32[n]:
+    of the row's environment, from 0 to 1. (Horgan et al. 2018, "Distributed prioritized experience replay", section 4.1.)"""
+    out: NDArray[np.float64] = np.asarray(size, np.float64) ** (1.0 + spread * place.astype(np.float64))
+    return out
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -316,7 +326,7 @@ def tabulates(spec: PolicySpec, *, mode: str) -> bool:
     if spec.kind == "actor_critic":
         return bool(config["core"] == "none" and config["action"]["kind"] == "categorical" and "agents" not in config)
     if spec.kind == "action_values":
-        exploring = mode == "explore" and config["head"]["noisy"]
+        exploring = mode == "explore" and (config["head"]["noisy"] or config.get("spread"))
         return bool(config["core"] == "none" and "agents" not in config and not exploring)
     if spec.kind in _PARTS:
         part = config[mode if mode == _PARTS[spec.kind] else "average"]
