@@ -86,7 +86,7 @@ _WINDOW = ("min_diff", "max_diff", "error_buffer")
 TAKEN, BEST = "taken", "best"
 """Extras of policies that know what actions are worth: the one that they took, and the best one."""
 InitialPriority = Literal["largest", "error"]
-NO_PRIORITIES = "initial_priority=error is what rows are drawn by at first, and at priority_exponent=0 all are drawn alike; give it, 0.6 say"
+NO_PRIORITIES = "initial_priority=error is what rows are drawn by at first, and at priority_exponent=0 all are drawn alike; give 0.6, say"
 
 
 class ReplayOptions(CollectOptions):

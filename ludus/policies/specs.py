@@ -156,6 +156,14 @@ def team_transformer_spec(
     )
 
 
+def actor_values_spec(
+    actor: PolicySpec, *, hidden: Sequence[int], activation: str = "relu", critics: int = 1
+) -> PolicySpec:
+    """The spec of an `ActorValuesPolicy`: an actor of a box, and perceptrons of observation and action beside it."""
+    beside = {"hidden": [int(n) for n in hidden], "activation": activation, "count": int(critics)}
+    return PolicySpec("actor_values", {"actor": _entry(actor), "critics": beside})
+
+
 def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:
     """The head for an action space: Discrete and MultiDiscrete (from 0), MultiBinary, or Box. squash: by tanh, where it would
     else be clipped. Raises PolicyError for another space, and for a Box with an entry that has one value only."""
@@ -328,6 +336,8 @@ def tabulates(spec: PolicySpec, *, mode: str) -> bool:
     if spec.kind == "action_values":
         exploring = mode == "explore" and (config["head"]["noisy"] or config.get("spread"))
         return bool(config["core"] == "none" and "agents" not in config and not exploring)
+    if spec.kind == "actor_values":
+        return False
     if spec.kind in _PARTS:
         part = config[mode if mode == _PARTS[spec.kind] else "average"]
         return tabulates(PolicySpec(part["kind"], part["config"]), mode="greedy" if mode == "greedy" else "explore")

@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from off_policy_tools import boxed
 
 from ludus.core.errors import ConfigError, DataError
 from ludus.core.types import Tail
 from ludus.learners.base import REPLAY, LearnerContext
+from ludus.learners.ddpg.options import DDPG, ApeXDDPG
 from ludus.learners.dqn.options import DQN, ApeX
 from ludus.learners.nfsp.options import NFSP
 from ludus.learners.r2d2.options import R2D2
@@ -17,6 +20,7 @@ from ludus.learners.replayed import initial_priorities
 from ludus.learners.schedule import Schedule
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import spread_out
+from ludus.replay.base import Sample
 from ludus.replay.kinds import build_table
 from ludus.testing.algorithm import check_algorithm, synthetic_rollout
 
@@ -133,7 +137,70 @@ def test_what_goes_without_it(tensors):
     assert plain.collect().extras == ()
     assert not plain.collect().place
     assert SMALL.collect().place
-    with pytest.raises(ConfigError, match="initial_priority=error is what rows are drawn by"):
+    with pytest.raises(ConfigError, match=r"initial_priority=error is what rows are drawn by"):
         DQN(initial_priority="error")
-    with pytest.raises(ConfigError, match="leave best_response.initial_priority at largest"):
+    with pytest.raises(ConfigError, match=r"leave best_response.initial_priority at largest"):
         NFSP(best_response=SMALL)
+
+
+# ------------------------------------------------------------------ of boxes: the critics go with the actor
+
+BOXED = ApeXDDPG(rollout=40, start_decisions=50, hidden=(8,), batch=32, updates_per_decision=0.1)
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_contract_of_boxes(twin, tensors):
+    check_algorithm(BOXED.model_copy(update={"twin": twin}), boxed(tensors))
+
+
+def test_noise_differs_by_environments(tensors):
+    """σ^(1 + 7 i / (N - 1)): actions lie around the actor's by a standard deviation of 0.4, 0.4^4.5 and 0.4^8 of half the box."""
+    policy = policy_of(BOXED, boxed(tensors), **{"actor/warm_up": np.zeros(1, np.float32)})
+    n, rng = 3000, np.random.default_rng(0)
+    place = np.repeat(np.array([0.0, 0.5, 1.0], np.float32), n // 3)
+    noise = np.column_stack([place, rng.random((n, 2), np.float32)])
+    seen = np.zeros((n, *tensors.agents[0].observation.shape), np.float32)
+    act = policy.act(seen, None, None, noise)
+    away = (act.action - policy.act(seen, None, None, noise, mode="greedy").action)[:, 0, 0] / 2.0
+    widths = [float(away[place == p].std()) for p in (0.0, 0.5, 1.0)]
+    assert widths == pytest.approx([0.4, 0.0161909, 0.00065536], rel=0.1)
+
+
+def test_critics_go_with_the_actor(tensors):
+    """What they say of an action is what the learner's say; taken: their mean, best: the least of what the actor's own is worth."""
+    algorithm = BOXED.model_copy(update={"twin": True})
+    learner = algorithm.learner(LearnerContext(boxed(tensors), (0,), 0))
+    policy, rng = build_policy(learner.spec, learner.weights()), np.random.default_rng(0)
+    seen = rng.standard_normal((50, *tensors.agents[0].observation.shape)).astype(np.float32)
+    act = policy.act(seen, None, None, rng.random((50, 3), np.float32))
+    x = torch.from_numpy(seen)
+    with torch.no_grad():
+        taken = learner.values_of(x, torch.from_numpy(learner.box.to_unit(act.action)))
+        best = learner.values_of(x, learner.answers(x).tanh())
+    np.testing.assert_allclose(act.extras["taken"], taken.mean(dim=0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(act.extras["best"], best.amin(dim=0), rtol=1e-4, atol=1e-6)
+    rebuilt = algorithm.learner(LearnerContext(boxed(tensors), (0,), 1), learner.weights())
+    np.testing.assert_array_equal(rebuilt.weights()["actor/head.weight"], learner.weights()["actor/head.weight"])
+
+
+def test_boxes_bring_errors_too(tensors):
+    """With one critic, whose target network is its own, they are the first update's."""
+    algorithm = BOXED.model_copy(update={"n_step": 3})
+    learner = algorithm.learner(LearnerContext(boxed(tensors), (0,), 0))
+    policy, rng = build_policy(learner.spec, learner.weights()), np.random.default_rng(1)
+    collect = algorithm.collect()
+    rows = synthetic_rollout(boxed(tensors), policy, seats=(0,), segments=30, rng=rng, collect=collect)
+    ((_, columns),) = learner.items(rows)
+    n = len(columns["reward"])
+    learner.update(Sample(columns, np.arange(n), np.full(n, 1 / n)))
+    ((_, _, found),) = learner.priorities()
+    np.testing.assert_allclose(found, columns["priority"], rtol=1e-3, atol=1e-5)
+
+
+def test_what_boxes_refuse():
+    with pytest.raises(ConfigError, match=r"noise_spread raises the noise to powers"):
+        DDPG(noise=1.5, noise_spread=7.0)
+    with pytest.raises(ConfigError, match=r"initial_priority=error is what rows are drawn by"):
+        DDPG(initial_priority="error")
+    with pytest.raises(ConfigError, match=r"leave network at mlp"):
+        BOXED.model_validate({**BOXED.model_dump(), "network": "nature"})

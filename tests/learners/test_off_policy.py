@@ -250,7 +250,7 @@ def test_both_roads_and_all_ranks_weigh_alike(boxed):
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_gradients_of_an_ensemble_are_autograds(activation):
     layout = Layout((5, 16, 12, 2), activation)
-    module = Critics(layout, np.random.default_rng(0), count=2)
+    module = Critics(layout, seed=0, count=2)
     placement = placed(CPU, Work(1, 1, written=True))
     ensemble = Ensemble(module, ranks=ALONE, placement=placement, layouts=[layout] * 2)
     x = torch.randn(9, 5, generator=torch.Generator().manual_seed(0))
