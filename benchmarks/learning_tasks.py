@@ -168,6 +168,10 @@ _ALL = (
     _mat("spread-mat-dec", "simple-spread-mat", 3_000_000, "mat_dec"),
     _mat("lbf-mat", "lbf-coop", 4_000_000),
     _mat("smax-3m-mat", "smax-3m", 3_000_000),
+    _task("cartpole-apex", "cartpole-apex", 50_000, ">= 500", published=500.0, source=_ZOO),
+    _task("cartpole-m-iqn", "cartpole-m-iqn", 50_000, ">= 500", published=500.0, source=_ZOO),
+    _task("cartpole-rainbow-iqn", "cartpole-rainbow-iqn", 50_000, ">= 500", published=500.0, source=_ZOO),
+    _task("pendulum-apex", "pendulum-apex", 20_000, ">= -160", published=-156.995, source=_ZOO),
 )  # fmt: skip
 TASKS = {task.name: task for task in _ALL}
 _GENERATIONS = 24  # of a game in self-play: each adds a point to the curve
