@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -34,7 +35,8 @@ class ActorValuesPolicy:
         self.spec, actor = spec, spec_of(spec, "actor")
         self._actor = ActorCriticPolicy(actor, part_of(weights, "actor"))
         self._box, self.noise_width = Bounds.of(actor.config["action"]), self._actor.noise_width
-        layouts = critic_layouts(spec, inputs=int(np.prod(actor.config["shape"])) + self._box.size)
+        self._inputs = math.prod(actor.config["shape"])
+        layouts = critic_layouts(spec, inputs=self._inputs + self._box.size)
         shapes = {name: shape for layout in layouts for name, shape in layout.shapes().items()}
         self._weights = fitted(spec, part_of(weights, "critics"), shapes)
         self._critics = [Perceptron(layout, flatten(self._weights, [*layout.shapes()])) for layout in layouts]
@@ -72,7 +74,7 @@ class ActorValuesPolicy:
 
     def _worth(self, observation: Array, action: Array) -> list[NDArray[np.float32]]:
         """What each critic says, float32[n]."""
-        seen = np.asarray(observation, np.float32).reshape(len(observation), -1)
+        seen = np.asarray(observation, np.float32).reshape(len(observation), self._inputs)
         pairs = np.concatenate([seen, self._box.to_unit(action)], axis=1)
         return [critic.outputs(pairs)[:, 0] for critic in self._critics]
 

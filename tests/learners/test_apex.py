@@ -23,6 +23,7 @@ from ludus.policies.specs import spread_out
 from ludus.replay.base import Sample
 from ludus.replay.kinds import build_table
 from ludus.testing.algorithm import check_algorithm, synthetic_rollout
+from ludus.testing.policy import check_policy
 
 SMALL = ApeX(rollout=40, min_size=50, hidden=(8,), batch=32, updates_per_decision=0.1)
 
@@ -172,6 +173,7 @@ def test_critics_go_with_the_actor(tensors):
     learner = algorithm.learner(LearnerContext(boxed(tensors), (0,), 0))
     policy, rng = build_policy(learner.spec, learner.weights()), np.random.default_rng(0)
     seen = rng.standard_normal((50, *tensors.agents[0].observation.shape)).astype(np.float32)
+    check_policy(policy, observation=seen)
     act = policy.act(seen, None, None, rng.random((50, 3), np.float32))
     x = torch.from_numpy(seen)
     with torch.no_grad():
