@@ -15,7 +15,7 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks.lines import Lines
-from ludus.core.config import Config
+from ludus.core.config import Config, to_yaml
 from ludus.core.seeding import keys
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import parse_scenario
@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             Solved.seen.append(lines.seconds)
 
     with tempfile.TemporaryDirectory() as folder, patch.object(Training, "offer", offer):
-        text = scenario(args.actors, seed=args.seed, runtime=args.runtime)
+        text = to_yaml(scenario(args.actors, seed=args.seed, runtime=args.runtime))
         run(parse_scenario(text), run_dir=Path(folder) / "run", report=False)
     solved = {"seconds to solve": Solved.seen[0]} if Solved.seen else {}
     begun[0].figures({**solved, "score": scores[0], **counters})

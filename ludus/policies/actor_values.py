@@ -60,8 +60,8 @@ class ActorValuesPolicy:
         if mode != "explore":
             return act
         own = self._actor.answer(given, mask, noise, mode="greedy")
-        taken = np.mean(self._worth(observation, act.action), axis=0, dtype=np.float32)
-        return act._replace(extras={"taken": taken, "best": np.min(self._worth(observation, own.action), axis=0)})
+        taken, best = (self._worth(observation, action) for action in (act.action, own.action))
+        return act._replace(extras={"taken": taken.mean(axis=0, dtype=np.float32), "best": best.min(axis=0)})
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """None: boxes are no tables."""
@@ -72,11 +72,11 @@ class ActorValuesPolicy:
         own = {name: array.copy() for name, array in self._weights.items()}
         return joined({"actor": self._actor.weights(), "critics": own})
 
-    def _worth(self, observation: Array, action: Array) -> list[NDArray[np.float32]]:
-        """What each critic says, float32[n]."""
+    def _worth(self, observation: Array, action: Array) -> NDArray[np.float32]:
+        """What the critics say, float32[critics, n]."""
         seen = np.asarray(observation, np.float32).reshape(len(observation), self._inputs)
         pairs = np.concatenate([seen, self._box.to_unit(action)], axis=1)
-        return [critic.outputs(pairs)[:, 0] for critic in self._critics]
+        return np.stack([critic.outputs(pairs)[:, 0] for critic in self._critics])
 
 
 def critic_layouts(spec: PolicySpec, *, inputs: int) -> list[Layout]:
