@@ -80,8 +80,8 @@ def synthetic_rollout(
     return Trajectories(
         start=np.concatenate([[0], np.cumsum(length)]).astype(np.int64),
         observation=_rows([s.given for s in steps], alive),
-        action=_rows([act.action for act in acts], alive),
-        logp=_rows([act.logp for act in acts], alive),
+        action=_rows(actions, alive),
+        logp=_rows(logps, alive),
         reward=rng.standard_normal(rows).astype(np.float32),
         mask=None if implied or after.mask is None else _rows([s.mask for s in steps if s.mask is not None], alive),
         t=np.broadcast_to(np.arange(_LONGEST, dtype=np.int32), alive.shape)[alive],
