@@ -41,7 +41,7 @@ IN_THE_ISSUE = """cartpole-ppo cartpole-dqn acrobot-ppo acrobot-dqn lunarlander-
     ant2x4-mappo ant2x4-happo ant2x4-hatrpo ant2x4-a2po ant2x4-coppo
     key-and-door-ppo key-and-door-rnd key-and-door-icm cartpole-1-bc cartpole-1-gail cartpole-1-airl
     cartpole-10-bc cartpole-10-gail cartpole-10-airl cartpole-100-bc cartpole-100-gail cartpole-100-airl
-    spread-mat spread-mat-dec lbf-mat smax-3m-mat"""
+    spread-mat spread-mat-dec lbf-mat smax-3m-mat
     cartpole-apex cartpole-m-iqn cartpole-rainbow-iqn pendulum-apex"""
 
 
