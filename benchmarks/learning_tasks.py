@@ -4,8 +4,8 @@ The presets' settings start from those of RL Baselines3 Zoo (its hyperparams fol
 and clip range fall there, only the rate falls here; it falls for DQN on CartPole and PPO on Acrobot too, from 1e-3: with a steady one,
 some seeds end in a bad moment; DQN on CartPole has a batch twice as large, targets over 5 steps, rounds of updates twice as often, target
 networks that stay for twice as many updates, and ends with 10% of random actions, not 4%; `target_period` counts updates here and
-decisions there; DQN is double here; our value loss has a half that theirs has not, so that `value_coefficient` 1 is their 0.5; off-policy
-learners of boxes collect 10 decisions between updates, not 1, and TD3 begins to learn on Pendulum after 1,000 of them, not 10,000; Pong,
+decisions there; DQN is double here; our value loss has a half that theirs has not, so that `value_coefficient` 1 is their 0.5; on
+Pendulum off-policy learners collect 10 decisions between updates, not 1, and TD3 begins to learn after 1,000 of them, not 10,000; Pong,
 with a quarter of their frames, begins with a rate of 4e-4, not 2.5e-4, and 16 environments, not 8.
 
 Cooperating agents (MPE2's) are one player, whose return is the sum of its agents', as EPyMARL reports it. Budgets in decisions count what
@@ -175,6 +175,10 @@ _ALL = (
         "pong-vmpo", "pong-vmpo", 2_500_000, published=20.989, source=f"{_ZOO}, of PPO, PongNoFrameskip-v4", length="L",
         barriers=50,
     ),
+    _task("cartpole-apex", "cartpole-apex", 50_000, ">= 500", published=500.0, source=_ZOO),
+    _task("cartpole-m-iqn", "cartpole-m-iqn", 50_000, ">= 500", published=500.0, source=_ZOO),
+    _task("cartpole-rainbow-iqn", "cartpole-rainbow-iqn", 50_000, ">= 500", published=500.0, source=_ZOO),
+    _task("pendulum-apex", "pendulum-apex", 20_000, ">= -160", published=-156.995, source=_ZOO),
 )  # fmt: skip
 TASKS = {task.name: task for task in _ALL}
 _GENERATIONS = 24  # of a game in self-play: each adds a point to the curve

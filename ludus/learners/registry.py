@@ -21,6 +21,8 @@ ALGORITHMS = {
     "alphazero": "ludus.learners.alphazero.options:AlphaZero",
     "a2po": "ludus.learners.sequential.options:A2PO",
     "coppo": "ludus.learners.sequential.options:CoPPO",
+    "apex": "ludus.learners.dqn.options:ApeX",
+    "apex_ddpg": "ludus.learners.ddpg.options:ApeXDDPG",
     "ddpg": "ludus.learners.ddpg.options:DDPG",
     "dqn": "ludus.learners.dqn.options:DQN",
     "exact": "ludus.learners.exact.oracle:ExactBestResponse",

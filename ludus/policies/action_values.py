@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ from ludus.policies.categorical import (
 from ludus.policies.checks import check_mode, choice, entry, fitted, integer, one_spec
 from ludus.policies.mlp import Layout, flatten
 from ludus.policies.perceptron import Perceptron, Perceptrons, float_rows
-from ludus.policies.specs import QHeadSpec, tabulates
+from ludus.policies.specs import QHeadSpec, spread_out, tabulates
 from ludus.policies.stacks import CarriedWeights, DeviceStack, Form, Memory, form_of
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -341,16 +341,18 @@ def epsilon_greedy(
     q: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], epsilon: float | NDArray[np.float64]
 ) -> Act:
     """With probability epsilon (float64[n], or one for all) a uniform legal action, else the first best legal one: q float[n, A], noise
-    float32[n, >= 1]. Raises PolicyError for a mask of another shape, or a row that has no legal action or a NaN."""
+    float32[n, >= 1]. Extras: q of the action ("taken") and of the best legal one ("best"), float32[n]. Raises PolicyError for a mask of
+    another shape, or a row that has no legal action or a NaN."""
     legal, action, logp = checked_mask(mask, *q.shape), *answers(len(q))
+    taken, best = np.empty((2, len(q)), np.float32)
     chance = np.full(len(q), epsilon) if isinstance(epsilon, float) else epsilon
-    refuse_row(_epsilon_greedy(q, legal, noise[:, 0], chance, action, logp), q)
-    return Act(action, logp)
+    refuse_row(_epsilon_greedy(q, legal, noise[:, 0], chance, action, logp, taken, best), q)
+    return Act(action, logp, None, {"taken": taken, "best": best})
 
 
 @njit(cache=True)
-def _epsilon_greedy(q, mask, noise, epsilon, action, logp):  # type: ignore[no-untyped-def]
-    """Fills action and logp; returns the first row that has no legal action or a NaN, or -1."""
+def _epsilon_greedy(q, mask, noise, epsilon, action, logp, taken, most):  # type: ignore[no-untyped-def]
+    """Fills action, logp, taken and most; returns the first row that has no legal action or a NaN, or -1."""
     actions, masked = q.shape[1], mask.size > 0
     weight = np.empty(actions)
     for i in range(len(q)):
@@ -363,6 +365,7 @@ def _epsilon_greedy(q, mask, noise, epsilon, action, logp):  # type: ignore[no-u
             weight[a] = epsilon[i] / count if not masked or legal[a] else 0.0
         weight[best] += 1.0 - epsilon[i]
         action[i], logp[i] = draw_row(weight, weight.sum(), noise[i])
+        taken[i], most[i] = q[i, action[i]], q[i, best]
     return -1
 
 
@@ -405,9 +408,13 @@ class _Values:
         *,
         epsilon: float | NDArray[np.float64],
         explore: bool,
+        spread: float = 0.0,
         index: NDArray[np.int32] | None = None,
     ) -> Act:
-        """As `Policy.act`, where row i is played by policy index[i] (None: there is one), with epsilon float64[n], or one for all."""
+        """As `Policy.act`, where row i is played by policy index[i] (None: there is one), with epsilon float64[n], or one for all, which is
+        `spread_out` by the first column of the noise."""
+        if spread:
+            epsilon, noise = spread_out(epsilon, noise[:, 0], spread=spread), noise[:, 1:]
         random = noise[:, 1] if explore and self.noise_size else None
         q, after = self.values(observation, mask, memory, random=random, index=index)
         act = epsilon_greedy(q, mask, noise, epsilon if explore else 0.0)
@@ -593,8 +600,15 @@ class ActionValuePolicy(CategoricalPolicy):
     A noisy head has noise of its own in every row and decision of "explore", made from a second uniform; so acting stays pure, and how
     large the noise is travels with the weights. Its logp is that of the action given this noise, and "explore" has no table.
 
+    With `spread` in its config the first number of the noise is no uniform, but says where among all the row's environment is
+    (`RolloutRequest.place`), and epsilon is spread out by it; such an "explore" has no table.
+
+    The values of the action and of the best legal one, which it decided by, are answered as the extras "taken" and "best".
+
     With `agents` in its config each agent of the team has a network of its own, `members.K.…`, and observations end in its one-hot id.
     """
+
+    extras: ClassVar[tuple[str, ...]] = ("taken", "best")
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
         self.spec, self.actions = spec, integer(spec, "actions")
@@ -619,7 +633,8 @@ class ActionValuePolicy(CategoricalPolicy):
             self.members = [Perceptron(layout, flatten(self._weights, own)) for own in names]
         self._networks = ValueNetworks(self.members, actions=self.actions, agents=self.agents)
         self.memory_shape = (self._networks.memory,) if self._networks.memory else None
-        self.noise_width = 2 if self._networks.noise_size else 1
+        self.spread = float(spec.config.get("spread", 0.0))
+        self.noise_width = 1 + (self._networks.noise_size > 0) + (self.spread > 0.0)
 
     def act(
         self,
@@ -633,7 +648,9 @@ class ActionValuePolicy(CategoricalPolicy):
         """As `Policy.act`. Raises PolicyError for an unknown mode, a row that has no legal action or a NaN, memory of another shape, and,
         of a team, observations without an agent's id."""
         check_mode(self, mode)
-        return self._networks.act(observation, mask, memory, noise, epsilon=self.epsilon, explore=mode == "explore")
+        return self._networks.act(
+            observation, mask, memory, noise, epsilon=self.epsilon, explore=mode == "explore", spread=self.spread
+        )
 
     def probabilities(
         self, observation: Array, mask: NDArray[np.bool_], *, mode: str
@@ -697,7 +714,7 @@ class StackedActionValues:
     ) -> Act:
         """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
         check_mode(self._first, mode)
-        epsilon = self._epsilon[index]
+        epsilon, spread = self._epsilon[index], self._first.spread
         return self._networks.act(
-            observation, mask, memory, noise, epsilon=epsilon, explore=mode == "explore", index=index
+            observation, mask, memory, noise, epsilon=epsilon, explore=mode == "explore", spread=spread, index=index
         )

@@ -23,6 +23,7 @@ POLICIES = {
     "action_values": "ludus.policies.action_values:ActionValuePolicy",
     "averaged": "ludus.policies.registry:AveragedPolicy",
     "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
+    "actor_values": "ludus.policies.actor_values:ActorValuesPolicy",
     "bot": "ludus.policies.bots:BotPolicy",
     "choice": "ludus.policies.registry:ChoicePolicy",
     "football_built_in": "ludus.policies.football:FootballBuiltIn",

@@ -156,6 +156,14 @@ def team_transformer_spec(
     )
 
 
+def actor_values_spec(
+    actor: PolicySpec, *, hidden: Sequence[int], activation: str = "relu", critics: int = 1
+) -> PolicySpec:
+    """The spec of an `ActorValuesPolicy`: an actor of a box, and perceptrons of observation and action beside it."""
+    beside = {"hidden": [int(n) for n in hidden], "activation": activation, "count": int(critics)}
+    return PolicySpec("actor_values", {"actor": _entry(actor), "critics": beside})
+
+
 def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:
     """The head for an action space: Discrete and MultiDiscrete (from 0), MultiBinary, or Box. squash: by tanh, where it would
     else be clipped. Raises PolicyError for another space, and for a Box with an entry that has one value only."""
@@ -260,11 +268,12 @@ def action_values_spec(
     width: int = 64,
     scale: float = 1.0,
     agents: int = 1,
+    spread: float = 0.0,
 ) -> PolicySpec:
     """The spec of an `ActionValuePolicy`.
 
     shape: of an observation, multiplied by `scale`. body: as `body_config` makes it. width: of the core. agents: above 1, each of so many
-    has a network of its own, and flat observations end in its id, one-hot."""
+    has a network of its own, and flat observations end in its id, one-hot. spread: how differently environments explore (`spread_out`)."""
     config: dict[str, Any] = {
         "shape": [int(n) for n in shape],
         "actions": int(actions),
@@ -277,7 +286,16 @@ def action_values_spec(
         config["width"] = int(width)
     if agents > 1:
         config["agents"] = int(agents)
+    if spread:
+        config["spread"] = float(spread)
     return PolicySpec("action_values", config)
+
+
+def spread_out(size: Any, place: NDArray[np.float32], *, spread: float) -> NDArray[np.float64]:
+    """How much each row explores, float64[n]: size^(1 + spread × place), of an epsilon or the width of noise in [0, 1]. place float32[n]:
+    of the row's environment, from 0 to 1. (Horgan et al. 2018, "Distributed prioritized experience replay", section 4.1.)"""
+    out: NDArray[np.float64] = np.asarray(size, np.float64) ** (1.0 + spread * place.astype(np.float64))
+    return out
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -316,8 +334,10 @@ def tabulates(spec: PolicySpec, *, mode: str) -> bool:
     if spec.kind == "actor_critic":
         return bool(config["core"] == "none" and config["action"]["kind"] == "categorical" and "agents" not in config)
     if spec.kind == "action_values":
-        exploring = mode == "explore" and config["head"]["noisy"]
+        exploring = mode == "explore" and (config["head"]["noisy"] or config.get("spread"))
         return bool(config["core"] == "none" and "agents" not in config and not exploring)
+    if spec.kind == "actor_values":
+        return False
     if spec.kind in _PARTS:
         part = config[mode if mode == _PARTS[spec.kind] else "average"]
         return tabulates(PolicySpec(part["kind"], part["config"]), mode="greedy" if mode == "greedy" else "explore")

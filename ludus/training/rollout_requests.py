@@ -192,6 +192,8 @@ class RequestMaker:
             together=int((count.requests + 1) * share) > int(count.requests * share),
             seconds=seconds,
             processing=collect.processing,
+            place=collect.place,
+            bootstrap_value=collect.bootstrap_value,
         )
         named = {**dict(policies), **dict.fromkeys(learner_refs(request), weights)}
         count.requests += 1

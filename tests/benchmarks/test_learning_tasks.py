@@ -42,7 +42,8 @@ IN_THE_ISSUE = """cartpole-ppo cartpole-dqn acrobot-ppo acrobot-dqn lunarlander-
     key-and-door-ppo key-and-door-rnd key-and-door-icm cartpole-1-bc cartpole-1-gail cartpole-1-airl
     cartpole-10-bc cartpole-10-gail cartpole-10-airl cartpole-100-bc cartpole-100-gail cartpole-100-airl
     spread-mat spread-mat-dec lbf-mat smax-3m-mat
-    pendulum-mpo hopper-mpo cartpole-vmpo pong-vmpo"""
+    pendulum-mpo hopper-mpo cartpole-vmpo pong-vmpo
+    cartpole-apex cartpole-m-iqn cartpole-rainbow-iqn pendulum-apex"""
 
 
 def made(name: str, seed: int = 3, share: float = 1.0) -> Scenario:

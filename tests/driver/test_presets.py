@@ -51,6 +51,7 @@ SHORT = {
     "acrobot": ("response.decisions=4096", "evaluation.episodes=2"),
     "acrobot-dqn": OFF_POLICY,
     "cartpole": ("response.decisions=4096", "evaluation.episodes=2"),
+    "cartpole-apex": ("response.decisions=1400", "evaluation.episodes=2"),
     "cartpole-dqn": ("response.decisions=1100", "evaluation.episodes=2"),
     "connect-four-alphazero": (
         "response.episodes=32",
@@ -64,6 +65,8 @@ SHORT = {
     ),
     "cartpole-gail": ("response.decisions=2048", "evaluation.episodes=2"),
     "cartpole-vmpo": ("response.decisions=4096", "evaluation.episodes=2"),
+    "cartpole-m-iqn": ("response.decisions=1100", "evaluation.episodes=2"),
+    "cartpole-rainbow-iqn": ("response.decisions=1100", "evaluation.episodes=2"),
     "connect-four-self-play": ("response.episodes=512", "evaluation.episodes=64", "cells=all"),
     "connect-four": ("response.episodes=512", "evaluation.episodes=64"),
     "football-3-vs-1": ACADEMY,
@@ -104,6 +107,7 @@ SHORT = {
     "memory-r2d2": ("response.decisions=2016",),
     "pendulum": OFF_POLICY,
     "pendulum-mpo": (*OFF_POLICY, "algorithm.start_decisions=100"),
+    "pendulum-apex": (*OFF_POLICY, "algorithm.start_decisions=100"),
     "pendulum-td3": (*OFF_POLICY, "algorithm.start_decisions=100"),
     "pong": (
         "response.decisions=128",

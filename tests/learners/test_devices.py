@@ -188,7 +188,8 @@ class Case:
         if len(self.env.agents_of(0)) > 1:
             return team_rollout(self.env, learner, pieces=15, rng=rng)
         policy = build_policy(learner.spec, learner.weights())
-        return synthetic_rollout(self.env, policy, seats=(0,), segments=30, rng=rng)
+        collect = self.algorithm.collect()
+        return synthetic_rollout(self.env, policy, seats=(0,), segments=30, rng=rng, collect=collect)
 
 
 FLAT = ("weights", "target", "average")
