@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -334,6 +335,6 @@ class ConditionedPolicy:
 
 def conditioned(observation: Array, condition: NDArray[np.float32]) -> NDArray[np.float32]:
     """Observations [n, …] and a condition float32[D], or one each, float32[n, D] -> float32[n, size + D]."""
-    flat = np.asarray(observation, np.float32).reshape(len(observation), -1)
+    flat = np.asarray(observation, np.float32).reshape(len(observation), math.prod(observation.shape[1:]))
     each = np.broadcast_to(condition, (len(flat), condition.shape[-1]))
     return np.concatenate([flat, each], axis=1)
