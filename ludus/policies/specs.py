@@ -385,6 +385,11 @@ def choice_spec(chooser: PolicySpec, members: Sequence[tuple[PolicySpec, str]]) 
     return PolicySpec("choice", {"chooser": _entry(chooser), "members": entries})
 
 
+def conditioned_spec(network: PolicySpec) -> PolicySpec:
+    """The spec of a `ConditionedPolicy`."""
+    return PolicySpec("conditioned", {"network": _entry(network)})
+
+
 def _entry(spec: PolicySpec) -> dict[str, Any]:
     return {"kind": spec.kind, "config": dict(spec.config)}
 

@@ -85,6 +85,7 @@ SHORT = {
     "hopper-td3": MUJOCO,
     "key-and-door": ("response.decisions=2048", "evaluation.episodes=2"),
     "kuhn": (),
+    "kuhn-neupl": ("response.episodes=600", "env.num_envs=64", "algorithm.batch=64"),
     "kuhn-odo": (),
     "kuhn-xdo": (),
     "kuhn-3p": ("meta_solver.iterations=2000",),
@@ -171,6 +172,7 @@ SELF_PLAY = {
     "connect-four-alphazero",
     "connect-four-self-play",
     "goofspiel-13",
+    "kuhn-neupl",
     "kuhn-odo",
     "leduc-mmd",
     "leduc-nfsp",
@@ -217,6 +219,7 @@ PLAYED = {
 PLAYERS = {**dict.fromkeys(ALONE, 1), "kuhn-3p": 3}
 LEARNERS = {
     "football-5v5-league": 2,
+    "kuhn-neupl": 3,
     "kuhn-xdo": 2,
     "leduc-league": 4,
     "leduc-nxdo": 2,
@@ -242,6 +245,7 @@ FAST = {
     "goofspiel",
     "kuhn",
     "kuhn-3p",
+    "kuhn-neupl",
     "kuhn-odo",
     "kuhn-xdo",
     "leduc-exact",

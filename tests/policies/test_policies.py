@@ -97,9 +97,9 @@ def test_contract(kind, options, enumeration):
     check_policy(make(kind, enumeration, **options), enumeration=enumeration, player=1)
 
 
-ELSEWHERE = {"actor_values", "bot", "averaged", "choice", "nfsp", "football_built_in", "football_script"}
-"""Checked in `test_apex.py` (it plays in boxes), `test_nfsp.py` (they are two policies), `test_choice.py` (it is several), `test_bots.py`
-(it only stands for a bot) and `test_football_sides.py`."""
+ELSEWHERE = {"actor_values", "bot", "averaged", "choice", "conditioned", "nfsp", "football_built_in", "football_script"}
+"""Checked in `test_apex.py` (it plays in boxes), `test_nfsp.py` (they are two policies), `test_choice_policy.py` (it is several),
+`test_conditioned_policy.py` (it is told what it is), `test_bots.py` (it only stands for a bot) and `test_football_sides.py`."""
 
 
 def test_every_registered_kind_is_checked(enumeration):
