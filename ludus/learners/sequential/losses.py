@@ -15,7 +15,8 @@ from ludus.learners.returns import scanned
 
 def compound_ratios(log_ratio: Tensor, step: Tensor, *, steps: int) -> Tensor:
     """log Π_j r^j float64[steps] of the joint steps, of rows log_ratio float64[n] that belong to steps `step` int64[n]. Who has no row at
-    a step counts 1. (Kuba et al. 2022, section 4: the compound ratio M^{1:m} of the agents that have been updated; the others' ratio is 1.)"""
+    a step counts 1. (Kuba et al. 2022, section 4: the compound ratio M^{1:m} of the agents that have been updated; that of the others
+    is 1.)"""
     return torch.zeros(steps, dtype=torch.float64, device=log_ratio.device).index_add(0, step, log_ratio)
 
 
