@@ -30,6 +30,7 @@ NEEDS = {
     "lunarlander": "Box2D", "halfcheetah": "mujoco", "hopper": "mujoco", "pong": "ale_py",
     "lbf": "lbforaging", "smax": "jaxmarl", "cheetah2x3": "gymnasium_robotics", "ant2x4": "gymnasium_robotics",
 }  # fmt: skip
+HEAVY = {"smax", "tictactoe"}  # JAX is imported, a large tree is made
 IN_THE_ISSUE = """cartpole-ppo cartpole-dqn acrobot-ppo acrobot-dqn lunarlander-ppo lunarlander-dqn pendulum-sac pendulum-td3
     halfcheetah-sac halfcheetah-td3 hopper-sac hopper-td3 pong-ppo leduc-mmd leduc-rnad leduc-nfsp memory-ppo memory-r2d2
     memory-ppo-feedforward memory-dqn-feedforward
@@ -72,8 +73,7 @@ def test_every_row_of_the_issue_is_a_task() -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of environments' packages
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name == "tictactoe-alphazero")) for name in TASKS],  # a large tree
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name.split("-")[0] in HEAVY)) for name in TASKS]
 )
 def test_every_task_is_a_scenario_that_its_algorithm_accepts(
     name: str, cartpole_file: Path, monkeypatch: pytest.MonkeyPatch

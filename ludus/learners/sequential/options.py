@@ -135,6 +135,7 @@ class A2PO(AgentByAgent):
 
     about: ClassVar[AlgorithmInfo] = replace(AgentByAgent.about, paper="Wang et al. 2023")
     extra_metrics: ClassVar[tuple[str, ...]] = ("clip_fraction", "others")
+    takes_learned_rewards: ClassVar[bool] = False  # a second stream's advantages have another trace
 
     order: Order = "semi_greedy"
     clip: float = Field(default=0.2, gt=0)
