@@ -113,10 +113,13 @@ def _key_and_door(kind: str, wanted: str) -> LearningTask:
 
 
 def _mat(name: str, preset: str, budget: int, kind: str = "mat") -> LearningTask:
-    """A team by MAT, with the settings of a preset that trains it by MAPPO, but for the network."""
+    """A team by MAT, with the settings of a preset that trains it by MAPPO, but for the network. Observations are normalised over time, not
+    each by itself."""
     keys = keys_of(preset)
     options = {key: value for key, value in keys["algorithm"].items() if key != "hidden"}
-    return LearningTask(name, {**keys, "algorithm": {"clip": 0.2, **options, "kind": kind}}, budget)
+    return LearningTask(
+        name, {**keys, "algorithm": {"clip": 0.2, "layer_norm": False, **options, "kind": kind}}, budget
+    )
 
 
 _ALL = (
