@@ -321,9 +321,9 @@ def tabulates(spec: PolicySpec, *, mode: str) -> bool:
     if spec.kind in _PARTS:
         part = config[mode if mode == _PARTS[spec.kind] else "average"]
         return tabulates(PolicySpec(part["kind"], part["config"]), mode="greedy" if mode == "greedy" else "explore")
-    if searches(spec):
+    if spec.kind == "searching":
         return mode in ("explore", "greedy")
-    return spec.kind != "bot"
+    return spec.kind not in ("bot", "muzero")
 
 
 def nfsp_spec(best_response: PolicySpec, average: PolicySpec) -> PolicySpec:
@@ -342,7 +342,7 @@ SEARCH_POLICY, SEARCH_VALUE = "search_policy", "search_value"
 
 def searches(spec: PolicySpec) -> bool:
     """Whether policies of this spec have the mode "search"."""
-    return spec.kind == "searching"
+    return spec.kind in ("searching", "muzero")
 
 
 def searching_spec(
@@ -363,6 +363,31 @@ def choice_spec(chooser: PolicySpec, members: Sequence[tuple[PolicySpec, str]]) 
     """The spec of a `ChoicePolicy`. members: each with the mode that it is played in."""
     entries = [{**_entry(member), "mode": mode} for member, mode in members]
     return PolicySpec("choice", {"chooser": _entry(chooser), "members": entries})
+
+
+def muzero_spec(
+    *,
+    inputs: int,
+    actions: int,
+    hidden: Sequence[int],
+    latent: int,
+    support: int,
+    discount: float,
+    search: Mapping[str, Any],
+    play: int,
+    noise: Mapping[str, float],
+) -> PolicySpec:
+    """The spec of a `MuZeroPolicy`. hidden, latent, support: of its network. discount: below 0 where opponents move in turn. The others: as
+    of `searching_spec`; of the noise, concentration and share."""
+    network = {
+        "inputs": int(inputs),
+        "actions": int(actions),
+        "hidden": list(hidden),
+        "latent": latent,
+        "support": support,
+    }
+    parts = {"search": dict(search), "play": int(play), "noise": dict(noise)}
+    return PolicySpec("muzero", {**network, "discount": float(discount), **parts})
 
 
 def _entry(spec: PolicySpec) -> dict[str, Any]:
