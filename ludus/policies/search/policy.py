@@ -94,6 +94,14 @@ class Searches(ABC):
         """What the network plays without a search, in mode "explore" or "greedy"."""
 
     @abstractmethod
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """As `Policy.tabulate`."""
+
+    @abstractmethod
+    def weights(self) -> Weights:
+        """As `Policy.weights`."""
+
+    @abstractmethod
     def temperature(self, observation: Array) -> NDArray[np.float64]:
         """float64[n]: by which moves are drawn in self-play; 0: the best is played."""
 
