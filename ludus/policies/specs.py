@@ -321,9 +321,9 @@ def tabulates(spec: PolicySpec, *, mode: str) -> bool:
     if spec.kind in _PARTS:
         part = config[mode if mode == _PARTS[spec.kind] else "average"]
         return tabulates(PolicySpec(part["kind"], part["config"]), mode="greedy" if mode == "greedy" else "explore")
-    if spec.kind == "searching":
+    if searches(spec):
         return mode in ("explore", "greedy")
-    return spec.kind not in ("bot", "muzero")
+    return spec.kind != "bot"
 
 
 def nfsp_spec(best_response: PolicySpec, average: PolicySpec) -> PolicySpec:

@@ -33,7 +33,7 @@ NEEDS = {
 IN_THE_ISSUE = """cartpole-ppo cartpole-dqn acrobot-ppo acrobot-dqn lunarlander-ppo lunarlander-dqn pendulum-sac pendulum-td3
     halfcheetah-sac halfcheetah-td3 hopper-sac hopper-td3 pong-ppo leduc-mmd leduc-rnad leduc-nfsp memory-ppo memory-r2d2
     memory-ppo-feedforward memory-dqn-feedforward
-    speaker-listener-mappo spread-qmix spread-vdn spread-iql tictactoe-alphazero
+    speaker-listener-mappo spread-qmix spread-vdn spread-iql tictactoe-alphazero tictactoe-muzero cartpole-muzero
     spread-mappo spread-happo spread-hatrpo spread-a2po spread-coppo lbf-mappo lbf-happo lbf-hatrpo lbf-a2po lbf-coppo
     smax-3m-mappo smax-3m-happo smax-3m-hatrpo smax-3m-a2po smax-3m-coppo
     smax-2s3z-mappo smax-2s3z-happo smax-2s3z-hatrpo smax-2s3z-a2po smax-2s3z-coppo
@@ -70,7 +70,7 @@ def test_every_row_of_the_issue_is_a_task() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of environments' packages
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name == "tictactoe-alphazero")) for name in TASKS],  # a large tree
+    [pytest.param(name, marks=[pytest.mark.slow] * (name.startswith("tictactoe"))) for name in TASKS],  # a large tree
 )
 def test_every_task_is_a_scenario_that_its_algorithm_accepts(
     name: str, cartpole_file: Path, monkeypatch: pytest.MonkeyPatch

@@ -14,7 +14,7 @@ from ludus.core.device import to_device, to_host
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.actor_critic import load_arrays, shapes_of
 from ludus.policies.bodies import orthogonal, own_stream
-from ludus.policies.categorical import sample
+from ludus.policies.categorical import masked_softmax, one_hot_best, sample
 from ludus.policies.checks import check_mode, entry, fitted, integer, widths
 from ludus.policies.search.policy import Searches
 from ludus.policies.search.search import Expanded
@@ -175,9 +175,14 @@ class MuZeroPolicy(Searches):
         return np.full(len(observation), float(self._weights["temperature"][0]))
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """None: it is searched with, or asked row by row."""
+        """As `Policy.tabulate`; None where it searches."""
         check_mode(self, mode)
-        return None
+        if mode not in ("explore", "greedy"):
+            return None
+        ids = enumeration.ids(player)
+        mask = np.ascontiguousarray(enumeration.mask[ids])
+        logits = self.model.roots(enumeration.observation[ids], mask).logits
+        return (one_hot_best if mode == "greedy" else masked_softmax)(logits, mask)
 
     def weights(self) -> Weights:
         return {name: array.copy() for name, array in self._weights.items()}
