@@ -45,12 +45,12 @@ def _leduc(kind: str, wanted: str = "") -> LearningTask:
     return _task(f"leduc-{kind}", f"leduc-{kind}", 2_400_000, wanted, unit="episodes", score="exploitability")
 
 
-def _tic_tac_toe(budget: int, wanted: str) -> LearningTask:
+def _tic_tac_toe(kind: str, budget: int, wanted: str = "") -> LearningTask:
     """The network alone, against all that can be played: exact, on the game's tree. It is 0 if the network never loses, and else at least
     a half, as it plays its likeliest moves."""
-    keys = keys_of("tic-tac-toe-alphazero")
+    keys = keys_of(f"tic-tac-toe-{kind}")
     exact = {**keys, "env": {**keys["env"], "tree": "on"}, "mode": "greedy"}
-    return LearningTask("tictactoe-alphazero", exact, budget, wanted, unit="episodes", score="exploitability")
+    return LearningTask(f"tictactoe-{kind}", exact, budget, wanted, unit="episodes", score="exploitability")
 
 
 def _mujoco(name: str, kind: str) -> LearningTask:
@@ -158,7 +158,9 @@ _ALL = (
     _spread("qmix"),
     _spread("vdn"),
     _spread("iql"),
-    _tic_tac_toe(24_576, "<= 0"),
+    _tic_tac_toe("alphazero", 24_576, "<= 0"),
+    _tic_tac_toe("muzero", 49_152),
+    _task("cartpole-muzero", "cartpole-muzero", 100_000, ">= 475"),
     *(_task(f"spread-{kind}", f"simple-spread-{kind}", 3_000_000) for kind in _TURNS),  # 1M steps of three agents
     *(_team("lbf", "lbf-coop", 4_000_000, kind) for kind in _TURNS),
     *(_team("smax-3m", "smax-3m", 3_000_000, kind, hatrpo={"clip": None}) for kind in _TURNS),

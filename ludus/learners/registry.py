@@ -37,6 +37,7 @@ ALGORITHMS = {
     "mpo": "ludus.learners.mpo.options:MPO",
     "munchausen_dqn": "ludus.learners.dqn.options:MunchausenDQN",
     "mmd": "ludus.learners.mmd.options:MMD",
+    "muzero": "ludus.learners.muzero.options:MuZero",
     "nfsp": "ludus.learners.nfsp.options:NFSP",
     "ppo": "ludus.learners.ppo.options:PPO",
     "qr_dqn": "ludus.learners.dqn.options:QRDQN",

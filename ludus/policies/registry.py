@@ -31,6 +31,7 @@ POLICIES = {
     "conditioned": "ludus.policies.registry:ConditionedPolicy",
     "football_built_in": "ludus.policies.football:FootballBuiltIn",
     "football_script": "ludus.policies.football:FootballScript",
+    "muzero": "ludus.policies.search.learned:MuZeroPolicy",
     "nfsp": "ludus.policies.registry:NFSPPolicy",
     "random": "ludus.policies.random:RandomPolicy",
     "searching": "ludus.policies.search.policy:SearchingPolicy",

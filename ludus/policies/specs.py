@@ -362,7 +362,7 @@ SEARCH_POLICY, SEARCH_VALUE = "search_policy", "search_value"
 
 def searches(spec: PolicySpec) -> bool:
     """Whether policies of this spec have the mode "search"."""
-    return spec.kind == "searching"
+    return spec.kind in ("searching", "muzero")
 
 
 def searching_spec(
@@ -388,6 +388,31 @@ def choice_spec(chooser: PolicySpec, members: Sequence[tuple[PolicySpec, str]]) 
 def conditioned_spec(network: PolicySpec) -> PolicySpec:
     """The spec of a `ConditionedPolicy`."""
     return PolicySpec("conditioned", {"network": _entry(network)})
+
+
+def muzero_spec(
+    *,
+    inputs: int,
+    actions: int,
+    hidden: Sequence[int],
+    latent: int,
+    support: int,
+    discount: float,
+    search: Mapping[str, Any],
+    play: int,
+    noise: Mapping[str, float],
+) -> PolicySpec:
+    """The spec of a `MuZeroPolicy`. hidden, latent, support: of its network. discount: below 0 where opponents move in turn. The others: as
+    of `searching_spec`; of the noise, concentration and share."""
+    network = {
+        "inputs": int(inputs),
+        "actions": int(actions),
+        "hidden": list(hidden),
+        "latent": latent,
+        "support": support,
+    }
+    parts = {"search": dict(search), "play": int(play), "noise": dict(noise)}
+    return PolicySpec("muzero", {**network, "discount": float(discount), **parts})
 
 
 def _entry(spec: PolicySpec) -> dict[str, Any]:

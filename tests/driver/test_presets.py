@@ -52,6 +52,12 @@ SHORT = {
     "acrobot-dqn": OFF_POLICY,
     "cartpole": ("response.decisions=4096", "evaluation.episodes=2"),
     "cartpole-apex": ("response.decisions=1400", "evaluation.episodes=2"),
+    "cartpole-muzero": (
+        "response.decisions=1500",
+        "evaluation.episodes=2",
+        "algorithm.simulations=5",
+        "algorithm.play_simulations=5",
+    ),
     "cartpole-dqn": ("response.decisions=1100", "evaluation.episodes=2"),
     "connect-four-alphazero": (
         "response.episodes=32",
@@ -146,6 +152,13 @@ SHORT = {
     "simple-tag": ("response.episodes=64", "evaluation.episodes=8"),
     "speaker-listener": ("response.decisions=3200", "evaluation.episodes=4"),
     "tic-tac-toe": (),
+    "tic-tac-toe-muzero": (
+        "response.episodes=128",
+        "evaluation.episodes=8",
+        "cells=all",
+        "algorithm.simulations=8",
+        "algorithm.min_size=200",
+    ),
     "tic-tac-toe-alphazero": (
         "response.episodes=128",
         "evaluation.episodes=8",
@@ -179,6 +192,7 @@ SELF_PLAY = {
     "leduc-rnad",
     "leduc-self-play",
     "tic-tac-toe-alphazero",
+    "tic-tac-toe-muzero",
     *LEAGUES,
 }
 ALONE = {
@@ -213,6 +227,7 @@ PLAYED = {
     "goofspiel-13",
     "simple-tag",
     "tic-tac-toe-alphazero",
+    "tic-tac-toe-muzero",
     *ALONE,
 }
 """No tree: payoffs are played, and NashConv is not known."""
@@ -231,6 +246,7 @@ SCRIPTS = {"football-5v5": 3, "football-5v5-league": 3, "football-5v5-script": 3
 POPULATIONS = {
     "connect-four-alphazero": 1,
     "tic-tac-toe-alphazero": 1,
+    "tic-tac-toe-muzero": 1,
     "connect-four-self-play": 1,
     "football-5v5": 1,
     "football-5v5-league": 1,

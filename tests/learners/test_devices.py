@@ -143,11 +143,13 @@ MORE = {
     "a2po, shared": ("a2po", {"share_weights": True, "normalise_observations": True}),
     "coppo, gru by agent": ("coppo", {"memory": "gru", "memory_size": 4, "share_weights": False}),
 }  # fmt: skip
-OWN_GAMES = {"alphazero"}
+OWN_GAMES = {"alphazero", "muzero"}
 """Those that learn from what no made-up rollout has."""
-CASES = {name: (name, BURNT if name == "r2d2" else {}) for name in ALGORITHMS if name not in WITHOUT_GRADIENTS} | MORE
+OF_GAMES = {"gamma": 1.0, "rollout_unit": "episodes", "unroll": 3}
+OPTIONS = {"r2d2": BURNT, "muzero": OF_GAMES}
+CASES = {name: (name, OPTIONS.get(name, {})) for name in ALGORITHMS if name not in WITHOUT_GRADIENTS} | MORE
 TORCH = {
-    "alphazero",
+    *("alphazero", "muzero"),
     *("a2c", "a2c, of many", "reinforce", "impala", "impala, lstm", "ppo, gru", "ppo, by agent", "ppo, gru by agent", "mappo"),
     *("mat", "mat, boxes", "mat_dec"),
     *("dqn, by agent", "munchausen_dqn", "qr_dqn", "iqn", "rainbow", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
@@ -281,7 +283,7 @@ def test_both_roads_learn_alike(name, request):
     assert_learn_alike(case, written, autograd)
 
 
-@pytest.mark.parametrize("name", ["alphazero", "ppo, states", "impala, lstm", "dqn, states", "rainbow", "r2d2", "qmix, gru", "sac",
+@pytest.mark.parametrize("name", ["muzero", "ppo, states", "impala, lstm", "dqn, states", "rainbow", "r2d2", "qmix, gru", "sac",
                                   "sac, states", "nfsp, states", "maddpg", "hatrpo", "a2po, shared", "coppo, gru by agent"])  # fmt: skip
 def test_what_lies_on_the_device_teaches_what_memory_does(name, request):
     """To the bit. (Tensors on a CPU stand for those of a card.)"""
