@@ -1,4 +1,4 @@
-"""Settings of value decomposition: VDN and QMIX."""
+"""Settings of value decomposition: VDN, QMIX, QPLEX, and weighted QMIX."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ludus.learners.teams import Normalise, check_state, check_team, team_size
 from ludus.policies.specs import Core, QHeadSpec, action_values_spec
 from ludus.replay.base import ItemUnit
 
-Mixer = Literal["sum", "monotonic"]
+Mixer = Literal["sum", "monotonic", "duplex"]
+Weighting = Literal["none", "central", "optimistic"]
 
 
 class VDN(QLearning):
@@ -28,9 +29,15 @@ class VDN(QLearning):
 
     for_teams: ClassVar[bool] = True  # of little use to single agents
 
-    mixer: Mixer = "sum"  # how the team's value is made of its agents': their sum, or QMIX's network
+    mixer: Mixer = "sum"  # how the team's value is made of its agents': their sum, QMIX's network, or QPLEX's
     mixing_width: int = Field(default=32, ge=1)  # hidden units of the monotonic mixer
-    mixing_hidden: int = Field(default=64, ge=0)  # of the networks that make its weights; 0: they are linear
+    mixing_hidden: int = Field(default=64, ge=0)  # of the networks that make a mixer's weights; 0: they are linear
+    mixing_heads: int = Field(default=4, ge=1)  # of the duplex mixer's attention to what all agents do
+    weighting: Weighting = "none"  # which errors count whole, in weighted QMIX; "none": all of them
+    least_weight: float = Field(default=0.1, ge=0, le=1)  # what the other errors count
+    central_width: int = Field(
+        default=256, ge=1
+    )  # hidden units of the unrestricted mixer, by which weighted QMIX judges
 
     core: Core = "none"  # a cell that remembers; then joint sequences are replayed, as R2D2 does
     memory: int = Field(default=64, ge=1)  # units of the cell
@@ -74,12 +81,13 @@ class VDN(QLearning):
         for player in players_of(env, seats):
             self._networks(env, (player,))
         if self.needs_state:
-            check_state(env, algorithm=name, instead="mixer=sum (vdn), which needs none")
+            plain = "" if self.weighting == "none" else " and weighting=none"
+            check_state(env, algorithm=name, instead=f"mixer=sum{plain} (vdn), which needs none")
 
     @property
     def needs_state(self) -> bool:
-        """Whether the mixer sees the environment's state."""
-        return self.mixer == "monotonic"
+        """Whether a mixer sees the environment's state."""
+        return self.mixer != "sum" or self.weighting != "none"
 
     def collect(self) -> Collect:
         return replace(super().collect(), state=self.needs_state)
@@ -102,8 +110,33 @@ class VDN(QLearning):
 class QMIX(VDN):
     """The team's value is a monotonic function of its agents', whose weights depend on the environment's state (Rashid et al. 2018)."""
 
-    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
-        actions=("discrete",), data="off-policy", recurrent=True, masks=True, paper="Rashid et al. 2018"
-    )
+    about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Rashid et al. 2018")
 
     mixer: Mixer = "monotonic"
+
+
+class CWQMIX(QMIX):
+    """QMIX whose targets are those of an unrestricted network, and whose errors count little where the team did something else than its
+    best and the target is no better than that: centrally-weighted QMIX (Rashid et al. 2020)."""
+
+    about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Rashid et al. 2020, centrally weighted")
+
+    weighting: Weighting = "central"
+
+
+class OWQMIX(QMIX):
+    """QMIX whose targets are those of an unrestricted network, and whose errors count little where the team's value is above its target:
+    optimistically-weighted QMIX (Rashid et al. 2020)."""
+
+    about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Rashid et al. 2020, optimistically weighted")
+
+    weighting: Weighting = "optimistic"
+
+
+class QPLEX(VDN):
+    """The team's advantage is a weighted sum of its agents', whose weights see the state and what all agents do, so that any values are
+    expressed whose best actions are the agents' best (Wang et al. 2021)."""
+
+    about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Wang et al. 2021")
+
+    mixer: Mixer = "duplex"
