@@ -197,9 +197,12 @@ class CounterfactualModel(FamilyModel):
 class JointTransitions(Transitions):
     """Rows with what the others did and TD(λ) targets of the joint actions that were taken."""
 
+    _config: COMA
+    _model: CounterfactualModel
+
     def __init__(self, config: COMA, model: CounterfactualModel, context: LearnerContext) -> None:
         super().__init__(config, model, context)
-        self._coma, self._policy, self._seed = config, model, context.seed
+        self._seed = context.seed
         self._place = _places(context.env)
         self.number = 0  # of the update that comes next
 
@@ -207,7 +210,7 @@ class JointTransitions(Transitions):
         """As `Transitions.of`. G_t = r_t + γ ((1 - λ) Q'(s_{t+1}, u_{t+1}) + λ G_{t+1}) with Q' by the critic's target, of what the agent
         and the others did next (Foerster et al. 2018, §3.3); at the end of what goes on, of what its policy would do there, beside actions
         that the others' policies draw."""
-        config, model = self._coma, self._policy
+        config, model = self._config, self._model
         state, bootstrap_state = critic_states(rows, self._seats)
         pieces = before = last = None
         if model.memory:
@@ -245,12 +248,12 @@ class JointTransitions(Transitions):
         }
 
     def _joint(self, places: Places, action: Array) -> NDArray[np.float32]:
-        return joint_inputs(places, action, agents=self._policy.team, actions=self._policy.actions)
+        return joint_inputs(places, action, agents=self._model.team, actions=self._model.actions)
 
     @torch.no_grad()
     def _target_values(self, observation: Array, seen: NDArray[np.float32]) -> NDArray[np.float64]:
         """Q' float64[n, A] of own actions."""
-        model, state = self._policy, to_device(seen, self._device)
+        model, state = self._model, to_device(seen, self._device)
         out = model.critic(model.seen(self.inputs(observation), state), target=True)
         return to_host(out).astype(np.float64)
 
@@ -258,7 +261,7 @@ class JointTransitions(Transitions):
         self, rows: Trajectories, state: NDArray[np.float32], memory: NDArray[np.float32] | None
     ) -> NDArray[np.float64]:
         """What comes after each segment, float64[S]; 0 of those that terminated. The agents of a side that go on do so together."""
-        out, model = np.zeros(rows.num_segments), self._policy
+        out, model = np.zeros(rows.num_segments), self._model
         on = np.flatnonzero(rows.tail != Tail.TERMINATED)
         if not len(on):
             return out
@@ -290,12 +293,9 @@ class COMALearner(OnPolicyLearner):
 
     config: COMA
     model: CounterfactualModel
+    makes_items = JointTransitions
     _items: JointTransitions
-
-    def __init__(self, config: COMA, model: CounterfactualModel, context: LearnerContext) -> None:
-        super().__init__(config, model, context)
-        self._items = JointTransitions(config, model, context)
-        self._critic: Metrics = {}
+    _critic: Metrics
 
     def why_not_in_place(self) -> str:
         """As `LearnsInPlace.why_not_in_place`."""

@@ -43,6 +43,7 @@ class COMA(PolicyGradient):
     entropy: Scheduled = Schedule(start=0.01)
     gamma: float = Field(default=0.99, ge=0, le=1)
     gae_lambda: float = Field(default=0.8, ge=0, le=1)  # λ of the critic's targets
+    discount: Literal["decision"] = "decision"
     correction: Literal["none"] = "none"  # of rows that older weights made
     max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
     normalise_advantages: bool = False
