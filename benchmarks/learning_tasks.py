@@ -76,13 +76,16 @@ def _team(
     options = {**keys["algorithm"], "kind": kind, **changes.get(kind, {})}
     algorithm = {key: value for key, value in options.items() if value is not None}
     return LearningTask(f"{name}-{kind}", {**keys, "algorithm": algorithm}, budget, length=length)
+
+
+_ONE_STEP = {"cds_qmix": {"n_step": 1}}  # its intrinsic reward is of one
 _LBF = {"vdn": 1.00, "qmix": 0.96, "coma": 0.61}
 
 
 def _lbf(kind: str) -> LearningTask:
     """EPyMARL's first task of level-based foraging, at most 2M steps: two foods, each of which wants both. All food is worth 1."""
     keys = keys_of("lbf-qmix" if kind != "coma" else "lbf-coma")
-    keys = {**keys, "algorithm": {**keys["algorithm"], "kind": kind}}
+    keys = {**keys, "algorithm": {**keys["algorithm"], "kind": kind, **_ONE_STEP.get(kind, {})}}
     name, published = f"lbf-{kind.replace('_', '-')}", _LBF.get(kind)
     return LearningTask(
         name, keys, 40_000, unit="episodes", published=published, source=_EPYMARL if published else "", length="L"
@@ -92,7 +95,7 @@ def _lbf(kind: str) -> LearningTask:
 def _smax(kind: str) -> LearningTask:
     """20,000 episodes of three marines against three."""
     keys = keys_of("smax-3m-qmix")
-    keys = {**keys, "algorithm": {**keys["algorithm"], "kind": kind}}
+    keys = {**keys, "algorithm": {**keys["algorithm"], "kind": kind, **_ONE_STEP.get(kind, {})}}
     return LearningTask(f"smax-3m-{kind.replace('_', '-')}", keys, 20_000, unit="episodes", length="L")
 
 
@@ -186,9 +189,9 @@ _ALL = (
     _mat("spread-mat-dec", "simple-spread-mat", 3_000_000, "mat_dec"),
     _mat("lbf-mat", "lbf-coop", 4_000_000),
     _mat("smax-3m-mat", "smax-3m", 3_000_000),
-    *(_spread(kind) for kind in ("qplex", "cw-qmix", "ow-qmix", "coma")),
-    *(_lbf(kind) for kind in ("qmix", "vdn", "qplex", "cw_qmix", "ow_qmix", "coma")),
-    *(_smax(kind) for kind in ("qmix", "vdn", "qplex", "cw_qmix", "ow_qmix")),
+    *(_spread(kind) for kind in ("qplex", "cw-qmix", "ow-qmix", "cds-qmix", "coma")),
+    *(_lbf(kind) for kind in ("qmix", "vdn", "qplex", "cw_qmix", "ow_qmix", "cds_qmix", "coma")),
+    *(_smax(kind) for kind in ("qmix", "vdn", "qplex", "cw_qmix", "ow_qmix", "cds_qmix")),
 )  # fmt: skip
 TASKS = {task.name: task for task in _ALL}
 _GENERATIONS = 24  # of a game in self-play: each adds a point to the curve

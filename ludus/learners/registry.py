@@ -21,6 +21,7 @@ ALGORITHMS = {
     "alphazero": "ludus.learners.alphazero.options:AlphaZero",
     "a2po": "ludus.learners.sequential.options:A2PO",
     "coppo": "ludus.learners.sequential.options:CoPPO",
+    "cds_qmix": "ludus.learners.qmix.options:CDSQMIX",
     "coma": "ludus.learners.coma.options:COMA",
     "cw_qmix": "ludus.learners.qmix.options:CWQMIX",
     "ddpg": "ludus.learners.ddpg.options:DDPG",

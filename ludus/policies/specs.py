@@ -260,11 +260,13 @@ def action_values_spec(
     width: int = 64,
     scale: float = 1.0,
     agents: int = 1,
+    individual: int = 1,
 ) -> PolicySpec:
     """The spec of an `ActionValuePolicy`.
 
     shape: of an observation, multiplied by `scale`. body: as `body_config` makes it. width: of the core. agents: above 1, each of so many
-    has a network of its own, and flat observations end in its id, one-hot."""
+    has a network of its own, and flat observations end in its id, one-hot. individual: above 1, there is one network, which does not see
+    the ids that observations end in, and each of so many agents has a layer that adds values of its own."""
     config: dict[str, Any] = {
         "shape": [int(n) for n in shape],
         "actions": int(actions),
@@ -277,6 +279,8 @@ def action_values_spec(
         config["width"] = int(width)
     if agents > 1:
         config["agents"] = int(agents)
+    if individual > 1:
+        config["individual"] = int(individual)
     return PolicySpec("action_values", config)
 
 

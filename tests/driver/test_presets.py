@@ -123,6 +123,7 @@ SHORT = {
     "lbf-coma": (*SPREAD[:2], "env.num_envs=8", "algorithm.batch=8"),
     "lbf-qmix": SPREAD,
     "simple-spread-coma": (*SPREAD[:2], "env.num_envs=8", "algorithm.batch=8"),
+    "simple-spread-cds-qmix": SPREAD,
     "simple-spread-cw-qmix": SPREAD,
     "simple-spread-ow-qmix": SPREAD,
     "simple-spread-qplex": SPREAD,

@@ -16,7 +16,7 @@ from value_twins import Moment, judged, loss_of, perceptron, weights_of
 
 from ludus.core.errors import ScenarioError
 from ludus.learners.qmix.mixers import TeamActions, make_mixer, monotonic, team_values
-from ludus.learners.qmix.options import CWQMIX, OWQMIX, QMIX, QPLEX, VDN
+from ludus.learners.qmix.options import CDSQMIX, CWQMIX, OWQMIX, QMIX, QPLEX, VDN
 from ludus.testing.algorithm import check_algorithm
 
 SMALL = {"rollout": 40, "min_size": 50, "hidden": (8,), "batch": 24, "target_period": 3, "mixing_width": 3}
@@ -44,8 +44,21 @@ GRU = {"core": "gru", "memory": 5, "length": 3, "period": 2, "burn_in": 1, "batc
         (QPLEX, {}),
         (CWQMIX, {**GRU, "core": "lstm"}),
         (OWQMIX, {"mixer": "sum", "double": False}),
+        (CDSQMIX, {"predictor_width": 5}),
+        (CDSQMIX, {**GRU, "predictor_width": 5, "mixer": "duplex"}),
     ],
-    ids=["steps", "switched", "prioritised", "gru", "lstm", "qplex", "cw_qmix-lstm", "ow_qmix"],
+    ids=[
+        "steps",
+        "switched",
+        "prioritised",
+        "gru",
+        "lstm",
+        "qplex",
+        "cw_qmix-lstm",
+        "ow_qmix",
+        "cds_qmix",
+        "cds_qmix-gru",
+    ],
 )
 def test_contract(cls, options):
     env = team_env()

@@ -33,7 +33,7 @@ def test_a_sequence_has_the_values_that_a_whole_episode_gives(core, absent):
     batch = learner.batch(learner.mine(columns, len(columns["count"])))
     assert batch.unbroken == (absent == 0.0)
     with torch.no_grad():
-        q = learner._values(learner._online, batch)
+        q, _ = learner._values(learner._online, batch)
     ((_, view),) = views(rows, env, (0,))
     found = {}
     for piece in range(len(view.tail)):  # the sequences of each piece lie one after the other, every 2 steps
@@ -71,7 +71,7 @@ def test_an_agent_that_was_gone_remembers_nothing():
     module, values = learner._online.q, {}
     with torch.no_grad():
         rows = learner.mine(columns, len(columns["count"]))
-        q = learner._values(learner._online, learner.batch(rows)).numpy()
+        q = learner._values(learner._online, learner.batch(rows))[0].numpy()
         for k, (a, b) in enumerate(pairwise(gone.start)):  # each part by itself
             features = module.body(torch.from_numpy(gone.observation[a:b]))[:, None]
             states = module.unroll(features, torch.from_numpy(gone.memory0[k][None]))[:, 0]
@@ -129,7 +129,7 @@ def test_targets_of_sequences_agent_by_agent(cls, double):
     if config.weighting != "none":
         teams |= {"central": learner._online.central, "central target": learner._target.central}
     with torch.no_grad():
-        q = {name: learner._values(team, batch).numpy().astype(np.float64) for name, team in teams.items()}
+        q = {name: learner._values(team, batch)[0].numpy().astype(np.float64) for name, team in teams.items()}
     weights = weights_of(learner._online), weights_of(learner._target)
     states, compared = columns.get("state"), set()
 

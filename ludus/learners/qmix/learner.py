@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from ludus.learners.dqn.learner import QLearner, QLossResult, begin
 from ludus.learners.dqn.losses import greedy, mixed_priority, taken
 from ludus.learners.losses import huber
 from ludus.learners.network import multiplications
+from ludus.learners.qmix.diversity import Experience, Predicted, Predictors, action_divergence, mean_of, misses
 from ludus.learners.qmix.mixers import (
     TeamActions,
     central_weights,
@@ -43,6 +45,7 @@ from ludus.learners.teams import (
     views,
 )
 from ludus.policies.action_values import ActionValues, TeamValues, make_network
+from ludus.policies.bodies import own_stream
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Joint, Trajectories
 
@@ -54,11 +57,18 @@ _MIX = 0.9  # of the largest error in the priority of a sequence (Kapturowski et
 
 class TeamModel(nn.Module):
     """q: the network that all agents share. mixer: of their values. central: another such, whose mixer nothing restricts, which judges for
-    weighted QMIX; None: it judges for itself."""
+    weighted QMIX; None: it judges for itself. predictors: of what agents see next, by which CDS pays them for differing."""
 
-    def __init__(self, q: ActionValues | TeamValues, mixer: nn.Module, central: TeamModel | None = None) -> None:
+    def __init__(
+        self,
+        q: ActionValues | TeamValues,
+        mixer: nn.Module,
+        *,
+        central: TeamModel | None = None,
+        predictors: Predictors | None = None,
+    ) -> None:
         super().__init__()
-        self.q, self.mixer, self.central = q, mixer, central
+        self.q, self.mixer, self.central, self.predictors = q, mixer, central, predictors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,21 +99,24 @@ class TeamBatch:
 
 
 class Answers(NamedTuple):
-    """Action values float32[m, T, n, A] of a network, now and next."""
+    """Action values float32[m, T, n, A] of a network, now and next, and the features float32[m × T × n, F] that those of now are of."""
 
     now: Tensor
     after: Tensor
+    features: Tensor
 
 
 class TeamTargets(NamedTuple):
     """value float32[m, T] of the team, with gradients; target float32[m, T]; there bool[m, T]: which joint steps exist. Of weighted QMIX,
-    central float32[m, T]: Q*'s value, which has the same target, with gradients; weight float32[m, T]: of the errors of `value`."""
+    central float32[m, T]: Q*'s value, which has the same target, with gradients; weight float32[m, T]: of the errors of `value`. beside
+    float32[m, T]: what else is lost at each joint step, with gradients."""
 
     value: Tensor
     target: Tensor
     there: Tensor
     central: Tensor | None = None
     weight: Tensor | None = None
+    beside: Tensor | None = None
 
 
 class TeamLearner(QLearner):
@@ -133,9 +146,15 @@ class TeamLearner(QLearner):
         if config.weighting != "none":
             judge = make_central_mixer(config, agents=self.team, state=state, seed=seed("central mixer"))
             central = TeamModel(make_network(spec, seed=seed("central")), judge)
+        predictors, begun = None, begin(spec, context, start)
+        if config.diversity:
+            seen, actions = math.prod(begun.shape) - self.team, int(spec.config["actions"])
+            inputs = seen + actions + (config.memory if config.core != "none" else 0)
+            with own_stream(seed("predictors")):
+                predictors = Predictors(inputs, self.team, seen, width=config.predictor_width)
         actions = int(spec.config["actions"])
         mixer = make_mixer(config, agents=self.team, actions=actions, state=state, seed=seed("mixer"))
-        return TeamModel(begin(spec, context, start), mixer, central)
+        return TeamModel(begun, mixer, central=central, predictors=predictors)
 
     @property
     def network(self) -> ActionValues | TeamValues:
@@ -153,6 +172,10 @@ class TeamLearner(QLearner):
     @abstractmethod
     def answers(self, team: TeamModel, batch: Any, *, now: bool = True, after: bool = True) -> Answers:
         """What its network says of a batch, where that is asked for; anything elsewhere. Nothing has gradients but what is said of now."""
+
+    @abstractmethod
+    def shown(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """What every agent sees now and one joint step later, float32[m × T × n, *shape]."""
 
     @abstractmethod
     def steps_in(self, columns: Mapping[str, Any]) -> int:
@@ -198,7 +221,54 @@ class TeamLearner(QLearner):
             following = _mixed(judge, batch.after.actions(target.after, best))
             target_values = self.targets(columns, following.view_as(columns["reward"]))
         seen = TeamTargets(value.view_as(batch.there), target_values.view_as(batch.there), batch.there)
+        if self.config.individual:
+            seen = self._individual(seen, batch, online)
         return seen if self._online.central is None else self._weighted(seen, batch, online.now.detach(), target.now)
+
+    def _individual(self, seen: TeamTargets, batch: TeamBatch, online: Answers) -> TeamTargets:
+        """With what agents pay for values of their own, and are paid for differing, and what the predictors lose."""
+        config, agents = self.config, self._agents(self._online)
+        m, steps, n, _ = online.now.shape
+        present = batch.now.present.flatten()
+        size = agents.own_values(online.features).abs().mean(dim=1)
+        beside = config.individual_cost * mean_of(size, present, (m, steps, n))
+        if self._online.predictors is None or self._target.predictors is None:
+            return seen._replace(beside=beside)
+        there = self._experience(batch, online)
+        lost = sum(misses(each, there.following) for each in self._predicted(self._online.predictors, there))
+        with torch.no_grad():
+            paid = self._paid(there, self._predicted(self._target.predictors, there), (m, steps, n))
+        beside = beside + mean_of(cast(Tensor, lost), there.goes_on, (m, steps, n))
+        return seen._replace(beside=beside, target=seen.target + config.diversity * paid)
+
+    def _experience(self, batch: TeamBatch, online: Answers) -> Experience:
+        """Nothing in it has gradients."""
+        now, after = (x.flatten(1)[:, : -self.team] for x in self.shown(batch))
+        values = online.now.detach().flatten(0, 2)
+        done = nn.functional.one_hot(batch.action.flatten(), values.shape[1]).to(values.dtype)
+        here, then = batch.now.present.flatten(), batch.after.present.flatten()
+        legal = batch.now.legal.flatten(0, 2) | ~here[:, None]
+        return Experience(values, online.features.detach(), legal, done, now, after, here, here & then)
+
+    def _predicted(self, predictors: Predictors, there: Experience) -> Predicted:
+        remembered, who = there.features[:, : -self.team], there.features[:, -self.team :]
+        given = [there.seen, there.done, *([remembered] if self.config.core != "none" else [])]
+        out: Predicted = predictors(torch.cat(given, dim=1), who)
+        return out
+
+    def _paid(self, there: Experience, predicted: Predicted, shape: tuple[int, int, int]) -> Tensor:
+        """β₁ log q(o' | τ, a, i) - log p(o' | τ, a) + β₂ KL(π_i ‖ mean of all π_j), in the mean over agents, float32[m, T]. (Li et al.
+        2021, the intrinsic reward.)"""
+        config, agents = self.config, self._agents(self._online)
+        known, unknown = misses(predicted.agent, there.following), misses(predicted.anyone, there.following)
+        seen = mean_of(unknown - config.diversity_scale * known, there.goes_on, shape)
+        of_all = agents.values_of_all(there.features, there.legal)
+        differs = action_divergence(there.values, of_all, there.legal, scale=config.diversity_scale)
+        return seen + config.diversity_actions * mean_of(differs, there.here, shape)
+
+    def _agents(self, team: TeamModel) -> ActionValues:
+        assert isinstance(team.q, ActionValues)
+        return team.q
 
     def _weighted(self, seen: TeamTargets, batch: TeamBatch, online: Tensor, judged: Tensor) -> TeamTargets:
         """With Q*, and what each error weighs. online, judged: what is said of now by the agents' network, and by the target of Q*'s."""
@@ -228,6 +298,8 @@ class TeamLearner(QLearner):
             each = each * seen.weight
         if seen.central is not None:
             each = each + errors(seen.central)[1]
+        if seen.beside is not None:
+            each = each + seen.beside.masked_fill(~seen.there, 0.0) * weight[:, None]
         loss = each.sum() / steps
         torch.autograd.backward(loss)
         error = error.detach()
@@ -293,15 +365,25 @@ class StepLearner(TeamLearner):
     def answers(self, team: TeamModel, batch: _StepBatch, *, now: bool = True, after: bool = True) -> Answers:
         """See `TeamLearner.answers`."""
         nothing = torch.zeros(0, device=self.device)
-        before = self._values(team, batch.x, batch.now.legal) if now else nothing
+        before, features = self._values(team, batch.x, batch.now.legal) if now else (nothing, nothing)
         with torch.no_grad():
-            return Answers(before, self._values(team, batch.following, batch.after.legal) if after else nothing)
+            following = self._values(team, batch.following, batch.after.legal)[0] if after else nothing
+        return Answers(before, following, features)
 
-    def _values(self, team: TeamModel, x: Tensor, legal: Tensor) -> Tensor:
-        """Of every agent, float32[m, 1, n, A]."""
+    def _values(self, team: TeamModel, x: Tensor, legal: Tensor) -> tuple[Tensor, Tensor]:
+        """Of every agent, float32[m, 1, n, A], and the features that they are of, which networks of single agents do not tell."""
         with self.placement.products():
-            out: Tensor = team.q(x, legal.flatten(0, 2))
-        return out[..., 0].float().view(legal.shape)
+            if isinstance(team.q, TeamValues):
+                out: Tensor = team.q(x, legal.flatten(0, 2))[..., 0]
+                features = out
+            else:
+                features = team.q.body(x)
+                out = team.q.values(features, legal.flatten(0, 2))
+        return out.float().view(legal.shape), features.float()
+
+    def shown(self, batch: _StepBatch) -> tuple[Tensor, Tensor]:
+        """See `TeamLearner.shown`."""
+        return batch.x, batch.following
 
     def _rows(self, observation: Tensor) -> Tensor:
         """What every agent sees, float32[m × n, *shape]."""
@@ -407,11 +489,18 @@ class SequenceLearner(TeamLearner):
 
     def answers(self, team: TeamModel, batch: _SequenceBatch, *, now: bool = True, after: bool = True) -> Answers:
         """See `TeamLearner.answers`. All slots are gone through, whatever is asked for."""
-        q = self._values(team, batch)
-        return Answers(q[:, :-1], q.detach()[_at(batch.place)])
+        q, states = self._values(team, batch)
+        return Answers(q[:, :-1], q.detach()[_at(batch.place)], states[:, :-1].flatten(0, 2))
 
-    def _values(self, team: TeamModel, batch: _SequenceBatch) -> Tensor:
-        """Action values float32[m, T + 1, n, A], after the slots before them have refreshed the memory, without gradients."""
+    def shown(self, batch: _SequenceBatch) -> tuple[Tensor, Tensor]:
+        """See `TeamLearner.shown`."""
+        m, steps, n = batch.action.shape
+        x = batch.x[self.config.burn_in :].view(steps + 1, m, n, -1).transpose(0, 1)
+        return x[:, :-1].flatten(0, 2), x[:, 1:].flatten(0, 2)
+
+    def _values(self, team: TeamModel, batch: _SequenceBatch) -> tuple[Tensor, Tensor]:
+        """Action values float32[m, T + 1, n, A], and the states float32[m, T + 1, n, width] that they are of, after the slots before them
+        have refreshed the memory, without gradients."""
         module, before = self._agents(team), self.config.burn_in
         memory = batch.memory if team.central is not None or batch.central is None else batch.central
         with self.placement.products():
@@ -426,7 +515,7 @@ class SequenceLearner(TeamLearner):
             m, steps, n, actions = batch.legal.shape
             states = states.view(steps, m, n, -1).transpose(0, 1)
             values = module.values(states.flatten(0, 2), batch.legal.flatten(0, 2))
-        return values.float().view(m, steps, n, actions)
+        return values.float().view(m, steps, n, actions), states.float()
 
     def batch(self, columns: Mapping[str, Any]) -> _SequenceBatch:
         """See `TeamLearner.batch`."""
@@ -454,10 +543,6 @@ class SequenceLearner(TeamLearner):
             central=None if central is None else central.flatten(0, 1),
             unbroken=not ((here[own + 1 :] > here[own:-1]).any() or anew[own:].any()),
         )
-
-    def _agents(self, team: TeamModel) -> ActionValues:
-        assert isinstance(team.q, ActionValues)
-        return team.q
 
     def steps_in(self, columns: Mapping[str, Any]) -> int:
         """See `TeamLearner.steps_in`."""

@@ -1,4 +1,4 @@
-"""Settings of value decomposition: VDN, QMIX, QPLEX, and weighted QMIX."""
+"""Settings of value decomposition: VDN, QMIX, QPLEX, weighted QMIX, and CDS."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.envs.base import VectorEnv
 from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.dqn.options import QLearning
+from ludus.learners.on_policy.teams import check_first_ids, separate_networks
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import players_of
 from ludus.learners.teams import Normalise, check_state, check_team, team_size
@@ -18,6 +20,7 @@ from ludus.replay.base import ItemUnit
 
 Mixer = Literal["sum", "monotonic", "duplex"]
 Weighting = Literal["none", "central", "optimistic"]
+_INDIVIDUAL = "individual=true"
 
 
 class VDN(QLearning):
@@ -38,6 +41,12 @@ class VDN(QLearning):
     central_width: int = Field(
         default=256, ge=1
     )  # hidden units of the unrestricted mixer, by which weighted QMIX judges
+    individual: bool = False  # each agent adds values of its own to those of the network that all share
+    individual_cost: float = Field(default=0.1, ge=0)  # of the mean size of what it adds
+    diversity: float = Field(default=0.0, ge=0)  # weight of CDS's intrinsic reward beside the team's; 0: none
+    diversity_scale: float = Field(default=0.5, gt=0)  # β₁: of values in an agent's softmax, and of what it predicts
+    diversity_actions: float = Field(default=1.0, ge=0)  # β₂: of actions beside observations
+    predictor_width: int = Field(default=128, ge=1)  # hidden units of the networks that predict observations
 
     core: Core = "none"  # a cell that remembers; then joint sequences are replayed, as R2D2 does
     memory: int = Field(default=64, ge=1)  # units of the cell
@@ -69,6 +78,16 @@ class VDN(QLearning):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_diversity(self) -> VDN:
+        if self.individual and not self.share_weights:
+            raise ValueError("individual=true adds to a network that all agents share; leave share_weights true")
+        if self.diversity and not self.individual:
+            raise ValueError("diversity compares what each agent adds to the values; it needs individual=true")
+        if self.diversity and self.n_step > 1:
+            raise ValueError(f"diversity pays for what comes one step later; n_step is {self.n_step}, and must be 1")
+        return self
+
     @property
     def item(self) -> ItemUnit:
         return "joint"
@@ -80,6 +99,7 @@ class VDN(QLearning):
         super().check(env, seats)
         for player in players_of(env, seats):
             self._networks(env, (player,))
+            self._individual(env, (player,))
         if self.needs_state:
             plain = "" if self.weighting == "none" else " and weighting=none"
             check_state(env, algorithm=name, instead=f"mixer=sum{plain} (vdn), which needs none")
@@ -95,8 +115,22 @@ class VDN(QLearning):
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         team_size(env, seats, algorithm=type(self).__name__)
         inputs, head = self._inputs(env, seats), QHeadSpec(dueling=self.dueling)
-        agents = self._networks(env, seats)
-        return action_values_spec(**inputs, head=head, core=self.core, width=self.memory, agents=agents)
+        agents, individual = self._networks(env, seats), self._individual(env, seats)
+        return action_values_spec(
+            **inputs, head=head, core=self.core, width=self.memory, agents=agents, individual=individual
+        )
+
+    def check_start(self, env: VectorEnv) -> None:
+        """As `QLearning.check_start`, also where agents add values of their own."""
+        super().check_start(env)
+        if self.individual:
+            check_first_ids(env, algorithm=type(self).__name__, option=_INDIVIDUAL)
+
+    def _individual(self, env: EnvSpec, seats: tuple[int, ...]) -> int:
+        """How many agents add values of their own; 1: none."""
+        if not self.individual:
+            return 1
+        return separate_networks(env, seats, algorithm=type(self).__name__, option=_INDIVIDUAL)
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
         from ludus.learners.qmix.learner import (
@@ -140,3 +174,12 @@ class QPLEX(VDN):
     about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Wang et al. 2021")
 
     mixer: Mixer = "duplex"
+
+
+class CDSQMIX(QMIX):
+    """QMIX whose agents share a network and add values of their own, and are rewarded for differing: CDS (Li et al. 2021)."""
+
+    about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Li et al. 2021")
+
+    individual: bool = True
+    diversity: float = Field(default=0.05, ge=0)
