@@ -22,13 +22,13 @@ from ludus.core.types import Array, EnvSpec, Metrics, State, Tail, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.losses import taken
 from ludus.learners.losses import masked_log_softmax
-from ludus.learners.on_policy.batch import MEMORY, Batch, SegmentPieces, padded
-from ludus.learners.on_policy.learner import OnPolicyLearner, Transitions
+from ludus.learners.on_policy.batch import Batch, SegmentPieces
+from ludus.learners.on_policy.learner import Judged, OnPolicyLearner, Transitions
 from ludus.learners.on_policy.models import FamilyModel
-from ludus.learners.on_policy.teams import critic_states, team_rewards
+from ludus.learners.on_policy.teams import critic_states
 from ludus.learners.optimizer import Guard
 from ludus.learners.replayed import Ensemble
-from ludus.learners.returns import bootstrap_values, lambda_returns, not_finite
+from ludus.learners.returns import not_finite
 from ludus.learners.teams import state_width, team_size
 from ludus.policies.bodies import make_body, orthogonal, own_stream
 from ludus.policies.specs import body_config
@@ -195,7 +195,7 @@ class CounterfactualModel(FamilyModel):
 
 
 class JointTransitions(Transitions):
-    """Rows with what the others did and TD(λ) targets of the joint actions that were taken."""
+    """Rows with what the others did, and with λ-returns of Q' of the joint actions that were taken: of the critic's target."""
 
     _config: COMA
     _model: CounterfactualModel
@@ -206,46 +206,29 @@ class JointTransitions(Transitions):
         self._place = _places(context.env)
         self.number = 0  # of the update that comes next
 
-    def of(self, rows: Trajectories, progress: float) -> ItemColumns:
-        """As `Transitions.of`. G_t = r_t + γ ((1 - λ) Q'(s_{t+1}, u_{t+1}) + λ G_{t+1}) with Q' by the critic's target, of what the agent
-        and the others did next (Foerster et al. 2018, §3.3); at the end of what goes on, of what its policy would do there, beside actions
-        that the others' policies draw."""
-        config, model = self._config, self._model
-        state, bootstrap_state = critic_states(rows, self._seats)
+    def judged(
+        self, rows: Trajectories, state: NDArray[np.float32] | None, bootstrap_state: NDArray[np.float32] | None
+    ) -> Judged:
+        """As `Transitions.judged`: of each row Q'(s, u); at the end of what goes on, of what its policy would do there, beside actions that
+        the others' policies draw. So G_t = r_t + γ ((1 - λ) Q'(s_{t+1}, u_{t+1}) + λ G_{t+1}). (Foerster et al. 2018, TD(λ).)"""
+        assert bootstrap_state is not None
         pieces = before = last = None
-        if model.memory:
-            pieces = SegmentPieces.of(rows.start, model.sequence)
+        if self._model.memory:
+            pieces = SegmentPieces.of(rows.start, self._model.sequence)
             _, before, last = self._walk(rows, pieces, None)
+        value = self._target_values(rows.observation, self._seen(rows, state))[np.arange(rows.num_rows), rows.action]
+        return Judged(value, self._after(rows, bootstrap_state, last), pieces, before)
+
+    def beside(self, rows: Trajectories) -> ItemColumns:
+        """What the critic sees beside observations, in place of the state alone."""
+        return {"state": self._seen(rows, critic_states(rows, self._seats)[0])}
+
+    def _seen(self, rows: Trajectories, state: NDArray[np.float32] | None) -> NDArray[np.float32]:
+        assert state is not None
         length = np.diff(rows.start)
         moment = same(np.repeat(rows.episode, length), np.repeat(rows.seat, length), rows.t)
         places = Places(moment, np.repeat(self._place[rows.agent], length))
-        seen = np.concatenate([state, self._joint(places, rows.action)], axis=1)
-        value = self._target_values(rows.observation, seen)[np.arange(rows.num_rows), rows.action]
-        after = self._after(rows, bootstrap_state, last)
-        received = team_rewards(rows) if config.team_rewards else rows.reward.astype(np.float64)
-        reward = model.rewards(rows, received * self._scale, progress)
-        if self._divergence is not None:
-            reward = reward + self._divergence.reward(rows.observation, rows.mask, rows.action, rows.logp)
-        ends = bootstrap_values(rows.tail, after)
-        target = lambda_returns(rows.start, reward, value, ends, config.gamma, config.gae_lambda)
-        columns: dict[str, Array] = {
-            "observation": rows.observation,
-            "action": rows.action,
-            "logp": rows.logp,
-            "advantage": (target - value).astype(np.float32),  # until the critic has learned
-            "target": target.astype(np.float32),
-            "value": value.astype(np.float32),
-            "state": seen,
-        }
-        if rows.mask is not None:
-            columns["mask"] = rows.mask
-        if pieces is None or before is None:
-            return {**columns, "version_lo": np.repeat(rows.version_lo, length)}
-        return {
-            **padded(columns, pieces, model.sequence),
-            MEMORY: before,
-            "version_lo": rows.version_lo[pieces.segment],
-        }
+        return np.concatenate([state, self._joint(places, rows.action)], axis=1)
 
     def _joint(self, places: Places, action: Array) -> NDArray[np.float32]:
         return joint_inputs(places, action, agents=self._model.team, actions=self._model.actions)

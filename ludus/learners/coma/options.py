@@ -28,6 +28,9 @@ class COMA(PolicyGradient):
         actions=("discrete",), data="on-policy", recurrent=True, masks=True, paper="Foerster et al. 2018"
     )
     for_teams: ClassVar[bool] = True  # of little use to single agents
+    takes_learned_rewards: ClassVar[bool] = (
+        False  # whose second streams bring advantages, and here the critic makes them
+    )
 
     network: Literal["mlp"] = "mlp"
     value_network: Literal["none"] = "none"  # its critic is no part of the policy
@@ -43,7 +46,6 @@ class COMA(PolicyGradient):
     entropy: Scheduled = Schedule(start=0.01)
     gamma: float = Field(default=0.99, ge=0, le=1)
     gae_lambda: float = Field(default=0.8, ge=0, le=1)  # λ of the critic's targets
-    discount: Literal["decision"] = "decision"
     correction: Literal["none"] = "none"  # of rows that older weights made
     max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
     normalise_advantages: bool = False
