@@ -78,6 +78,27 @@ def _team(
     return LearningTask(f"{name}-{kind}", {**keys, "algorithm": algorithm}, budget, length=length)
 
 
+_ONE_STEP = {"cds_qmix": {"n_step": 1}}  # its intrinsic reward is of one
+_LBF = {"vdn": 1.00, "qmix": 0.96, "coma": 0.61}
+
+
+def _lbf(kind: str) -> LearningTask:
+    """EPyMARL's first task of level-based foraging, at most 2M steps: two foods, each of which wants both. All food is worth 1."""
+    keys = keys_of("lbf-qmix" if kind != "coma" else "lbf-coma")
+    keys = {**keys, "algorithm": {**keys["algorithm"], "kind": kind, **_ONE_STEP.get(kind, {})}}
+    name, published = f"lbf-{kind.replace('_', '-')}", _LBF.get(kind)
+    return LearningTask(
+        name, keys, 40_000, unit="episodes", published=published, source=_EPYMARL if published else "", length="L"
+    )
+
+
+def _smax(kind: str) -> LearningTask:
+    """20,000 episodes of three marines against three."""
+    keys = keys_of("smax-3m-qmix")
+    keys = {**keys, "algorithm": {**keys["algorithm"], "kind": kind, **_ONE_STEP.get(kind, {})}}
+    return LearningTask(f"smax-3m-{kind.replace('_', '-')}", keys, 20_000, unit="episodes", length="L")
+
+
 def _memory(name: str, preset: str, wanted: str, budget: int, **changes: Any) -> LearningTask:
     """changes: to the learner; None: without this option."""
     keys = keys_of(preset)
@@ -184,6 +205,9 @@ _ALL = (
     _task("cartpole-m-iqn", "cartpole-m-iqn", 50_000, ">= 500", published=500.0, source=_ZOO),
     _task("cartpole-rainbow-iqn", "cartpole-rainbow-iqn", 50_000, ">= 500", published=500.0, source=_ZOO),
     _task("pendulum-apex", "pendulum-apex", 20_000, ">= -160", published=-156.995, source=_ZOO),
+    *(_spread(kind) for kind in ("qplex", "cw-qmix", "ow-qmix", "cds-qmix", "coma")),
+    *(_lbf(kind) for kind in ("qmix", "vdn", "qplex", "cw_qmix", "ow_qmix", "cds_qmix", "coma")),
+    *(_smax(kind) for kind in ("qmix", "vdn", "qplex", "cw_qmix", "ow_qmix", "cds_qmix")),
 )  # fmt: skip
 TASKS = {task.name: task for task in _ALL}
 _GENERATIONS = 24  # of a game in self-play: each adds a point to the curve

@@ -269,11 +269,14 @@ def action_values_spec(
     scale: float = 1.0,
     agents: int = 1,
     spread: float = 0.0,
+    individual: int = 1,
 ) -> PolicySpec:
     """The spec of an `ActionValuePolicy`.
 
     shape: of an observation, multiplied by `scale`. body: as `body_config` makes it. width: of the core. agents: above 1, each of so many
-    has a network of its own, and flat observations end in its id, one-hot. spread: how differently environments explore (`spread_out`)."""
+    has a network of its own, and flat observations end in its id, one-hot. spread: how differently environments explore (`spread_out`).
+    individual: above 1, there is one network, which does not see the ids that observations end in, and each of so many agents has a layer
+    that adds values of its own."""
     config: dict[str, Any] = {
         "shape": [int(n) for n in shape],
         "actions": int(actions),
@@ -288,6 +291,8 @@ def action_values_spec(
         config["agents"] = int(agents)
     if spread:
         config["spread"] = float(spread)
+    if individual > 1:
+        config["individual"] = int(individual)
     return PolicySpec("action_values", config)
 
 

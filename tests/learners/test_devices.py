@@ -102,7 +102,7 @@ def test_the_fused_optimizer_is_the_compiled_one_and_steps_over_what_is_no_numbe
 WITHOUT_GRADIENTS = {"exact", "tabular_q"}
 SMALL = {
     "batch": 24, "rollout": 40, "min_size": 10, "start_decisions": 10, "hidden": (8,), "learning_rate": 1e-3, "atoms": 5, "epochs": 2,
-    "mixing_width": 4, "minibatches": 2, "width": 8,
+    "mixing_width": 4, "minibatches": 2, "width": 8, "critic_hidden": (6,), "central_width": 6, "predictor_width": 6,
 }  # fmt: skip
 BURNT = {"memory": 4, "length": 3, "period": 3, "burn_in": 2}
 MORE = {
@@ -142,6 +142,9 @@ MORE = {
     ),
     "a2po, shared": ("a2po", {"share_weights": True, "normalise_observations": True}),
     "coppo, gru by agent": ("coppo", {"memory": "gru", "memory_size": 4, "share_weights": False}),
+    "cw_qmix, gru": ("cw_qmix", {"core": "gru", **BURNT}),
+    "cds_qmix, gru": ("cds_qmix", {"core": "gru", **BURNT}),
+    "coma, gru": ("coma", {"memory": "gru", "memory_size": 4, "normalise_returns": True}),
 }  # fmt: skip
 OWN_GAMES = {"alphazero", "muzero"}
 """Those that learn from what no made-up rollout has."""
@@ -155,6 +158,7 @@ TORCH = {
     *("dqn, by agent", "munchausen_dqn", "qr_dqn", "iqn", "rainbow", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
     *("mpo", "mpo, discrete", "mpo, states", "vmpo", "vmpo, box", "vmpo, gru by agent"),
     *("happo", "happo, gru", "hatrpo", "hatrpo, gru, shared", "a2po", "a2po, shared", "coppo", "coppo, gru by agent"),
+    *("cds_qmix", "cds_qmix, gru", "cw_qmix", "cw_qmix, gru", "ow_qmix", "qplex", "coma", "coma, gru"),
 }  # fmt: skip
 """Those without passes that are written out."""
 
