@@ -7,7 +7,6 @@ from importlib import resources
 from pathlib import Path
 
 from benchmarks.learning_tasks import TASKS
-
 from ludus.driver.scenario_kinds import SCENARIOS
 from ludus.learners.registry import ALGORITHMS
 from ludus.solvers.registry import META_SOLVERS
