@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -301,6 +302,37 @@ def test_ranks_learn_what_one_learner_does(kind, request):
     env, config = env_of(kind, request), MPO(**MINE, target_period=2)
     batches = [batch_of(learner_of(config, env), env, number) for number in range(3)]
     assert_ranks_learn_alike(3, lambda ranks: config.learner(LearnerContext(env, (0,), 0, ranks=ranks)), batches)
+
+
+BOXED = [
+    {"samples": 7}, {"target_samples": 4}, {"epsilon_mean": 1e-4}, {"epsilon_std": 1e-5}, {"alpha_mean": 1.0}, {"alpha_std": 1.0},
+    {"per_dimension": False},
+]  # fmt: skip
+EVERY = [
+    {},
+    {"target_period": 2},
+    {"target_period": 0},
+    {"epsilon": 0.3},
+    {"temperature": 1.0},
+    {"dual_learning_rate": 0.1},
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [("box", EVERY + BOXED), ("tensors", [*EVERY, {"epsilon_policy": 0.1}, {"alpha_policy": 0.5}])],
+)
+def test_each_setting_matters(kind, changes, request):
+    """In some weight of the actor no two come within a thousandth of what one update moves it."""
+    env, ends = env_of(kind, request), []
+    for change in changes:
+        learner = learner_of(MPO(**{**MINE, "target_period": 5, "learning_rate": 1e-2, **change}), env)
+        batch = batch_of(learner, env)
+        for _ in range(20):
+            learner.update(batch)
+        ends.append((change, learner.state_dict()["actor"]["weights"]))
+    for (one, ours), (other, theirs) in combinations(ends, 2):
+        assert np.abs(ours - theirs).max() > 1e-5, (one, other)
 
 
 def test_multipliers_stay_within_reach(tensors):

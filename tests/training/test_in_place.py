@@ -26,6 +26,7 @@ from ludus.learners.acting import DevicePolicy, acts_on_device
 from ludus.learners.base import Collect, LearnerContext
 from ludus.learners.losses import CategoricalDistribution, distribution_of
 from ludus.learners.mmd.options import MMD, RNaD
+from ludus.learners.mpo.options import VMPO
 from ludus.learners.on_policy.options import A2C, IMPALA, Reinforce
 from ludus.learners.ppo.options import MAPPO, PPO
 from ludus.policies.actor_critic import initial_weights
@@ -281,6 +282,7 @@ GAMES = {
     "regularised": (lambda: make_env(KUHN, num_envs=6), RNaD(**REGULARISED), (0, 1), "decisions", True),
     "regularised, by turns": (lambda: make_env(KUHN, num_envs=6), RNaD(**REGULARISED), (0, 1), "decisions", False),
     "tensors": (lambda: make_env(KUHN, num_envs=6, tree="off"), IMPALA(**SMALL), (0, 1), "decisions", False),
+    "better half": (lambda: make_env(KUHN, num_envs=6, tree="off"), VMPO(**SMALL, epochs=2, minibatches=1), (0, 1), "decisions", False),
     "one environment": (lambda: make_env(KUHN, num_envs=1, tree="off"), A2C(**SMALL), (0, 1), "decisions", False),
     "masks": (lambda: make_env(TOE, num_envs=4, tree="off"), MMD(**SMALL, magnet="moving"), (1,), "decisions", False),
     "whole episodes": (lambda: make_env(TOE, num_envs=6, tree="off"), Reinforce(hidden=(8,)), (0, 1), "episodes", False),
