@@ -114,9 +114,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     def offer(training: Training) -> None:
         """Beside a version's publication, at most every second."""
-        if not begun:
+        progress = training.progress
+        if not begun and progress.decisions:  # all processes have started
             begun.append(Lines(PACKAGES))
-        lines, progress = begun[0], training.progress
+        if not begun:
+            return
+        lines = begun[0]
         counters.update(decisions=progress.decisions, updates=progress.updates)
         if not progress.updates or lines.seconds < judged[0] + 1.0 or Solved.seen:
             return
