@@ -117,8 +117,10 @@ def _imitation(kind: str, episodes: int) -> LearningTask:
     """kind: "bc", or that of the learned reward."""
     keys = keys_of("cartpole-gail")
     learned = {**keys["algorithm"]["learned_reward"], "kind": kind, "demonstrations": EXPERT_FILE}
-    learned |= {"gamma": keys["algorithm"]["gamma"]} if kind == "airl" else {}
     algorithm = {**keys["algorithm"], "learned_reward": learned}
+    if kind == "airl":
+        learned |= {"gamma": algorithm["gamma"], "learning_rate": 1e-4, "gradient_penalty": 0.0}
+        algorithm["normalise_returns"] = True
     keys = keys_of("cartpole") if kind == "bc" else {**keys, "algorithm": algorithm}
     name = f"cartpole-{episodes}-{kind}"
     return LearningTask(name, keys, 100_000, expert="cartpole", demonstrations=episodes, cloned=kind == "bc")

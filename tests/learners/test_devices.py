@@ -123,6 +123,8 @@ MORE = {
     "dqn, by agent": ("munchausen_dqn", {"share_weights": False}, "teams"),
     "nfsp, states": ("nfsp", {"max_gradient_norm": 0.1, "best_response": {"dueling": True, "hidden": (8,)}}, "enumerated"),
     "ddpg, twin": ("ddpg", {"twin": True, "activation": "tanh", "max_gradient_norm": 0.1}),
+    "a2c, rnd": ("a2c", {"learned_reward": {"kind": "rnd", "hidden": (8,), "features": 4}}),
+    "dqn, icm": ("dqn", {"learned_reward": {"kind": "icm", "hidden": (8,), "features": 4}}, "enumerated"),
     "sac, one": ("sac", {"twin": False, "learn_temperature": False}),
     "sac, states": ("sac_discrete", {"twin": False}, "enumerated"),
     "vmpo, box": ("vmpo", {"value_network": "separate"}, "box"),
@@ -153,7 +155,7 @@ OPTIONS = {"r2d2": BURNT, "muzero": OF_GAMES}
 CASES = {name: (name, OPTIONS.get(name, {})) for name in ALGORITHMS if name not in WITHOUT_GRADIENTS} | MORE
 TORCH = {
     *("alphazero", "muzero"),
-    *("a2c", "a2c, of many", "reinforce", "impala", "impala, lstm", "ppo, gru", "ppo, by agent", "ppo, gru by agent", "mappo"),
+    *("a2c", "a2c, of many", "a2c, rnd", "reinforce", "impala", "impala, lstm", "ppo, gru", "ppo, by agent", "ppo, gru by agent", "mappo"),
     *("mat", "mat, boxes", "mat_dec"),
     *("dqn, by agent", "munchausen_dqn", "qr_dqn", "iqn", "rainbow", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
     *("mpo", "mpo, discrete", "mpo, states", "vmpo", "vmpo, box", "vmpo, gru by agent"),
