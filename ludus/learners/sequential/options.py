@@ -136,7 +136,6 @@ class A2PO(AgentByAgent):
     about: ClassVar[AlgorithmInfo] = replace(AgentByAgent.about, paper="Wang et al. 2023")
     takes_learned_rewards: ClassVar[bool] = False  # critics learn what is corrected, of all that is followed
     extra_metrics: ClassVar[tuple[str, ...]] = ("clip_fraction", "others")
-    takes_learned_rewards: ClassVar[bool] = False  # a second stream's advantages have another trace
 
     order: Order = "semi_greedy"
     clip: float = Field(default=0.2, gt=0)
