@@ -35,7 +35,9 @@ IN_THE_ISSUE = """cartpole-ppo cartpole-dqn acrobot-ppo acrobot-dqn lunarlander-
     halfcheetah-sac halfcheetah-td3 hopper-sac hopper-td3 pong-ppo leduc-mmd leduc-rnad leduc-nfsp memory-ppo memory-r2d2
     memory-ppo-feedforward memory-dqn-feedforward
     speaker-listener-mappo spread-qmix spread-vdn spread-iql tictactoe-alphazero tictactoe-muzero cartpole-muzero
-    spread-mappo spread-happo spread-hatrpo spread-a2po spread-coppo lbf-mappo lbf-happo lbf-hatrpo lbf-a2po lbf-coppo
+    spread-mappo spread-happo spread-hatrpo spread-a2po spread-coppo
+    speaker-listener-happo speaker-listener-hatrpo speaker-listener-a2po speaker-listener-coppo
+    lbf-mappo lbf-happo lbf-hatrpo lbf-a2po lbf-coppo
     smax-3m-mappo smax-3m-happo smax-3m-hatrpo smax-3m-a2po smax-3m-coppo
     smax-2s3z-mappo smax-2s3z-happo smax-2s3z-hatrpo smax-2s3z-a2po smax-2s3z-coppo
     cheetah2x3-mappo cheetah2x3-happo cheetah2x3-hatrpo cheetah2x3-a2po cheetah2x3-coppo
