@@ -250,6 +250,9 @@ GAME = {"width": 16, "batch": 100, "epochs": 8, "clip": 0.2, "learning_rate": 5e
         "normalise_advantages": False, "gae_lambda": 1.0}  # fmt: skip
 
 
+SLOWLY = {**GAME, "batch": 200, "learning_rate": {"start": 4e-3, "end": 1e-3}}
+
+
 def played(policy, n=4000):
     """(share of pairs that differ, share of ones that the first agent plays), as it explores."""
     rng = np.random.default_rng(9)
@@ -262,19 +265,19 @@ def played(policy, n=4000):
 @pytest.mark.slow
 def test_agents_who_look_at_each_other_act_apart_and_stay_unpredictable():
     """With a price on entropy the first agent plays both actions, and the second the other one. Agents who act by themselves either agree
-    on who does what, or meet: whoever plays 1 with p and q differs with p + q - 2pq, at most 0.75 where the first has p = 1/4."""
+    on who does what, or meet: whoever plays 1 with p and q differs with p + q - 2pq, at most 0.8 where the first has p = 1/5."""
     apart, alone = [], []
     for seed in range(3):
         for cls, into in ((MAT, apart), (MATDec, alone)):
             _, learner = train(
-                cls(**GAME, entropy=0.15), "test_mat:Apart", num_envs=50, total=3500, seed=seed, teams="one"
+                cls(**SLOWLY, entropy=0.12), "test_mat:Apart", num_envs=50, total=4500, seed=seed, teams="one"
             )
             into.append(played(build_policy(learner.spec, learner.weights())))
     for differ, first in apart:
         assert differ > 0.95
-        assert 0.25 < first < 0.75
+        assert 0.2 < first < 0.8
     for differ, first in alone:
-        assert differ < 0.8 or not 0.25 < first < 0.75
+        assert differ < 0.85 or not 0.2 < first < 0.8
 
 
 def test_both_learn_who_does_what_by_their_places():
