@@ -149,6 +149,28 @@ def of_one_step(columns, k, online, target, weight):
     return paid, (np.mean(lost) if lost else 0.0) + 0.4 * np.mean(size)
 
 
+def test_sequences_predict_the_slot_that_follows():
+    """What each agent sees at the next slot of its sequence, by what it remembers now."""
+    learner = learner_of(CDSQMIX(**{**CDS, **GRU}), team_env())
+    columns = batch_of(learner, learner._env, size=10).columns
+    batch = learner.batch(learner.mine(columns, 10))
+    answers = learner.answers(learner._online, batch)
+    there = learner._experience(batch, answers)
+    seen, present = columns["observation"][:, 1:], columns["present"][:, 1:]  # behind the slot that refreshes
+    k = 0
+    for m in range(10):
+        for t in range(3):
+            for agent in range(3):
+                assert there.seen[k].tolist() == seen[m, t, agent, :4].tolist()
+                assert there.following[k].tolist() == seen[m, t + 1, agent, :4].tolist()
+                if present[m, t, agent]:
+                    assert there.features[k, -3:].tolist() == np.eye(3)[agent].tolist()
+                if t < columns["count"][m]:
+                    assert bool(there.goes_on[k]) == (present[m, t, agent] and present[m, t + 1, agent])
+                k += 1
+    torch.testing.assert_close(learner._online.q.values(answers.features, None).view(10, 3, 3, 3), answers.now)
+
+
 def test_ranks_learn_what_one_learner_does():
     algorithm, env = CDSQMIX(**CDS), team_env()
     batch = batch_of(learner_of(algorithm, env), env, size=25)

@@ -40,6 +40,17 @@ def test_contract(options):
     check_algorithm(COMA(**{**SMALL, **options}), env, rollouts=rollouts(env), rounds=3)
 
 
+def test_teams_of_both_sides_do_not_see_each_other():
+    """A learner of two seats: what the other side does at the same moment of an episode is nothing to the critic."""
+    env, algorithm = team_env(), COMA(**SMALL)
+    learner = learner_of(algorithm, env, seats=(0, 1))
+    rows = team_rollout(env, learner, pieces=12, rng=np.random.default_rng(3), seats=(0, 1))
+    sides = replace(rows, episode=rows.episode // 2)  # both play in one
+    ((_, apart),), ((_, columns),) = learner.items(rows), learner.items(sides)
+    np.testing.assert_array_equal(apart["state"], columns["state"])
+    assert set(columns["state"][:, 5:7].argmax(axis=1)) == {0, 1}
+
+
 # ------------------------------------------------------------------ by hand
 
 

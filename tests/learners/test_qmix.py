@@ -69,7 +69,8 @@ def test_a_player_of_one_agent_will_do(tensors):
     env = replace(tensors, state=Box(-np.inf, np.inf, (5,), np.float32))
     check_algorithm(VDN(**SMALL), tensors, rounds=2)
     one = team_env(agents=1)
-    check_algorithm(QMIX(**SMALL), one, rollouts=rollouts(one), rounds=2)
+    for cls in (QMIX, CDSQMIX):
+        check_algorithm(cls(**SMALL), one, rollouts=rollouts(one), rounds=2)
     QMIX().check(env)
 
 

@@ -69,6 +69,8 @@ SPECS = {
     "q, lstm, noisy": values({"noisy": True}, core="lstm", width=6),
     "q, images": values({"dueling": True}, shape=(3, 20, 20), body=body_config("impala"), scale=1 / 255),
     "q, team": values(agents=2, core="gru", width=6),
+    "q, individual": values({"dueling": True}, individual=2),
+    "q, individual lstm": values(individual=2, core="lstm", width=6),
     "nfsp": nfsp_spec(values({"dueling": True}), critic(value="none")),
     "averaged": averaged_spec(critic(value="none")),
     "torch": torch_spec(maker=f"{__name__}:Logits", options={}, inputs=7, actions=5),
@@ -104,7 +106,7 @@ def rows_of(policy, n):
         spec = spec_of(spec, "average")
     shape = (n, *spec.config.get("shape", (7,)))
     x = rng.integers(0, 255, shape).astype(np.uint8) if len(shape) > 2 else rng.standard_normal(shape, np.float32)
-    if "agents" in spec.config:
+    if "agents" in spec.config or "individual" in spec.config:
         x[:, -2:] = np.eye(2)[rng.integers(0, 2, n)]
     actions = getattr(policy, "actions", 5)
     mask = None

@@ -147,7 +147,7 @@ class TeamLearner(QLearner):
             judge = make_central_mixer(config, agents=self.team, state=state, seed=seed("central mixer"))
             central = TeamModel(make_network(spec, seed=seed("central")), judge)
         predictors, begun = None, begin(spec, context, start)
-        if config.diversity:
+        if config.diversity and self.team > 1:
             seen, actions = math.prod(begun.shape) - self.team, int(spec.config["actions"])
             inputs = seen + actions + (config.memory if config.core != "none" else 0)
             with own_stream(seed("predictors")):
@@ -221,7 +221,7 @@ class TeamLearner(QLearner):
             following = _mixed(judge, batch.after.actions(target.after, best))
             target_values = self.targets(columns, following.view_as(columns["reward"]))
         seen = TeamTargets(value.view_as(batch.there), target_values.view_as(batch.there), batch.there)
-        if self.config.individual:
+        if self.config.individual and self.team > 1:
             seen = self._individual(seen, batch, online)
         return seen if self._online.central is None else self._weighted(seen, batch, online.now.detach(), target.now)
 
