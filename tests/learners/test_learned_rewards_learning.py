@@ -20,17 +20,16 @@ def sparse(learned, seed):
         batch_unit="decisions", batch=1024, epochs=4, minibatches=4, hidden=(32,), learning_rate=1e-3, entropy=0.003, clip=0.2,
         gamma=0.99, max_gradient_norm=0.5, learned_reward=learned,
     )  # fmt: skip
-    options = {"num_envs": 16, "decisions": 40_000, "seed": seed, "mode": "explore", "size": 5, "steps": 50}
+    options = {"num_envs": 16, "decisions": 60_000, "seed": seed, "mode": "explore"}
     return train(algorithm, "ludus.testing.fakes:KeyAndDoor", **options)[0]
 
 
 def test_curiosity_opens_a_door_that_ppo_does_not():
-    """The way is of 22 steps; a walk at random in 50 nearly never ends there."""
+    """The way is of 27 steps; a walk at random in 80 nearly never ends there. What was seen: 1, 1 and 0, 0."""
     found = {
-        name: [sparse(learned, seed) for seed in range(3)] for name, learned in {"rnd": "rnd", "ppo": None}.items()
+        name: np.mean([sparse(learned, seed) for seed in range(2)]) for name, learned in (("rnd", "rnd"), ("ppo", None))
     }
-    assert np.mean(found["rnd"]) >= 0.6, found
-    assert np.mean(found["ppo"]) <= 0.2, found
+    assert found["rnd"] > found["ppo"] + 0.4, found
 
 
 @pytest.mark.parametrize("kind", ["gail", "airl"])
