@@ -4,8 +4,8 @@ The presets' settings start from those of RL Baselines3 Zoo (its hyperparams fol
 and clip range fall there, only the rate falls here; it falls for DQN on CartPole and PPO on Acrobot too, from 1e-3: with a steady one,
 some seeds end in a bad moment; DQN on CartPole has a batch twice as large, targets over 5 steps, rounds of updates twice as often, target
 networks that stay for twice as many updates, and ends with 10% of random actions, not 4%; `target_period` counts updates here and
-decisions there; DQN is double here; our value loss has a half that theirs has not, so that `value_coefficient` 1 is their 0.5; off-policy
-learners of boxes collect 10 decisions between updates, not 1, and TD3 begins to learn on Pendulum after 1,000 of them, not 10,000; Pong,
+decisions there; DQN is double here; our value loss has a half that theirs has not, so that `value_coefficient` 1 is their 0.5; on
+Pendulum off-policy learners collect 10 decisions between updates, not 1, and TD3 begins to learn after 1,000 of them, not 10,000; Pong,
 with a quarter of their frames, begins with a rate of 4e-4, not 2.5e-4, and 16 environments, not 8.
 
 Cooperating agents (MPE2's) are one player, whose return is the sum of its agents', as EPyMARL reports it. Budgets in decisions count what
@@ -45,12 +45,12 @@ def _leduc(kind: str, wanted: str = "") -> LearningTask:
     return _task(f"leduc-{kind}", f"leduc-{kind}", 2_400_000, wanted, unit="episodes", score="exploitability")
 
 
-def _tic_tac_toe(budget: int, wanted: str) -> LearningTask:
+def _tic_tac_toe(kind: str, budget: int, wanted: str = "") -> LearningTask:
     """The network alone, against all that can be played: exact, on the game's tree. It is 0 if the network never loses, and else at least
     a half, as it plays its likeliest moves."""
-    keys = keys_of("tic-tac-toe-alphazero")
+    keys = keys_of(f"tic-tac-toe-{kind}")
     exact = {**keys, "env": {**keys["env"], "tree": "on"}, "mode": "greedy"}
-    return LearningTask("tictactoe-alphazero", exact, budget, wanted, unit="episodes", score="exploitability")
+    return LearningTask(f"tictactoe-{kind}", exact, budget, wanted, unit="episodes", score="exploitability")
 
 
 def _mujoco(name: str, kind: str) -> LearningTask:
@@ -78,6 +78,27 @@ def _team(
     return LearningTask(f"{name}-{kind}", {**keys, "algorithm": algorithm}, budget, length=length)
 
 
+_ONE_STEP = {"cds_qmix": {"n_step": 1}}  # its intrinsic reward is of one
+_LBF = {"vdn": 1.00, "qmix": 0.96, "coma": 0.61}
+
+
+def _lbf(kind: str) -> LearningTask:
+    """EPyMARL's first task of level-based foraging, at most 2M steps: two foods, each of which wants both. All food is worth 1."""
+    keys = keys_of("lbf-qmix" if kind != "coma" else "lbf-coma")
+    keys = {**keys, "algorithm": {**keys["algorithm"], "kind": kind, **_ONE_STEP.get(kind, {})}}
+    name, published = f"lbf-{kind.replace('_', '-')}", _LBF.get(kind)
+    return LearningTask(
+        name, keys, 40_000, unit="episodes", published=published, source=_EPYMARL if published else "", length="L"
+    )
+
+
+def _smax(kind: str) -> LearningTask:
+    """20,000 episodes of three marines against three."""
+    keys = keys_of("smax-3m-qmix")
+    keys = {**keys, "algorithm": {**keys["algorithm"], "kind": kind, **_ONE_STEP.get(kind, {})}}
+    return LearningTask(f"smax-3m-{kind.replace('_', '-')}", keys, 20_000, unit="episodes", length="L")
+
+
 def _memory(name: str, preset: str, wanted: str, budget: int, **changes: Any) -> LearningTask:
     """changes: to the learner; None: without this option."""
     keys = keys_of(preset)
@@ -96,8 +117,10 @@ def _imitation(kind: str, episodes: int) -> LearningTask:
     """kind: "bc", or that of the learned reward."""
     keys = keys_of("cartpole-gail")
     learned = {**keys["algorithm"]["learned_reward"], "kind": kind, "demonstrations": EXPERT_FILE}
-    learned |= {"gamma": keys["algorithm"]["gamma"]} if kind == "airl" else {}
     algorithm = {**keys["algorithm"], "learned_reward": learned}
+    if kind == "airl":
+        learned |= {"gamma": algorithm["gamma"], "learning_rate": 1e-4, "gradient_penalty": 0.0}
+        algorithm["normalise_returns"] = True
     keys = keys_of("cartpole") if kind == "bc" else {**keys, "algorithm": algorithm}
     name = f"cartpole-{episodes}-{kind}"
     return LearningTask(name, keys, 100_000, expert="cartpole", demonstrations=episodes, cloned=kind == "bc")
@@ -113,10 +136,13 @@ def _key_and_door(kind: str, wanted: str) -> LearningTask:
 
 
 def _mat(name: str, preset: str, budget: int, kind: str = "mat") -> LearningTask:
-    """A team by MAT, with the settings of a preset that trains it by MAPPO, but for the network."""
+    """A team by MAT, with the settings of a preset that trains it by MAPPO, but for the network. Observations are normalised over time, not
+    each by itself."""
     keys = keys_of(preset)
     options = {key: value for key, value in keys["algorithm"].items() if key != "hidden"}
-    return LearningTask(name, {**keys, "algorithm": {"clip": 0.2, **options, "kind": kind}}, budget)
+    return LearningTask(
+        name, {**keys, "algorithm": {"clip": 0.2, "layer_norm": False, **options, "kind": kind}}, budget
+    )
 
 
 _ALL = (
@@ -155,7 +181,9 @@ _ALL = (
     _spread("qmix"),
     _spread("vdn"),
     _spread("iql"),
-    _tic_tac_toe(24_576, "<= 0"),
+    _tic_tac_toe("alphazero", 24_576, "<= 0"),
+    _tic_tac_toe("muzero", 49_152),
+    _task("cartpole-muzero", "cartpole-muzero", 100_000, ">= 475"),
     *(_task(f"spread-{kind}", f"simple-spread-{kind}", 3_000_000) for kind in _TURNS),  # 1M steps of three agents
     *(_team("lbf", "lbf-coop", 4_000_000, kind) for kind in _TURNS),
     *(_team("smax-3m", "smax-3m", 3_000_000, kind, hatrpo={"clip": None}) for kind in _TURNS),
@@ -175,6 +203,13 @@ _ALL = (
         "pong-vmpo", "pong-vmpo", 2_500_000, published=20.989, source=f"{_ZOO}, of PPO, PongNoFrameskip-v4", length="L",
         barriers=50,
     ),
+    _task("cartpole-apex", "cartpole-apex", 50_000, ">= 500", published=500.0, source=_ZOO),
+    _task("cartpole-m-iqn", "cartpole-m-iqn", 50_000, ">= 500", published=500.0, source=_ZOO),
+    _task("cartpole-rainbow-iqn", "cartpole-rainbow-iqn", 50_000, ">= 500", published=500.0, source=_ZOO),
+    _task("pendulum-apex", "pendulum-apex", 20_000, ">= -160", published=-156.995, source=_ZOO),
+    *(_spread(kind) for kind in ("qplex", "cw-qmix", "ow-qmix", "cds-qmix", "coma")),
+    *(_lbf(kind) for kind in ("qmix", "vdn", "qplex", "cw_qmix", "ow_qmix", "cds_qmix", "coma")),
+    *(_smax(kind) for kind in ("qmix", "vdn", "qplex", "cw_qmix", "ow_qmix", "cds_qmix")),
 )  # fmt: skip
 TASKS = {task.name: task for task in _ALL}
 _GENERATIONS = 24  # of a game in self-play: each adds a point to the curve

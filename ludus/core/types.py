@@ -288,6 +288,22 @@ class Diversity:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyRow:
+    """One of the policies that a network is trained to play, told which (NeuPL, Liu et al. 2022). condition: what it is told, the
+    meta-strategy of the others, float[D]. opponents: drawn from that; those that networks in training play are live, in the mode `row_mode`
+    of their place.
+    """
+
+    condition: tuple[float, ...]
+    opponents: Mixture
+
+
+def row_mode(row: int) -> str:
+    """The mode in which a network that plays several rows plays one of them."""
+    return f"row-{row}"
+
+
+@dataclass(frozen=True, slots=True)
 class RestrictedGame:
     """The game in which each player picks, at every information state, what one of its members would do there (McAleer et al. 2021).
 
@@ -353,6 +369,8 @@ class TrainingTask:
     length: how many such tasks the learner's whole training is long, which its schedules follow; 0: nobody knows, and they stay put.
     overrides: values of its own for options of the algorithm. diversity: of algorithms that can differ from members. restricted: the policy
     is one of this game, in equilibrium with those of the other populations, whose tasks are given out together with it.
+    rows: one network is trained to play each of these, which have their turn request by request; `opponents` is what they meet together.
+    takes_row: nothing is trained; the policy is that row of the network of `start`.
     together: share of its requests in which it plays all of `seats` at once, against itself, and learns from all of them. role: of its
     learner in the schedule, where learners differ.
     """
@@ -373,6 +391,8 @@ class TrainingTask:
     together: float = 0.0
     role: str = ""
     restricted: RestrictedGame | None = None
+    rows: tuple[PolicyRow, ...] = ()
+    takes_row: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

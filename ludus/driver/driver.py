@@ -268,7 +268,8 @@ class Driver:
             self.observer.message(f"training stopped early, last good weights kept: {result.failure}")
         elif result.counters.get("decisions"):
             self._tell_few(result)
-        history.places[self.work.algorithms.label(task.population, task.role)] = result.place
+        if task.takes_row is None:
+            history.places[self.work.algorithms.label(task.population, task.role)] = result.place
         history.count(result.counters)
         self.manager.on_result(result)
         self.work.admit(result.ref)

@@ -16,6 +16,7 @@ from ludus.schedulers.anytime import (
 from ludus.schedulers.efficient import EfficientPSROOptions, EfficientPSROScheduler
 from ludus.schedulers.fixed_opponents import FixedOpponentsOptions, FixedOpponentsScheduler
 from ludus.schedulers.league import LeagueOptions, LeagueScheduler
+from ludus.schedulers.neupl import NeuPLOptions, NeuPLScheduler
 from ludus.schedulers.odo import ODOOptions, ODOScheduler
 from ludus.schedulers.pbt import PBTOptions, PBTScheduler
 from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
@@ -62,6 +63,14 @@ class PipelinePSRO(PipelinePSROOptions, Scenario, kind="pipeline_psro"):
     def scheduler(self, population: tuple[int, ...]) -> PipelinePSROScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
         return PipelinePSROScheduler(self, population=population, selection=selection)
+
+
+class NeuPL(NeuPLOptions, Scenario, kind="neupl"):
+    """One network for a whole population; see `NeuPLOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> NeuPLScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return NeuPLScheduler(self, population=population, selection=selection)
 
 
 class ODO(ODOOptions, Scenario, kind="odo"):
@@ -141,6 +150,7 @@ _KINDS: tuple[type[Scenario], ...] = (
     FictitiousSelfPlay,
     FixedOpponents,
     League,
+    NeuPL,
     ODO,
     PBT,
     PFSP,

@@ -35,6 +35,7 @@ from ludus.driver.scenario import Scenario
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import EarlyMatches, MatchPlayer, MatchProfile
 from ludus.learners.base import Algorithm, ComputedOracle, Response, SolvesRestricted
+from ludus.learners.conditioned import on_rows
 from ludus.learners.registry import COMPUTED, Algorithms
 from ludus.learners.restricted import in_restricted_game
 from ludus.policies.file import load_policy
@@ -44,6 +45,7 @@ from ludus.rollout.opponents import live_refs
 from ludus.training.tasks import plays_others, train
 from ludus.training.training import Training, TrainingParts
 
+_TAKEN = "no device: a row of a network that was trained"
 _AHEAD = 4  # matches that are given out at a time
 
 
@@ -91,14 +93,17 @@ class TaskRunner:
                 yield self._evaluate(task, proceed)
         computed = [self._oracle(task) for task in training]
         learned = self._learned(
-            [task for task, oracle in zip(training, computed, strict=True) if oracle is None],
+            [t for t, oracle in zip(training, computed, strict=True) if oracle is None and t.takes_row is None],
             proceed=go_on,
             checkpoint=checkpoint,
         )
         with closing(learned):
             for task, oracle in zip(training, computed, strict=True):
                 self._expect()
-                yield next(learned) if oracle is None else self._compute(task, oracle)
+                if task.takes_row is not None:
+                    yield self._take_row(task, task.takes_row)
+                else:
+                    yield next(learned) if oracle is None else self._compute(task, oracle)
 
     def _learned(
         self,
@@ -155,6 +160,8 @@ class TaskRunner:
         algorithm: Algorithm = with_options(self.algorithms.of(task.population, task.role), task.overrides)
         if task.restricted is not None:
             algorithm = in_restricted_game(algorithm, task.restricted, task.seats, self.parts.policy)
+        if task.rows:
+            algorithm = on_rows(algorithm, task.rows)
         return Training(
             task,
             algorithm=algorithm,
@@ -200,6 +207,14 @@ class TaskRunner:
         ref = PolicyRef(task.population, task.policy, mode=task.mode)
         task = replace(task, start=None)  # a computed response starts from nothing, and its lineage says so
         return Trained(task, ref, response.spec, response.weights, metrics, counters={}, place=COMPUTED)
+
+    def _take_row(self, task: TrainingTask, row: int) -> Trained:
+        """One policy of a network that plays several: its weights, and what this one is told."""
+        assert isinstance(task.start, PolicyRef)
+        spec, weights = self.manager.weights_of(task.start)
+        own = {**weights, "condition": weights["condition"][row : row + 1]}
+        ref = PolicyRef(task.population, task.policy, mode=task.mode)
+        return Trained(task, ref, spec, own, metrics={}, counters={}, place=_TAKEN)
 
     def _part(self, game: RestrictedGame, seats: tuple[int, ...], algorithm: ComputedOracle) -> Response:
         """The seats' part of a restricted game's equilibrium, which is computed once for all its players."""

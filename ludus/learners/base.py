@@ -59,6 +59,8 @@ class Collect:
     state: bool = False  # record the environment's state at each decision
     publish_every: int = 1  # rounds of collecting and learning from one publication of the weights to the next
     processing: tuple[ProcessesTrajectories, ...] = ()  # of trajectories, where they are made
+    place: bool = False  # policies are told which environment they act in (`RolloutRequest.place`)
+    bootstrap_value: str = ""  # of `extras`, what observations are worth: asked about bootstrap observations, too
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
@@ -82,6 +82,11 @@ def check_processing(algorithm: Algorithm, env: EnvSpec, seats: tuple[int, ...])
 
 
 _WINDOW = ("min_diff", "max_diff", "error_buffer")
+
+TAKEN, BEST = "taken", "best"
+"""Extras of policies that know what actions are worth: the one that they took, and the best one."""
+InitialPriority = Literal["largest", "error"]
+NO_PRIORITIES = "initial_priority=error is what rows are drawn by at first, and at priority_exponent=0 all are drawn alike; give 0.6, say"
 
 
 class ReplayOptions(CollectOptions):

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core.device import Placement, to_host
-from ludus.core.errors import TrainingError
+from ludus.core.errors import DataError, TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State
 from ludus.learners.base import REPLAY, Collect, LearnerContext
 from ludus.learners.network import FlatModule, views
 from ludus.learners.optimizer import Guard, ModuleAdam
+from ludus.learners.options import BEST, TAKEN
 from ludus.learners.ranks import GradientSum, Ranks, agree
-from ludus.learners.returns import n_step
+from ludus.learners.returns import follow, n_step
 from ludus.learners.rewards.base import LearnedReward, LearnedRewardOptions
 from ludus.learners.schedule import Budget, Schedule
 from ludus.learners.spaces import reward_scale
@@ -177,6 +178,30 @@ class Ensemble:
 
 LEAST_PRIORITY = 1e-6
 """Of an item without an error."""
+
+
+def initial_priorities(
+    rows: Trajectories, columns: Mapping[str, Array], following: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """|R + discount × best(next) − taken| of the rows, float32[N]: what they are drawn by until they are learned from, by the weights that
+    acted, whose values came with the rows (`RolloutRequest.bootstrap_value`). (Horgan et al. 2018, section 3 and algorithm 1.)
+
+    columns: "reward" and "discount" of the n-step targets, in scaled rewards; what comes next is `following`, as `returns.n_step` says it.
+    Rows that nobody played, or whose rewards are not finite, have the largest of the others'. Raises DataError for rows without values.
+    """
+    if rows.bootstrap_value is None or not {TAKEN, BEST} <= rows.extras.keys():
+        raise DataError(
+            f"with initial_priority=error rows bring the extras {TAKEN!r} and {BEST!r}, and bootstrap_value, of the policy that acted; "
+            f"these have the extras {sorted(rows.extras)}. Collect with this algorithm's policy, or set initial_priority=largest."
+        )
+    after = follow(rows.extras[BEST], rows.bootstrap_value, following)
+    target = columns["reward"] + columns["discount"].astype(np.float64) * after
+    priority = np.abs(target - rows.extras[TAKEN]) + LEAST_PRIORITY
+    known = np.isfinite(priority)  # an update says what is not
+    if rows.added is not None:
+        known &= ~np.repeat(rows.added, np.diff(rows.start))
+    priority[~known] = priority[known].max(initial=0.0) or 1.0
+    return priority.astype(np.float32)
 
 
 class ReplaySettings(Protocol):

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ from ludus.policies.categorical import (
 from ludus.policies.checks import check_mode, choice, entry, fitted, integer, one_spec
 from ludus.policies.mlp import Layout, flatten
 from ludus.policies.perceptron import Perceptron, Perceptrons, float_rows
-from ludus.policies.specs import QHeadSpec, tabulates
+from ludus.policies.specs import QHeadSpec, spread_out, tabulates
 from ludus.policies.stacks import CarriedWeights, DeviceStack, Form, Memory, form_of
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -166,52 +166,111 @@ def head_of(spec: PolicySpec) -> QHeadSpec:
 # The networks that specs declare: as torch modules, and, of plain perceptrons, as layers.
 
 
+class Nameless(nn.Module):
+    """A body that is not shown the one-hot id that observations end in, and puts it behind its features."""
+
+    def __init__(self, body: nn.Module, agents: int) -> None:
+        super().__init__()
+        self.body, self.agents = body, agents
+
+    def forward(self, x: Tensor) -> Tensor:
+        """float32[n, S + agents] -> float32[n, F + agents]."""
+        return torch.cat([self.body(x[:, : -self.agents]), x[:, -self.agents :]], dim=1)
+
+
 class ActionValues(nn.Module):
     """The network of an `action_values` spec, of one agent: observations float32[n, *shape] -> float32[n, A, K], as `QHead` says.
 
     memory: floats that one slot remembers; 0: none. Memory float32[n, memory] is the cell's state h, and behind it c of an LSTM; zeros at
     an episode's start. Cells are torch's (Hochreiter and Schmidhuber 1997; Cho et al. 2014).
+
+    individual: agents that add values of their own (`own`) to those of the head, by the id that observations end in; 0: none do. The id is
+    then the end of what the body says, and of states h. (Li et al. 2021, "Celebrating diversity in shared multi-agent reinforcement
+    learning".)
     """
 
     def __init__(self, spec: PolicySpec) -> None:
         super().__init__()
         self.shape, self.actions = _shape(spec), integer(spec, "actions")
-        self.body, features = make_body(entry(spec, "body"), self.shape, scale=float(spec.config.get("scale", 1.0)))
+        self.individual = integer(spec, "individual", least=2) if "individual" in spec.config else 0
+        shape = (math.prod(self.shape) - self.individual,) if self.individual else self.shape
+        self.body, features = make_body(entry(spec, "body"), shape, scale=float(spec.config.get("scale", 1.0)))
         core = choice(spec, "core", tuple(CORES))
-        kind, self.width = CORES[core], integer(spec, "width") if core != "none" else 0
-        self.core = kind(features, self.width) if kind is not None else None
-        self.memory = self.width * (2 if core == "lstm" else 1)
-        self.head = QHead(self.width or features, self.actions, head_of(spec))
+        kind, self._units = CORES[core], integer(spec, "width") if core != "none" else 0
+        self.core = kind(features, self._units) if kind is not None else None
+        self.width = self._units + self.individual if self._units else 0
+        self.memory = self.width + (self._units if core == "lstm" else 0)
+        self.head = QHead(self._units or features, self.actions, head_of(spec))
+        self.own = None
+        if self.individual:
+            self.own = nn.Linear(self._units or features, self.individual * self.actions)
+            self.body = Nameless(self.body, self.individual)
 
     def forward(
         self, x: Tensor, mask: Tensor | None, noise: Tensor | None = None, levels: Tensor | None = None
     ) -> Tensor:
         """Of a network without memory; see `QHead.forward`."""
-        out: Tensor = self.head(self.body(x), mask, noise, levels)
+        features = self.body(x)
+        if self.own is not None:
+            return self.values(features, mask, noise)[..., None]
+        out: Tensor = self.head(features, mask, noise, levels)
         return out
 
     @property
     def plain(self) -> bool:
         """Whether the body is linear layers with one activation, and the head answers means, without noise."""
-        known = isinstance(self.body, nn.Sequential)
+        known = isinstance(self.body, nn.Sequential) and self.own is None
         layers = all(isinstance(part, nn.Flatten | nn.Linear | nn.Tanh | nn.ReLU) for part in self.body.children())
         return known and layers and bool(self.head.linear) and self.head.head.distribution == "none"
 
     def step(self, features: Tensor, memory: Tensor) -> Tensor:
         """One step of the cell: what the body says float32[n, F], memory float32[n, memory] -> the next memory."""
         assert self.core is not None
-        return core_step(self.core, features, memory)[1]
+        if self.own is None:
+            return core_step(self.core, features, memory)[1]
+        seen, who = self._split(features)
+        after = core_step(self.core, seen, self._remembered(memory))[1]
+        return torch.cat([after[:, : self._units], who, after[:, self._units :]], dim=1)
 
     def unroll(self, features: Tensor, memory: Tensor) -> Tensor:
         """States h float32[T, n, width] after each of T steps: features float32[T, n, F], from memory float32[n, memory]."""
         assert self.core is not None
-        state = tuple(part[None].contiguous() for part in torch.split(memory, self.width, dim=1))
-        out: Tensor = self.core(features, state[0] if len(state) == 1 else state)[0]
-        return out
+        seen, who = (features, None) if self.own is None else self._split(features)
+        inner = memory if self.own is None else self._remembered(memory)
+        state = tuple(part[None].contiguous() for part in torch.split(inner, self._units, dim=1))
+        out: Tensor = self.core(seen, state[0] if len(state) == 1 else state)[0]
+        return out if who is None else torch.cat([out, who], dim=2)
 
     def values(self, features: Tensor, mask: Tensor | None, noise: Tensor | None = None) -> Tensor:
         """Action values float32[n, A] of what the body says, or of states h where there is a cell."""
-        return self.head.means(self.head(features, mask, noise))
+        if self.own is None:
+            return self.head.means(self.head(features, mask, noise))
+        seen, who = self._split(features)
+        shared = self.head.means(self.head(seen, mask, noise))
+        return shared + (self._each(seen) * who[:, :, None]).sum(dim=1)
+
+    def own_values(self, features: Tensor) -> Tensor:
+        """What each row's agent adds to the values, float32[n, A]."""
+        seen, who = self._split(features)
+        return (self._each(seen) * who[:, :, None]).sum(dim=1)
+
+    def values_of_all(self, features: Tensor, mask: Tensor | None) -> Tensor:
+        """The values float32[n, agents, A] that each agent would have in each row's place."""
+        seen, _ = self._split(features)
+        return self.head.means(self.head(seen, mask))[:, None] + self._each(seen)
+
+    def _each(self, seen: Tensor) -> Tensor:
+        assert self.own is not None
+        out: Tensor = self.own(seen)
+        return out.view(len(seen), self.individual, self.actions)
+
+    def _split(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """What the body says, or h, and the ids behind it."""
+        return features[..., : -self.individual], features[..., -self.individual :]
+
+    def _remembered(self, memory: Tensor) -> Tensor:
+        """h and c, without the id between them."""
+        return torch.cat([memory[:, : self._units], memory[:, self.width :]], dim=1)
 
 
 class TeamValues(nn.Module):
@@ -261,7 +320,7 @@ def layout_of(spec: PolicySpec) -> Layout | None:
     """The layers of one agent's network, named as the module's, where it is a perceptron that answers means from observations as they are;
     else None. A dueling head answers the advantages, and the state's value last."""
     config, head = spec.config, head_of(spec)
-    if head.noisy or head.distribution != "none" or config.get("scale", 1.0) != 1.0:
+    if head.noisy or head.distribution != "none" or config.get("scale", 1.0) != 1.0 or "individual" in config:
         return None
     body = entry(spec, "body")
     if choice(spec, "core", tuple(CORES)) != "none" or body.get("kind") != "mlp":
@@ -286,11 +345,11 @@ def make_network(spec: PolicySpec, *, seed: int = 0) -> ActionValues | TeamValue
         for part in network.modules():
             if isinstance(part, ActionValues):
                 orthogonal(part.body)
-                for layer in part.head.linear:
+                for layer in [*part.head.linear, *([] if part.own is None else [part.own])]:
                     orthogonal(layer, 0.1)
                 if part.core is not None:
-                    bias = cast(Tensor, part.core.bias_ih_l0)
-                    nn.init.ones_(bias.data[part.width : 2 * part.width])  # the gate z of a GRU, f of an LSTM
+                    bias, units = cast(Tensor, part.core.bias_ih_l0), part.core.hidden_size
+                    nn.init.ones_(bias.data[units : 2 * units])  # the gate z of a GRU, f of an LSTM
     return network
 
 
@@ -341,16 +400,18 @@ def epsilon_greedy(
     q: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], epsilon: float | NDArray[np.float64]
 ) -> Act:
     """With probability epsilon (float64[n], or one for all) a uniform legal action, else the first best legal one: q float[n, A], noise
-    float32[n, >= 1]. Raises PolicyError for a mask of another shape, or a row that has no legal action or a NaN."""
+    float32[n, >= 1]. Extras: q of the action ("taken") and of the best legal one ("best"), float32[n]. Raises PolicyError for a mask of
+    another shape, or a row that has no legal action or a NaN."""
     legal, action, logp = checked_mask(mask, *q.shape), *answers(len(q))
+    taken, best = np.empty((2, len(q)), np.float32)
     chance = np.full(len(q), epsilon) if isinstance(epsilon, float) else epsilon
-    refuse_row(_epsilon_greedy(q, legal, noise[:, 0], chance, action, logp), q)
-    return Act(action, logp)
+    refuse_row(_epsilon_greedy(q, legal, noise[:, 0], chance, action, logp, taken, best), q)
+    return Act(action, logp, None, {"taken": taken, "best": best})
 
 
 @njit(cache=True)
-def _epsilon_greedy(q, mask, noise, epsilon, action, logp):  # type: ignore[no-untyped-def]
-    """Fills action and logp; returns the first row that has no legal action or a NaN, or -1."""
+def _epsilon_greedy(q, mask, noise, epsilon, action, logp, taken, most):  # type: ignore[no-untyped-def]
+    """Fills action, logp, taken and most; returns the first row that has no legal action or a NaN, or -1."""
     actions, masked = q.shape[1], mask.size > 0
     weight = np.empty(actions)
     for i in range(len(q)):
@@ -363,6 +424,7 @@ def _epsilon_greedy(q, mask, noise, epsilon, action, logp):  # type: ignore[no-u
             weight[a] = epsilon[i] / count if not masked or legal[a] else 0.0
         weight[best] += 1.0 - epsilon[i]
         action[i], logp[i] = draw_row(weight, weight.sum(), noise[i])
+        taken[i], most[i] = q[i, action[i]], q[i, best]
     return -1
 
 
@@ -405,9 +467,13 @@ class _Values:
         *,
         epsilon: float | NDArray[np.float64],
         explore: bool,
+        spread: float = 0.0,
         index: NDArray[np.int32] | None = None,
     ) -> Act:
-        """As `Policy.act`, where row i is played by policy index[i] (None: there is one), with epsilon float64[n], or one for all."""
+        """As `Policy.act`, where row i is played by policy index[i] (None: there is one), with epsilon float64[n], or one for all, which is
+        `spread_out` by the first column of the noise."""
+        if spread:
+            epsilon, noise = spread_out(epsilon, noise[:, 0], spread=spread), noise[:, 1:]
         random = noise[:, 1] if explore and self.noise_size else None
         q, after = self.values(observation, mask, memory, random=random, index=index)
         act = epsilon_greedy(q, mask, noise, epsilon if explore else 0.0)
@@ -593,8 +659,15 @@ class ActionValuePolicy(CategoricalPolicy):
     A noisy head has noise of its own in every row and decision of "explore", made from a second uniform; so acting stays pure, and how
     large the noise is travels with the weights. Its logp is that of the action given this noise, and "explore" has no table.
 
+    With `spread` in its config the first number of the noise is no uniform, but says where among all the row's environment is
+    (`RolloutRequest.place`), and epsilon is spread out by it; such an "explore" has no table.
+
+    The values of the action and of the best legal one, which it decided by, are answered as the extras "taken" and "best".
+
     With `agents` in its config each agent of the team has a network of its own, `members.K.…`, and observations end in its one-hot id.
     """
+
+    extras: ClassVar[tuple[str, ...]] = ("taken", "best")
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
         self.spec, self.actions = spec, integer(spec, "actions")
@@ -619,7 +692,8 @@ class ActionValuePolicy(CategoricalPolicy):
             self.members = [Perceptron(layout, flatten(self._weights, own)) for own in names]
         self._networks = ValueNetworks(self.members, actions=self.actions, agents=self.agents)
         self.memory_shape = (self._networks.memory,) if self._networks.memory else None
-        self.noise_width = 2 if self._networks.noise_size else 1
+        self.spread = float(spec.config.get("spread", 0.0))
+        self.noise_width = 1 + (self._networks.noise_size > 0) + (self.spread > 0.0)
 
     def act(
         self,
@@ -633,7 +707,9 @@ class ActionValuePolicy(CategoricalPolicy):
         """As `Policy.act`. Raises PolicyError for an unknown mode, a row that has no legal action or a NaN, memory of another shape, and,
         of a team, observations without an agent's id."""
         check_mode(self, mode)
-        return self._networks.act(observation, mask, memory, noise, epsilon=self.epsilon, explore=mode == "explore")
+        return self._networks.act(
+            observation, mask, memory, noise, epsilon=self.epsilon, explore=mode == "explore", spread=self.spread
+        )
 
     def probabilities(
         self, observation: Array, mask: NDArray[np.bool_], *, mode: str
@@ -697,7 +773,7 @@ class StackedActionValues:
     ) -> Act:
         """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
         check_mode(self._first, mode)
-        epsilon = self._epsilon[index]
+        epsilon, spread = self._epsilon[index], self._first.spread
         return self._networks.act(
-            observation, mask, memory, noise, epsilon=epsilon, explore=mode == "explore", index=index
+            observation, mask, memory, noise, epsilon=epsilon, explore=mode == "explore", spread=spread, index=index
         )

@@ -471,6 +471,13 @@ def make_network(spec: PolicySpec, *, seed: int = 0, initial_std: float = 1.0) -
     return network.eval()
 
 
+def uniform_network(spec: PolicySpec, *, seed: int) -> ActorCritic:
+    """A fresh network whose layers all begin uniform within ±1/√(their inputs), biases too: as torch makes them, and with them the authors'
+    TD3 (Fujimoto et al. 2018) and Stable-Baselines3's off-policy learners. (LeCun et al. 1998, "Efficient BackProp", section 4.6.)"""
+    with own_stream(seed):
+        return ActorCritic(spec).eval()
+
+
 def arrays_of(network: nn.Module) -> dict[str, Array]:
     """Copies of parameters and buffers, float32, by name; in one transfer from a card."""
     state = network.state_dict()

@@ -34,7 +34,8 @@ class Policy(Protocol):
         *,
         mode: str = "explore",
     ) -> Act:
-        """observation [n, …], mask bool[n, A], memory float32[n, *memory_shape], noise float32[n, noise_width] in [0, 1)."""
+        """observation [n, …], mask bool[n, A], memory float32[n, *memory_shape], noise float32[n, noise_width]: uniforms in [0, 1). Where
+        an algorithm asks for `place`, the first of them is where the row's environment is among all, in [0, 1]."""
         ...
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:

@@ -7,7 +7,8 @@ A head is chosen by the `action` part of a `PolicySpec.config`:
     {"kind": "multi_categorical", "choices": [A_0, …]}     logits side by side; int32[n, d] actions
     {"kind": "gaussian", "low", "high", "shape"}           means and log standard deviations; clipped to the bounds
     {"kind": "tanh", "low", "high", "shape"}               the same, squashed into the bounds by tanh
-    {"kind": "point", "low", "high", "shape"}              points, squashed by tanh, with a Gaussian around them; clipped to the bounds
+    {"kind": "point", "low", "high", "shape"}              points, squashed by tanh, with a Gaussian around them; clipped to the bounds.
+                                                           "spread": its width differs by environments (`specs.spread_out`)
 
 Box actions are scaled: the network's numbers lie in [-1, 1] where both bounds are finite. A clipped Gaussian has probability masses at its
 bounds, and its logp there is the mass's logarithm: that of the action which was played, exactly. (Fujita and Maeda 2018, "Clipped action
@@ -32,6 +33,7 @@ from scipy.special import ndtri
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array
 from ludus.policies.categorical import sample
+from ludus.policies.specs import spread_out
 
 LEAST = 2.0**-25  # half of the least float32 uniform that is not 0
 LOG_STD = (-5.0, 2.0)
@@ -322,6 +324,7 @@ class Point(_BoxHead):
 
     bounds: Bounds
     numbers: tuple[str, ...] = ("noise", "warm_up")
+    spread: float = 0.0
 
     @property
     def outputs(self) -> int:
@@ -330,6 +333,20 @@ class Point(_BoxHead):
     @property
     def free(self) -> int:
         return len(self.numbers)
+
+    @property
+    def noise_width(self) -> int:
+        return self.bounds.size + (self.spread > 0.0)
+
+    def act(
+        self, out: NDArray[np.float32], mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, greedy: bool
+    ) -> tuple[Array, NDArray[np.float32]]:
+        """As `Head.act`. With a spread the first number of the noise says where a row's environment is (`RolloutRequest.place`)."""
+        if self.spread:
+            out, size = out.copy(), self.bounds.size
+            out[:, size] = spread_out(out[:, size], noise[:, 0], spread=self.spread)
+            noise = noise[:, 1:]
+        return _BoxHead.act(self, out, mask, noise, greedy=greedy)
 
     def _draw(self, out: NDArray[np.float32], given: tuple[Any, ...]) -> int:
         size = self.bounds.size
@@ -351,7 +368,7 @@ def head_of(config: Mapping[str, Any]) -> Head:
             if not (np.isfinite(bounds.low).all() and np.isfinite(bounds.high).all()):
                 raise PolicyError("tanh squashes actions into finite bounds; give some, or use a 'gaussian' head.")
             if kind == "point":
-                return Point(bounds)
+                return Point(bounds, spread=float(config.get("spread", 0.0)))
             return Squashed(bounds, _log_std(config), ("warm_up",) if config.get("warm_up") else ())
     except KeyError as error:
         raise PolicyError(f"the head {kind!r} of a policy spec lacks {error}; it has {sorted(config)}.") from error

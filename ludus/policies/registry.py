@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError
 from ludus.core.parts import load
-from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights, row_mode
 from ludus.policies.base import Policy
 from ludus.policies.categorical import CategoricalPolicy, draw, full_mask
 from ludus.policies.checks import check_mode
@@ -23,10 +25,13 @@ POLICIES = {
     "action_values": "ludus.policies.action_values:ActionValuePolicy",
     "averaged": "ludus.policies.registry:AveragedPolicy",
     "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
+    "actor_values": "ludus.policies.actor_values:ActorValuesPolicy",
     "bot": "ludus.policies.bots:BotPolicy",
     "choice": "ludus.policies.registry:ChoicePolicy",
+    "conditioned": "ludus.policies.registry:ConditionedPolicy",
     "football_built_in": "ludus.policies.football:FootballBuiltIn",
     "football_script": "ludus.policies.football:FootballScript",
+    "muzero": "ludus.policies.search.learned:MuZeroPolicy",
     "nfsp": "ludus.policies.registry:NFSPPolicy",
     "random": "ludus.policies.random:RandomPolicy",
     "searching": "ludus.policies.search.policy:SearchingPolicy",
@@ -265,3 +270,73 @@ def _entries(spec: PolicySpec) -> Sequence[Mapping[str, Any]]:
     if not isinstance(found, Sequence) or not found or not all({"kind", "config", "mode"} <= set(e) for e in found):
         raise PolicyError(f"the config of a 'choice' policy has members: [{{kind, config, mode}}, …]; given {found!r}.")
     return found
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One network for several policies, which is told whom it is to play (NeuPL, Liu et al. 2022).
+
+ROW = "row"
+"""Extra: int32[n], which row acted."""
+
+
+class ConditionedPolicy:
+    """Kind `conditioned`; config {"network": {kind, config}}: a policy whose observations are those of the game, flat, and a condition
+    behind them. Weights: "network/…", and "condition" float32[R, D], what R policies are told.
+
+    Each row is a mode, `row_mode(k)`; "explore" and "greedy" are the last one's."""
+
+    modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")  # and the rows
+    takes_ids: bool = False
+    extras: ClassVar[tuple[str, ...]] = (ROW,)
+
+    def __init__(self, spec: PolicySpec, weights: Weights) -> None:
+        """Raises PolicyError for weights without conditions, and a network that takes ids."""
+        self.spec = spec
+        self._network = build_policy(spec_of(spec, "network"), part_of(weights, "network"))
+        if self._network.takes_ids:
+            raise PolicyError("the network of a 'conditioned' policy sees tensors, and this one takes ids.")
+        given = np.asarray(weights.get("condition", ()))
+        if given.ndim != 2 or not given.size or not np.isfinite(given).all():
+            raise PolicyError(
+                f"the weights of a 'conditioned' policy have `condition` float[R, D], finite, with a row at least; given {given.tolist()}."
+            )
+        self._condition = given.astype(np.float32)
+        self._rows = {row_mode(k): k for k in range(len(given))}
+        self.modes = ("explore", "greedy", *self._rows)  # type: ignore[misc]  # as many as there are rows
+        self.noise_width = self._network.noise_width
+        self.memory_shape = self._network.memory_shape
+
+    def _playing(self, mode: str) -> tuple[int, str]:
+        """The row of a mode, and the network's own mode."""
+        check_mode(self, mode)
+        return self._rows.get(mode, len(self._rows) - 1), "greedy" if mode == "greedy" else "explore"
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        *,
+        mode: str = "explore",
+    ) -> Act:
+        """As `Policy.act`. Raises PolicyError for an unknown mode."""
+        row, inner = self._playing(mode)
+        act = self._network.act(conditioned(observation, self._condition[row]), mask, memory, noise, mode=inner)
+        return act._replace(extras={**act.extras, ROW: np.full(len(observation), row, np.int32)})
+
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """As `Policy.tabulate`."""
+        row, inner = self._playing(mode)
+        seen = conditioned(enumeration.observation, self._condition[row])
+        return self._network.tabulate(replace(enumeration, observation=seen), player, mode=inner)
+
+    def weights(self) -> Weights:
+        return {"condition": self._condition.copy(), **joined({"network": self._network.weights()})}
+
+
+def conditioned(observation: Array, condition: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Observations [n, …] and a condition float32[D], or one each, float32[n, D] -> float32[n, size + D]."""
+    flat = np.asarray(observation, np.float32).reshape(len(observation), math.prod(observation.shape[1:]))
+    each = np.broadcast_to(condition, (len(flat), condition.shape[-1]))
+    return np.concatenate([flat, each], axis=1)

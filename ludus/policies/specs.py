@@ -156,6 +156,14 @@ def team_transformer_spec(
     )
 
 
+def actor_values_spec(
+    actor: PolicySpec, *, hidden: Sequence[int], activation: str = "relu", critics: int = 1
+) -> PolicySpec:
+    """The spec of an `ActorValuesPolicy`: an actor of a box, and perceptrons of observation and action beside it."""
+    beside = {"hidden": [int(n) for n in hidden], "activation": activation, "count": int(critics)}
+    return PolicySpec("actor_values", {"actor": _entry(actor), "critics": beside})
+
+
 def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:
     """The head for an action space: Discrete and MultiDiscrete (from 0), MultiBinary, or Box. squash: by tanh, where it would
     else be clipped. Raises PolicyError for another space, and for a Box with an entry that has one value only."""
@@ -260,11 +268,15 @@ def action_values_spec(
     width: int = 64,
     scale: float = 1.0,
     agents: int = 1,
+    spread: float = 0.0,
+    individual: int = 1,
 ) -> PolicySpec:
     """The spec of an `ActionValuePolicy`.
 
     shape: of an observation, multiplied by `scale`. body: as `body_config` makes it. width: of the core. agents: above 1, each of so many
-    has a network of its own, and flat observations end in its id, one-hot."""
+    has a network of its own, and flat observations end in its id, one-hot. spread: how differently environments explore (`spread_out`).
+    individual: above 1, there is one network, which does not see the ids that observations end in, and each of so many agents has a layer
+    that adds values of its own."""
     config: dict[str, Any] = {
         "shape": [int(n) for n in shape],
         "actions": int(actions),
@@ -277,7 +289,18 @@ def action_values_spec(
         config["width"] = int(width)
     if agents > 1:
         config["agents"] = int(agents)
+    if spread:
+        config["spread"] = float(spread)
+    if individual > 1:
+        config["individual"] = int(individual)
     return PolicySpec("action_values", config)
+
+
+def spread_out(size: Any, place: NDArray[np.float32], *, spread: float) -> NDArray[np.float64]:
+    """How much each row explores, float64[n]: size^(1 + spread × place), of an epsilon or the width of noise in [0, 1]. place float32[n]:
+    of the row's environment, from 0 to 1. (Horgan et al. 2018, "Distributed prioritized experience replay", section 4.1.)"""
+    out: NDArray[np.float64] = np.asarray(size, np.float64) ** (1.0 + spread * place.astype(np.float64))
+    return out
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -316,8 +339,10 @@ def tabulates(spec: PolicySpec, *, mode: str) -> bool:
     if spec.kind == "actor_critic":
         return bool(config["core"] == "none" and config["action"]["kind"] == "categorical" and "agents" not in config)
     if spec.kind == "action_values":
-        exploring = mode == "explore" and config["head"]["noisy"]
+        exploring = mode == "explore" and (config["head"]["noisy"] or config.get("spread"))
         return bool(config["core"] == "none" and "agents" not in config and not exploring)
+    if spec.kind == "actor_values":
+        return False
     if spec.kind in _PARTS:
         part = config[mode if mode == _PARTS[spec.kind] else "average"]
         return tabulates(PolicySpec(part["kind"], part["config"]), mode="greedy" if mode == "greedy" else "explore")
@@ -342,7 +367,7 @@ SEARCH_POLICY, SEARCH_VALUE = "search_policy", "search_value"
 
 def searches(spec: PolicySpec) -> bool:
     """Whether policies of this spec have the mode "search"."""
-    return spec.kind == "searching"
+    return spec.kind in ("searching", "muzero")
 
 
 def searching_spec(
@@ -363,6 +388,36 @@ def choice_spec(chooser: PolicySpec, members: Sequence[tuple[PolicySpec, str]]) 
     """The spec of a `ChoicePolicy`. members: each with the mode that it is played in."""
     entries = [{**_entry(member), "mode": mode} for member, mode in members]
     return PolicySpec("choice", {"chooser": _entry(chooser), "members": entries})
+
+
+def conditioned_spec(network: PolicySpec) -> PolicySpec:
+    """The spec of a `ConditionedPolicy`."""
+    return PolicySpec("conditioned", {"network": _entry(network)})
+
+
+def muzero_spec(
+    *,
+    inputs: int,
+    actions: int,
+    hidden: Sequence[int],
+    latent: int,
+    support: int,
+    discount: float,
+    search: Mapping[str, Any],
+    play: int,
+    noise: Mapping[str, float],
+) -> PolicySpec:
+    """The spec of a `MuZeroPolicy`. hidden, latent, support: of its network. discount: below 0 where opponents move in turn. The others: as
+    of `searching_spec`; of the noise, concentration and share."""
+    network = {
+        "inputs": int(inputs),
+        "actions": int(actions),
+        "hidden": list(hidden),
+        "latent": latent,
+        "support": support,
+    }
+    parts = {"search": dict(search), "play": int(play), "noise": dict(noise)}
+    return PolicySpec("muzero", {**network, "discount": float(discount), **parts})
 
 
 def _entry(spec: PolicySpec) -> dict[str, Any]:

@@ -87,6 +87,7 @@ _SEGMENTS = (
     "version_hi",
     "memory0",
     "bootstrap_state",
+    "bootstrap_value",
 )
 
 

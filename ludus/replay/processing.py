@@ -333,6 +333,7 @@ class HER(Processing):
             version_hi=rows.version_hi[segment],
             state=None if rows.state is None else rows.state[row],
             bootstrap_state=behind(rows.state, rows.bootstrap_state),
+            bootstrap_value=None if rows.bootstrap_value is None else rows.bootstrap_value[segment],
             extras={name: column[row] for name, column in rows.extras.items()},
         )
 

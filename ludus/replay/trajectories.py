@@ -28,6 +28,8 @@ class Trajectories:
     added bool[S]: segments that nobody played, which processing has added (`ludus.replay.processing`); None: all were played.
     dt int32[N]: environment steps from a decision to what follows it, the agent's next decision or the bootstrap observation; None where
     nobody counted them.
+    bootstrap_value float32[S]: what the policy that acted says that bootstrap observations are worth, 0 where the game was over; None: it
+    was not asked (`RolloutRequest.bootstrap_value`).
     """
 
     start: NDArray[np.int64]
@@ -52,6 +54,7 @@ class Trajectories:
     extras: Mapping[str, Array] = field(default_factory=dict)
     added: NDArray[np.bool_] | None = None
     dt: NDArray[np.int32] | None = None
+    bootstrap_value: NDArray[np.float32] | None = None
 
     @property
     def num_rows(self) -> int:

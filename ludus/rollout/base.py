@@ -72,6 +72,10 @@ class RolloutRequest:
     of whole episodes, each environment ends the one that it is in, and those that others have begun meanwhile do not count. So at least
     one decision, or one episode of each environment that has a share, is played, and short episodes are not preferred.
     processing: what is done with the learner's trajectories before they come back.
+    place: the first number of the noise is no uniform for the learner's policy, but says how far its environment is among all of them, from
+    0 (the first) to 1 (the last), so that each may explore in a way of its own. It does not depend on shards.
+    bootstrap_value: the extra in which the learner's policy, which must not remember, says what an observation is worth: it is asked about
+    bootstrap observations, too (`Trajectories.bootstrap_value`); "": it is not.
     """
 
     learner: PolicyRef | None
@@ -90,6 +94,8 @@ class RolloutRequest:
     planned: PlannedEpisodes | None = None
     seconds: float | None = None
     processing: tuple[ProcessesTrajectories, ...] = ()
+    place: bool = False
+    bootstrap_value: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.arrays import addresses, flat_at
 from ludus.core.errors import EnvError, ScenarioError
-from ludus.core.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Timestep
+from ludus.core.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Tail, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
@@ -237,6 +238,7 @@ class RolloutWorker:
         self._noise = Uniforms()
         self._planned = PlannedUniforms(env.num_envs)
         self._idle = tuple(_no_actions(spec, p) for p in range(spec.num_players))
+        self._place = (self._shard.environments / max(1, self._shard.total - 1)).astype(np.float32)
         self._timestep: Timestep | None = None
         self._sampler: OpponentSampler | None = None
 
@@ -404,6 +406,8 @@ class RolloutWorker:
         trajectories = None
         if run.request.learner is not None:
             trajectories = self._writer.flush(timestep.due)
+        if trajectories is not None and run.request.bootstrap_value:
+            trajectories = replace(trajectories, bootstrap_value=self._bootstrap_value(trajectories, run))
         episodes = log.result()
         ids = (episodes.index, () if trajectories is None else trajectories.episode)
         highest = max(int(np.max(some, initial=-1)) for some in ids)
@@ -416,6 +420,34 @@ class RolloutWorker:
             trajectories = self._processed(trajectories, run.request)
         run.writing += perf_counter() - begun
         return Rollout(trajectories, episodes, counters, run.seconds(self.env), highest + 1)
+
+    def _bootstrap_value(self, rows: Trajectories, run: _Run) -> NDArray[np.float32]:
+        """What the learner's policy says that the bootstrap observations are worth, float32[S]; 0 where the game was over, and where nobody
+        knows what was seen then. Slots are its own as long as the request lasts."""
+        name, shard, value = run.request.bootstrap_value, self._shard, np.zeros(rows.num_segments, np.float32)
+        asked = rows.tail != Tail.TERMINATED
+        if self.env.spec.enumeration is not None:
+            asked &= rows.bootstrap_observation >= 0
+        environment = (rows.episode - self._clocks.index[0]) % shard.total  # counted from the shard's first
+        begun = perf_counter()
+        for player, agents in enumerate(self._agents):
+            mine = np.flatnonzero(asked & (rows.seat == player))
+            first = sum(self._agents[:player])
+            slot = (environment[mine] * agents + rows.agent[mine] - first).astype(np.int32)
+            for k in range(0, len(mine), max(1, agents * shard.num_envs)):  # as many as a bank has room for
+                part = slice(k, k + agents * shard.num_envs)
+                value[mine[part]] = self._worth(player, slot[part], mine[part], rows)[name]
+        run.inference += perf_counter() - begun
+        return value
+
+    def _worth(
+        self, player: int, slot: NDArray[np.int32], segments: NDArray[np.int64], rows: Trajectories
+    ) -> Mapping[str, Array]:
+        """The extras that bootstrap observations of these segments would be answered with."""
+        mask, nothing = rows.bootstrap_mask, np.zeros(len(slot), np.float32)
+        legal = None if mask is None else mask[segments]
+        due = Due(slot, rows.bootstrap_observation[segments], legal, nothing, np.zeros(len(slot), np.bool_))
+        return self.bank.act(player, due, np.zeros((len(slot), self.bank.noise_width), np.float32)).extras
 
     def _processed(self, trajectories: Trajectories, request: RolloutRequest) -> Trajectories:
         def stream(place: int) -> np.random.Generator:
@@ -454,7 +486,7 @@ class RolloutWorker:
                 actions.append(self._idle[p])
                 continue
             begun = perf_counter()
-            act = self.bank.act(p, due, self._uniforms(run.request, p, due))
+            act = self.bank.act(p, due, self._uniforms(run.request, sampler, p, due))
             now = perf_counter()
             run.inference += now - begun
             run.decisions += n
@@ -464,13 +496,18 @@ class RolloutWorker:
                 run.writing += perf_counter() - now
         return tuple(actions)
 
-    def _uniforms(self, request: RolloutRequest, player: int, due: Due) -> NDArray[np.float32]:
+    def _uniforms(
+        self, request: RolloutRequest, sampler: OpponentSampler, player: int, due: Due
+    ) -> NDArray[np.float32]:
         """What the policies of these rows draw their actions with."""
-        width = self.bank.noise_width
-        if request.planned is None:
-            return self._noise.take(len(due.slot), width)
-        agents = self._agents[player]
-        return self._planned.take(due.slot if agents == 1 else due.slot // agents, width)
+        width, agents = self.bank.noise_width, self._agents[player]
+        environment = due.slot if agents == 1 else due.slot // agents
+        if request.planned is not None:
+            return self._planned.take(environment, width)
+        noise = self._noise.take(len(due.slot), width)
+        if request.place and player in sampler.learners:
+            np.copyto(noise[:, 0], self._place[environment], where=sampler.mine[player, environment])
+        return noise
 
     def _write(self, run: _Run, sampler: OpponentSampler, player: int, due: Due, act: Act) -> None:
         """Record the learner's decisions; every environment in which somebody has to act counts this step."""

@@ -15,7 +15,7 @@ from ludus.core.config import Config
 from ludus.core.errors import PolicyError, TrainingError
 from ludus.core.types import Array, EnvSpec, State, Tail, Weights
 from ludus.envs.spaces import Choices
-from ludus.learners.base import Algorithm, Learner, LearnerContext, priorities_of
+from ludus.learners.base import Algorithm, Collect, Learner, LearnerContext, priorities_of
 from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Table
@@ -41,11 +41,18 @@ class _Seen:
 
 
 def synthetic_rollout(
-    env: EnvSpec, policy: Policy, *, seats: tuple[int, ...], segments: int, rng: np.random.Generator, version: int = 0
+    env: EnvSpec,
+    policy: Policy,
+    *,
+    seats: tuple[int, ...],
+    segments: int,
+    rng: np.random.Generator,
+    version: int = 0,
+    collect: Collect | None = None,
 ) -> Trajectories:
     """`segments` segments of 1 to 5 decisions, in which all kinds of tails occur; observations and legal actions as `env` says, random
     otherwise, and states where it has one. Truncated and cut segments of an enumerated game have the bootstrap observation of some state
-    of the same seat."""
+    of the same seat. collect: what is recorded beside that (None: nothing)."""
     seat = np.array([seats[s % len(seats)] for s in range(segments)], np.int8)
     length = rng.integers(1, _LONGEST + 1, segments)
     alive = np.arange(_LONGEST)[None] < length[:, None]
@@ -91,7 +98,15 @@ def synthetic_rollout(
         state=_states(env, rows, rng),
         bootstrap_state=_states(env, segments, rng),
         extras={name: _rows([step[name] for step in extras], alive) for name in extras[0]},
+        bootstrap_value=_worth(policy, after, tail, collect),
     )
+
+
+def _worth(policy: Policy, after: _Seen, tail: NDArray[np.int8], collect: Collect | None) -> NDArray[np.float32] | None:
+    if collect is None or not collect.bootstrap_value:
+        return None
+    act = policy.act(after.taken, after.mask, None, np.zeros((len(tail), policy.noise_width), np.float32))
+    return np.where(tail == Tail.TERMINATED, 0.0, act.extras[collect.bootstrap_value]).astype(np.float32)
 
 
 def _rows(steps: list[Array], alive: NDArray[np.bool_]) -> Array:
@@ -160,7 +175,8 @@ def _synthetic(env: EnvSpec, seats: tuple[int, ...], algorithm: Algorithm) -> Ro
         policy = build_policy(learner.spec, learner.weights())
         segments = max(2, min(algorithm.collect().amount, 300))
         rng = np.random.default_rng([number, 17])
-        return synthetic_rollout(env, policy, seats=seats, segments=segments, rng=rng, version=number)
+        collect = algorithm.collect()
+        return synthetic_rollout(env, policy, seats=seats, segments=segments, rng=rng, version=number, collect=collect)
 
     return make
 

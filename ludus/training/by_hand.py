@@ -150,6 +150,8 @@ class HandLearner:
             modes_seed=self._seed,
             state=collect.state,
             processing=collect.processing,
+            place=collect.place,
+            bootstrap_value=collect.bootstrap_value,
         )
         self._collected += 1
         policies = [(mine, self.policy), *((refs[p], policy) for p, policy in others.items() if p in refs)]

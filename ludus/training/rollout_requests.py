@@ -11,7 +11,7 @@ import numpy as np
 
 from ludus.core import seeding
 from ludus.core.errors import ScenarioError
-from ludus.core.types import Array, Mixture, PolicyRef, State, TrainingTask
+from ludus.core.types import Array, Mixture, PolicyRef, State, TrainingTask, row_mode
 from ludus.learners.base import Collect
 from ludus.policies.base import Policy
 from ludus.population.matches import statistics_of, won
@@ -131,6 +131,7 @@ class RequestMaker:
         """policy: gives a frozen one. seed: of the task. apart: whether hosts have requests of their own. Raises UnknownName or ConfigError
         for opponents that are moved by a rule that there is not."""
         self.opponents = MovingOpponents(task.opponents)
+        self._rows = [MovingOpponents(row.opponents) for row in task.rows]
         self._task, self._collect, self._rollouts, self._seed, self._apart = task, collect, rollouts, seed, apart
         refs = mixture_refs(start_of(task.opponents))
         self._frozen = [(ref, policy(ref)) for ref in refs if ref.version is not None]
@@ -167,14 +168,16 @@ class RequestMaker:
         collect = self._collect
         if not carry_on:
             seats = self._task.seats
-            first = count.requests % len(seats)  # every seat has its turn, even with one environment
+            turn = count.requests // max(1, len(self._rows))
+            first = turn % len(seats)  # every seat has its turn, even with one environment
             self._seats[host] = seats[first:] + seats[:first]
         if (
             self._apart or collect.unit == "decisions"
         ):  # ids differ from those of open episodes, whoever has to begin anew
             envs = self._rollouts.num_envs
             count.next_episode = -(-count.next_episode // envs) * envs
-        opponents, policies = self.playing(learner, weights)
+        row = count.requests % len(self._rows) if self._rows else None
+        opponents, policies = self.playing(learner, weights, row=row)
         share = self._task.together
         request = RolloutRequest(
             learner=learner,
@@ -186,12 +189,14 @@ class RequestMaker:
             carry_on=carry_on,
             extras=collect.extras,
             first_episode=count.next_episode,
-            modes=collect.modes,
+            modes=collect.modes if row is None else ((row_mode(row), 1.0),),
             modes_seed=self._seed,
             state=collect.state,
             together=int((count.requests + 1) * share) > int(count.requests * share),
             seconds=seconds,
             processing=collect.processing,
+            place=collect.place,
+            bootstrap_value=collect.bootstrap_value,
         )
         named = {**dict(policies), **dict.fromkeys(learner_refs(request), weights)}
         count.requests += 1
@@ -199,9 +204,11 @@ class RequestMaker:
             count.next_episode += collect.amount
         return request, [*named.items()]
 
-    def playing(self, learner: PolicyRef, weights: Policy | RemotePolicy) -> tuple[Mixture, Policies]:
-        """The opponents as they are now, and everybody who may play, each once. Raises ScenarioError if a live opponent is nobody who is in
-        progress."""
+    def playing(
+        self, learner: PolicyRef, weights: Policy | RemotePolicy, *, row: int | None = None
+    ) -> tuple[Mixture, Policies]:
+        """The opponents as they are now, of one row if it is said which, and everybody who may play, each once. Raises ScenarioError if a
+        live opponent is nobody who is in progress."""
         if not self.met:
             raise self._unknown()
         policies: dict[PolicyRef, Policy | RemotePolicy] = {learner: weights}
@@ -213,7 +220,8 @@ class RequestMaker:
             policies.setdefault(now, policy)
             return now
 
-        return self.opponents.mixture(live), [*policies.items(), *self._frozen]
+        opponents = self.opponents if row is None else self._rows[row]
+        return opponents.mixture(live), [*policies.items(), *self._frozen]
 
     def _unknown(self) -> ScenarioError:
         ref = next(ref for ref in self._live if (ref.population, ref.policy) not in self._learners)

@@ -39,6 +39,7 @@ KINDS: dict[str, dict[str, object]] = {
         "rules": {"kind": "alphastar", "least": 1, "most": 2},
         "decay": 0.5,
     },
+    "neupl": {"policies": 2},
     "odo": {"rounds": 5},
     "pbt": {"learners": 3, "ranges": {"learning_rate": {"low": 1e-3, "high": 1e-1}}},
     "pfsp": {"weighting": "linear"},
@@ -48,7 +49,7 @@ KINDS: dict[str, dict[str, object]] = {
     "self_play_psro": {},
     "xdo": {"algorithms": {"meta": {"kind": "mmd", "batch": 32, "epochs": 1, "hidden": [4]}}},
 }
-GAINED = {"efficient_psro": 6, "league": 9, "pbt": 9, "self_play_psro": 6, "xdo": 6}
+GAINED = {"efficient_psro": 6, "league": 9, "pbt": 9, "self_play_psro": 6, "xdo": 6, "neupl": 8}
 """Policies that each population gains in three generations; 3 by default."""
 
 

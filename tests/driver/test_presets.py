@@ -51,6 +51,13 @@ SHORT = {
     "acrobot": ("response.decisions=4096", "evaluation.episodes=2"),
     "acrobot-dqn": OFF_POLICY,
     "cartpole": ("response.decisions=4096", "evaluation.episodes=2"),
+    "cartpole-apex": ("response.decisions=1400", "evaluation.episodes=2"),
+    "cartpole-muzero": (
+        "response.decisions=1500",
+        "evaluation.episodes=2",
+        "algorithm.simulations=5",
+        "algorithm.play_simulations=5",
+    ),
     "cartpole-dqn": ("response.decisions=1100", "evaluation.episodes=2"),
     "connect-four-alphazero": (
         "response.episodes=32",
@@ -64,6 +71,8 @@ SHORT = {
     ),
     "cartpole-gail": ("response.decisions=2048", "evaluation.episodes=2"),
     "cartpole-vmpo": ("response.decisions=4096", "evaluation.episodes=2"),
+    "cartpole-m-iqn": ("response.decisions=1100", "evaluation.episodes=2"),
+    "cartpole-rainbow-iqn": ("response.decisions=1100", "evaluation.episodes=2"),
     "connect-four-self-play": ("response.episodes=512", "evaluation.episodes=64", "cells=all"),
     "connect-four": ("response.episodes=512", "evaluation.episodes=64"),
     "football-3-vs-1": ACADEMY,
@@ -82,6 +91,7 @@ SHORT = {
     "hopper-td3": MUJOCO,
     "key-and-door": ("response.decisions=2048", "evaluation.episodes=2"),
     "kuhn": (),
+    "kuhn-neupl": ("response.episodes=600", "env.num_envs=64", "algorithm.batch=64"),
     "kuhn-odo": (),
     "kuhn-xdo": (),
     "kuhn-3p": ("meta_solver.iterations=2000",),
@@ -104,6 +114,7 @@ SHORT = {
     "memory-r2d2": ("response.decisions=2016",),
     "pendulum": OFF_POLICY,
     "pendulum-mpo": (*OFF_POLICY, "algorithm.start_decisions=100"),
+    "pendulum-apex": (*OFF_POLICY, "algorithm.start_decisions=100"),
     "pendulum-td3": (*OFF_POLICY, "algorithm.start_decisions=100"),
     "pong": (
         "response.decisions=128",
@@ -129,6 +140,13 @@ SHORT = {
     "smax-2s3z": (*SMAX, "algorithm.batch=300"),
     "smax-2s3z-qmix": ("response.episodes=16", *SMAX[1:], "algorithm.min_size=100", "algorithm.batch=32"),
     "simple-spread": SPREAD,
+    "lbf-coma": (*SPREAD[:2], "env.num_envs=8", "algorithm.batch=8"),
+    "lbf-qmix": SPREAD,
+    "simple-spread-coma": (*SPREAD[:2], "env.num_envs=8", "algorithm.batch=8"),
+    "simple-spread-cds-qmix": SPREAD,
+    "simple-spread-cw-qmix": SPREAD,
+    "simple-spread-ow-qmix": SPREAD,
+    "simple-spread-qplex": SPREAD,
     "simple-spread-iql": SPREAD,
     "simple-spread-mat": (
         "response.decisions=4800",
@@ -141,6 +159,13 @@ SHORT = {
     "simple-tag": ("response.episodes=64", "evaluation.episodes=8"),
     "speaker-listener": ("response.decisions=3200", "evaluation.episodes=4"),
     "tic-tac-toe": (),
+    "tic-tac-toe-muzero": (
+        "response.episodes=128",
+        "evaluation.episodes=8",
+        "cells=all",
+        "algorithm.simulations=8",
+        "algorithm.min_size=200",
+    ),
     "tic-tac-toe-alphazero": (
         "response.episodes=128",
         "evaluation.episodes=8",
@@ -167,12 +192,14 @@ SELF_PLAY = {
     "connect-four-alphazero",
     "connect-four-self-play",
     "goofspiel-13",
+    "kuhn-neupl",
     "kuhn-odo",
     "leduc-mmd",
     "leduc-nfsp",
     "leduc-rnad",
     "leduc-self-play",
     "tic-tac-toe-alphazero",
+    "tic-tac-toe-muzero",
     *LEAGUES,
 }
 ALONE = {
@@ -185,6 +212,7 @@ ALONE = {
         "half",
         "hopper",
         "key",
+        "lbf",
         "lunar",
         "memory",
         "overcooked",
@@ -207,12 +235,14 @@ PLAYED = {
     "goofspiel-13",
     "simple-tag",
     "tic-tac-toe-alphazero",
+    "tic-tac-toe-muzero",
     *ALONE,
 }
 """No tree: payoffs are played, and NashConv is not known."""
 PLAYERS = {**dict.fromkeys(ALONE, 1), "kuhn-3p": 3}
 LEARNERS = {
     "football-5v5-league": 2,
+    "kuhn-neupl": 3,
     "kuhn-xdo": 2,
     "leduc-league": 4,
     "leduc-nxdo": 2,
@@ -224,6 +254,7 @@ SCRIPTS = {"football-5v5": 3, "football-5v5-league": 3, "football-5v5-script": 3
 POPULATIONS = {
     "connect-four-alphazero": 1,
     "tic-tac-toe-alphazero": 1,
+    "tic-tac-toe-muzero": 1,
     "connect-four-self-play": 1,
     "football-5v5": 1,
     "football-5v5-league": 1,
@@ -238,6 +269,7 @@ FAST = {
     "goofspiel",
     "kuhn",
     "kuhn-3p",
+    "kuhn-neupl",
     "kuhn-odo",
     "kuhn-xdo",
     "leduc-exact",

@@ -65,6 +65,35 @@ class TwoStep(ParallelEnv):
         return seen, each, dict.fromkeys(agents, over), dict.fromkeys(agents, False), {name: {} for name in agents}
 
 
+class Climb(ParallelEnv):
+    """The one-step matrix game of Rashid et al. 2020, "Weighted QMIX": both earn 8 by 0 and 0, lose 12 if only one plays 0, and else get
+    nothing."""
+
+    metadata: ClassVar = {"name": "climb"}
+    possible_agents: ClassVar = ["agent_0", "agent_1"]
+    state_space: ClassVar = Box(0.0, 1.0, (1,), np.float32)
+
+    def observation_space(self, agent):
+        return self.state_space
+
+    def action_space(self, agent):
+        return Discrete(3)
+
+    def state(self):
+        return np.ones(1, np.float32)
+
+    def reset(self, seed=None, options=None):
+        self.agents = list(self.possible_agents)
+        return dict.fromkeys(self.agents, self.state()), {name: {} for name in self.agents}
+
+    def step(self, actions):
+        agents, self.agents = self.agents, []
+        zeros = sum(int(action) == 0 for action in actions.values())
+        each = dict.fromkeys(agents, (0.0, -6.0, 4.0)[zeros])  # the team's is the sum
+        seen = dict.fromkeys(agents, self.state())
+        return seen, each, dict.fromkeys(agents, True), dict.fromkeys(agents, False), {name: {} for name in agents}
+
+
 class Carry(ParallelEnv):
     """Two agents see a load in [-1, 1], eight times anew, and what they do must add up to it: each costs (sum of actions - load)². One that
     cannot tell who it is does half of it. discrete: actions are 0, 1 and 2, loads 0 … 4, and each load that is met earns 1."""

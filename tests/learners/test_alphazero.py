@@ -10,6 +10,7 @@ from alphazero_games import outcomes, played, small, spec
 from ludus.core.errors import ConfigError, DataError, ScenarioError
 from ludus.core.types import Tail
 from ludus.driver.runner import run
+from ludus.driver.scenario_check import check
 from ludus.driver.scenario_files import load_scenario
 from ludus.learners.alphazero.losses import policy_loss, value_loss, weight_norm
 from ludus.learners.base import LearnerContext
@@ -137,6 +138,15 @@ def test_games_that_it_cannot_search(tensors):
     with pytest.raises(ScenarioError, match="rules with 36 entries"):
         small(rules=wrong).check(spec())
     small().check(spec(), (0, 1))
+
+
+def test_only_those_who_can_are_played_by_a_search():
+    scenario = load_scenario("tic-tac-toe-alphazero", [])
+    check(scenario, spec(), matches=spec())
+    with pytest.raises(
+        ScenarioError, match="mode=search was given, and the algorithm 'ppo' trains policies of kind 'actor_critic'"
+    ):
+        check(load_scenario("tic-tac-toe-alphazero", ["algorithm=ppo"]), spec(), matches=spec())
 
 
 def losses(policy, mode):

@@ -102,7 +102,7 @@ def test_the_fused_optimizer_is_the_compiled_one_and_steps_over_what_is_no_numbe
 WITHOUT_GRADIENTS = {"exact", "tabular_q"}
 SMALL = {
     "batch": 24, "rollout": 40, "min_size": 10, "start_decisions": 10, "hidden": (8,), "learning_rate": 1e-3, "atoms": 5, "epochs": 2,
-    "mixing_width": 4, "minibatches": 2, "width": 8,
+    "mixing_width": 4, "minibatches": 2, "width": 8, "critic_hidden": (6,), "central_width": 6, "predictor_width": 6,
 }  # fmt: skip
 BURNT = {"memory": 4, "length": 3, "period": 3, "burn_in": 2}
 MORE = {
@@ -123,6 +123,8 @@ MORE = {
     "dqn, by agent": ("munchausen_dqn", {"share_weights": False}, "teams"),
     "nfsp, states": ("nfsp", {"max_gradient_norm": 0.1, "best_response": {"dueling": True, "hidden": (8,)}}, "enumerated"),
     "ddpg, twin": ("ddpg", {"twin": True, "activation": "tanh", "max_gradient_norm": 0.1}),
+    "a2c, rnd": ("a2c", {"learned_reward": {"kind": "rnd", "hidden": (8,), "features": 4}}),
+    "dqn, icm": ("dqn", {"learned_reward": {"kind": "icm", "hidden": (8,), "features": 4}}, "enumerated"),
     "sac, one": ("sac", {"twin": False, "learn_temperature": False}),
     "sac, states": ("sac_discrete", {"twin": False}, "enumerated"),
     "vmpo, box": ("vmpo", {"value_network": "separate"}, "box"),
@@ -142,17 +144,23 @@ MORE = {
     ),
     "a2po, shared": ("a2po", {"share_weights": True, "normalise_observations": True}),
     "coppo, gru by agent": ("coppo", {"memory": "gru", "memory_size": 4, "share_weights": False}),
+    "cw_qmix, gru": ("cw_qmix", {"core": "gru", **BURNT}),
+    "cds_qmix, gru": ("cds_qmix", {"core": "gru", **BURNT}),
+    "coma, gru": ("coma", {"memory": "gru", "memory_size": 4, "normalise_returns": True}),
 }  # fmt: skip
-OWN_GAMES = {"alphazero"}
+OWN_GAMES = {"alphazero", "muzero"}
 """Those that learn from what no made-up rollout has."""
-CASES = {name: (name, BURNT if name == "r2d2" else {}) for name in ALGORITHMS if name not in WITHOUT_GRADIENTS} | MORE
+OF_GAMES = {"gamma": 1.0, "rollout_unit": "episodes", "unroll": 3}
+OPTIONS = {"r2d2": BURNT, "muzero": OF_GAMES}
+CASES = {name: (name, OPTIONS.get(name, {})) for name in ALGORITHMS if name not in WITHOUT_GRADIENTS} | MORE
 TORCH = {
-    "alphazero",
-    *("a2c", "a2c, of many", "reinforce", "impala", "impala, lstm", "ppo, gru", "ppo, by agent", "ppo, gru by agent", "mappo"),
+    *("alphazero", "muzero"),
+    *("a2c", "a2c, of many", "a2c, rnd", "reinforce", "impala", "impala, lstm", "ppo, gru", "ppo, by agent", "ppo, gru by agent", "mappo"),
     *("mat", "mat, boxes", "mat_dec"),
     *("dqn, by agent", "munchausen_dqn", "qr_dqn", "iqn", "rainbow", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
     *("mpo", "mpo, discrete", "mpo, states", "vmpo", "vmpo, box", "vmpo, gru by agent"),
     *("happo", "happo, gru", "hatrpo", "hatrpo, gru, shared", "a2po", "a2po, shared", "coppo", "coppo, gru by agent"),
+    *("cds_qmix", "cds_qmix, gru", "cw_qmix", "cw_qmix, gru", "ow_qmix", "qplex", "coma", "coma, gru"),
 }  # fmt: skip
 """Those without passes that are written out."""
 
@@ -188,7 +196,8 @@ class Case:
         if len(self.env.agents_of(0)) > 1:
             return team_rollout(self.env, learner, pieces=15, rng=rng)
         policy = build_policy(learner.spec, learner.weights())
-        return synthetic_rollout(self.env, policy, seats=(0,), segments=30, rng=rng)
+        collect = self.algorithm.collect()
+        return synthetic_rollout(self.env, policy, seats=(0,), segments=30, rng=rng, collect=collect)
 
 
 FLAT = ("weights", "target", "average")
@@ -280,7 +289,7 @@ def test_both_roads_learn_alike(name, request):
     assert_learn_alike(case, written, autograd)
 
 
-@pytest.mark.parametrize("name", ["alphazero", "ppo, states", "impala, lstm", "dqn, states", "rainbow", "r2d2", "qmix, gru", "sac",
+@pytest.mark.parametrize("name", ["muzero", "ppo, states", "impala, lstm", "dqn, states", "rainbow", "r2d2", "qmix, gru", "sac",
                                   "sac, states", "nfsp, states", "maddpg", "hatrpo", "a2po, shared", "coppo, gru by agent"])  # fmt: skip
 def test_what_lies_on_the_device_teaches_what_memory_does(name, request):
     """To the bit. (Tensors on a CPU stand for those of a card.)"""

@@ -192,8 +192,8 @@ def test_minibatches_are_of_whole_groups():
 def test_ranks_share_whole_groups():
     """And learn what one learner does with all of them."""
     env, algorithm = team_env(state=0), MAT(**{**SMALL, "max_gradient_norm": 0.0})
-    batches = [batch_of(learner_of(algorithm, env), env, number=k, size=31) for k in range(3)]
-    assert_ranks_learn_alike(3, lambda ranks: learner_of(algorithm, env, ranks=ranks), batches)
+    batches = [batch_of(learner_of(algorithm, env), env, number=k, size=31) for k in range(2)]
+    assert_ranks_learn_alike(2, lambda ranks: learner_of(algorithm, env, ranks=ranks), batches)
 
 
 # ------------------------------------------------------------------ refusals
@@ -246,7 +246,7 @@ class Apart(ParallelEnv):
         return seen, dict.fromkeys(agents, reward), dict.fromkeys(agents, True), dict.fromkeys(agents, False), {}
 
 
-GAME = {"width": 16, "batch": 200, "epochs": 8, "clip": 0.2, "learning_rate": 5e-3, "normalise_returns": False,
+GAME = {"width": 16, "batch": 100, "epochs": 8, "clip": 0.2, "learning_rate": 5e-3, "normalise_returns": False,
         "normalise_advantages": False, "gae_lambda": 1.0}  # fmt: skip
 
 
@@ -267,7 +267,7 @@ def test_agents_who_look_at_each_other_act_apart_and_stay_unpredictable():
     for seed in range(3):
         for cls, into in ((MAT, apart), (MATDec, alone)):
             _, learner = train(
-                cls(**GAME, entropy=0.15), "test_mat:Apart", num_envs=50, total=4000, seed=seed, teams="one"
+                cls(**GAME, entropy=0.15), "test_mat:Apart", num_envs=50, total=3500, seed=seed, teams="one"
             )
             into.append(played(build_policy(learner.spec, learner.weights())))
     for differ, first in apart:
@@ -279,5 +279,5 @@ def test_agents_who_look_at_each_other_act_apart_and_stay_unpredictable():
 
 def test_both_learn_who_does_what_by_their_places():
     for cls in (MAT, MATDec):
-        returns, _ = train(cls(**GAME, entropy=0.0), "test_mat:Apart", num_envs=50, total=2000, teams="one")
+        returns, _ = train(cls(**GAME, entropy=0.0), "test_mat:Apart", num_envs=50, total=800, teams="one")
         assert returns > 0.95

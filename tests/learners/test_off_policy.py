@@ -253,7 +253,7 @@ def test_both_roads_and_all_ranks_weigh_alike(boxed):
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_gradients_of_an_ensemble_are_autograds(activation):
     layout = Layout((5, 16, 12, 2), activation)
-    module = Critics(layout, np.random.default_rng(0), count=2)
+    module = Critics(layout, seed=0, count=2)
     placement = placed(CPU, Work(1, 1, written=True))
     ensemble = Ensemble(module, ranks=ALONE, placement=placement, layouts=[layout] * 2)
     x = torch.randn(9, 5, generator=torch.Generator().manual_seed(0))
@@ -294,3 +294,20 @@ def test_ranks_learn_what_one_learner_does(cls, size, device, boxed, tensors):
         [batch] * 4,
         atol=2e-5,
     )
+
+
+def test_networks_begin_uniform_by_fan_in(boxed):
+    """Within ±1/√inputs, biases and last layers too, and as wide as that: TD3's authors, and Stable-Baselines3, have it so."""
+    learner = learner_of(TD3(hidden=(400, 300)), boxed)
+    inputs, actions = learner.inputs, learner.box.size
+    limits = {
+        "actor.body.1": inputs, "actor.body.3": 400, "head": 300,
+        "members.0.0": inputs + actions, "members.1.2": 400, "members.1.4": 300,
+    }  # fmt: skip
+    weights = {**learner.actor.weights(), **learner.critics.weights()}
+    for name, fan_in in limits.items():
+        for part in ("weight", "bias"):
+            reach = np.abs(weights[f"{name}.{part}"]).max() * np.sqrt(fan_in)
+            assert reach <= 1.0 + 1e-6, name
+            assert reach > (0.9 if weights[f"{name}.{part}"].size > 50 else 0.1), name
+    assert not np.array_equal(weights["members.0.2.weight"], weights["members.1.2.weight"])

@@ -25,13 +25,27 @@ MPO = {"target_period": 25, "epsilon_std": 1e-3, "alpha_std": 10.0, "epsilon_pol
         ("cartpole", 10000, {"kind": "sac_discrete", "learning_rate": 1e-3, "updates_per_decision": 0.5}, 150.0),
         ("pendulum", 4500, {"kind": "mpo", **MPO, "samples": 8, "target_samples": 2, "batch": 64}, -400.0),
         ("cartpole", 6000, {"kind": "mpo", **MPO, "updates_per_decision": 0.5}, 150.0),
+        ("pendulum-apex", 5000, {"kind": "apex_ddpg", "rollout": 80}, -400.0),
+        (
+            "cartpole-apex",
+            12000,
+            {
+                "kind": "apex",
+                "start_decisions": None,
+                "updates_per_decision": 0.25,
+                "target_period": 100,
+                "rollout": 64,
+            },
+            150.0,
+        ),
     ],
-    ids=["ddpg", "td3", "sac", "sac-discrete", "mpo", "mpo-discrete"],
+    ids=["ddpg", "td3", "sac", "sac-discrete", "mpo", "mpo-discrete", "apex-ddpg", "apex"],
 )
 def test_it_learns(preset: str, decisions: int, algorithm: dict[str, object], least: float, tmp_path: Path) -> None:
     """Greedy, over 20 episodes. Uniform play earns about -1200 on Pendulum and about 20 on CartPole."""
+    given = {name: value for name, value in {**SMALL, **algorithm}.items() if value is not None}
     scenario = load_scenario(
-        preset, [f"algorithm={ {**SMALL, **algorithm} }", f"response.decisions={decisions}", "evaluation.episodes=20"]
+        preset, [f"algorithm={given}", f"response.decisions={decisions}", "evaluation.episodes=20"]
     )
     result = run(scenario, run_dir=tmp_path, report=False)
     random, learned = result.payoffs.mean[0]

@@ -1,4 +1,4 @@
-"""VDN and QMIX: mixers, targets, memory and switches."""
+"""VDN, QMIX and those that build on them: mixers, targets, memory and switches."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from team_games import batch_of, learner_of, rollouts, team_env
+from value_twins import Moment, judged, loss_of, perceptron, weights_of
 
 from ludus.core.errors import ScenarioError
-from ludus.learners.qmix.learner import make_mixer, monotonic, team_values
-from ludus.learners.qmix.options import QMIX, VDN
+from ludus.learners.qmix.mixers import TeamActions, make_mixer, monotonic, team_values
+from ludus.learners.qmix.options import CDSQMIX, CWQMIX, OWQMIX, QMIX, QPLEX, VDN
 from ludus.testing.algorithm import check_algorithm
 
 SMALL = {"rollout": 40, "min_size": 50, "hidden": (8,), "batch": 24, "target_period": 3, "mixing_width": 3}
@@ -40,8 +41,24 @@ GRU = {"core": "gru", "memory": 5, "length": 3, "period": 2, "burn_in": 1, "batc
         (QMIX, {"priority_exponent": 0.6, "normalise_rewards": "standardise"}),
         (QMIX, GRU),
         (VDN, {**GRU, "core": "lstm", "burn_in": 0, "priority_exponent": 0.6, "dueling": True}),
+        (QPLEX, {}),
+        (CWQMIX, {**GRU, "core": "lstm"}),
+        (OWQMIX, {"mixer": "sum", "double": False}),
+        (CDSQMIX, {"predictor_width": 5}),
+        (CDSQMIX, {**GRU, "predictor_width": 5, "mixer": "duplex"}),
     ],
-    ids=["steps", "switched", "prioritised", "gru", "lstm"],
+    ids=[
+        "steps",
+        "switched",
+        "prioritised",
+        "gru",
+        "lstm",
+        "qplex",
+        "cw_qmix-lstm",
+        "ow_qmix",
+        "cds_qmix",
+        "cds_qmix-gru",
+    ],
 )
 def test_contract(cls, options):
     env = team_env()
@@ -63,10 +80,15 @@ def test_without_a_state_another_mixer_is_advised():
         ):
             cls(mixer="monotonic").check(team_env(state=0))
         cls(mixer="sum").check(team_env(state=0))
+    with pytest.raises(ScenarioError, match=r"use mixer=sum and weighting=none \(vdn\), which needs none\."):
+        OWQMIX(mixer="sum").check(team_env(state=0))
 
 
 def test_vdn_is_qmix_with_another_mixer():
     assert VDN(mixer="monotonic").model_dump() == QMIX().model_dump()
+    assert VDN(mixer="duplex").model_dump() == QPLEX().model_dump()
+    assert QMIX(weighting="central").model_dump() == CWQMIX().model_dump()
+    assert QMIX(weighting="optimistic").model_dump() == OWQMIX().model_dump()
     assert QMIX().collect().state
     assert not VDN().collect().state
 
@@ -111,11 +133,12 @@ def test_gradients_of_the_mixer():
 
 @pytest.mark.parametrize("hidden", [0, 7])
 def test_weights_are_made_from_the_state(hidden):
-    mixer = make_mixer(QMIX(mixing_width=4, mixing_hidden=hidden), agents=2, state=3, seed=5)
-    again = make_mixer(QMIX(mixing_width=4, mixing_hidden=hidden), agents=2, state=3, seed=5)
-    values, state = torch.randn(6, 2), torch.randn(6, 3)
-    assert torch.equal(mixer(values, state), again(values, state))
-    assert not torch.allclose(mixer(values, state), mixer(values, state + 1))
+    options, shape = QMIX(mixing_width=4, mixing_hidden=hidden), {"agents": 2, "actions": 3, "state": 3}
+    mixer, again = (make_mixer(options, **shape, seed=5) for _ in range(2))
+    values, state, action = torch.randn(6, 2), torch.randn(6, 3), torch.zeros(6, 2, dtype=torch.long)
+    here = TeamActions(values, values, action, action == 0, state)
+    assert torch.equal(mixer(here), again(here))
+    assert not torch.allclose(mixer(here), mixer(here._replace(state=state + 1)))
     assert sum(isinstance(part, torch.nn.Linear) for part in mixer.modules()) == (5 if not hidden else 7)
 
 
@@ -127,41 +150,35 @@ def test_absent_agents_are_zero_whatever_is_said_of_them():
 # ------------------------------------------------------------------ targets
 
 
-def mixed(config, weights, values, state):
-    """The team's value of its agents' [n], by the mixer in `weights`, in plain NumPy and float64."""
-    if config.mixer == "sum":
-        return values.sum()
-
-    def layer(name, x):
-        return weights[f"mixer.{name}.weight"] @ x + weights[f"mixer.{name}.bias"]
-
-    first = np.abs(layer("first", state).reshape(len(values), -1))
-    hidden = values @ first + layer("bias", state)
-    hidden = np.where(hidden > 0, hidden, np.exp(hidden) - 1)
-    return hidden @ np.abs(layer("second", state)) + layer("last.2", np.maximum(layer("last.0", state), 0))[0]
-
-
 def by_hand(learner, item):
-    """(the team's value, target) of one item, agent by agent, in plain NumPy and float64."""
-    config, team = learner.config, learner._online
-    by_target = {name: t.numpy().astype(np.float64) for name, t in learner._target.state_dict().items()}
-    online = {name: t.detach().numpy().astype(np.float64) for name, t in team.state_dict().items()}
+    """What is compared of one joint step: agent by agent, in plain NumPy and float64."""
+    online, target = weights_of(learner._online), weights_of(learner._target)
+    networks = {"online": (online, "q"), "target": (target, "q")}
+    if learner.config.weighting != "none":
+        networks |= {"central": (online, "central.q"), "central target": (target, "central.q")}
 
-    def q(weights, x):
-        hidden = np.maximum(weights["q.body.1.weight"] @ x + weights["q.body.1.bias"], 0)
-        return weights["q.head.advantage.weight"] @ hidden + weights["q.head.advantage.bias"]
+    def values(weights, name, x):
+        hidden = np.maximum(perceptron(weights, f"{name}.body.1", x.astype(np.float64)), 0)
+        return perceptron(weights, f"{name}.head.advantage", hidden)
 
-    now = [q(online, x)[a] if here else 0.0 for x, a, here in zip(*(item[k] for k in NOW), strict=True)]
-    after = []
-    for x, here, legal in zip(*(item[k] for k in AFTER), strict=True):
-        best = np.where(legal, q(online if config.double else by_target, x), -np.inf).argmax()
-        after.append(q(by_target, x)[best] if here else 0.0)
-    value = mixed(config, online, np.array(now), item.get("state"))
-    following = mixed(config, by_target, np.array(after), item.get("next_state"))
-    return value, item["reward"] + item["discount"] * following
+    def moment(seen, mask, present, state):
+        q = {name: np.array([values(*of, x) for x in item[seen]]) for name, of in networks.items()}
+        return Moment(q, item[mask], item[present], item.get(state))
+
+    now, after = moment("observation", "mask", "present", "state"), moment("next", *NEXT)
+    return judged(
+        learner.config,
+        online,
+        target,
+        now,
+        after,
+        action=item["action"],
+        reward=item["reward"],
+        discount=item["discount"],
+    )
 
 
-NOW, AFTER = ("observation", "action", "present"), ("next", "next_present", "next_mask")
+NEXT = "next_mask", "next_present", "next_state"
 
 
 def scattered(learner):
@@ -171,36 +188,42 @@ def scattered(learner):
     return learner
 
 
-@pytest.mark.parametrize("cls", [VDN, QMIX])
+@pytest.mark.parametrize("cls", [VDN, QMIX, QPLEX, CWQMIX, OWQMIX])
 @pytest.mark.parametrize("double", [True, False])
 def test_targets_agent_by_agent(cls, double):
-    algorithm = cls(**SMALL, double=double, mixing_hidden=0, normalise_rewards="none", huber_delta=1000.0, gamma=0.9)
+    hidden = 5 if double else 0
+    algorithm = cls(**SMALL, double=double, mixing_hidden=hidden, normalise_rewards="none", huber_delta=0.3, gamma=0.9)
     learner = scattered(learner_of(algorithm, team_env()))
     batch = batch_of(learner, learner._env, size=30)
-    pairs = [by_hand(learner, {k: v[i] for k, v in batch.columns.items()}) for i in range(30)]
+    steps = [by_hand(learner, {k: v[i] for k, v in batch.columns.items()}) for i in range(30)]
+    value, target, central, weight = np.array(steps, np.float64).T
     seen = learner.compared(learner.mine(batch.columns, 30))
-    value, target = np.array(pairs).T
-    np.testing.assert_allclose(seen.value.detach()[:, 0], value, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(seen.target[:, 0], target, rtol=1e-4, atol=1e-5)
+    close = {"rtol": 1e-4, "atol": 1e-5}
+    np.testing.assert_allclose(seen.value.detach()[:, 0], value, **close)
+    np.testing.assert_allclose(seen.target[:, 0], target, **close)
+    if algorithm.weighting != "none":
+        np.testing.assert_allclose(seen.central.detach()[:, 0], central, **close)
+        assert seen.weight[:, 0].tolist() == pytest.approx(weight)
+        assert len(set(weight)) == 2 or not double
     found = learner._gradient(batch.columns, 30, None)
-    assert found.loss == pytest.approx(0.5 * np.square(value - target).mean(), rel=1e-4)
+    assert found.loss == pytest.approx(loss_of(steps, delta=0.3), rel=1e-4)
     assert found.value == pytest.approx(value.mean(), rel=1e-4, abs=1e-6)
     assert found.error == pytest.approx(np.abs(value - target).mean(), rel=1e-4)
 
 
-@pytest.mark.parametrize("options", [{}, GRU], ids=["steps", "gru"])
-def test_the_gradient_is_the_losss_slope(options):
-    learner = learner_of(QMIX(**{**SMALL, **options}, activation="tanh"), team_env())
+@pytest.mark.parametrize(("cls", "options"), [(QMIX, {}), (QMIX, GRU), (OWQMIX, {})], ids=["steps", "gru", "weighted"])
+def test_the_gradient_is_the_losss_slope(cls, options):
+    learner = learner_of(cls(**{**SMALL, **options}, activation="tanh"), team_env())
     columns = batch_of(learner, learner._env, size=12).columns
     learner._gradient(columns, 12, None)
     flat, gradient = learner.networks.online.flat, learner.networks.online.gradient.copy()
     rng = np.random.default_rng(0)
     direction = rng.standard_normal(len(flat)).astype(np.float32)
     start, losses = flat.copy(), []
-    target = learner.compared(learner.mine(columns, 12)).target
+    was = learner.compared(learner.mine(columns, 12))
 
     def fixed(columns, compared=learner.compared):
-        return compared(columns)._replace(target=target)
+        return compared(columns)._replace(target=was.target, weight=was.weight)
 
     learner.compared = fixed
     for step in (1e-2, -1e-2):
@@ -218,6 +241,7 @@ def test_the_gradient_is_the_losss_slope(options):
         ({"normalise_rewards": "standardise"}, ("value",)),
         ({"huber_delta": 0.01}, ("value", "target")),
         ({"mixer": "sum"}, ()),
+        ({"weighting": "central"}, ("value",)),
     ],
 )
 @pytest.mark.parametrize("options", [{}, GRU], ids=["steps", "gru"])
@@ -227,7 +251,8 @@ def test_a_switch_changes_what_it_should(change, same, options):
         for c in ({}, change)
     )
     if change != {"mixer": "sum"}:
-        other.networks.target.flat[:] = plain.networks.target.flat
+        size = len(plain.networks.target.flat)  # the agents' networks and the mixer come first
+        other.networks.target.flat[:size] = plain.networks.target.flat
     assert plain.spec == other.spec
     first, second = (
         learner.compared(learner.mine(batch_of(learner, team_env()).columns, 16)) for learner in (plain, other)
@@ -240,8 +265,8 @@ def test_a_switch_changes_what_it_should(change, same, options):
 
 
 def test_what_absent_agents_see_changes_nothing():
-    for options in ({}, GRU):
-        learner = learner_of(QMIX(**{**SMALL, **options}), team_env())
+    for cls, options in ((QMIX, {}), (QMIX, GRU), (QPLEX, {}), (CWQMIX, {})):
+        learner = learner_of(cls(**{**SMALL, **options}), team_env())
         columns = batch_of(learner, learner._env).columns
         found = learner._gradient(columns, 16, None)
         gradient = learner.networks.online.gradient.copy()

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 from team_games import batch_of, in_two, learner_of, team_env, team_rollout, train
-from test_qmix import GRU, SMALL, mixed, scattered
+from test_qmix import GRU, SMALL, scattered
 from together import assert_ranks_learn_alike
+from value_twins import Moment, judged, weights_of
 
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import Tail
-from ludus.learners.qmix.options import QMIX, VDN
+from ludus.learners.qmix.options import CWQMIX, OWQMIX, QMIX, QPLEX, VDN
 from ludus.learners.teams import views
 from ludus.policies.registry import build_policy
 
@@ -29,10 +30,10 @@ def test_a_sequence_has_the_values_that_a_whole_episode_gives(core, absent):
     learner = learner_of(VDN(**{**SMALL, **GRU, "core": core}), env)
     rows = team_rollout(env, learner, pieces=30, rng=np.random.default_rng(1), absent=absent, longest=9)
     ((_, columns),) = learner.items(rows)
-    batch = learner._batch(learner.mine(columns, len(columns["count"])))
+    batch = learner.batch(learner.mine(columns, len(columns["count"])))
     assert batch.unbroken == (absent == 0.0)
     with torch.no_grad():
-        q = learner._values(learner._online, batch)
+        q, _ = learner._values(learner._online, batch)
     ((_, view),) = views(rows, env, (0,))
     found = {}
     for piece in range(len(view.tail)):  # the sequences of each piece lie one after the other, every 2 steps
@@ -70,7 +71,7 @@ def test_an_agent_that_was_gone_remembers_nothing():
     module, values = learner._online.q, {}
     with torch.no_grad():
         rows = learner.mine(columns, len(columns["count"]))
-        q = learner._values(learner._online, learner._batch(rows)).numpy()
+        q = learner._values(learner._online, learner.batch(rows))[0].numpy()
         for k, (a, b) in enumerate(pairwise(gone.start)):  # each part by itself
             features = module.body(torch.from_numpy(gone.observation[a:b]))[:, None]
             states = module.unroll(features, torch.from_numpy(gone.memory0[k][None]))[:, 0]
@@ -113,7 +114,7 @@ def test_sequences_bootstrap_from_the_step_after_them():
     assert last == len(columns["count"]) - 1
 
 
-@pytest.mark.parametrize("cls", [VDN, QMIX])
+@pytest.mark.parametrize("cls", [VDN, QMIX, QPLEX, CWQMIX, OWQMIX])
 @pytest.mark.parametrize("double", [True, False])
 def test_targets_of_sequences_agent_by_agent(cls, double):
     """Values and targets are mixed at the state of their own joint step, targets by the target mixer."""
@@ -123,38 +124,54 @@ def test_targets_of_sequences_agent_by_agent(cls, double):
     rows = team_rollout(env, learner, pieces=20, rng=np.random.default_rng(5), absent=0.3, longest=9)
     ((_, columns),) = learner.items(rows)
     mine = learner.mine(columns, len(columns["count"]))
-    batch, seen = learner._batch(mine), learner.compared(mine)
+    batch, seen = learner.batch(mine), learner.compared(mine)
+    teams = {"online": learner._online, "target": learner._target}
+    if config.weighting != "none":
+        teams |= {"central": learner._online.central, "central target": learner._target.central}
     with torch.no_grad():
-        online, by_target = (learner._values(team, batch).numpy() for team in (learner._online, learner._target))
-    weights = [
-        {name: t.detach().numpy().astype(np.float64) for name, t in team.state_dict().items()}
-        for team in (learner._online, learner._target)
-    ]
-    states = columns.get("state", np.zeros((len(online), online.shape[1], 1)))
-    present, legal = columns["present"][:, config.burn_in :], columns["mask"]
-    compared = set()
-    for m, count in enumerate(columns["count"]):
-        for t in range(count):
-            there = present[m, t]
-            done = np.where(there, np.take_along_axis(online[m, t], columns["action"][m, t][:, None], 1)[:, 0], 0.0)
-            assert seen.value[m, t].item() == pytest.approx(mixed(config, weights[0], done, states[m, t]), abs=1e-4)
-            at = int(columns["place"][m, t])
-            best = np.where(legal[m, at], (online if double else by_target)[m, at], -np.inf).argmax(axis=1)
-            after = np.where(present[m, at], by_target[m, at][np.arange(3), best], 0.0)
-            later = columns["discount"][m, t] * mixed(config, weights[1], after, states[m, at])
-            assert seen.target[m, t].item() == pytest.approx(columns["reward"][m, t] + later, abs=1e-4)
-            compared.add((at - t, bool(columns["discount"][m, t])))
+        q = {name: learner._values(team, batch)[0].numpy().astype(np.float64) for name, team in teams.items()}
+    weights = weights_of(learner._online), weights_of(learner._target)
+    states, compared = columns.get("state"), set()
+
+    def moment(m, t):
+        here = columns["present"][m, config.burn_in + t], None if states is None else states[m, t].astype(np.float64)
+        return Moment({name: of[m, t] for name, of in q.items()}, columns["mask"][m, t], *here)
+
+    for m, t in zip(*seen.there.numpy().nonzero(), strict=True):
+        at, discount = int(columns["place"][m, t]), columns["discount"][m, t]
+        step = {"action": columns["action"][m, t], "reward": columns["reward"][m, t], "discount": discount}
+        found = judged(config, *weights, moment(m, t), moment(m, at), **step)
+        told = seen.value, seen.target, seen.central, seen.weight
+        for expected, got in zip(found, told, strict=True):
+            assert got is None or got[m, t].item() == pytest.approx(expected, abs=1e-4)
+        compared.add((at - t, bool(discount)))
     assert len(compared) > 2
+
+
+def test_what_judges_remembers_from_the_beginning_of_each_piece():
+    """Q*'s network is none that workers have: with the agents' weights it remembers what they do who begin without memory."""
+    env = team_env()
+    learner = learner_of(CWQMIX(**{**SMALL, **GRU}), env)
+    learner._online.central.q.load_state_dict(learner._online.q.state_dict())
+    rows = team_rollout(env, learner, pieces=30, rng=np.random.default_rng(3), longest=9)
+    ((_, columns),) = learner.items(rows)
+    assert not np.array_equal(columns["memory"], columns["central_memory"])
+    ((_, fresh),) = learner.items(replace(rows, memory0=np.zeros_like(rows.memory0)))
+    assert fresh["central_memory"].any()
+    for name in ("memory", "central_memory"):
+        np.testing.assert_array_equal(fresh[name], columns["central_memory"])
 
 
 # ------------------------------------------------------------------ learners
 
 
 @pytest.mark.parametrize(
-    ("options", "rows"), [({}, 2), (GRU, 25), ({"priority_exponent": 0.6}, 25)], ids=["steps", "gru", "prioritised"]
+    ("cls", "options", "rows"),
+    [(QMIX, {}, 2), (QMIX, GRU, 25), (QMIX, {"priority_exponent": 0.6}, 25), (CWQMIX, {}, 25)],
+    ids=["steps", "gru", "prioritised", "weighted"],
 )
-def test_ranks_learn_what_one_learner_does(options, rows):
-    algorithm, env = QMIX(**{**SMALL, **options}), team_env()
+def test_ranks_learn_what_one_learner_does(cls, options, rows):
+    algorithm, env = cls(**{**SMALL, **options}), team_env()
     batch = batch_of(learner_of(algorithm, env), env, size=rows)
     assert_ranks_learn_alike(3, lambda ranks: learner_of(algorithm, env, ranks=ranks), [batch] * 4)
 

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from team_games import learner_of, rollouts, team_env, team_rollout, train
 from together import assert_ranks_learn_alike
 
-from ludus.core.errors import ScenarioError
+from ludus.core.errors import ConfigError, ScenarioError
 from ludus.learners.base import LearnerContext
 from ludus.learners.sequential.learner import TurnLearner
 from ludus.learners.sequential.options import A2PO, HAPPO, HATRPO, CoPPO
@@ -31,6 +31,7 @@ def make(kind, **options):
 CASES = {
     "happo, minibatches": (make(HAPPO, minibatches=2, normalise_observations=True), Discrete(3)),
     "happo, shared": (make(HAPPO, share_weights=True, order="fixed", target_kl=0.01), MultiDiscrete([2, 3])),
+    "happo, rewards of its own": (make(HAPPO, learned_reward={"kind": "rnd", "hidden": (4,)}), Discrete(3)),
     "hatrpo": (make(HATRPO, entropy=0.01, minibatches=2, normalise_observations=True), Discrete(3)),
     "hatrpo, shared lstm": (make(HATRPO, memory="lstm", share_weights=True), BOX),
     "a2po": (make(A2PO, clip_value=0.2), Discrete(3)),
@@ -41,7 +42,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * ("gru" in n or "lstm" in n)) for n in CASES]
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n.split()[-1] in ("gru", "lstm", "own"))) for n in CASES]
 )
 def test_contract(name):
     algorithm, action = CASES[name]
@@ -323,12 +324,14 @@ def test_ranks_learn_what_one_learner_does(kind):
     assert_ranks_learn_alike(2, lambda ranks: algorithm.learner(LearnerContext(env, (0,), 0, ranks=ranks)), batches)
 
 
-def test_an_environment_without_a_state_is_refused():
+def test_refusals():
     with pytest.raises(ScenarioError, match="sees the environment's state"):
         HAPPO().check(team_env(state=0))
     with pytest.raises(ScenarioError, match="Put the wrapper agent_ids"):
         A2PO().check(team_env(ids=False))
     CoPPO().check(team_env(ids=False))
+    with pytest.raises(ConfigError, match="learned_reward"):
+        A2PO(learned_reward={"kind": "rnd"})
 
 
 @pytest.mark.parametrize(

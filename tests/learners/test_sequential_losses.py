@@ -93,7 +93,7 @@ def test_clip_ranges_grow_along_the_order():
 
 
 def plain(reward, value, after, ratio, *, gamma, lam):
-    """Equation 4 of Wang et al. 2023, of one segment: after is what its end is worth."""
+    """The corrected advantages of Wang et al. 2023, of one segment: after is what its end is worth."""
     following = [*value[1:], after]
     delta = [r + gamma * v - u for r, v, u in zip(reward, following, value, strict=True)]
     out = []

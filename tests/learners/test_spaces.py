@@ -143,7 +143,8 @@ ACTIONS = {
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_serves_the_actions_that_it_names_and_no_others(name, tensors, enumerated):
     """What it cannot serve is said before it asks for a state, which compiled games have not."""
-    algorithm = load("algorithm", name, ALGORITHMS)()
+    of_two = {"gamma": 1.0, "rollout_unit": "episodes"} if name == "muzero" else {}
+    algorithm = load("algorithm", name, ALGORITHMS)(**of_two)
     if name == "alphazero":  # no game of these has rules: tests/learners/test_alphazero.py
         with pytest.raises(ScenarioError, match="needs rules that it can step, and there are none for made up"):
             algorithm.check(tensors)

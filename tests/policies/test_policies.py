@@ -59,7 +59,7 @@ def make(kind, enumeration, seed=0, **options):
         spec = torch_spec(maker="test_policies:Networks", options={"hidden": 8}, inputs=INPUTS, actions=ACTIONS)
         return build_policy(spec, arrays_of(make_networks(spec, seed=seed)))
     if kind == "action_values":
-        given = {key: options.pop(key) for key in ("core", "width") if key in options}
+        given = {key: options.pop(key) for key in ("core", "width", "spread") if key in options}
         body = body_config(hidden=options.pop("hidden", (8,)), activation="relu")
         spec = action_values_spec(shape=(2, 3), actions=ACTIONS, body=body, head=QHeadSpec(**options), **given)
         return build_policy(spec, initial_values(spec, rng, epsilon=0.3))
@@ -86,6 +86,7 @@ def scaled(weights):
         ("action_values", {"dueling": True, "noisy": True, "distribution": "implicit", "atoms": 5}),
         ("action_values", {"core": "lstm", "width": 5, "dueling": True}),
         ("action_values", {"core": "gru", "width": 5, "noisy": True}),
+        ("action_values", {"spread": 7.0, "noisy": True}),
         ("actor_critic", {"value": "shared"}),
         ("actor_critic", {"value": "separate", "activation": "relu"}),
         ("actor_critic", {"value": "none"}),
@@ -96,9 +97,9 @@ def test_contract(kind, options, enumeration):
     check_policy(make(kind, enumeration, **options), enumeration=enumeration, player=1)
 
 
-ELSEWHERE = {"bot", "averaged", "choice", "nfsp", "football_built_in", "football_script"}
-"""Checked in `test_nfsp.py` (they are two policies), `test_choice.py` (it is several), `test_bots.py` (it only stands for a bot) and
-`test_football_sides.py`."""
+ELSEWHERE = {"actor_values", "bot", "averaged", "choice", "conditioned", "nfsp", "football_built_in", "football_script"}
+"""Checked in `test_apex.py` (it plays in boxes), `test_nfsp.py` (they are two policies), `test_choice_policy.py` (it is several),
+`test_conditioned_policy.py` (it is told what it is), `test_bots.py` (it only stands for a bot) and `test_football_sides.py`."""
 
 
 def test_every_registered_kind_is_checked(enumeration):

@@ -6,14 +6,15 @@ import pytest
 from ludus.core.errors import ConfigError, PolicyError
 from ludus.core.types import Enumeration, PolicySpec
 from ludus.envs.rules import InARow
-from ludus.policies.actor_critic import initial_weights
+from ludus.policies.actor_critic import arrays_of, initial_weights
 from ludus.policies.bots import parse_bot
 from ludus.policies.file import save_policy
 from ludus.policies.registry import build_policy
 from ludus.policies.search import tree as trees
+from ludus.policies.search.learned import make_muzero
 from ludus.policies.search.policy import KnownModel
 from ludus.policies.search.search import RootNoise, SearchSettings, halving, search
-from ludus.policies.specs import joined, mlp_spec, searching_spec, tabulates
+from ludus.policies.specs import joined, mlp_spec, muzero_spec, searching_spec, tabulates
 from tests.reference.mcts import GumbelSearch, Search
 
 TIC_TAC_TOE = {"kind": "in_a_row", "rows": 3, "columns": 3, "length": 3, "planes": [2, 1, 0]}
@@ -227,6 +228,25 @@ def test_specs_say_where_it_has_a_table():
     enumeration = Enumeration(RULES.observe(states), RULES.legal(states), (0, 6), tuple("abcdef"))
     for mode in one.modes:
         assert (one.tabulate(enumeration, 0, mode=mode) is not None) == tabulates(one.spec, mode=mode)
+
+
+def test_muzeros_network_has_a_table_and_its_search_none():
+    spec = muzero_spec(
+        inputs=27, actions=9, hidden=(8,), latent=5, support=2, discount=-1.0, search={"simulations": 5}, play=9,
+        noise={"concentration": 1.0, "share": 0.25},
+    )  # fmt: skip
+    one, states = build_policy(spec, arrays_of(make_muzero(spec))), openings(RULES, 6)
+    observation, legal = RULES.observe(states), RULES.legal(states)
+    enumeration = Enumeration(observation, legal, (0, 6), tuple("abcdef"))
+    for mode in one.modes:
+        table = one.tabulate(enumeration, 0, mode=mode)
+        assert (table is not None) == tabulates(spec, mode=mode) == (mode in ("explore", "greedy"))
+        if table is not None:
+            act = one.act(observation, legal, None, np.full((6, 3), 0.6, np.float32), mode=mode)
+            np.testing.assert_allclose(table[np.arange(6), act.action], np.exp(act.logp), rtol=1e-5)
+    found = one.act(observation, legal, None, np.full((6, 3), 0.6, np.float32), mode="search")
+    assert (found.extras["search_policy"][~legal] == 0).all()
+    np.testing.assert_allclose(found.extras["search_policy"].sum(1), 1.0, rtol=1e-5)
 
 
 def test_a_bot_searches_with_as_many_simulations_as_one_likes(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -33,17 +33,9 @@ _SETTINGS = (
 """Options of the search, as `ludus.policies.search.search.SearchSettings` has them."""
 
 
-class AlphaZero(ReplayOptions):
-    """Self-play by tree search, and a network that learns what the search found (Silver et al. 2018); with selection=gumbel as Danihelka et
-    al. (2022) search. See the README beside this file."""
+class SearchOptions(ReplayOptions):
+    """Base of algorithms that learn from their searches, which replay decisions."""
 
-    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
-        actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Silver et al. 2018"
-    )
-
-    rules: dict[str, Any] | None = (
-        None  # of the game: {kind: in_a_row, rows: 3, …}, module:Class; null: by the environment's name
-    )
     simulations: int = Field(default=50, ge=1)  # of a move in training
     play_simulations: int = Field(default=200, ge=1)  # of a move in mode "search"
     leaves: int = Field(default=1, ge=1)  # of each tree that are evaluated together
@@ -60,41 +52,21 @@ class AlphaZero(ReplayOptions):
 
     dirichlet: float = Field(default=1.0, gt=0)  # PUCT: concentration of the noise at roots; about 10 / legal actions
     noise: float = Field(default=0.25, ge=0, le=1)  # its share of the prior
-    temperature: float = Field(default=1.0, gt=0)  # moves are drawn ∝ visits^(1 / temperature) …
-    temperature_moves: int = Field(
-        default=15, ge=0
-    )  # … this early in a game (both players' moves); later the best is played
 
-    network: Body = "mlp"
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128, 128)  # of the perceptron
-    activation: Literal["tanh", "relu"] = "relu"
-
-    rollout: int = Field(default=256, ge=1)  # episodes between two rounds of updates
+    rollout: int = Field(default=256, ge=1)  # collected between two rounds of updates
     capacity: int = Field(default=200_000, ge=1)  # decisions in the replay table
     min_size: int = Field(default=2_000, ge=1)  # decisions before the first update
     batch: int = Field(default=512, ge=1)  # decisions per update
     updates_per_decision: float = Field(default=0.01, gt=0)
-    value_lambda: float = Field(
-        default=1.0, ge=0, le=1
-    )  # of values: 1, the game's outcome; 0, what the next search found
     value_coefficient: float = Field(default=1.0, ge=0)
     l2: float = Field(default=1e-4, ge=0)  # times the sum of all weights' squares
-    symmetries: bool = True  # learn from each position in a way of seeing it that is drawn
     average: float = Field(default=1.0, gt=0, le=1)  # share by which published weights follow per update; 1: at once
     learning_rate: Scheduled = Schedule(start=1e-3)
     max_gradient_norm: float = Field(default=0.0, ge=0)  # 0: not clipped
     scale_rewards: bool = True  # by the largest utility, where it is known
 
-    gamma: ClassVar[float] = 1.0
-    n_step: ClassVar[int] = 1  # values are not of steps: see `value_lambda`
-
-    @field_validator("rules", mode="before")
-    @classmethod
-    def _named(cls, value: Any) -> Any:
-        return {"kind": value} if isinstance(value, str) else value
-
     @model_validator(mode="after")
-    def _check_search(self) -> AlphaZero:
+    def _check_search(self) -> Self:
         if self.selection == "gumbel" and self.leaves > 1:
             raise ValueError(
                 f"selection=gumbel halves the root's actions one simulation at a time; leaves is {self.leaves}, and must be 1"
@@ -103,26 +75,21 @@ class AlphaZero(ReplayOptions):
             raise ValueError(f"min_size {self.min_size} must be at most the capacity {self.capacity}")
         if self.priority_exponent:
             raise ValueError("decisions have no priorities here; leave priority_exponent at 0")
-        if self.rules is not None:
-            build_rules(self.rules)
         return self
+
+    @property
+    def search(self) -> dict[str, Any]:
+        """Its settings in training, as specs have them."""
+        return {name: getattr(self, name) for name in _SETTINGS}
 
     @property
     def item(self) -> ItemUnit:
         return "decision"
 
-    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError for a game whose rules it does not have, and for a learner that does not play all of its seats."""
-        if len(players_of(env, seats)) < env.num_players:
-            raise ScenarioError(
-                f"AlphaZero's search plays every side with one network, which learns them all; here it would learn the moves of player "
-                f"{', '.join(map(str, seats))} of {env.id} alone. Give share=always, or one algorithm to all players."
-            )
-        self.policy(env, tuple(players_of(env, seats)))
-
-    def collect(self) -> Collect:
+    def collected(self, unit: Literal["episodes", "decisions"]) -> Collect:
+        """What is played by its search, with what that finds."""
         return Collect(
-            "episodes",
+            unit,
             self.rollout,
             extras=(SEARCH_POLICY, SEARCH_VALUE),
             modes=(("self_play", 1.0),),
@@ -136,6 +103,55 @@ class AlphaZero(ReplayOptions):
     def sizes(self) -> Mapping[str, Sizes]:
         """How many decisions an episode has is not known."""
         return self.replay_sizes(insert=None, batch=self.batch)
+
+
+class AlphaZero(SearchOptions):
+    """Self-play by tree search, and a network that learns what the search found (Silver et al. 2018); with selection=gumbel as Danihelka et
+    al. (2022) search. See the README beside this file."""
+
+    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
+        actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Silver et al. 2018"
+    )
+
+    rules: dict[str, Any] | None = None  # of the game: {kind: in_a_row, …}, module:Class; null: by its name
+    temperature: float = Field(default=1.0, gt=0)  # moves are drawn ∝ visits^(1 / temperature) …
+    temperature_moves: int = Field(
+        default=15, ge=0
+    )  # … this early in a game (both players' moves); later the best is played
+
+    network: Body = "mlp"
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128, 128)  # of the perceptron
+    activation: Literal["tanh", "relu"] = "relu"
+
+    value_lambda: float = Field(
+        default=1.0, ge=0, le=1
+    )  # of values: 1, the game's outcome; 0, what the next search found
+    symmetries: bool = True  # learn from each position in a way of seeing it that is drawn
+    gamma: ClassVar[float] = 1.0
+    n_step: ClassVar[int] = 1  # values are not of steps: see `value_lambda`
+
+    @field_validator("rules", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        return {"kind": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check_rules(self) -> Self:
+        if self.rules is not None:
+            build_rules(self.rules)
+        return self
+
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
+        """Raises ScenarioError for a game whose rules it does not have, and for a learner that does not play all of its seats."""
+        if len(players_of(env, seats)) < env.num_players:
+            raise ScenarioError(
+                f"AlphaZero's search plays every side with one network, which learns them all; here it would learn the moves of player "
+                f"{', '.join(map(str, seats))} of {env.id} alone. Give share=always, or one algorithm to all players."
+            )
+        self.policy(env, tuple(players_of(env, seats)))
+
+    def collect(self) -> Collect:
+        return self.collected("episodes")
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         """Raises ScenarioError if it cannot play there."""
@@ -158,7 +174,7 @@ class AlphaZero(ReplayOptions):
         return searching_spec(
             network,
             rules=found,
-            search={name: getattr(self, name) for name in _SETTINGS},
+            search=self.search,
             play=self.play_simulations,
             noise={
                 "concentration": self.dirichlet,

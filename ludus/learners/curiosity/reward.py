@@ -184,8 +184,8 @@ class IntrinsicReward:
             "observations": self._observations.state_dict(),
             "novelty": self._novelty.state_dict(),
             "returns": self._returns.state_dict(),
-            "stream": None if self._stream is None else self._stream.state_dict(),
             "rollouts": self._rollouts,
+            **({} if self._stream is None else {"stream": self._stream.state_dict()}),
         }
 
     def load_state_dict(self, state: State) -> None:

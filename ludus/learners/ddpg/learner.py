@@ -14,7 +14,10 @@ from ludus.core.device import to_device
 from ludus.core.types import Array, Metrics, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.off_policy.learner import BoxLearner
+from ludus.learners.replayed import initial_priorities
+from ludus.policies.specs import joined, part_of
 from ludus.replay.base import ItemColumns, Sample
+from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from ludus.learners.ddpg.options import DDPG
@@ -51,8 +54,18 @@ class DDPGLearner(BoxLearner):
     name = "ddpg"
 
     def __init__(self, config: DDPG, context: LearnerContext, start: Weights | None = None) -> None:
-        spec = config.policy(context.env, context.seats)
-        super().__init__(config, context, spec, start, critics=1 + config.twin)
+        actor = config.actor(context.env, context.seats)
+        published = config.policy(context.env, context.seats)
+        if start is not None and published != actor:
+            start = part_of(start, "actor")
+        super().__init__(config, context, actor, start, critics=1 + config.twin)
+        self.spec = published
+
+    def brought(self, rows: Trajectories, columns: ItemColumns, following: NDArray[np.int64]) -> dict[str, Array]:
+        """See `OffPolicyLearner.brought`."""
+        if self.config.initial_priority == "largest":
+            return {}
+        return {"priority": initial_priorities(rows, columns, following)}
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
         """See `OffPolicyLearner.autograd`."""
@@ -122,4 +135,7 @@ class DDPGLearner(BoxLearner):
 
     def weights(self) -> Weights:
         numbers = {"noise": self._exploration, "warm_up": float(self.warm_up)}
-        return {**self.actor.weights(), **{name: np.array([n], np.float32) for name, n in numbers.items()}}
+        actor = {**self.actor.weights(), **{name: np.array([n], np.float32) for name, n in numbers.items()}}
+        if self.config.initial_priority == "largest":
+            return actor
+        return joined({"actor": actor, "critics": self.critics.weights()})

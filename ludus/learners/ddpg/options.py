@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from ludus.core.types import Weights
-from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
-from ludus.learners.off_policy.options import BoxOffPolicy
+from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.off_policy.options import BoxOffPolicy, box_policy
+from ludus.learners.options import BEST, NO_PRIORITIES, TAKEN, InitialPriority
 from ludus.learners.schedule import Schedule, Scheduled
+from ludus.policies.specs import actor_values_spec
 
 
 class DDPG(BoxOffPolicy):
@@ -30,6 +33,43 @@ class DDPG(BoxOffPolicy):
         default=0.0, ge=0
     )  # standard deviation that target actions are smoothed with; 0: not at all
     target_clip: float = Field(default=0.5, gt=0)  # the most that they are moved by
+    noise_spread: float = Field(
+        default=0.0, ge=0
+    )  # environment i of N explores with noise^(1 + noise_spread i / (N - 1)); 0: all alike
+    initial_priority: InitialPriority = (
+        "largest"  # of new rows: the largest so far, or their errors where they are made
+    )
+
+    @model_validator(mode="after")
+    def _check_actors(self) -> DDPG:
+        if self.noise_spread and self.noise.largest > 1.0:
+            raise ValueError(
+                f"noise_spread raises the noise to powers from 1 on, and the noise goes up to {self.noise.largest:g}; give 1 at most"
+            )
+        if self.initial_priority == "error" and not self.priority_exponent:
+            raise ValueError(NO_PRIORITIES)
+        if self.initial_priority == "error" and self.network != "mlp":
+            raise ValueError(
+                "with initial_priority=error workers evaluate the critics, which they can where these are perceptrons; leave network at mlp"
+            )
+        return self
+
+    def collect(self) -> Collect:
+        collect = replace(super().collect(), place=self.noise_spread > 0)
+        if self.initial_priority == "largest":
+            return collect
+        return replace(collect, extras=(TAKEN, BEST), bootstrap_value=BEST)
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        actor = self.actor(env, seats)
+        if self.initial_priority == "largest":
+            return actor
+        return actor_values_spec(actor, hidden=self.hidden, activation=self.activation, critics=1 + self.twin)
+
+    def actor(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        """The spec of what acts; critics may go beside it."""
+        spread = {"spread": self.noise_spread} if self.noise_spread else {}
+        return box_policy(self, {**self.head, **spread}, env, seats, network=self.network)
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
         from ludus.learners.ddpg.learner import DDPGLearner  # a scenario can be read without loading torch
@@ -47,3 +87,19 @@ class TD3(DDPG):
     twin: bool = True
     policy_delay: int = Field(default=2, ge=1)
     target_noise: float = Field(default=0.2, ge=0)
+
+
+class ApeXDDPG(DDPG):
+    """Many environments that explore with noise of different width, and rows that bring their priorities with them (Horgan et al. 2018,
+    section 4.2): prioritised DDPG with 5-step targets. Meant for `mode: async`."""
+
+    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
+        actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Horgan et al. 2018"
+    )
+
+    n_step: int = Field(default=5, ge=1)
+    rollout: int = Field(default=400, ge=1)
+    priority_exponent: float = Field(default=0.6, ge=0, le=1)
+    initial_priority: InitialPriority = "error"
+    noise: Scheduled = Schedule(start=0.4)
+    noise_spread: float = Field(default=7.0, ge=0)

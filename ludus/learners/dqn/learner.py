@@ -34,7 +34,7 @@ from ludus.learners.dqn.losses import (
 )
 from ludus.learners.network import multiplications
 from ludus.learners.optimizer import GuardedAdam
-from ludus.learners.replayed import LEAST_PRIORITY, Ensemble, ReplayLearner
+from ludus.learners.replayed import LEAST_PRIORITY, Ensemble, ReplayLearner, initial_priorities
 from ludus.learners.returns import follow
 from ludus.learners.states import StateTable, compact
 from ludus.policies.action_values import (
@@ -281,6 +281,8 @@ class DQNLearner(QLearner):
             )
             columns["mask"] = rows.mask
             columns["next_mask"] = follow(rows.mask, bootstrap_mask, following)
+        if self.config.initial_priority == "error":
+            columns["priority"] = initial_priorities(rows, columns, following)
         return [self.kept(columns)]
 
 

@@ -15,7 +15,7 @@ from ludus.envs.base import VectorEnv
 from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.images import needs_images
 from ludus.learners.on_policy.teams import check_first_ids, separate_networks
-from ludus.learners.options import ReplayOptions
+from ludus.learners.options import BEST, NO_PRIORITIES, TAKEN, InitialPriority, ReplayOptions
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space, players_of, reward_scale
 from ludus.policies.specs import Body, Distribution, QHeadSpec, action_values_spec, body_config
@@ -45,6 +45,9 @@ class QLearning(ReplayOptions):
 
     learning_rate: Scheduled = Schedule(start=1e-2, end=5e-4)
     epsilon: Scheduled = Schedule(start=1.0, end=0.0)
+    epsilon_spread: float = Field(
+        default=0.0, ge=0
+    )  # environment i of N explores with epsilon^(1 + epsilon_spread i / (N - 1)); 0: all alike
     target_period: int = Field(default=50, ge=1)  # updates between copies into the target network
     polyak: float | None = Field(default=None, gt=0, le=1)  # instead: moves the target by this share per update
     huber_delta: float = Field(default=1.0, gt=0)
@@ -73,7 +76,13 @@ class QLearning(ReplayOptions):
             check_first_ids(env, algorithm=type(self).__name__)
 
     def collect(self) -> Collect:
-        return Collect(self.rollout_unit, self.rollout, publish_every=self.publish_every, processing=self.processing)
+        return Collect(
+            self.rollout_unit,
+            self.rollout,
+            publish_every=self.publish_every,
+            processing=self.processing,
+            place=self.epsilon_spread > 0,
+        )
 
     def tables(self) -> Sequence[TableSpec]:
         return (self.replay_table(capacity=self.capacity),)
@@ -96,7 +105,8 @@ class QLearning(ReplayOptions):
             shape = env.enumeration.observation.shape[1:]
         body = body_config(self.body, self.hidden, self.activation)
         needs_images(shape, network=self.body, algorithm=name, option="body", env_id=env.id)
-        return {"shape": shape, "actions": actions, "body": body, "scale": byte_scale(env, observation)}
+        scale = byte_scale(env, observation)
+        return {"shape": shape, "actions": actions, "body": body, "scale": scale, "spread": self.epsilon_spread}
 
 
 def _about(paper: str) -> AlgorithmInfo:
@@ -125,9 +135,14 @@ class DQN(QLearning):
     munchausen_weight: float = Field(default=0.9, ge=0, le=1)
     munchausen_temperature: float = Field(default=0.03, gt=0)  # in scaled rewards
     munchausen_least: float = Field(default=-1.0, le=0)  # the log-probability times temperature counts no less
+    initial_priority: InitialPriority = (
+        "largest"  # of new rows: the largest so far, or their errors where they are made
+    )
 
     @model_validator(mode="after")
     def _check_switches(self) -> DQN:
+        if self.initial_priority == "error" and not self.priority_exponent:
+            raise ValueError(NO_PRIORITIES)
         if self.min_size > self.capacity:
             raise ValueError(f"min_size {self.min_size} must be at most the capacity {self.capacity}")
         if self.munchausen and self.double:
@@ -150,6 +165,12 @@ class DQN(QLearning):
         for player in players_of(env, seats):
             self._head(env, (player,))
             self._networks(env, (player,))
+
+    def collect(self) -> Collect:
+        collect = super().collect()
+        if self.initial_priority == "largest":
+            return collect
+        return replace(collect, extras=(TAKEN, BEST), bootstrap_value=BEST)
 
     def tables(self) -> Sequence[TableSpec]:
         return (self.replay_table(capacity=self.capacity, min_size=self.min_size),)
@@ -204,6 +225,26 @@ class Rainbow(DQN):
     distribution: Distribution = "c51"
     epsilon: Scheduled = Schedule(start=0.0)
     learning_rate: Scheduled = Schedule(start=1e-3)
+
+
+class ApeX(DQN):
+    """Many environments that explore differently, and rows that bring their priorities with them (Horgan et al. 2018): prioritised, double,
+    dueling DQN with 3-step targets. Meant for `mode: async`; see the README beside it."""
+
+    about: ClassVar[AlgorithmInfo] = _about("Horgan et al. 2018")
+
+    dueling: bool = True
+    n_step: int = Field(default=3, ge=1)
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    rollout: int = Field(default=400, ge=1)
+    rollout_unit: Literal["episodes", "decisions"] = "decisions"
+    priority_exponent: float = Field(default=0.6, ge=0, le=1)
+    importance: Scheduled = Schedule(start=0.4)
+    initial_priority: InitialPriority = "error"
+    epsilon: Scheduled = Schedule(start=0.4)
+    epsilon_spread: float = Field(default=7.0, ge=0)
+    learning_rate: Scheduled = Schedule(start=1e-3)
+    max_gradient_norm: float = Field(default=40.0, ge=0)
 
 
 class QRDQN(DQN):

@@ -40,9 +40,9 @@ class Adversarial(LearnedRewardOptions):
     gradient_penalty: float = Field(default=0.0, ge=0)  # weight of (‖∇‖ - 1)² between both sides' decisions
     spectral: bool = False  # layers are divided by their largest singular value
 
-    epochs: int = Field(default=1, ge=1)  # passes over the rows of a rollout, beside as many of the file's
+    epochs: int = Field(default=10, ge=1)  # passes over the rows of a rollout, beside as many of the file's
     batch: int = Field(default=256, ge=1)  # rows of either side in a step
-    learning_rate: float = Field(default=3e-4, gt=0)
+    learning_rate: float = Field(default=1e-3, gt=0)
     max_gradient_norm: float = Field(default=1.0, ge=0)  # 0: not clipped
 
     def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:

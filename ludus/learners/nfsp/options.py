@@ -61,6 +61,11 @@ class NFSP(Config):
 
     @model_validator(mode="after")
     def _check_sizes(self) -> NFSP:
+        if self.best_response.initial_priority != "largest":
+            raise ValueError(
+                "rows of NFSP's best response come without priorities, since most of them are the average policy's; leave "
+                "best_response.initial_priority at largest"
+            )
         if self.min_size > self.reservoir:
             raise ValueError(f"min_size {self.min_size} must be at most the reservoir's {self.reservoir}")
         return self

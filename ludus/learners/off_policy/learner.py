@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -25,8 +26,9 @@ from ludus.learners.network import multiplications
 from ludus.learners.replayed import LEAST_PRIORITY, Ensemble, ReplayLearner
 from ludus.learners.returns import follow
 from ludus.learners.states import StateTable
-from ludus.policies.actor_critic import Tower, first_weights, layouts, load_arrays, make_network
-from ludus.policies.bodies import ACTIVATIONS
+from ludus.policies.actor_critic import Tower, declared, layouts, load_arrays, uniform_network
+from ludus.policies.bodies import ACTIVATIONS, own_stream
+from ludus.policies.checks import fitted
 from ludus.policies.heads import Bounds, head_of
 from ludus.policies.mlp import Layout
 from ludus.replay.base import ItemColumns, Sample
@@ -81,12 +83,11 @@ class Critics(nn.Module):
     """Perceptrons of one layout, behind a body each if there are any. They see float[n, …], and float[n, d] beside what bodies make of it,
     and answer float[networks, n, outputs]."""
 
-    def __init__(
-        self, layout: Layout, rng: np.random.Generator, *, count: int, bodies: Sequence[nn.Module] = ()
-    ) -> None:
-        """Initialised orthogonally, outputs with gain 1."""
+    def __init__(self, layout: Layout, *, seed: int, count: int, bodies: Sequence[nn.Module] = ()) -> None:
+        """Initialised as `uniform_network` says."""
         super().__init__()
-        self.members = nn.ModuleList(_perceptron(layout, rng) for _ in range(count))
+        with own_stream(seed):
+            self.members = nn.ModuleList(_perceptron(layout) for _ in range(count))
         self.bodies = nn.ModuleList(bodies)
 
     def forward(self, x: Tensor, beside: Tensor | None = None, count: int | None = None) -> Tensor:
@@ -101,12 +102,10 @@ class Critics(nn.Module):
         return torch.stack(answers)
 
 
-def _perceptron(layout: Layout, rng: np.random.Generator) -> nn.Sequential:
+def _perceptron(layout: Layout) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for weight, bias in layout.layers(torch.from_numpy(layout.initial(rng, 1.0))):
-        linear = nn.utils.skip_init(nn.Linear, *reversed(weight.shape))  # type: ignore[no-untyped-call]
-        linear.weight.data, linear.bias.data = weight, bias
-        layers += [linear, ACTIVATIONS[layout.activation]()]
+    for inputs, outputs in pairwise(layout.widths):
+        layers += [nn.Linear(inputs, outputs), ACTIVATIONS[layout.activation]()]
     return nn.Sequential(*layers[:-1])
 
 
@@ -134,16 +133,17 @@ class OffPolicyLearner(ReplayLearner):
 
     def _sight(self, *stream: str | int) -> Tower:
         """A fresh body, as the actor has one."""
-        return make_network(self.spec, seed=seeding.key(self._seed, self.name, *stream) % 2**63).actor
+        return uniform_network(self.spec, seed=seeding.key(self._seed, self.name, *stream) % 2**63).actor
 
     def make_networks(self, context: LearnerContext, start: Weights | None, critic: Layout, *, critics: int) -> None:
         """The actor, from `start` if there is one, and critics, initialised from the context's seed, in the place that is chosen."""
         seed = seeding.key(self._seed, self.name, "actor") % 2**63
-        actor = make_network(self.spec, seed=seed)
+        actor = uniform_network(self.spec, seed=seed)
         if start is not None:
-            load_arrays(actor, first_weights(self.spec, start, seed=seed))
+            load_arrays(actor, fitted(self.spec, start, declared(self.spec).shapes))
         bodies = [] if self.layout else [self._sight("critics", k).body for k in range(critics)]
-        networks = Critics(critic, seeding.generator(self._seed, self.name, "critics"), count=critics, bodies=bodies)
+        theirs = seeding.key(self._seed, self.name, "critics") % 2**63
+        networks = Critics(critic, seed=theirs, count=critics, bodies=bodies)
         work = multiplications(actor) + multiplications(networks)
         written = self.layout is not None and not self.plain
         why = (
@@ -177,7 +177,12 @@ class OffPolicyLearner(ReplayLearner):
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """n-step transitions, in scaled rewards."""
         columns, following = self.transitions(trajectories)
+        columns |= self.brought(trajectories, columns, following)
         return [self.kept({**columns, **self.stored(trajectories, following)})]
+
+    def brought(self, rows: Trajectories, columns: ItemColumns, following: NDArray[np.int64]) -> dict[str, Array]:
+        """A column `priority`, if rows bring theirs; see `initial_priorities`."""
+        return {}
 
     @property
     def warm_up(self) -> bool:

@@ -70,14 +70,16 @@ def _share(order, group, t, agent, agents, reward, gamma, out):  # type: ignore[
 # ------------------------------------------------------------------------------------------------ networks
 
 
-def separate_networks(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> int:
-    """How many networks a player wants whose agents share no weights: 1 where it has one agent. Raises ScenarioError where its
-    observations do not end in an agent's id, or the seats have different numbers of agents."""
+def separate_networks(
+    env: EnvSpec, seats: tuple[int, ...], *, algorithm: str, option: str = "share_weights=false"
+) -> int:
+    """How many networks a player wants whose agents share no weights, or not all (option): 1 where it has one agent. Raises ScenarioError
+    where its observations do not end in an agent's id, or the seats have different numbers of agents."""
     counts = {len(env.agents_of(seat)) for seat in seats}
     if len(counts) > 1:
         raise ScenarioError(
-            f"{algorithm} with share_weights=false has a network for each agent, and the seats {seats} of {env.id} have "
-            f"{sorted(counts)} agents. Use share_weights=true, or a population for each seat."
+            f"{algorithm} with {option} has a network for each agent, and the seats {seats} of {env.id} have "
+            f"{sorted(counts)} agents. Do without, or use a population for each seat."
         )
     agents = counts.pop()
     if agents == 1:
@@ -88,13 +90,13 @@ def separate_networks(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -
         ids = seen.low[-agents:], seen.high[-agents:]
     if ids is None or ids[0].any() or (ids[1] != 1).any():
         raise ScenarioError(
-            f"{algorithm} with share_weights=false has a network for each of the {agents} agents of a player, and the observations of "
+            f"{algorithm} with {option} has a network for each of the {agents} agents of a player, and the observations of "
             f"{env.id} ({seen}) do not end in an agent's id. Put the wrapper agent_ids around it, as the last that changes observations."
         )
     return agents
 
 
-def check_ids(env: EnvSpec, due: Sequence[Due], *, algorithm: str) -> None:
+def check_ids(env: EnvSpec, due: Sequence[Due], *, algorithm: str, option: str = "share_weights=false") -> None:
     """Raises ScenarioError where first observations, of players of several agents, do not end in ids: one-hot, and another for each agent
     of an environment. Bounds of 0 and 1, which `separate_networks` looks at, are no proof."""
     for player, first in enumerate(due):
@@ -113,12 +115,13 @@ def check_ids(env: EnvSpec, due: Sequence[Due], *, algorithm: str) -> None:
                 "" if wrong[row] else ", as another agent's does",
             )
             raise ScenarioError(
-                f"{algorithm} with share_weights=false has a network for each of the {len(team)} agents of a player, and in the first "
+                f"{algorithm} with {option} has a network for each of the {len(team)} agents of a player, and in the first "
                 f"observations of {env.id} what agent {agent} sees ends in {ids[row].tolist()}{as_another}: this is no agent's id. "
                 "Put the wrapper agent_ids around it, as the last that changes observations."
             )
 
 
-def check_first_ids(env: VectorEnv, *, algorithm: str) -> None:
+def check_first_ids(env: VectorEnv, *, algorithm: str, option: str = "share_weights=false") -> None:
     """`check_ids` of its first observations; resets it."""
-    check_ids(env.spec, env.reset(np.arange(env.num_envs, dtype=np.uint64)).due, algorithm=algorithm)
+    first = env.reset(np.arange(env.num_envs, dtype=np.uint64))
+    check_ids(env.spec, first.due, algorithm=algorithm, option=option)

@@ -1,7 +1,8 @@
-"""The learners of value decomposition: mixers, what both share, and one each for networks without and with memory."""
+"""The learners of value decomposition: what they share, and one each for networks without and with memory."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,21 @@ from torch import Tensor, nn
 
 from ludus.core import seeding
 from ludus.core.device import Work, placed, to_device, to_host
-from ludus.core.types import Array, State, Weights
+from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.learner import QLearner, QLossResult, begin
-from ludus.learners.dqn.losses import double_values, greedy, mixed_priority, taken
+from ludus.learners.dqn.losses import greedy, mixed_priority, taken
 from ludus.learners.losses import huber
 from ludus.learners.network import multiplications
+from ludus.learners.qmix.diversity import Experience, Predicted, Predictors, action_divergence, mean_of, misses
+from ludus.learners.qmix.mixers import (
+    TeamActions,
+    central_weights,
+    make_central_mixer,
+    make_mixer,
+    optimistic_weights,
+    team_values,
+)
 from ludus.learners.r2d2.learner import SequenceSlots, SequenceWindows, bootstraps, windows
 from ludus.learners.teams import (
     ANEW,
@@ -34,7 +44,7 @@ from ludus.learners.teams import (
     versions,
     views,
 )
-from ludus.policies.action_values import ActionValues, TeamValues
+from ludus.policies.action_values import ActionValues, TeamValues, make_network
 from ludus.policies.bodies import own_stream
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Joint, Trajectories
@@ -42,71 +52,71 @@ from ludus.replay.trajectories import Joint, Trajectories
 if TYPE_CHECKING:
     from ludus.learners.qmix.options import VDN
 
-# --------------------------------------------------------------------------------------------------------------------
-# From the values of a team's agents to the team's: their sum (VDN), or a monotonic network (QMIX).
-
-
-def monotonic(values: Tensor, first: Tensor, bias: Tensor, second: Tensor, last: Tensor) -> Tensor:
-    """elu(Σ_i q_i |w₁ᵢ| + b₁) · |w₂| + b₂, which rises with every agent's value: values float[m, n], first float[m, n, k], bias and second
-    float[m, k], last float[m] -> float[m]. (Rashid et al. 2018, §4 and figure 2a.)"""
-    hidden = nn.functional.elu((values[:, None] @ first.abs())[:, 0] + bias)
-    return (hidden * second.abs()).sum(dim=1) + last
-
-
-class SumMixer(nn.Module):
-    """Sunehag et al. 2018, equation 2."""
-
-    def forward(self, values: Tensor, state: Tensor | None) -> Tensor:
-        """values float[m, n], 0 of absent agents -> float[m]."""
-        return values.sum(dim=1)
-
-
-class MonotonicMixer(nn.Module):
-    """`monotonic`, whose weights are made from the state. hidden: units of what makes the weights; 0: linear, as in the paper. The last
-    bias has a hidden layer of `width` units, as there."""
-
-    def __init__(self, agents: int, state: int, *, width: int, hidden: int) -> None:
-        super().__init__()
-        self._shape = agents, width
-
-        def made(outputs: int) -> nn.Module:
-            if not hidden:
-                return nn.Linear(state, outputs)
-            return nn.Sequential(nn.Linear(state, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
-
-        self.first, self.second = made(agents * width), made(width)
-        self.bias = nn.Linear(state, width)
-        self.last = nn.Sequential(nn.Linear(state, width), nn.ReLU(), nn.Linear(width, 1))
-
-    def forward(self, values: Tensor, state: Tensor | None) -> Tensor:
-        """values float[m, n], 0 of absent agents; state float[m, S] -> float[m]."""
-        assert state is not None
-        first = self.first(state).view(-1, *self._shape)
-        return monotonic(values, first, self.bias(state), self.second(state), self.last(state)[:, 0])
-
-
-def team_values(values: Tensor, present: Tensor) -> Tensor:
-    """What mixers are given: values float[…], 0 where nobody is."""
-    return torch.where(present, values, torch.zeros_like(values))
-
-
 _MIX = 0.9  # of the largest error in the priority of a sequence (Kapturowski et al. 2019)
 
 
 class TeamModel(nn.Module):
-    """q: the network that all agents share. mixer: of their values."""
+    """q: the network that all agents share. mixer: of their values. central: another such, whose mixer nothing restricts, which judges for
+    weighted QMIX; None: it judges for itself. predictors: of what agents see next, by which CDS pays them for differing."""
 
-    def __init__(self, q: ActionValues | TeamValues, mixer: nn.Module) -> None:
+    def __init__(
+        self,
+        q: ActionValues | TeamValues,
+        mixer: nn.Module,
+        *,
+        central: TeamModel | None = None,
+        predictors: Predictors | None = None,
+    ) -> None:
         super().__init__()
-        self.q, self.mixer = q, mixer
+        self.q, self.mixer, self.central, self.predictors = q, mixer, central, predictors
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Situation:
+    """Of m items at T moments each: legal bool[m, T, n, A], present bool[m, T, n], state float32[m, T, S] (None: no mixer sees it)."""
+
+    legal: Tensor
+    present: Tensor
+    state: Tensor | None
+
+    def actions(self, q: Tensor, action: Tensor) -> TeamActions:
+        """What m × T teams do, of the agents' values q float32[m, T, n, A]: action int64[m, T, n]."""
+        values, which, present = q.flatten(0, 2), action.flatten(), self.present.flatten(0, 1)
+        best = taken(values, greedy(values, self.legal.flatten(0, 2)))
+        chosen, best = (team_values(of.view(present.shape), present) for of in (taken(values, which), best))
+        state = None if self.state is None else self.state.flatten(0, 1)
+        return TeamActions(chosen, best, action.flatten(0, 1), present, state)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TeamBatch:
+    """m items of T joint steps: action int64[m, T, n], there bool[m, T]; what is the case now, and what comes next."""
+
+    action: Tensor
+    there: Tensor
+    now: Situation
+    after: Situation
+
+
+class Answers(NamedTuple):
+    """Action values float32[m, T, n, A] of a network, now and next, and the features float32[m × T × n, F] that those of now are of."""
+
+    now: Tensor
+    after: Tensor
+    features: Tensor
 
 
 class TeamTargets(NamedTuple):
-    """value float32[m, T] of the team, with gradients; target float32[m, T]; there bool[m, T]: which joint steps exist."""
+    """value float32[m, T] of the team, with gradients; target float32[m, T]; there bool[m, T]: which joint steps exist. Of weighted QMIX,
+    central float32[m, T]: Q*'s value, which has the same target, with gradients; weight float32[m, T]: of the errors of `value`. beside
+    float32[m, T]: what else is lost at each joint step, with gradients."""
 
     value: Tensor
     target: Tensor
     there: Tensor
+    central: Tensor | None = None
+    weight: Tensor | None = None
+    beside: Tensor | None = None
 
 
 class TeamLearner(QLearner):
@@ -119,10 +129,7 @@ class TeamLearner(QLearner):
         spec = config.policy(context.env, context.seats)
         self._env, self._seats = context.env, context.seats
         self.team = team_size(context.env, context.seats, algorithm=type(config).__name__)
-        seed = seeding.key(context.seed, "qmix", "mixer") % 2**63
-        states = state_width(context.env, context.seats)
-        mixer = make_mixer(config, agents=self.team, state=states, seed=seed)
-        network = TeamModel(begin(spec, context, start), mixer)
+        network = self._team_model(config, spec, context, start)
         rows = config.batch * self.team * (1 if config.core == "none" else config.burn_in + config.length + 1)
         work = Work(multiplications(network), rows, written=False, because="a team's values are mixed")
         super().__init__(config, context, spec, network=network, placement=placed(context.device, work))
@@ -130,6 +137,24 @@ class TeamLearner(QLearner):
             cast(TeamModel, flat.module) for flat in (self.networks.online, self.networks.target)
         )
         self._rewards = RewardStatistics(config.normalise_rewards, gamma=config.gamma, scale=self._scale)
+
+    def _team_model(self, config: VDN, spec: PolicySpec, context: LearnerContext, start: Weights | None) -> TeamModel:
+        def seed(name: str) -> int:
+            return seeding.key(context.seed, "qmix", name) % 2**63
+
+        state, central = state_width(context.env, context.seats), None
+        if config.weighting != "none":
+            judge = make_central_mixer(config, agents=self.team, state=state, seed=seed("central mixer"))
+            central = TeamModel(make_network(spec, seed=seed("central")), judge)
+        predictors, begun = None, begin(spec, context, start)
+        if config.diversity:
+            seen, actions = math.prod(begun.shape) - self.team, int(spec.config["actions"])
+            inputs = seen + actions + (config.memory if config.core != "none" else 0)
+            with own_stream(seed("predictors")):
+                predictors = Predictors(inputs, self.team, seen, width=config.predictor_width)
+        actions = int(spec.config["actions"])
+        mixer = make_mixer(config, agents=self.team, actions=actions, state=state, seed=seed("mixer"))
+        return TeamModel(begun, mixer, central=central, predictors=predictors)
 
     @property
     def network(self) -> ActionValues | TeamValues:
@@ -141,8 +166,16 @@ class TeamLearner(QLearner):
         """Items, with the team's rewards as they are. version: int32[T] of each joint step."""
 
     @abstractmethod
-    def compared(self, columns: Mapping[str, Any]) -> TeamTargets:
-        """What the networks say of items, as `mine` gives them."""
+    def batch(self, columns: Mapping[str, Any]) -> Any:
+        """Items, as `mine` gives them, as a `TeamBatch`."""
+
+    @abstractmethod
+    def answers(self, team: TeamModel, batch: Any, *, now: bool = True, after: bool = True) -> Answers:
+        """What its network says of a batch, where that is asked for; anything elsewhere. Nothing has gradients but what is said of now."""
+
+    @abstractmethod
+    def shown(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """What every agent sees now and one joint step later, float32[m × T × n, *shape]."""
 
     @abstractmethod
     def steps_in(self, columns: Mapping[str, Any]) -> int:
@@ -169,10 +202,105 @@ class TeamLearner(QLearner):
             found = self._found_in(self.compared(mine), each, max(1, self.steps_in(columns)))
         return self._joint(found, rows)
 
+    def compared(self, columns: Mapping[str, Any]) -> TeamTargets:
+        """What the networks say of items, as `mine` gives them. The target is that of the best actions of the agents' network, online
+        (double) or target, by the target mixer; of weighted QMIX, by the target of Q*."""
+        batch: TeamBatch = self.batch(columns)
+        double, judge = self.config.double, self._target.central
+        online = self.answers(self._online, batch, after=double)
+        value = _mixed(self._online, batch.now.actions(online.now, batch.action))
+        with torch.no_grad():
+            legal = batch.after.legal
+            if judge is None:
+                judge = self._target
+                target = chosen = self.answers(judge, batch, now=False)
+            else:
+                target = self.answers(judge, batch, now=self.config.weighting == "central")
+                chosen = target if double else self.answers(self._target, batch, now=False)
+            best = _best(online.after if double else chosen.after, legal)
+            following = _mixed(judge, batch.after.actions(target.after, best))
+            target_values = self.targets(columns, following.view_as(columns["reward"]))
+        seen = TeamTargets(value.view_as(batch.there), target_values.view_as(batch.there), batch.there)
+        if self.config.individual:
+            seen = self._individual(seen, batch, online)
+        return seen if self._online.central is None else self._weighted(seen, batch, online.now.detach(), target.now)
+
+    def _individual(self, seen: TeamTargets, batch: TeamBatch, online: Answers) -> TeamTargets:
+        """With what agents pay for values of their own, and are paid for differing, and what the predictors lose."""
+        config, agents = self.config, self._agents(self._online)
+        m, steps, n, _ = online.now.shape
+        present = batch.now.present.flatten()
+        size = agents.own_values(online.features).abs().mean(dim=1)
+        beside = config.individual_cost * mean_of(size, present, (m, steps, n))
+        if self._online.predictors is None or self._target.predictors is None:
+            return seen._replace(beside=beside)
+        there = self._experience(batch, online)
+        lost = sum(misses(each, there.following) for each in self._predicted(self._online.predictors, there))
+        with torch.no_grad():
+            paid = self._paid(there, self._predicted(self._target.predictors, there), (m, steps, n))
+        beside = beside + mean_of(cast(Tensor, lost), there.goes_on, (m, steps, n))
+        return seen._replace(beside=beside, target=seen.target + config.diversity * paid)
+
+    def _experience(self, batch: TeamBatch, online: Answers) -> Experience:
+        """Nothing in it has gradients."""
+        now, after = (x.flatten(1)[:, : -self.team] for x in self.shown(batch))
+        values = online.now.detach().flatten(0, 2)
+        done = nn.functional.one_hot(batch.action.flatten(), values.shape[1]).to(values.dtype)
+        here, then = batch.now.present.flatten(), batch.after.present.flatten()
+        legal = batch.now.legal.flatten(0, 2) | ~here[:, None]
+        return Experience(values, online.features.detach(), legal, done, now, after, here, here & then)
+
+    def _predicted(self, predictors: Predictors, there: Experience) -> Predicted:
+        remembered, who = there.features[:, : -self.team], there.features[:, -self.team :]
+        given = [there.seen, there.done, *([remembered] if self.config.core != "none" else [])]
+        out: Predicted = predictors(torch.cat(given, dim=1), who)
+        return out
+
+    def _paid(self, there: Experience, predicted: Predicted, shape: tuple[int, int, int]) -> Tensor:
+        """β₁ log q(o' | τ, a, i) - log p(o' | τ, a) + β₂ KL(π_i ‖ mean of all π_j), in the mean over agents, float32[m, T]. (Li et al.
+        2021, the intrinsic reward.)"""
+        config, agents = self.config, self._agents(self._online)
+        known, unknown = misses(predicted.agent, there.following), misses(predicted.anyone, there.following)
+        seen = mean_of(unknown - config.diversity_scale * known, there.goes_on, shape)
+        of_all = agents.values_of_all(there.features, there.legal)
+        differs = action_divergence(there.values, of_all, there.legal, scale=config.diversity_scale)
+        return seen + config.diversity_actions * mean_of(differs, there.here, shape)
+
+    def _agents(self, team: TeamModel) -> ActionValues:
+        assert isinstance(team.q, ActionValues)
+        return team.q
+
+    def _weighted(self, seen: TeamTargets, batch: TeamBatch, online: Tensor, judged: Tensor) -> TeamTargets:
+        """With Q*, and what each error weighs. online, judged: what is said of now by the agents' network, and by the target of Q*'s."""
+        central, judge = self._online.central, self._target.central
+        assert central is not None
+        assert judge is not None
+        now, least = batch.now, self.config.least_weight
+        own = _mixed(central, now.actions(self.answers(central, batch, after=False).now, batch.action))
+        seen = seen._replace(central=own.view_as(seen.there))
+        if self.config.weighting == "optimistic":
+            return seen._replace(weight=optimistic_weights(seen.value.detach(), seen.target, least=least))
+        with torch.no_grad():
+            best = _best(online, now.legal)
+            of_best = _mixed(judge, now.actions(judged, best)).view_as(seen.there)
+            is_best = ((batch.action == best) | ~now.present).all(dim=-1)
+        return seen._replace(weight=central_weights(is_best, seen.target, of_best, least=least))
+
     def _found_in(self, seen: TeamTargets, weight: Tensor, steps: int) -> QLossResult:
         """Adds to the gradient. steps: of all ranks, by which sums are divided."""
-        error = (seen.value - seen.target).masked_fill(~seen.there, 0.0)
-        loss = (huber(error, delta=self.config.huber_delta) * weight[:, None]).sum() / steps
+
+        def errors(value: Tensor) -> tuple[Tensor, Tensor]:
+            error = (value - seen.target).masked_fill(~seen.there, 0.0)
+            return error, huber(error, delta=self.config.huber_delta) * weight[:, None]
+
+        error, each = errors(seen.value)
+        if seen.weight is not None:
+            each = each * seen.weight
+        if seen.central is not None:
+            each = each + errors(seen.central)[1]
+        if seen.beside is not None:
+            each = each + seen.beside.masked_fill(~seen.there, 0.0) * weight[:, None]
+        loss = each.sum() / steps
         torch.autograd.backward(loss)
         error = error.detach()
         priority = mixed_priority(error, seen.there, mix=_MIX)
@@ -195,16 +323,27 @@ class TeamLearner(QLearner):
         self._rewards.load_state_dict(state["rewards"])
 
 
-def make_mixer(config: VDN, *, agents: int, state: int, seed: int) -> nn.Module:
-    """A fresh mixer, initialised from the seed alone, as torch initialises linear layers."""
-    if config.mixer == "sum":
-        return SumMixer()
-    with own_stream(seed):
-        return MonotonicMixer(agents, state, width=config.mixing_width, hidden=config.mixing_hidden)
+def _best(q: Tensor, legal: Tensor) -> Tensor:
+    """The agents' best legal actions int64[m, T, n], of q float32[m, T, n, A]."""
+    return greedy(q.flatten(0, 2), legal.flatten(0, 2)).view(q.shape[:-1])
+
+
+def _mixed(team: TeamModel, actions: TeamActions) -> Tensor:
+    """float32[m × T], by the team's mixer."""
+    out: Tensor = team.mixer(actions)
+    return out
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # Value decomposition of networks without memory: items are joint steps.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _StepBatch(TeamBatch):
+    """x and following: what every agent sees, now and next, float32[m × n, *shape]."""
+
+    x: Tensor
+    following: Tensor
 
 
 class StepLearner(TeamLearner):
@@ -215,42 +354,45 @@ class StepLearner(TeamLearner):
         columns = joint_items(view, gamma=self.config.gamma, steps=self.config.n_step)
         return columns | {"version_lo": version}
 
-    def compared(self, columns: Mapping[str, Any]) -> TeamTargets:
-        """See `TeamLearner.compared`; T is 1."""
-        action = columns["action"].long().flatten()
-        chosen = taken(self._values(self._online, *self._rows(columns, "observation", "mask")), action)
-        value = self._mixed(self._online, chosen, columns, "present", "state")
-        target = self.targets(columns, self._next_values(columns))
-        return TeamTargets(value[:, None], target[:, None], torch.ones_like(value, dtype=torch.bool)[:, None])
+    def batch(self, columns: Mapping[str, Any]) -> _StepBatch:
+        """See `TeamLearner.batch`; T is 1."""
+        action = columns["action"].long()[:, None]
+        there = torch.ones(action.shape[:2], dtype=torch.bool, device=self.device)
+        now = self._situation(columns, "present", "mask", "state")
+        after = self._situation(columns, "next_present", "next_mask", "next_state")
+        return _StepBatch(action, there, now, after, self._rows(columns["observation"]), self._rows(columns["next"]))
 
-    @torch.no_grad()
-    def _next_values(self, columns: Mapping[str, Tensor]) -> Tensor:
-        """The team's value of what comes next, float32[m]: each agent's best action by the online network (double) or the target's."""
-        rows, legal = self._rows(columns, "next", "next_mask")
-        online_values = target_values = self._values(self._target, rows, legal)
-        if self.config.double:
-            online_values = self._values(self._online, rows, legal)
-        every = torch.ones_like(target_values, dtype=torch.bool) if legal is None else legal
-        best = double_values(online_values, target_values, every)
-        return self._mixed(self._target, best, columns, "next_present", "next_state")
+    def answers(self, team: TeamModel, batch: _StepBatch, *, now: bool = True, after: bool = True) -> Answers:
+        """See `TeamLearner.answers`."""
+        nothing = torch.zeros(0, device=self.device)
+        before, features = self._values(team, batch.x, batch.now.legal) if now else (nothing, nothing)
+        with torch.no_grad():
+            following = self._values(team, batch.following, batch.after.legal)[0] if after else nothing
+        return Answers(before, following, features)
 
-    def _values(self, team: TeamModel, rows: Tensor, legal: Tensor | None) -> Tensor:
-        """Of every agent, float32[m × n, A]."""
+    def _values(self, team: TeamModel, x: Tensor, legal: Tensor) -> tuple[Tensor, Tensor]:
+        """Of every agent, float32[m, 1, n, A], and the features that they are of, which networks of single agents do not tell."""
         with self.placement.products():
-            out: Tensor = team.q(rows, legal)
-        return out[..., 0].float()
+            if isinstance(team.q, TeamValues):
+                out: Tensor = team.q(x, legal.flatten(0, 2))[..., 0]
+                features = out
+            else:
+                features = team.q.body(x)
+                out = team.q.values(features, legal.flatten(0, 2))
+        return out.float().view(legal.shape), features.float()
 
-    def _rows(self, columns: Mapping[str, Tensor], seen: str, mask: str) -> tuple[Tensor, Tensor | None]:
-        """(what every agent sees float32[m × n, *shape], legal bool[m × n, A] where there are masks)."""
-        observation = columns[seen]
-        legal = columns[mask].flatten(0, 1) if mask in columns else None
-        return self._seen(observation.flatten(0, 1), self._online.q.shape), legal
+    def shown(self, batch: _StepBatch) -> tuple[Tensor, Tensor]:
+        """See `TeamLearner.shown`."""
+        return batch.x, batch.following
 
-    def _mixed(self, team: TeamModel, values: Tensor, columns: Mapping[str, Any], present: str, state: str) -> Tensor:
-        """float32[m × n] -> float32[m]."""
-        there, seen = to_device(columns[present], self.device), columns[state] if self.config.needs_state else None
-        out: Tensor = team.mixer(team_values(values.view_as(there), there), seen)
-        return out
+    def _rows(self, observation: Tensor) -> Tensor:
+        """What every agent sees, float32[m × n, *shape]."""
+        return self._seen(observation.flatten(0, 1), self._online.q.shape)
+
+    def _situation(self, columns: Mapping[str, Any], present: str, mask: str, state: str) -> Situation:
+        there = to_device(columns[present], self.device)[:, None]
+        legal = columns[mask][:, None] if mask in columns else there.new_ones((*there.shape, self._actions))
+        return Situation(legal, there, columns[state][:, None] if self.config.needs_state else None)
 
     def steps_in(self, columns: Mapping[str, Any]) -> int:
         """See `TeamLearner.steps_in`."""
@@ -262,23 +404,20 @@ class StepLearner(TeamLearner):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Batch:
+class _SequenceBatch(TeamBatch):
     """m sequences of n agents, T slots for joint steps and one more, B before them: x float32[B + T + 1, m × n, *shape] and here
-    bool[B + T + 1, m × n], and anew, where one of them is back and remembers nothing; memory float32[m × n, M]; legal
-    bool[m, T + 1, n, A], present bool[m, T + 1, n], state float32[m, T + 1, S] or None; action int64[m, T, n]; place int64[m, T], there
-    bool[m, T]. unbroken: nobody who was absent or gone comes back."""
+    bool[B + T + 1, m × n], and anew, where one of them is back and remembers nothing; legal bool[m, T + 1, n, A] of all slots; place
+    int64[m, T]: which slot comes next. memory float32[m × n, M]: before them, and that of Q*'s network. unbroken: nobody who was absent or
+    gone comes back."""
 
     x: Tensor
     here: Tensor
     anew: Tensor
-    memory: Tensor
-    unbroken: bool
     legal: Tensor
-    present: Tensor
-    state: Tensor | None
-    action: Tensor
     place: Tensor
-    there: Tensor
+    memory: Tensor
+    central: Tensor | None
+    unbroken: bool
 
 
 class SequenceLearner(TeamLearner):
@@ -307,9 +446,11 @@ class SequenceLearner(TeamLearner):
             "span": span.astype(np.float32),
             "place": place,
             "count": found.count.astype(np.int16),
-            "memory": self._memory(view, found),
+            "memory": self._memory(self._online, view.memory0, view, found),
             "version_lo": version[view.start[found.segment] + found.first],
         }
+        if self._online.central is not None:  # workers do not know it: it begins each piece without memory
+            columns[_CENTRAL] = self._memory(self._online.central, None, view, found)
         own = config.burn_in
         if view.mask is not None:
             columns["mask"] = slots.observations(view.mask, bootstrap_masks(view), found, first=own, fill=True)
@@ -318,12 +459,13 @@ class SequenceLearner(TeamLearner):
         return columns
 
     @torch.no_grad()
-    def _memory(self, view: Joint, found: SequenceWindows) -> NDArray[np.float32]:
-        """What each agent remembers when a sequence's first used slot comes, float32[M, n, memory]: that of the piece's beginning, taken
-        through the steps in between by the weights of now, which are those that acted unless workers are behind."""
-        module = self._agents(self._online)
+    def _memory(
+        self, team: TeamModel, memory0: Array | None, view: Joint, found: SequenceWindows
+    ) -> NDArray[np.float32]:
+        """What each agent remembers when a sequence's first used slot comes, float32[M, n, memory]: that of the piece's beginning (None:
+        nothing), taken through the steps in between by the weights of now, which are those that acted unless workers are behind."""
+        module = self._agents(team)
         pieces, longest = len(view.tail), int(found.warm.max(initial=0))
-        memory0 = view.memory0
         if memory0 is None:
             memory0 = np.zeros((pieces, self.team, module.memory), np.float32)
         anew = _anew(view)
@@ -345,33 +487,22 @@ class SequenceLearner(TeamLearner):
 
     # ------------------------------------------------------------------------------------------ learning
 
-    def compared(self, columns: Mapping[str, Any]) -> TeamTargets:
-        """See `TeamLearner.compared`."""
-        batch = self._batch(columns)
-        q = self._values(self._online, batch)
-        chosen = taken(q[:, :-1].flatten(0, 2), batch.action.flatten()).view_as(batch.action)
-        steps = torch.arange(batch.place.shape[1], device=self.device).expand_as(batch.place)
-        value = self._mixed(self._online, chosen, batch, steps)
-        with torch.no_grad():
-            target_values = self._values(self._target, batch)
-            at = torch.arange(len(q), device=self.device)[:, None], batch.place
-            online_values = q.detach() if self.config.double else target_values
-            best = greedy(online_values[at].flatten(0, 2), batch.legal[at].flatten(0, 2))
-            after = taken(target_values[at].flatten(0, 2), best).view_as(batch.action)
-            target = self.targets(columns, self._mixed(self._target, after, batch, batch.place))
-        return TeamTargets(value, target, batch.there)
+    def answers(self, team: TeamModel, batch: _SequenceBatch, *, now: bool = True, after: bool = True) -> Answers:
+        """See `TeamLearner.answers`. All slots are gone through, whatever is asked for."""
+        q, states = self._values(team, batch)
+        return Answers(q[:, :-1], q.detach()[_at(batch.place)], states[:, :-1].flatten(0, 2))
 
-    def _mixed(self, team: TeamModel, values: Tensor, batch: _Batch, place: Tensor) -> Tensor:
-        """The team's values float32[m, T] of agents' values [m, T, n] at `place` int64[m, T]."""
-        at = torch.arange(len(place), device=self.device)[:, None], place
-        state = None if batch.state is None else batch.state[at].flatten(0, 1)
-        out: Tensor = team.mixer(team_values(values, batch.present[at]).flatten(0, 1), state)
-        return out.view_as(place)
+    def shown(self, batch: _SequenceBatch) -> tuple[Tensor, Tensor]:
+        """See `TeamLearner.shown`."""
+        m, steps, n = batch.action.shape
+        x = batch.x[self.config.burn_in :].view(steps + 1, m, n, -1).transpose(0, 1)
+        return x[:, :-1].flatten(0, 2), x[:, 1:].flatten(0, 2)
 
-    def _values(self, team: TeamModel, batch: _Batch) -> Tensor:
-        """Action values float32[m, T + 1, n, A], after the slots before them have refreshed the memory, without gradients."""
+    def _values(self, team: TeamModel, batch: _SequenceBatch) -> tuple[Tensor, Tensor]:
+        """Action values float32[m, T + 1, n, A], and the states float32[m, T + 1, n, width] that they are of, after the slots before them
+        have refreshed the memory, without gradients."""
         module, before = self._agents(team), self.config.burn_in
-        memory = batch.memory
+        memory = batch.memory if team.central is not None or batch.central is None else batch.central
         with self.placement.products():
             if before:
                 with torch.no_grad():
@@ -384,38 +515,46 @@ class SequenceLearner(TeamLearner):
             m, steps, n, actions = batch.legal.shape
             states = states.view(steps, m, n, -1).transpose(0, 1)
             values = module.values(states.flatten(0, 2), batch.legal.flatten(0, 2))
-        return values.float().view(m, steps, n, actions)
+        return values.float().view(m, steps, n, actions), states.float()
 
-    def _batch(self, columns: Mapping[str, Any]) -> _Batch:
+    def batch(self, columns: Mapping[str, Any]) -> _SequenceBatch:
+        """See `TeamLearner.batch`."""
         module, own = self._agents(self._online), self.config.burn_in
-        observation, present = columns["observation"], columns["present"]
-        m, slots, n = present.shape
-        by_time = observation.transpose(0, 1).flatten(0, 2)
-        here, anew = (np.moveaxis(each, 1, 0).reshape(slots, m * n) for each in (present, columns["anew"]))
+        m, slots, n = columns["present"].shape
+        by_time = columns["observation"].transpose(0, 1).flatten(0, 2)
+        here, anew = (np.moveaxis(columns[name], 1, 0).reshape(slots, m * n) for name in ("present", "anew"))
         legal = columns.get("mask")
         if legal is None:
             legal = torch.ones(m, slots - own, n, self._actions, dtype=torch.bool, device=self.device)
-        return _Batch(
+        present, place = to_device(columns["present"][:, own:], self.device), columns["place"].long()
+        state, after = columns["state"] if self.config.needs_state else None, _at(place)
+        central = columns.get(_CENTRAL)
+        return _SequenceBatch(
+            action=columns["action"].long(),
+            there=to_device(np.arange(self.config.length) < columns["count"][:, None], self.device),
+            now=Situation(legal[:, :-1], present[:, :-1], None if state is None else state[:, :-1]),
+            after=Situation(legal[after], present[after], None if state is None else state[after]),
             x=self._seen(by_time, module.shape).view(slots, m * n, *module.shape),
             here=to_device(here, self.device),
             anew=to_device(anew, self.device),
-            memory=columns["memory"].flatten(0, 1),
-            unbroken=not ((here[own + 1 :] > here[own:-1]).any() or anew[own:].any()),
             legal=legal,
-            present=to_device(present[:, own:], self.device),
-            state=columns["state"] if self.config.needs_state else None,
-            action=columns["action"].long(),
-            place=columns["place"].long(),
-            there=to_device(np.arange(self.config.length) < columns["count"][:, None], self.device),
+            place=place,
+            memory=columns["memory"].flatten(0, 1),
+            central=None if central is None else central.flatten(0, 1),
+            unbroken=not ((here[own + 1 :] > here[own:-1]).any() or anew[own:].any()),
         )
-
-    def _agents(self, team: TeamModel) -> ActionValues:
-        assert isinstance(team.q, ActionValues)
-        return team.q
 
     def steps_in(self, columns: Mapping[str, Any]) -> int:
         """See `TeamLearner.steps_in`."""
         return int(columns["count"].sum())
+
+
+_CENTRAL = "central_memory"
+
+
+def _at(place: Tensor) -> tuple[Tensor, Tensor]:
+    """The index of slots place int64[m, T] in what is [m, T + 1, …]."""
+    return torch.arange(len(place), device=place.device)[:, None], place
 
 
 def _anew(view: Joint) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Settings of value decomposition: VDN and QMIX."""
+"""Settings of value decomposition: VDN, QMIX, QPLEX, weighted QMIX, and CDS."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.envs.base import VectorEnv
 from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.dqn.options import QLearning
+from ludus.learners.on_policy.teams import check_first_ids, separate_networks
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import players_of
 from ludus.learners.teams import Normalise, check_state, check_team, team_size
 from ludus.policies.specs import Core, QHeadSpec, action_values_spec
 from ludus.replay.base import ItemUnit
 
-Mixer = Literal["sum", "monotonic"]
+Mixer = Literal["sum", "monotonic", "duplex"]
+Weighting = Literal["none", "central", "optimistic"]
+_INDIVIDUAL = "individual=true"
 
 
 class VDN(QLearning):
@@ -28,9 +32,21 @@ class VDN(QLearning):
 
     for_teams: ClassVar[bool] = True  # of little use to single agents
 
-    mixer: Mixer = "sum"  # how the team's value is made of its agents': their sum, or QMIX's network
+    mixer: Mixer = "sum"  # how the team's value is made of its agents': their sum, QMIX's network, or QPLEX's
     mixing_width: int = Field(default=32, ge=1)  # hidden units of the monotonic mixer
-    mixing_hidden: int = Field(default=64, ge=0)  # of the networks that make its weights; 0: they are linear
+    mixing_hidden: int = Field(default=64, ge=0)  # of the networks that make a mixer's weights; 0: they are linear
+    mixing_heads: int = Field(default=4, ge=1)  # of the duplex mixer's attention to what all agents do
+    weighting: Weighting = "none"  # which errors count whole, in weighted QMIX; "none": all of them
+    least_weight: float = Field(default=0.1, ge=0, le=1)  # what the other errors count
+    central_width: int = Field(
+        default=256, ge=1
+    )  # hidden units of the unrestricted mixer, by which weighted QMIX judges
+    individual: bool = False  # each agent adds values of its own to those of the network that all share
+    individual_cost: float = Field(default=0.1, ge=0)  # of the mean size of what it adds
+    diversity: float = Field(default=0.0, ge=0)  # weight of CDS's intrinsic reward beside the team's; 0: none
+    diversity_scale: float = Field(default=0.5, gt=0)  # β₁: of values in an agent's softmax, and of what it predicts
+    diversity_actions: float = Field(default=1.0, ge=0)  # β₂: of actions beside observations
+    predictor_width: int = Field(default=128, ge=1)  # hidden units of the networks that predict observations
 
     core: Core = "none"  # a cell that remembers; then joint sequences are replayed, as R2D2 does
     memory: int = Field(default=64, ge=1)  # units of the cell
@@ -62,6 +78,16 @@ class VDN(QLearning):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_diversity(self) -> VDN:
+        if self.individual and not self.share_weights:
+            raise ValueError("individual=true adds to a network that all agents share; leave share_weights true")
+        if self.diversity and not self.individual:
+            raise ValueError("diversity compares what each agent adds to the values; it needs individual=true")
+        if self.diversity and self.n_step > 1:
+            raise ValueError(f"diversity pays for what comes one step later; n_step is {self.n_step}, and must be 1")
+        return self
+
     @property
     def item(self) -> ItemUnit:
         return "joint"
@@ -73,13 +99,15 @@ class VDN(QLearning):
         super().check(env, seats)
         for player in players_of(env, seats):
             self._networks(env, (player,))
+            self._individual(env, (player,))
         if self.needs_state:
-            check_state(env, algorithm=name, instead="mixer=sum (vdn), which needs none")
+            plain = "" if self.weighting == "none" else " and weighting=none"
+            check_state(env, algorithm=name, instead=f"mixer=sum{plain} (vdn), which needs none")
 
     @property
     def needs_state(self) -> bool:
-        """Whether the mixer sees the environment's state."""
-        return self.mixer == "monotonic"
+        """Whether a mixer sees the environment's state."""
+        return self.mixer != "sum" or self.weighting != "none"
 
     def collect(self) -> Collect:
         return replace(super().collect(), state=self.needs_state)
@@ -87,8 +115,22 @@ class VDN(QLearning):
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         team_size(env, seats, algorithm=type(self).__name__)
         inputs, head = self._inputs(env, seats), QHeadSpec(dueling=self.dueling)
-        agents = self._networks(env, seats)
-        return action_values_spec(**inputs, head=head, core=self.core, width=self.memory, agents=agents)
+        agents, individual = self._networks(env, seats), self._individual(env, seats)
+        return action_values_spec(
+            **inputs, head=head, core=self.core, width=self.memory, agents=agents, individual=individual
+        )
+
+    def check_start(self, env: VectorEnv) -> None:
+        """As `QLearning.check_start`, also where agents add values of their own."""
+        super().check_start(env)
+        if self.individual:
+            check_first_ids(env, algorithm=type(self).__name__, option=_INDIVIDUAL)
+
+    def _individual(self, env: EnvSpec, seats: tuple[int, ...]) -> int:
+        """How many agents add values of their own; 1: none."""
+        if not self.individual:
+            return 1
+        return separate_networks(env, seats, algorithm=type(self).__name__, option=_INDIVIDUAL)
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
         from ludus.learners.qmix.learner import (
@@ -102,8 +144,42 @@ class VDN(QLearning):
 class QMIX(VDN):
     """The team's value is a monotonic function of its agents', whose weights depend on the environment's state (Rashid et al. 2018)."""
 
-    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
-        actions=("discrete",), data="off-policy", recurrent=True, masks=True, paper="Rashid et al. 2018"
-    )
+    about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Rashid et al. 2018")
 
     mixer: Mixer = "monotonic"
+
+
+class CWQMIX(QMIX):
+    """QMIX whose targets are those of an unrestricted network, and whose errors count little where the team did something else than its
+    best and the target is no better than that: centrally-weighted QMIX (Rashid et al. 2020)."""
+
+    about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Rashid et al. 2020, centrally weighted")
+
+    weighting: Weighting = "central"
+
+
+class OWQMIX(QMIX):
+    """QMIX whose targets are those of an unrestricted network, and whose errors count little where the team's value is above its target:
+    optimistically-weighted QMIX (Rashid et al. 2020)."""
+
+    about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Rashid et al. 2020, optimistically weighted")
+
+    weighting: Weighting = "optimistic"
+
+
+class QPLEX(VDN):
+    """The team's advantage is a weighted sum of its agents', whose weights see the state and what all agents do, so that any values are
+    expressed whose best actions are the agents' best (Wang et al. 2021)."""
+
+    about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Wang et al. 2021")
+
+    mixer: Mixer = "duplex"
+
+
+class CDSQMIX(QMIX):
+    """QMIX whose agents share a network and add values of their own, and are rewarded for differing: CDS (Li et al. 2021)."""
+
+    about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Li et al. 2021")
+
+    individual: bool = True
+    diversity: float = Field(default=0.05, ge=0)

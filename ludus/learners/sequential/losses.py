@@ -15,8 +15,8 @@ from ludus.learners.returns import scanned
 
 def compound_ratios(log_ratio: Tensor, step: Tensor, *, steps: int) -> Tensor:
     """log Π_j r^j float64[steps] of the joint steps, of rows log_ratio float64[n] that belong to steps `step` int64[n]. Who has no row at
-    a step counts 1. (Kuba et al. 2022, equation 9: the compound ratio M^{1:m} of the agents that have been updated; the others' ratio is
-    1.)"""
+    a step counts 1. (Kuba et al. 2022, section 4: the compound ratio M^{1:m} of the agents that have been updated; that of the others
+    is 1.)"""
     return torch.zeros(steps, dtype=torch.float64, device=log_ratio.device).index_add(0, step, log_ratio)
 
 
@@ -26,8 +26,8 @@ def others_of(log_ratio: Tensor, step: Tensor, *, steps: int) -> Tensor:
 
 
 def happo_surrogate(logp: Tensor, old_logp: Tensor, advantage: Tensor, others: Tensor, *, clip: float) -> Tensor:
-    """-min(r M A, clip(r, 1 - ε, 1 + ε) M A), M being what the agents before this one have made of theirs. (Kuba et al. 2022, equation
-    11, as a loss.)"""
+    """-min(r M A, clip(r, 1 - ε, 1 + ε) M A), M being what the agents before this one have made of theirs. (Kuba et al. 2022,
+    section 4.2, as a loss.)"""
     return others * ppo_surrogate(logp, old_logp, advantage, clip=clip)
 
 
@@ -42,8 +42,8 @@ def joint_surrogate(
 ) -> Tensor:
     """-min(l A, clip(l, 1 - ε, 1 + ε) A) with l = r clip(Π_{j≠i} r^j, 1 - ε', 1 + ε'): the joint ratio is clipped twice.
 
-    CoPPO's, where all agents are moved at once (Wu et al. 2021, equation 10), and A2PO's, where teammates have been moved before, with
-    ε' = ε/2 (Wang et al. 2023, equation 5), as a loss. clip and others_clip: of all rows, or [n].
+    CoPPO's, where all agents are moved at once (Wu et al. 2021, section 3), and A2PO's, where teammates have been moved before, with
+    ε' = ε/2 (Wang et al. 2023, section 4), as a loss. clip and others_clip: of all rows, or [n].
     """
     ratio = (logp - old_logp).exp() * _near_one(others, others_clip)
     return -torch.minimum(ratio * advantage, _near_one(ratio, clip) * advantage)
@@ -54,14 +54,14 @@ def _near_one(ratio: Tensor, reach: Tensor | float) -> Tensor:
 
 
 def trust_region_surrogate(logp: Tensor, old_logp: Tensor, advantage: Tensor, others: Tensor) -> Tensor:
-    """-r M A. (Kuba et al. 2022, equation 10, as a loss.)"""
+    """-r M A. (Kuba et al. 2022, section 4.1, as a loss.)"""
     return -(logp - old_logp).exp() * others * advantage
 
 
 def preceding_advantages(
     advantage: Tensor, trace: Tensor, ends: Tensor, *, decay: Tensor | float, longest: int | None = None
 ) -> Tensor:
-    """Advantages float64[n] of an agent's rows, corrected for what the agents before it have become (Wang et al. 2023, equation 4):
+    """Advantages float64[n] of an agent's rows, corrected for what the agents before it have become (Wang et al. 2023, section 4):
 
         A_t = δ_t + Σ_{k≥1} (Π_{j=1}^k γ λ min(1, ρ_{t+j})) δ_{t+k}
 
@@ -78,5 +78,5 @@ def preceding_advantages(
 
 def order_clip(clip: float, *, base: float, place: int, agents: int) -> float:
     """ε (c + (1 - c) k / n) of the k-th of n agents, which are `place` and `agents`: the first ones may go less far, since they change
-    what the later ones learn from; `base` is c. (Wang et al. 2023, section 4.2, equation 7.)"""
+    what the later ones learn from; `base` is c. (Wang et al. 2023, section 4.)"""
     return clip * (base + (1.0 - base) * place / agents)

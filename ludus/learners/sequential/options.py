@@ -134,6 +134,7 @@ class A2PO(AgentByAgent):
     before it have become; the clip range grows from the first to the last; see the README beside this file."""
 
     about: ClassVar[AlgorithmInfo] = replace(AgentByAgent.about, paper="Wang et al. 2023")
+    takes_learned_rewards: ClassVar[bool] = False  # critics learn what is corrected, of all that is followed
     extra_metrics: ClassVar[tuple[str, ...]] = ("clip_fraction", "others")
 
     order: Order = "semi_greedy"

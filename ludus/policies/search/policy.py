@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.base import Values
 from ludus.policies.categorical import answers, draw
 from ludus.policies.checks import check_mode, entry
-from ludus.policies.search.search import Expanded, RootNoise, SearchAnswer, SearchSettings, search
+from ludus.policies.search.search import Expanded, Model, RootNoise, SearchAnswer, SearchSettings, search
 from ludus.policies.specs import SEARCH_POLICY, SEARCH_VALUE, part_of, spec_of
 
 Evaluate = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], NDArray[np.float32]]]
@@ -57,13 +58,14 @@ class KnownModel:
         return Expanded(moved.positions, moved.reward, moved.discount, logits, legal, value)
 
 
-class SearchingPolicy:
-    """Kind `searching`; config: `network`, {kind, config} of an actor-critic with a shared value; `rules`, `search`, `play` and `noise`.
+class Searches(ABC):
+    """Base of policies that may search.
 
     Modes: "explore" and "greedy" are the network alone, which draws an action or takes the likeliest. "search" searches with `play`
-    simulations, without noise, and takes the best. "self_play" is how it trains: noise at the root, and the first `noise.moves` moves of a
-    game are drawn from the visits, by the temperature. Both answer as extras what they found: "search_policy" float32[n, A], and
-    "search_value" float32[n]. noise: {concentration, share, temperature, moves}.
+    simulations, without noise, and takes the best. "self_play" is how it trains: noise at the root, and moves drawn from the visits, by a
+    temperature. Both answer as extras what they found: "search_policy" float32[n, A], and "search_value" float32[n].
+
+    Of the spec's config this reads `search`, `play`, and of `noise` concentration and share.
     """
 
     modes: ClassVar[tuple[str, ...]] = ("explore", "greedy", "search", "self_play")
@@ -72,20 +74,36 @@ class SearchingPolicy:
     memory_shape: tuple[int, ...] | None = None
     takes_ids = False
 
-    def __init__(self, spec: PolicySpec, weights: Weights) -> None:
+    spec: PolicySpec
+    model: Model
+
+    def __init__(self, spec: PolicySpec) -> None:
         self.spec = spec
-        own = spec_of(spec, "network")
-        self.network = ActorCriticPolicy(own, part_of(weights, "network"))
-        if len(weights) != len(self.network.weights()) or self.network.memory_shape or not self.network.actions:
-            raise PolicyError(
-                "a 'searching' policy has the weights of one network, named network/…, which remembers nothing and plays one of a number "
-                f"of actions; given {', '.join(sorted(weights))}."
-            )
-        self.actions = self.network.actions
         self.settings = SearchSettings.of(entry(spec, "search"))
         self._playing = replace(self.settings, simulations=int(entry(spec, "play")))
         self._noise: Mapping[str, Any] = entry(spec, "noise")
-        self.model = KnownModel(build_rules(entry(spec, "rules")), self._evaluate)
+
+    @abstractmethod
+    def roots(self, observation: Array, mask: NDArray[np.bool_] | None) -> Expanded:
+        """Where searches begin, of observations [n, …]."""
+
+    @abstractmethod
+    def alone(
+        self, observation: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
+    ) -> Act:
+        """What the network plays without a search, in mode "explore" or "greedy"."""
+
+    @abstractmethod
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """As `Policy.tabulate`."""
+
+    @abstractmethod
+    def weights(self) -> Weights:
+        """As `Policy.weights`."""
+
+    @abstractmethod
+    def temperature(self, observation: Array) -> NDArray[np.float64]:
+        """float64[n]: by which moves are drawn in self-play; 0: the best is played."""
 
     def act(
         self,
@@ -96,21 +114,20 @@ class SearchingPolicy:
         *,
         mode: str = "explore",
     ) -> Act:
-        """As `Policy.act`. Raises PolicyError as the network's does, and for observations that show no position of the rules."""
+        """As `Policy.act`. Raises PolicyError as the network does, and for observations that show no position of the rules."""
         check_mode(self, mode)
         if mode in ("explore", "greedy"):
-            act = self.network.act(observation, mask, memory, noise[:, :1], mode=mode)
+            act = self.alone(observation, mask, noise[:, :1], mode=mode)
             return Act(act.action, act.logp)
         playing = mode == "search"
         found = self.search(observation, mask, None if playing else np.ascontiguousarray(noise[:, 1:]))
         action, logp = answers(len(noise))
         action[:], logp[:] = found.best, 0.0
         if not playing and self.settings.selection == "puct":
-            drawn = np.flatnonzero(
-                self.model.rules.moves(self.model.rules.positions(observation)) < self._noise["moves"]
-            )
+            temperature = self.temperature(observation)
+            drawn = np.flatnonzero(temperature)
             if len(drawn):
-                shares = found.policy[drawn] ** (1.0 / self._noise["temperature"])
+                shares = found.policy[drawn] ** (1.0 / temperature[drawn, None])
                 action[drawn], logp[drawn] = draw(shares / shares.sum(1, keepdims=True), noise[drawn, :1])
         extras = {
             SEARCH_POLICY: found.policy.astype(np.float32),
@@ -122,12 +139,47 @@ class SearchingPolicy:
         self, observation: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32] | None
     ) -> SearchAnswer:
         """From observations [n, …]. noise: uniforms float32[n, 2], as it trains; None: as it plays."""
-        root = self.model.roots(observation, mask)
+        root = self.roots(observation, mask)
         if noise is None:
             return search(self.model, root, self._playing)
-        return search(
-            self.model, root, self.settings, RootNoise(noise, self._noise["concentration"], self._noise["share"])
-        )
+        added = RootNoise(noise, self._noise["concentration"], self._noise["share"])
+        return search(self.model, root, self.settings, added)
+
+
+class SearchingPolicy(Searches):
+    """Kind `searching`: a network that judges the positions of a game whose rules are known. Config: `network`, {kind, config} of an
+    actor-critic with a shared value; `rules`, `search`, `play`, and `noise`: concentration, share, temperature, and the moves of a game
+    that are drawn by it."""
+
+    model: KnownModel
+
+    def __init__(self, spec: PolicySpec, weights: Weights) -> None:
+        super().__init__(spec)
+        own = spec_of(spec, "network")
+        self.network = ActorCriticPolicy(own, part_of(weights, "network"))
+        if len(weights) != len(self.network.weights()) or self.network.memory_shape or not self.network.actions:
+            raise PolicyError(
+                "a 'searching' policy has the weights of one network, named network/…, which remembers nothing and plays one of a number "
+                f"of actions; given {', '.join(sorted(weights))}."
+            )
+        self.actions = self.network.actions
+        self.model = KnownModel(build_rules(entry(spec, "rules")), self._evaluate)
+
+    def roots(self, observation: Array, mask: NDArray[np.bool_] | None) -> Expanded:
+        """See `Searches.roots`."""
+        return self.model.roots(observation, mask)
+
+    def alone(
+        self, observation: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
+    ) -> Act:
+        """See `Searches.alone`."""
+        return self.network.act(observation, mask, None, noise, mode=mode)
+
+    def temperature(self, observation: Array) -> NDArray[np.float64]:
+        """See `Searches.temperature`: early in a game."""
+        rules = self.model.rules
+        early = rules.moves(rules.positions(observation)) < self._noise["moves"]
+        return np.where(early, float(self._noise["temperature"]), 0.0)
 
     def _evaluate(self, x: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         found = self.network.evaluate(x)

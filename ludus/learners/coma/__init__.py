@@ -1,0 +1,1 @@
+"""COMA: policy gradients of a team with counterfactual baselines."""

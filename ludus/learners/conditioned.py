@@ -1,0 +1,162 @@
+"""One network for several policies, each told the meta-strategy that it answers (NeuPL, Liu et al. 2022): any on-policy learner.
+
+    algorithm, conditions --Conditioned--> an algorithm whose network sees the condition behind each observation
+
+Requests play the rows in turn (`ludus.training.rollout_requests`); what they bring is learned from once all rows have come, so that an
+update is about all of them and none is forgotten for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+from ludus.core.device import Placement, placement_of
+from ludus.core.errors import ScenarioError
+from ludus.core.types import Array, Enumeration, EnvSpec, Metrics, PolicyRow, PolicySpec, State, Weights
+from ludus.learners.base import Algorithm, Collect, Learner, LearnerContext, Priorities, priorities_of, sizes_of
+from ludus.policies.registry import ROW, conditioned
+from ludus.policies.specs import conditioned_spec, joined, part_of
+from ludus.replay.base import ItemColumns, ItemUnit, Sample, Sizes, TableSpec
+from ludus.replay.trajectories import Trajectories
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conditioned:
+    """An `Algorithm` that learns what another one would, in a game whose observations end in a condition. condition: float32[R, D]."""
+
+    algorithm: Algorithm
+    condition: NDArray[np.float32]
+
+    @property
+    def item(self) -> ItemUnit:
+        return self.algorithm.item
+
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
+        """Raises ScenarioError where the algorithm cannot learn, and for one that collects decisions: an episode would change its row."""
+        collect = self.algorithm.collect()
+        if collect.unit != "episodes" or collect.modes:
+            what = "collects decisions" if collect.unit != "episodes" else "plays in modes of its own"
+            raise ScenarioError(
+                f"a network that plays several policies has an algorithm that collects whole episodes, and {type(self.algorithm).__name__} "
+                f"{what}. Use ppo with batch_unit=episodes."
+            )
+        self.algorithm.check(self.game(env), seats)
+
+    def collect(self) -> Collect:
+        collect = self.algorithm.collect()
+        return replace(collect, extras=(*collect.extras, ROW), publish_every=len(self.condition))
+
+    def tables(self) -> Sequence[TableSpec]:
+        return self.algorithm.tables()
+
+    def sizes(self) -> Mapping[str, Sizes]:
+        """See `Sized`."""
+        return sizes_of(self.algorithm)
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        return conditioned_spec(self.algorithm.policy(self.game(env), seats))
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        begin = None if start is None else part_of(start, "network")
+        inner = self.algorithm.learner(replace(context, env=self.game(context.env)), begin)
+        return ConditionedLearner(inner, self.condition, context.env.enumeration)
+
+    def game(self, env: EnvSpec) -> EnvSpec:
+        """The environment as the algorithm sees it: flat observations with a condition, and no information states that could be counted."""
+        width = self.condition.shape[1]
+        agents = tuple(replace(agent, observation=_wider(agent.observation, width)) for agent in env.agents)
+        return replace(env, agents=agents, enumeration=None)
+
+
+def _wider(space: Any, width: int) -> Box:
+    """Raises ScenarioError for observations that are no vector of numbers."""
+    if not isinstance(space, Box) or space.dtype.kind != "f":
+        raise ScenarioError(
+            f"a network that plays several policies is told which behind its observation, a Box of floats; given {space}. Put the wrapper "
+            "scale_observation or flatten_observation around the environment."
+        )
+    low, high = (np.append(side.ravel(), np.full(width, end)) for side, end in ((space.low, 0.0), (space.high, 1.0)))
+    return Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+
+
+class ConditionedLearner:
+    """Another learner, which sees conditions."""
+
+    def __init__(self, inner: Learner, condition: NDArray[np.float32], enumeration: Enumeration | None) -> None:
+        self._inner, self._condition, self._enumeration = inner, condition, enumeration
+        self._came = np.zeros(len(condition), np.bool_)  # rows, since the last updates
+        self.spec = conditioned_spec(inner.spec)
+
+    @property
+    def placement(self) -> Placement:
+        """Where it computes, if it says so."""
+        placement: Placement = self._inner.placement  # type: ignore[attr-defined]  # not of those that know the CPU only
+        return placement
+
+    def learns_at(self, table: str) -> Placement | None:
+        """See `ludus.core.device.placement_of`."""
+        return placement_of(self._inner, table)
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
+        """With conditions."""
+        rows = np.asarray(trajectories.extras[ROW])
+        self._came[rows] = True
+        first = rows[np.minimum(trajectories.start[:-1], max(0, len(rows) - 1))]  # of each segment
+        seen, mask = self._decoded(trajectories.observation, trajectories.mask)
+        after, after_mask = self._decoded(trajectories.bootstrap_observation, trajectories.bootstrap_mask)
+        return self._inner.items(
+            replace(
+                trajectories,
+                observation=conditioned(seen, self._condition[rows]),
+                mask=mask,
+                bootstrap_observation=conditioned(after, self._condition[first]),
+                bootstrap_mask=after_mask,
+            )
+        )
+
+    def _decoded(self, observation: Array, mask: NDArray[np.bool_] | None) -> tuple[Array, NDArray[np.bool_] | None]:
+        """Ids of information states as tensors and masks; zeros, and everything legal, for -1."""
+        if self._enumeration is None:
+            return observation, mask
+        known = observation >= 0
+        ids = np.where(known, observation, 0)
+        seen = self._enumeration.observation[ids] * known.reshape(-1, *(1,) * (self._enumeration.observation.ndim - 1))
+        return seen, self._enumeration.mask[ids] | ~known[:, None]
+
+    def batches(self) -> Sequence[tuple[str, int]]:
+        """Nothing before all rows have come."""
+        if not self._came.all():
+            return ()
+        self._came[:] = False
+        return self._inner.batches()
+
+    def update(self, batch: Sample) -> Metrics:
+        """See `Learner.update`."""
+        return self._inner.update(batch)
+
+    def priorities(self) -> Priorities:
+        """See `Prioritises`."""
+        return priorities_of(self._inner)
+
+    def weights(self) -> Weights:
+        return {"condition": self._condition.copy(), **joined({"network": self._inner.weights()})}
+
+    def state_dict(self) -> State:
+        return {"inner": self._inner.state_dict(), "came": self._came.copy()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Also of one that played other rows, or another number of them: then all of them are to come."""
+        self._inner.load_state_dict(state["inner"])
+        came = np.array(state["came"], np.bool_)
+        self._came = came if len(came) == len(self._condition) else np.zeros(len(self._condition), np.bool_)
+
+
+def on_rows(algorithm: Algorithm, rows: Sequence[PolicyRow]) -> Conditioned:
+    """The algorithm of a task that trains one network to play these."""
+    return Conditioned(algorithm, np.array([row.condition for row in rows], np.float32))

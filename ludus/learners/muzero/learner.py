@@ -1,0 +1,182 @@
+"""MuZero's learner: sequences of what was seen, done and earned, and of what searches found, replayed and imagined again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ludus.core import seeding
+from ludus.core.device import Work, placed, to_device
+from ludus.core.errors import DataError
+from ludus.core.types import Array, Metrics, State, Tail, Weights
+from ludus.learners.alphazero.losses import weight_norm
+from ludus.learners.base import LearnerContext
+from ludus.learners.muzero.losses import Unrolled, Windows, merged, unrolled_loss
+from ludus.learners.network import multiplications
+from ludus.learners.replayed import Ensemble, ReplayLearner
+from ludus.learners.returns import follow, lambda_returns, n_step
+from ludus.policies.actor_critic import arrays_of, load_arrays
+from ludus.policies.registry import build_policy
+from ludus.policies.search.learned import MuZeroNetwork, MuZeroPolicy, make_muzero
+from ludus.policies.specs import SEARCH_POLICY, SEARCH_VALUE
+from ludus.replay.base import ItemColumns, Sample
+from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.muzero.options import MuZero
+
+
+class MuZeroLearner(ReplayLearner):
+    """One step of Adam per batch on `unrolled_loss`. An item is a decision and the `unroll` ones after it: of two players, both players'
+    moves in turn. By autograd, on any device."""
+
+    config: MuZero
+
+    def __init__(self, config: MuZero, context: LearnerContext, start: Weights | None = None) -> None:
+        super().__init__(config, context, config.policy(context.env, context.seats))
+        module = make_muzero(self.spec, seed=seeding.key(context.seed, "muzero", "weights") % 2**63)
+        if start is not None:
+            build_policy(self.spec, start)  # raises PolicyError where they do not fit
+            load_arrays(module, start)
+        passes = 1 + config.unroll
+        work = Work(
+            passes * multiplications(module), config.batch, written=False, because="autograd learns from searches"
+        )
+        self.settle(placed(context.device, work))
+        self.networks = Ensemble(module, ranks=self.ranks, placement=self.placement, layouts=())
+        self._two = context.env.num_players == 2
+        self._enumeration = context.env.enumeration
+
+    @property
+    def _network(self) -> MuZeroNetwork:
+        network = self.networks.online.module
+        assert isinstance(network, MuZeroNetwork)
+        return network
+
+    # ------------------------------------------------------------------------------------------ data
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
+        """Each decision with those that follow it in its game, or in its fragment."""
+        rows = trajectories
+        self.count(rows)
+        missing = [name for name in (SEARCH_POLICY, SEARCH_VALUE) if name not in rows.extras]
+        if missing:
+            raise DataError(
+                f"MuZero learns from what searches found, and these trajectories have no {' and no '.join(missing)}. Play them in the mode "
+                "self_play, and record both as extras, as `collect()` says."
+            )
+        observation, mask = rows.observation, rows.mask
+        if self._enumeration is not None:
+            observation, mask = self._enumeration.observation[observation], self._enumeration.mask[observation]
+        value, reward, order, start, terminated = self._games(rows)
+        windows = Windows.of(start, terminated, self.config.unroll)
+        at, ahead = order[windows.row], windows.there | windows.over
+        columns = {
+            "observation": observation.reshape(len(value), -1)[order],
+            "action": rows.action[at[:, :-1]].astype(np.int64),
+            "policy": rows.extras[SEARCH_POLICY][at],
+            "reward": np.where(windows.there[:, :-1], reward[at[:, :-1]], 0.0).astype(np.float32),
+            "value": np.where(windows.there, value[at], 0.0).astype(np.float32),
+            "reward_weight": ahead[:, :-1].astype(np.float32),
+            "value_weight": ahead.astype(np.float32),
+            "policy_weight": windows.there.astype(np.float32),
+            "version_lo": np.repeat(rows.version_lo, np.diff(rows.start))[order],
+        }
+        rng = seeding.generator(self._seed, "muzero", "actions", self._items)
+        drawn = rng.integers(columns["policy"].shape[2], size=columns["action"].shape)
+        columns["action"] = np.where(
+            windows.there[:, :-1], columns["action"], drawn
+        )  # after the end, whatever they are
+        if self.config.reanalyse:
+            legal = np.ones((len(value), columns["policy"].shape[2]), np.bool_) if mask is None else mask
+            columns |= {"seen": observation.reshape(len(value), -1)[at], "legal": legal[at]}
+        return [self.kept(columns)]
+
+    def _games(self, rows: Trajectories) -> tuple[Array, Array, Array, Array, Array]:
+        """(value target [N] of each row, reward [N] of the move itself, order of the rows, start of each game or fragment in it, whether
+        each ended for good)."""
+        config, found = self.config, rows.extras[SEARCH_VALUE].astype(np.float64)
+        reward, last = rows.reward * self._scale, rows.start[1:] - 1
+        if not self._two:
+            total, discount, after = n_step(rows.start, reward, rows.tail, config.gamma, config.n_step)
+            value = total + discount * follow(found, found[last], after)
+            return value, reward, np.arange(len(value)), rows.start, rows.tail == Tail.TERMINATED
+        rest = np.where(rows.tail == Tail.TERMINATED, 0.0, found[last])
+        value = lambda_returns(rows.start, reward, found, rest, 1.0, 1.0)
+        segment = np.repeat(np.arange(len(last)), np.diff(rows.start))
+        order, start = merged(rows.episode[segment], rows.t)
+        ends = order[start[1:] - 1]
+        earned = np.zeros(len(value))
+        earned[ends] = reward[ends]  # what the other's last decision is paid is this move's, too
+        return value, earned, order, start, rows.tail[segment[ends]] == Tail.TERMINATED
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def learn(self, batch: Sample) -> Metrics:
+        """See `ReplayLearner.learn`: one gradient step."""
+        config, rows = self.config, len(batch.index)
+        mine = self.ranks.share(rows)
+        there: dict[str, Tensor] = {
+            name: to_device(batch.columns[name][mine], self.device)
+            for name in (
+                "observation",
+                "action",
+                "reward",
+                "value",
+                "policy",
+                "reward_weight",
+                "value_weight",
+                "policy_weight",
+            )
+        }
+        if config.reanalyse:
+            there["policy"] = self._searched_anew(batch.columns, there["policy"], mine)
+        x = there.pop("observation").float()
+        with self.placement.products():
+            by_policy, by_value, by_reward = (
+                part.float() / rows for part in unrolled_loss(self._network, Unrolled(x=x, **there))
+            )
+        norm = weight_norm(self._network.parameters()) / self.ranks.size
+        loss = by_policy + config.value_coefficient * by_value + by_reward + config.l2 * norm
+        sums, gradient = self.networks.descend(
+            loss,
+            (by_policy, by_value),
+            rate=self.rate(config.learning_rate),
+            max_norm=config.max_gradient_norm,
+            guard=self.guard,
+        )
+        self.networks.follow(config.average)
+        told = {"loss": sums[0], "policy_loss": sums[1], "value_loss": sums[2], "gradient_norm": gradient}
+        return {**self.read(told), "temperature": self.rate(config.temperature)}
+
+    def _searched_anew(self, columns: Mapping[str, Any], policy: Tensor, mine: slice) -> Tensor:
+        """The first `reanalyse` of the rows with policies that the newest weights find. (Schrittwieser et al. 2020, appendix H.)"""
+        count = int(self.config.reanalyse * len(policy))
+        seen, legal = (np.asarray(columns[name][mine][:count]) for name in ("seen", "legal"))
+        searcher = build_policy(self.spec, self.weights())
+        assert isinstance(searcher, MuZeroPolicy)
+        rng = seeding.generator(self._seed, "muzero", "reanalyse", self.updates)
+        noise = rng.random((seen.shape[0] * seen.shape[1], 2), np.float32)
+        flat = legal.reshape(-1, legal.shape[2])
+        found = searcher.search(seen.reshape(len(flat), -1), flat, noise)
+        fresh = torch.from_numpy(found.policy.astype(np.float32)).reshape(*seen.shape[:2], -1).to(self.device)
+        return torch.cat([fresh, policy[count:]])
+
+    def weights(self) -> Weights:
+        found = arrays_of(self.networks.target.module)
+        found["temperature"] = np.array([self.rate(self.config.temperature)], np.float32)
+        return found
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), "networks": self.networks.state_dict(), "told": dict(self._told)}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.networks.load_state_dict(state["networks"])
+        self._told = {name: float(x) for name, x in state["told"].items()}

@@ -1,0 +1,83 @@
+"""MuZero's targets and loss, of unrolled sequences."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ludus.core.types import Array
+from ludus.policies.search.learned import Imagined, MuZeroNetwork, two_hot
+
+
+class Windows(NamedTuple):
+    """What follows each of n rows of games side by side, K moves far. row int64[n, K + 1]: place of each; the last one of the game where it
+    is over. there bool[n, K + 1]: whether it is a row of the game. over bool[n, K + 1]: whether the game has ended for good by then."""
+
+    row: NDArray[np.int64]
+    there: NDArray[np.bool_]
+    over: NDArray[np.bool_]
+
+    @staticmethod
+    def of(start: NDArray[np.int64], terminated: NDArray[np.bool_], moves: int) -> Windows:
+        """Of games that own rows start[g] … start[g + 1] - 1, and end for good or are cut."""
+        length = np.diff(start)
+        end = np.repeat(start[1:], length)[:, None]
+        row = np.arange(start[-1])[:, None] + np.arange(moves + 1)
+        there = row < end
+        return Windows(np.minimum(row, end - 1), there, ~there & np.repeat(terminated, length)[:, None])
+
+
+class Unrolled(NamedTuple):
+    """A batch of n sequences. x float[n, inputs]; action int64[n, K]; reward float[n, K]; value float[n, K + 1]; policy float[n, K + 1, A];
+    and how much each target counts, float: reward_weight [n, K], value_weight, policy_weight [n, K + 1]."""
+
+    x: Tensor
+    action: Tensor
+    reward: Tensor
+    value: Tensor
+    policy: Tensor
+    reward_weight: Tensor
+    value_weight: Tensor
+    policy_weight: Tensor
+
+
+def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """-Σ target log softmax(logits) of each row [n]."""
+    return -(target * logits.log_softmax(-1)).sum(-1)
+
+
+def unrolled_loss(network: MuZeroNetwork, batch: Unrolled) -> tuple[Tensor, Tensor, Tensor]:
+    """(policy, value, reward) losses, each summed over the sequences [n].
+
+        Σ_k w_k [ℓ^p(π_{t+k}, p^k) , ℓ^v(z_{t+k}, v^k) , ℓ^r(u_{t+k}, r^k)],   w_0 = 1, w_k = 1/K
+
+    (Schrittwieser et al. 2020, equation 1), rewards and values as distributions; half of each gradient goes through the state to the move
+    before (appendix G).
+    """
+    moves, support = batch.action.shape[1], network.support
+    found: Imagined = network.initial(batch.x)
+    policy = (cross_entropy(found.policy, batch.policy[:, 0]) * batch.policy_weight[:, 0]).sum()
+    value = (cross_entropy(found.value, two_hot(batch.value[:, 0], support)) * batch.value_weight[:, 0]).sum()
+    reward = torch.zeros_like(value)
+    for k in range(moves):
+        state = 0.5 * found.state + 0.5 * found.state.detach()
+        found = network.recurrent(state, batch.action[:, k])
+        assert found.reward is not None
+        k1 = k + 1
+        policy = policy + (cross_entropy(found.policy, batch.policy[:, k1]) * batch.policy_weight[:, k1]).sum() / moves
+        target = two_hot(batch.value[:, k1], support)
+        value = value + (cross_entropy(found.value, target) * batch.value_weight[:, k1]).sum() / moves
+        earned = two_hot(batch.reward[:, k], support)
+        reward = reward + (cross_entropy(found.reward, earned) * batch.reward_weight[:, k]).sum() / moves
+    return policy, value, reward
+
+
+def merged(episode: Array, t: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(order of rows by episode and then by step, start of each episode in it): both players' moves of a game as one sequence."""
+    order = np.lexsort((t, episode))
+    firsts = np.flatnonzero(np.diff(episode[order])) + 1
+    return order.astype(np.int64), np.concatenate([[0], firsts, [len(order)]]).astype(np.int64)

@@ -1,0 +1,114 @@
+"""Settings of MuZero."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ludus.core.errors import ScenarioError
+from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.learners.alphazero.options import SearchOptions
+from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.schedule import Schedule, Scheduled
+from ludus.learners.spaces import byte_scale, discrete, one_space, players_of
+from ludus.policies.specs import muzero_spec
+from ludus.replay.base import ItemUnit
+
+
+class MuZero(SearchOptions):
+    """Tree search in what a network imagines, and the network, which learns it from what was played (Schrittwieser et al. 2020); with
+    selection=gumbel as Danihelka et al. (2022). One player, or two who move in turn and win what the other loses. See the README beside
+    this file."""
+
+    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
+        actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Schrittwieser et al. 2020"
+    )
+
+    simulations: int = Field(default=25, ge=1)  # of a move in training
+    play_simulations: int = Field(default=50, ge=1)  # of a move in mode "search"
+    dirichlet: float = Field(default=0.25, gt=0)
+    temperature: Scheduled = Schedule(start=1.0, end=0.25)  # moves are drawn ∝ visits^(1 / temperature); 0: the best
+
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128,)  # of each of the five perceptrons
+    latent: int = Field(default=64, ge=1)  # numbers of an imagined state
+    support: int = Field(default=20, ge=1)  # rewards and values are h⁻¹ of -support … support
+
+    rollout: int = Field(default=256, ge=1)  # collected between two rounds of updates, in rollout_unit
+    rollout_unit: Literal["episodes", "decisions"] = "decisions"
+    batch: int = Field(default=128, ge=1)
+    updates_per_decision: float = Field(default=0.1, gt=0)
+    unroll: int = Field(default=5, ge=1)  # moves that are imagined from each replayed decision
+    n_step: int = Field(default=10, ge=1)  # of value targets, of one player; of two, the game's outcome
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    value_coefficient: float = Field(default=0.25, ge=0)
+    scale_rewards: bool = False  # `support` takes them as they are
+    reanalyse: float = Field(default=0.0, ge=0, le=1)  # share of the batch whose policies are searched for anew
+    max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
+    learning_rate: Scheduled = Schedule(start=2e-3, end=2e-4)
+
+    @model_validator(mode="after")
+    def _check_steps(self) -> Self:
+        if self.rollout_unit == "decisions" and self.n_step > self.rollout:
+            raise ValueError(
+                f"n_step {self.n_step} is more than the {self.rollout} decisions of a rollout, where targets end; raise rollout to many "
+                "times n_step, for each environment"
+            )
+        return self
+
+    @property
+    def item(self) -> ItemUnit:
+        return "segment"
+
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
+        """Raises ScenarioError for more than two players, and for two that it does not play both, or that do not move in turn."""
+        self.policy(env, tuple(players_of(env, seats)))
+
+    def collect(self) -> Collect:
+        return self.collected(self.rollout_unit)
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        """Raises ScenarioError if it cannot play there."""
+        inputs, actions = discrete(env, seats, algorithm="MuZero")
+        observation, _ = one_space(env, seats, algorithm="MuZero")
+        self._check_players(env, seats)
+        if byte_scale(env, observation) != 1.0:
+            raise ScenarioError(
+                f"MuZero sees numbers by perceptrons; observations of {env.id} are images, {observation}."
+            )
+        return muzero_spec(
+            inputs=inputs,
+            actions=actions,
+            hidden=list(self.hidden),
+            latent=self.latent,
+            support=self.support,
+            discount=self.gamma if env.num_players == 1 else -self.gamma,
+            search={**self.search, "rescale": True},
+            play=self.play_simulations,
+            noise={"concentration": self.dirichlet, "share": self.noise},
+        )
+
+    def _check_players(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
+        one_each = all(len(env.agents_of(player)) == 1 for player in range(env.num_players))
+        if env.num_players > 2 or not one_each or (env.num_players == 2 and not env.zero_sum):
+            raise ScenarioError(
+                f"MuZero imagines one player, or two who win what the other loses, one agent each; {env.id} has {env.num_players} players, "
+                f"{len(env.agents)} agents, and is {'' if env.zero_sum else 'not '}zero-sum."
+            )
+        if len(seats) < env.num_players:
+            raise ScenarioError(
+                f"MuZero's search plays both sides with one network; here it would learn the moves of player {', '.join(map(str, seats))} "
+                f"of {env.id} alone. Give share=always, or one algorithm to all players."
+            )
+        if env.num_players == 2 and self.rollout_unit != "episodes":
+            raise ScenarioError("MuZero learns games of two players from whole ones. Set rollout_unit=episodes.")
+        if env.num_players == 2 and not math.isclose(self.gamma, 1.0):
+            raise ScenarioError(
+                f"MuZero counts the outcome of games of two players, undiscounted; gamma is {self.gamma:g}. Set gamma=1."
+            )
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        from ludus.learners.muzero.learner import MuZeroLearner  # a scenario can be read without loading torch
+
+        return MuZeroLearner(self, context, start)

@@ -1,0 +1,90 @@
+"""An actor beside the critics that it learns from, so that who plays knows what its actions are worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import PolicyError
+from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.policies.actor_critic_policy import ActorCriticPolicy
+from ludus.policies.checks import check_mode, entry, fitted, integer
+from ludus.policies.heads import Bounds
+from ludus.policies.mlp import Layout, flatten
+from ludus.policies.perceptron import Perceptron
+from ludus.policies.specs import joined, part_of, spec_of
+
+
+class ActorValuesPolicy:
+    """Kind `actor_values`; config as `actor_values_spec` makes it. Plays as its actor, an `actor_critic` policy of a box, does.
+
+    In "explore" the extras "taken" and "best" say what the action that was played, and the actor's own, are worth: Q(s, a), the mean of the
+    critics, and Q(s, μ(s)), the least of them. Weights: "actor/…" and "critics/…", as the learner has them.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")
+    extras: ClassVar[tuple[str, ...]] = ("taken", "best")
+    memory_shape: tuple[int, ...] | None = None
+    takes_ids: bool = False
+
+    def __init__(self, spec: PolicySpec, weights: Weights) -> None:
+        self.spec, actor = spec, spec_of(spec, "actor")
+        self._actor = ActorCriticPolicy(actor, part_of(weights, "actor"))
+        self._box, self.noise_width = Bounds.of(actor.config["action"]), self._actor.noise_width
+        self._inputs = math.prod(actor.config["shape"])
+        layouts = critic_layouts(spec, inputs=self._inputs + self._box.size)
+        shapes = {name: shape for layout in layouts for name, shape in layout.shapes().items()}
+        self._weights = fitted(spec, part_of(weights, "critics"), shapes)
+        self._critics = [Perceptron(layout, flatten(self._weights, [*layout.shapes()])) for layout in layouts]
+        known = {*joined({"actor": self._actor.weights(), "critics": self._weights})}
+        if extra := sorted(set(weights) - known):
+            raise PolicyError(f"weights do not fit the policy spec {spec.kind!r}: not expected {extra}.")
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        *,
+        mode: str = "explore",
+    ) -> Act:
+        """As `Policy.act`, and `ActorCriticPolicy.act`."""
+        check_mode(self, mode)
+        given = self._actor.evaluate(observation)
+        act = self._actor.answer(given, mask, noise, mode=mode)
+        if mode != "explore":
+            return act
+        own = self._actor.answer(given, mask, noise, mode="greedy")
+        taken, best = (self._worth(observation, action) for action in (act.action, own.action))
+        return act._replace(extras={"taken": taken.mean(axis=0, dtype=np.float32), "best": best.min(axis=0)})
+
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """None: boxes are no tables."""
+        check_mode(self, mode)
+        return None
+
+    def weights(self) -> Weights:
+        own = {name: array.copy() for name, array in self._weights.items()}
+        return joined({"actor": self._actor.weights(), "critics": own})
+
+    def _worth(self, observation: Array, action: Array) -> NDArray[np.float32]:
+        """What the critics say, float32[critics, n]."""
+        seen = np.asarray(observation, np.float32).reshape(len(observation), self._inputs)
+        pairs = np.concatenate([seen, self._box.to_unit(action)], axis=1)
+        return np.stack([critic.outputs(pairs)[:, 0] for critic in self._critics])
+
+
+def critic_layouts(spec: PolicySpec, *, inputs: int) -> list[Layout]:
+    """Of the critics, whose layers are named as those of a learner. inputs: of an observation and an action. Raises PolicyError."""
+    config: Mapping[str, Any] = entry(spec, "critics")
+    given = PolicySpec(spec.kind, dict(config))
+    hidden, count = [int(n) for n in entry(given, "hidden")], integer(given, "count")
+    widths = (inputs, *hidden, 1)
+    names = tuple(((str(2 * k), width),) for k, width in enumerate(widths[1:]))
+    layout = Layout(widths, str(entry(given, "activation")), names)
+    return [layout.under(f"members.{k}") for k in range(count)]

@@ -1,0 +1,188 @@
+"""Networks that learned what their moves lead to, and policies that search in what they imagine: MuZero's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ludus.core.device import to_device, to_host
+from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.policies.actor_critic import load_arrays, shapes_of
+from ludus.policies.bodies import orthogonal, own_stream
+from ludus.policies.categorical import masked_softmax, one_hot_best, sample
+from ludus.policies.checks import check_mode, entry, fitted, integer, widths
+from ludus.policies.search.policy import Searches
+from ludus.policies.search.search import Expanded
+
+_EPSILON = 1e-3
+
+
+def squeezed(x: Tensor) -> Tensor:
+    """h(x) = sign(x) (√(|x| + 1) - 1) + ε x, ε = 0.001. (Pohlen et al. 2018; Schrittwieser et al. 2020, appendix F.)"""
+    return x.sign() * ((x.abs() + 1.0).sqrt() - 1.0) + _EPSILON * x
+
+
+def stretched(y: Tensor) -> Tensor:
+    """`squeezed`'s inverse."""
+    root = (1.0 + 4.0 * _EPSILON * (y.abs() + 1.0 + _EPSILON)).sqrt()
+    return y.sign() * (((root - 1.0) / (2.0 * _EPSILON)).square() - 1.0)
+
+
+def two_hot(x: Tensor, support: int) -> Tensor:
+    """[…] -> probabilities […, 2 support + 1] of the whole numbers -support … support whose mean is h(x), on the two next to it."""
+    y = squeezed(x).clamp(-support, support)
+    low = y.floor()
+    high = (y - low)[..., None]
+    place = (low.nan_to_num() + support).long()[..., None]  # what is no number shows in the other part
+    out = torch.zeros(*y.shape, 2 * support + 1, device=y.device)
+    out.scatter_(-1, place, 1.0 - high)
+    return out.scatter_add_(-1, (place + 1).clamp(max=2 * support), high)
+
+
+def scalar(logits: Tensor) -> Tensor:
+    """[…, 2 support + 1] -> […]: h⁻¹ of the mean of the whole numbers."""
+    support = logits.shape[-1] // 2
+    numbers = torch.arange(-support, support + 1, dtype=logits.dtype, device=logits.device)
+    return stretched((logits.softmax(-1) * numbers).sum(-1))
+
+
+class Imagined(NamedTuple):
+    """n latent states [n, L], what was earned on the way to them and what they are worth, as logits [n, 2 support + 1], and the policy's
+    logits [n, A]. reward: None at the root."""
+
+    state: Tensor
+    reward: Tensor | None
+    policy: Tensor
+    value: Tensor
+
+
+class MuZeroNetwork(nn.Module):
+    """The three functions of a `muzero` spec: representation h(o) = s, dynamics g(s, a) = (s', r) and prediction f(s) = (p, v), perceptrons
+    of `hidden` widths. Latent states are scaled to [0, 1]. temperature: by which moves are drawn in self-play, a buffer."""
+
+    temperature: Tensor
+
+    def __init__(self, spec: PolicySpec) -> None:
+        super().__init__()
+        self.inputs, self.actions = integer(spec, "inputs"), integer(spec, "actions")
+        self.support, latent, hidden = integer(spec, "support"), integer(spec, "latent"), widths(spec, "hidden")
+        bins = 2 * self.support + 1
+        self.representation = _perceptron(self.inputs, hidden, latent)
+        self.dynamics = _perceptron(latent + self.actions, hidden, latent)
+        self.reward = _perceptron(latent, hidden, bins)
+        self.policy = _perceptron(latent, hidden, self.actions)
+        self.value = _perceptron(latent, hidden, bins)
+        self.register_buffer("temperature", torch.ones(1))
+
+    def initial(self, x: Tensor) -> Imagined:
+        """From observations float[n, inputs]."""
+        state = _scaled(self.representation(x))
+        return Imagined(state, None, self.policy(state), self.value(state))
+
+    def recurrent(self, state: Tensor, action: Tensor) -> Imagined:
+        """From latent states [n, L] by actions int64[n]. A state keeps part of the one before (a residual)."""
+        played = nn.functional.one_hot(action, self.actions).to(state.dtype)
+        after = _scaled(state + self.dynamics(torch.cat([state, played], 1)))
+        return Imagined(after, self.reward(after), self.policy(after), self.value(after))
+
+
+def _perceptron(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [nn.Linear(inputs, width), nn.ReLU()]
+        inputs = width
+    return nn.Sequential(*layers, nn.Linear(inputs, outputs))
+
+
+def _scaled(state: Tensor) -> Tensor:
+    """To [0, 1] by the least and the greatest entry of each row. (Schrittwieser et al. 2020, appendix G.)"""
+    low, high = state.amin(1, keepdim=True), state.amax(1, keepdim=True)
+    return (state - low) / (high - low).clamp(min=1e-5)
+
+
+def make_muzero(spec: PolicySpec, *, seed: int = 0) -> MuZeroNetwork:
+    """A fresh network: orthogonal; rewards, values and policies begin nearly even."""
+    with own_stream(seed):
+        network = MuZeroNetwork(spec)
+        orthogonal(network)
+        for head in (network.reward, network.policy, network.value):
+            last = head[-1]
+            assert isinstance(last, nn.Linear)
+            nn.init.orthogonal_(last.weight, 0.01)
+    return network.eval()
+
+
+class LearnedModel:
+    """A `Model` of searches: what the network imagines. discount: of the next value for who moves, below 0 where the opponent is next."""
+
+    def __init__(self, network: MuZeroNetwork, *, discount: float, device: torch.device | str = "cpu") -> None:
+        self._network, self._discount, self._device = network, discount, torch.device(device)
+
+    @torch.no_grad()
+    def roots(self, observation: Array, mask: NDArray[np.bool_] | None) -> Expanded:
+        """Of observations [n, …]."""
+        x = np.ascontiguousarray(observation.reshape(len(observation), self._network.inputs), np.float32)
+        return self._expanded(self._network.initial(to_device(x, self._device)), mask)
+
+    @torch.no_grad()
+    def expand(self, states: Array, action: NDArray[np.int32]) -> Expanded:
+        """See `Model.expand`. Everything is legal there, and nothing ends: the network has learned what that is worth."""
+        at, moves = to_device(states, self._device), to_device(action.astype(np.int64), self._device)
+        return self._expanded(self._network.recurrent(at, moves), None)
+
+    def _expanded(self, found: Imagined, mask: NDArray[np.bool_] | None) -> Expanded:
+        n, actions = found.policy.shape
+        reward = np.zeros(n) if found.reward is None else to_host(scalar(found.reward)).astype(np.float64)
+        legal = np.ones((n, actions), np.bool_) if mask is None else mask
+        state, policy, value = (to_host(part) for part in (found.state, found.policy, scalar(found.value)))
+        return Expanded(state, reward, np.full(n, self._discount), policy, legal, value)
+
+
+class MuZeroPolicy(Searches):
+    """Kind `muzero`. Config: inputs, actions, hidden, latent and support of the network; discount, below 0 where opponents move in turn;
+    search, play, and noise: concentration and share."""
+
+    model: LearnedModel
+
+    def __init__(self, spec: PolicySpec, weights: Weights) -> None:
+        super().__init__(spec)
+        with own_stream():
+            self.network = MuZeroNetwork(spec)
+        self._weights: Mapping[str, Array] = fitted(spec, weights, shapes_of(self.network))
+        load_arrays(self.network, self._weights)
+        self.network.requires_grad_(False).eval()
+        self.actions = self.network.actions
+        self.model = LearnedModel(self.network, discount=float(entry(spec, "discount")))
+
+    def roots(self, observation: Array, mask: NDArray[np.bool_] | None) -> Expanded:
+        """See `Searches.roots`."""
+        return self.model.roots(observation, mask)
+
+    def alone(
+        self, observation: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
+    ) -> Act:
+        """See `Searches.alone`."""
+        logits = self.model.roots(observation, mask).logits
+        return Act(*sample(logits, mask, noise, actions=self.actions, greedy=mode == "greedy"))
+
+    def temperature(self, observation: Array) -> NDArray[np.float64]:
+        """See `Searches.temperature`: the learner's, of when it published."""
+        return np.full(len(observation), float(self._weights["temperature"][0]))
+
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """As `Policy.tabulate`; None where it searches."""
+        check_mode(self, mode)
+        if mode not in ("explore", "greedy"):
+            return None
+        ids = enumeration.ids(player)
+        mask = np.ascontiguousarray(enumeration.mask[ids])
+        logits = self.model.roots(enumeration.observation[ids], mask).logits
+        return (one_hot_best if mode == "greedy" else masked_softmax)(logits, mask)
+
+    def weights(self) -> Weights:
+        return {name: array.copy() for name, array in self._weights.items()}

@@ -1,0 +1,270 @@
+"""NeuPL (Liu, Marris, Hennes, Merel, Heess and Graepel 2022, "NeuPL: neural population learning"): one network for a whole population.
+
+A network π(a | s, σ) is told the meta-strategy σ that it is to answer. With the rows σ_1 … σ_N of an interaction graph it is N policies,
+which train together, against each other as they are now, and share what they learn.
+
+    row 1: the policies that are there from the start
+    row i: the meta-strategy among these and rows 1 … i - 1     (the graph of PSRO; with other meta-solvers that of others)
+
+    repeat
+        what the newest policies earn is not known?     ── EvaluationTask(profiles) ──► exact cells, or matches
+        solve for each row the game of those below it; announce the solution of all    ── EvaluationTask(solution) ──► exploitability
+        generations done?                               stop
+        train the network in all its rows               ── TrainingTask(rows, continues) ──► the network, a member in its last row
+        save each row                                   ── TrainingTask(takes_row) ──► a frozen member each: the weights, and its σ
+
+In a generation there is one more row than in the last one, until there are N: any further one would be equal to it. What a row is, that
+of its σ, may change from one generation to the next, as those below it improve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ludus.core import seeding
+from ludus.core.types import (
+    EvaluationTask,
+    Factor,
+    Mixture,
+    PolicyRef,
+    PolicyRow,
+    Solution,
+    State,
+    Task,
+    Trained,
+    TrainingTask,
+    row_mode,
+)
+from ludus.population.base import View
+from ludus.population.payoffs import Payoffs
+from ludus.schedulers.chunked import refuse_changes
+from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
+from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
+from ludus.schedulers.queue import PlanningScheduler, alone
+from ludus.schedulers.subgame import Places, everyone, lifted, restricted
+from ludus.solvers.registry import solve
+
+Array = NDArray[np.float64]
+
+
+class NeuPLOptions(ScheduleOptions):
+    """NeuPL (Liu et al. 2022): one network per population plays `policies` rows, each told the meta-strategy that it answers; they train
+    together.
+
+    generations: pieces of the network's training, `response` each. meta_solver: of the games among the rows below each one, and of what is
+    announced. cells: which payoffs are found out, those among the newest policies (needed), or all. mode: in which members are played.
+    """
+
+    generations: int = Field(20, ge=0)
+    mode: Literal["explore", "greedy"] = "explore"
+    policies: int = Field(8, ge=1)
+    meta_solver: Solver = "nash"
+    cells: Literal["needed", "all"] = "needed"
+
+    @property
+    def needs_learner(self) -> bool:
+        return True
+
+    def check_schedule(self, context: ScheduleContext) -> None:
+        context.check_solver(self.meta_solver)
+        super().check_schedule(context)
+        from ludus.learners.conditioned import Conditioned  # a scenario can be read without loading policies
+
+        for assignment in context.assigned:
+            told = np.zeros((1, self.policies), np.float32)
+            Conditioned(assignment.algorithm, told).check(context.env, assignment.seats)  # type: ignore[arg-type]
+
+
+class NeuPLScheduler(PlanningScheduler):
+    """State beyond the tasks: the generation, its graph and solution, and whether its rows are to be saved."""
+
+    options: NeuPLOptions
+
+    def __init__(
+        self, options: NeuPLOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
+    ) -> None:
+        """population: [P] index of each player's population. selection: what is played after a generation, by default every hole."""
+        super().__init__(population)
+        self.options, self.selection = options, selection or EveryHole()
+        self.together = len(self.populations)
+        self.generation = 0  # that are done
+        self._rows = 0  # of the networks as they were saved last
+        self._graph: list[
+            list[Array]
+        ] = []  # [rows][P] meta-strategies over the first policies and the rows, those to come included
+        self._solved = self._saving = self._asked = False
+        self._steps = 0  # evaluation tasks of this generation
+        self._lost: dict[str, str] = {}  # population -> the policy to go on from, where its last training ended early
+
+    def _plan(self, view: View) -> Sequence[Sequence[Task]]:
+        if self._saving:
+            return alone(self._save(k, row, view) for k in self.populations for row in range(len(self._graph)))
+        groups: list[Sequence[Task]] = []
+        if not self._solved:
+            places = self._places(view)
+            game = everyone(view.payoffs) if self.options.cells == "all" else places
+            missing = self.selection.next_profiles(view.payoffs, game=game)
+            if missing:
+                self._steps += 1
+                name = task_id(f"payoffs-{self.generation}", self._steps)
+                return alone([EvaluationTask(name, self.generation, missing)])
+            solution = self._solve(self.selection.completed(view.payoffs), places, view)
+            self._solved = True
+            groups += alone([EvaluationTask(f"exploitability-{self.generation}", self.generation, solution=solution)])
+        if self.generation < self.options.generations and not self._asked:
+            self._asked = True
+            groups.append([self._train(k, view) for k in self.populations])
+        return groups
+
+    def advance(self) -> None:
+        """From training to saving, or to the next generation."""
+        if not self._saving:
+            self._saving = True
+            return
+        self._rows = len(self._graph)
+        self.generation += 1
+        self._solved = self._saving = self._asked = False
+        self._steps = 0
+        self.selection.begin()
+
+    # ------------------------------------------------------------------------------------------ the graph
+
+    def _name(self, population: int, generation: int, row: int | None = None) -> str:
+        """Of a network (row None), or of one of its rows as it was saved."""
+        return f"{population}-{generation}" + ("" if row is None else f"-{row + 1}")
+
+    def _places(self, view: View) -> Places:
+        """The policies of the graph: those that were there from the start, and the rows that were saved last."""
+        found = {}
+        for k in self.populations:
+            place = {ref.policy: i for i, ref in enumerate(view.populations[k])}
+            saved = [place[self._name(k, self.generation, row)] for row in range(self._rows)]
+            found[k] = [*range(view.first(k)), *saved]
+        return found
+
+    def _solve(self, payoffs: Payoffs, places: Places, view: View) -> Solution:
+        """Of all; and for each row of the next generation, of those below it."""
+        self._graph = []
+        for row in range(min(self.options.policies, self._rows + 1)):
+            below = {k: places[k][: view.first(k) + row] for k in self.populations}
+            found = self._solution(restricted(payoffs, below), row)
+            self._graph.append([np.asarray(probs, np.float64) for probs in found.strategies])
+        return lifted(self._solution(restricted(payoffs, places), self.options.policies), payoffs, places)
+
+    def _solution(self, payoffs: Payoffs, row: int) -> Solution:
+        rng = seeding.generator(self.options.seed, "solve", self.generation, row)
+        solution: Solution = solve(self.options.meta_solver, payoffs, rng=rng)
+        return solution
+
+    def _condition(self, population: int, row: int, view: View) -> tuple[float, ...]:
+        """What a row is told: the meta-strategies of the populations that it meets, one behind the other, each with a place for every
+        policy that there may be."""
+        told: list[float] = []
+        for k in self.populations:
+            others = [p for p in self.seats(k) if k != population or len(self.seats(k)) > 1]
+            if others:
+                mean = np.mean([self._graph[row][p] for p in others], axis=0)
+                room = view.first(k) + self.options.policies - len(mean)
+                told += [*mean.tolist(), *[0.0] * room]
+        return tuple(told)
+
+    # ------------------------------------------------------------------------------------------ tasks
+
+    def _opponents(self, row: int, view: View, *, live: bool) -> Mixture:
+        """Those of a row: the others' rows as they are now (live), or as they were saved last."""
+        factors = []
+        for seat, k in enumerate(self.population):
+            first = view.first(k)
+            refs = list(view.populations[k][:first])
+            for lower in range(row):
+                mode = row_mode(lower)
+                now = PolicyRef(k, self._name(k, self.generation + 1), None, mode)
+                refs.append(now if live else view.populations[k][self._places(view)[k][first + lower]])
+            factors.append(Factor.of((seat,), [refs], self._graph[row][seat]))
+        return Mixture(tuple(factors))
+
+    def _train(self, population: int, view: View) -> TrainingTask:
+        """The network in all its rows, from where the last generation left it."""
+        rows = tuple(
+            PolicyRow(self._condition(population, row, view), self._opponents(row, view, live=True))
+            for row in range(len(self._graph))
+        )
+        lost = self._lost.get(str(population))
+        before = f"network-{population}-{self.generation}" if self.generation and lost is None else None
+        return TrainingTask(
+            id=f"network-{population}-{self.generation + 1}",
+            generation=self.generation + 1,
+            population=population,
+            seats=self.seats(population),
+            policy=self._name(population, self.generation + 1),
+            opponents=_together([row.opponents for row in rows]),
+            start=None if lost is None else PolicyRef(population, lost, mode=self.options.mode),
+            mode=self.options.mode,
+            continues=before,
+            keep=True,
+            length=self.options.generations,
+            rows=rows,
+        )
+
+    def _save(self, population: int, row: int, view: View) -> TrainingTask:
+        """A row as a member."""
+        network = self._name(population, self.generation + 1)
+        return TrainingTask(
+            id=f"row-{population}-{self.generation + 1}-{row + 1}",
+            generation=self.generation + 1,
+            population=population,
+            seats=self.seats(population),
+            policy=self._name(population, self.generation + 1, row),
+            opponents=self._opponents(row, view, live=False),
+            start=PolicyRef(population, network, mode=self.options.mode),
+            mode=self.options.mode,
+            takes_row=row,
+        )
+
+    def trained(self, result: Trained, view: View) -> None:
+        """A training that ended early is gone on from by its last good weights."""
+        if result.task.takes_row is None:
+            self._lost.pop(str(result.task.population), None)
+            if result.failure is not None:
+                self._lost[str(result.task.population)] = result.ref.policy
+
+    def state_dict(self) -> State:
+        return {
+            **super().state_dict(),
+            "policies": self.options.policies,
+            "generation": self.generation,
+            "rows": self._rows,
+            "graph": self._graph,
+            "flags": [self._solved, self._saving, self._asked],
+            "steps": self._steps,
+            "lost": dict(self._lost),
+            "selection": self.selection.state_dict(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Raises RunError for another number of policies: what the network is told would have another length."""
+        super().load_state_dict(state)
+        refuse_changes(state, {"policies": self.options.policies})
+        self.generation, self._rows, self._steps = int(state["generation"]), int(state["rows"]), int(state["steps"])
+        self._graph = [[np.array(probs, np.float64) for probs in row] for row in state["graph"]]
+        self._solved, self._saving, self._asked = map(bool, state["flags"])
+        self._lost = {str(k): str(policy) for k, policy in state["lost"].items()}
+        if state["selection"] is not None:  # it is another rule's, if the run goes on with another one
+            self.selection.load_state_dict(state["selection"])
+
+
+def _together(mixtures: Sequence[Mixture]) -> Mixture:
+    """What is met where each has its turn, seat by seat."""
+    factors = []
+    for parts in zip(*(mixture.factors for mixture in mixtures), strict=True):
+        probs: dict[tuple[PolicyRef, ...], float] = {}
+        for factor in parts:
+            for entry, prob in zip(factor.entries, factor.probs, strict=True):
+                probs[entry] = probs.get(entry, 0.0) + prob / len(mixtures)
+        factors.append(Factor(parts[0].seats, tuple(probs), tuple(probs.values())))
+    return Mixture(tuple(factors))
