@@ -17,7 +17,7 @@ from ludus.replay.base import Sample
 from ludus.replay.kinds import build_table
 from ludus.testing.algorithm import synthetic_rollout
 
-SMALL = {"batch": 40, "hidden": (8,), "epochs": 3, "learning_rate": 0.05}
+SMALL = {"batch": 40, "hidden": (8,), "epochs": 3, "learning_rate": 0.05, "eta": 0.5}
 
 
 def followed(algorithm, env, *, updates=5):

@@ -226,8 +226,8 @@ def test_contract(name, request):
 TABLES = {
     "mmd": MMD(network="table", batch=40),
     "mmd-announces-magnet": MMD(network="table", magnet="moving", announce="magnet", batch=40),
-    "rnad": RNaD(network="table", magnet_period=2, batch_unit="decisions", batch=40),
-    "rnad-announces-average": RNaD(network="table", announce="average", batch=40),
+    "rnad": RNaD(network="table", eta=0.3, magnet_period=2, batch_unit="decisions", batch=40),
+    "rnad-announces-average": RNaD(network="table", eta=0.3, announce="average", batch=40),
 }
 
 

@@ -19,7 +19,7 @@ def exploitability(folder, *, env, algorithm, generations, episodes):
 
 CASES = {
     "mmd": ({"kind": "mmd", "eta": 1.0}, 1.15),
-    "rnad": ({"kind": "rnad", "eta": 1.0, "magnet_period": 20}, 1.3),
+    "rnad": ({"kind": "rnad"}, 1.0),
 }
 
 

@@ -170,9 +170,11 @@ class RNaD(MMD):
 
     about: ClassVar[AlgorithmInfo] = _about("Perolat et al. 2022")
 
-    # With less of it, or larger steps, the policies cycle instead of settling between two magnets.
-    alpha: Scheduled = Schedule(start=0.5)
-    eta: Scheduled = Schedule(start=0.5, end=0.05, shape="exponential")
+    batch: int = Field(default=250, ge=1)  # what one update learns from, in batch_unit
+    epochs: int = Field(default=1, ge=1)
+    alpha: Scheduled = Schedule(start=0.05)
+    eta: Scheduled = Schedule(start=0.0)  # a table needs some
     magnet: Literal["uniform", "moving", "policy"] = "policy"
+    magnet_period: int = Field(default=800, ge=1)  # with fewer, or less alpha, policies cycle and do not settle between two magnets
     regularise: Literal["loss", "reward"] = "reward"
     policy_loss: Literal["surrogate", "neurd"] = "neurd"
