@@ -30,6 +30,7 @@ from ludus.core.types import (
     EvaluationTask,
     Mixture,
     PolicyRef,
+    PolicySpec,
     RestrictedGame,
     Solution,
     State,
@@ -37,6 +38,8 @@ from ludus.core.types import (
     Trained,
     TrainingTask,
 )
+from ludus.learners.registry import Assignment
+from ludus.policies.specs import tabulates
 from ludus.population.base import View
 from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
 from ludus.schedulers.options import ScheduleContext
@@ -89,6 +92,27 @@ class XDOOptions(ResponseOptions):
                 f"the role meta is played by {names}: one computes the restricted game's equilibrium, and the other would have nobody to "
                 "learn against. Give all players the same."
             )
+        for meta, response in zip(metas, context.of_role(RESPONSE).assigned, strict=True):
+            if not meta.computed:
+                self._check_pair(meta, response)
+
+    def _check_pair(self, meta: Assignment, response: Assignment) -> None:
+        """That what is learned in the restricted game can pick from responses."""
+        if not tabulates(response.policy, mode=self.mode):
+            raise ScenarioError(
+                f"the role meta learns ({meta.name}), and picks from policies that say how likely each action is; those of {response.name} "
+                f"do not in mode {self.mode} (they have memory, say). Use another algorithm for the role response."
+            )
+        if _is_table(meta.policy) != _is_table(response.policy):
+            raise ScenarioError(
+                f"of the roles meta ({meta.name}) and response ({response.name}) one has tables and the other networks, which see a game "
+                "differently. Give both the same, or meta: exact."
+            )
+
+
+def _is_table(spec: PolicySpec) -> bool:
+    part = spec.config.get("average", {})  # of a policy that is made of two
+    return "tabular" in (spec.kind, part.get("kind"))
 
 
 class XDOScheduler(ResponseScheduler):

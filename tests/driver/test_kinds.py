@@ -191,6 +191,12 @@ def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: 
             "xdo is for two players; this game has 3",
         ),
         ("xdo", ["env.id=openspiel/tiny_hanabi"], "xdo is for zero-sum games; .* is general-sum"),
+        ("xdo", ["algorithms.response=exact"], "one has tables and the other networks"),
+        (
+            "xdo",
+            ["algorithms.response={kind: ppo, memory: gru}"],
+            "picks from policies that say how likely each action is",
+        ),
         ("xdo", ["algorithms={mata: exact}"], "did you mean 'meta'"),
         ("psro", ["diversity=behavioral"], "did you mean 'behavioural'"),
         ("psro", ["algorithm=dqn", "diversity=behavioural"], "algorithm 'dqn' has no term for behavioural diversity"),
