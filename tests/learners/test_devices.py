@@ -102,7 +102,7 @@ def test_the_fused_optimizer_is_the_compiled_one_and_steps_over_what_is_no_numbe
 WITHOUT_GRADIENTS = {"exact", "tabular_q"}
 SMALL = {
     "batch": 24, "rollout": 40, "min_size": 10, "start_decisions": 10, "hidden": (8,), "learning_rate": 1e-3, "atoms": 5, "epochs": 2,
-    "mixing_width": 4, "minibatches": 2, "width": 8, "critic_hidden": (6,), "central_width": 6, "predictor_width": 6,
+    "mixing_width": 4, "minibatches": 2, "width": 8, "central_width": 6, "predictor_width": 6,
 }  # fmt: skip
 BURNT = {"memory": 4, "length": 3, "period": 3, "burn_in": 2}
 MORE = {
@@ -146,12 +146,12 @@ MORE = {
     "coppo, gru by agent": ("coppo", {"memory": "gru", "memory_size": 4, "share_weights": False}),
     "cw_qmix, gru": ("cw_qmix", {"core": "gru", **BURNT}),
     "cds_qmix, gru": ("cds_qmix", {"core": "gru", **BURNT}),
-    "coma, gru": ("coma", {"memory": "gru", "memory_size": 4, "normalise_returns": True}),
+    "coma, gru": ("coma", {"critic_hidden": (6,), "memory": "gru", "memory_size": 4, "normalise_returns": True}),
 }  # fmt: skip
 OWN_GAMES = {"alphazero", "muzero"}
 """Those that learn from what no made-up rollout has."""
 OF_GAMES = {"gamma": 1.0, "rollout_unit": "episodes", "unroll": 3}
-OPTIONS = {"r2d2": BURNT, "muzero": OF_GAMES}
+OPTIONS = {"r2d2": BURNT, "muzero": OF_GAMES, "coma": {"critic_hidden": (6,)}}
 CASES = {name: (name, OPTIONS.get(name, {})) for name in ALGORITHMS if name not in WITHOUT_GRADIENTS} | MORE
 TORCH = {
     *("alphazero", "muzero"),

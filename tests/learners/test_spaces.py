@@ -102,16 +102,16 @@ def test_actions_at_the_bounds_are_in_a_box_of_float64(tensors):
         assert narrow.contains(loud.act(seen, None, None, np.full((1, 2), level, np.float32)).action[0])
 
 
-BOX = "Use a2c, ddpg, impala, ppo, reinforce, sac or td3 there."
+BOX = "Use a2c, apex_ddpg, ddpg, impala, mpo, ppo, reinforce, sac, td3 or vmpo there."
 
 
 def test_what_is_advised_instead_serves_the_actions(tensors, enumerated):
     pendulum = boxed(tensors)
     assert serving(pendulum) == BOX
     several = [replace(agent, action=MultiDiscrete([2, 3])) for agent in tensors.agents]
-    assert serving(replace(tensors, agents=tuple(several))) == "Use a2c, impala, ppo or reinforce there."
+    assert serving(replace(tensors, agents=tuple(several))) == "Use a2c, impala, ppo, reinforce or vmpo there."
     mixed = (pendulum.agents[0], several[1])
-    assert serving(replace(tensors, agents=mixed)) == "Use a2c, impala, ppo or reinforce there."
+    assert serving(replace(tensors, agents=mixed)) == "Use a2c, impala, ppo, reinforce or vmpo there."
     words = replace(tensors.agents[0], action=Text(3))
     assert serving(replace(tensors, agents=(words,))).startswith("No registered algorithm serves")
     for name, what in (("sac_discrete", (True, True)), ("exact", (False, True)), ("sac", (False, False))):
