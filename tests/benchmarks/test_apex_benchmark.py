@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -9,6 +13,7 @@ from benchmarks.apex import BENCHMARK, SECONDS
 from benchmarks.apex_worker import LIMIT, Judge, Solved, scenario
 from benchmarks.contestants import Repetition
 from benchmarks.harness import Medians
+from benchmarks.machine import ROOT
 from ludus.core.config import to_yaml
 from ludus.driver.scenario_files import parse_scenario
 from ludus.policies.action_values import initial_weights
@@ -47,3 +52,14 @@ def test_the_judge_plays_twenty_episodes() -> None:
     flat = {name: np.zeros_like(array) for name, array in weights.items()}
     flat["head.advantage.bias"] = np.array([0.0, 1.0], np.float32)
     assert 8.0 <= Judge().score(build_policy(spec, flat)) <= 11.0
+
+
+@pytest.mark.slow
+def test_a_worker_stops_once_it_has_seen_enough() -> None:
+    """As the harness runs it; nobody scores less than 5."""
+    command = [sys.executable, "-m", "benchmarks.apex_worker", "--actors", "1", "--enough", "5"]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True).stdout
+    figures = json.loads(told.splitlines()[-1])
+    assert figures["kind"] == "figures"
+    assert 0.0 < figures[SECONDS] < LIMIT / 2
+    assert figures["score"] >= 5.0
