@@ -175,6 +175,8 @@ class RNaD(MMD):
     alpha: Scheduled = Schedule(start=0.05)
     eta: Scheduled = Schedule(start=0.0)  # a table needs some
     magnet: Literal["uniform", "moving", "policy"] = "policy"
-    magnet_period: int = Field(default=800, ge=1)  # with fewer, or less alpha, policies cycle and do not settle between two magnets
+    magnet_period: int = Field(
+        default=800, ge=1
+    )  # with fewer, or less alpha, policies cycle and do not settle between two magnets
     regularise: Literal["loss", "reward"] = "reward"
     policy_loss: Literal["surrogate", "neurd"] = "neurd"
