@@ -18,6 +18,7 @@ from ludus.policies.file import load_policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.testing.algorithm import check_algorithm
+from tests.reference.mcts import losses
 
 T = torch.tensor
 
@@ -149,23 +150,15 @@ def test_only_those_who_can_are_played_by_a_search():
         check(load_scenario("tic-tac-toe-alphazero", ["algorithm=ppo"]), spec(), matches=spec())
 
 
-def losses(policy, mode):
-    """Games that the policy loses as first and as second player, whatever the other does: every reply is tried."""
-    rules, out = policy.model.rules, []
-    for first in (True, False):
-        position, mine, lost = np.zeros((1, rules.width), np.int8), first, 0
-        while len(position):
-            if mine:
-                observation, legal = rules.observe(position), rules.legal(position)
-                noise = np.zeros((len(position), policy.noise_width), np.float32)
-                moved = rules.step(position, policy.act(observation, legal, None, noise, mode=mode).action)
-            else:
-                place, action = np.nonzero(rules.legal(position))
-                moved = rules.step(position[place], action.astype(np.int32))
-                lost += int((moved.reward > 0).sum())
-            position, mine = np.unique(moved.positions[moved.discount != 0], axis=0), not mine
-        out.append(lost)
-    return out
+def lost(policy, mode):
+    """Of all that can be played against it."""
+
+    def choose(observation, legal):
+        return policy.act(
+            observation, legal, None, np.zeros((len(legal), policy.noise_width), np.float32), mode=mode
+        ).action
+
+    return losses(choose, policy.model.rules)
 
 
 @pytest.mark.slow
@@ -173,5 +166,5 @@ def test_tic_tac_toe_is_never_lost(tmp_path):
     """The preset's last version, searching, against all that can be played; of the first version it is often lost."""
     run(load_scenario("tic-tac-toe-alphazero"), run_dir=tmp_path / "run", report=False)
     first, last = (load_policy(next((tmp_path / "run" / "policies" / "0").glob(f"0-{k}.safetensors"))) for k in (1, 5))
-    assert losses(last, "search") == [0, 0]
-    assert sum(losses(first, "greedy")) > 5
+    assert lost(last, "search") == [0, 0]
+    assert sum(lost(first, "greedy")) > 5

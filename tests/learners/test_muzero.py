@@ -9,6 +9,8 @@ from alphazero_games import played, spec
 
 from ludus.core.errors import ConfigError, DataError, ScenarioError
 from ludus.core.types import Tail
+from ludus.driver.runner import run
+from ludus.driver.scenario_files import load_scenario
 from ludus.learners.base import LearnerContext
 from ludus.learners.muzero.losses import Unrolled, Windows, merged, unrolled_loss
 from ludus.learners.muzero.options import MuZero
@@ -220,3 +222,12 @@ def test_what_it_cannot_imagine(tensors):
     with pytest.raises(ConfigError, match="n_step 10 is more than the 5 decisions"):
         MuZero(rollout=5)
     small().check(tensors)
+
+
+@pytest.mark.slow
+def test_cartpole_is_learned_in_a_model_that_is_learned(tmp_path):
+    """From 22 steps to more than 80 in a tenth of the preset's decisions, with few simulations (193 ± 19 where it was measured)."""
+    few = ["simulations=10", "play_simulations=10", "updates_per_decision=0.2", "batch=64", "rollout=512"]
+    changes = ["response.decisions=8000", "evaluation.episodes=20", *(f"algorithm.{option}" for option in few)]
+    result = run(load_scenario("cartpole-muzero", changes), run_dir=tmp_path / "run", report=False)
+    assert result.payoffs.mean[0, 1] >= 80

@@ -15,7 +15,7 @@ from ludus.policies.search.learned import make_muzero
 from ludus.policies.search.policy import KnownModel
 from ludus.policies.search.search import RootNoise, SearchSettings, halving, search
 from ludus.policies.specs import joined, mlp_spec, muzero_spec, searching_spec, tabulates
-from tests.reference.mcts import GumbelSearch, Search
+from tests.reference.mcts import GumbelSearch, Search, losses
 
 TIC_TAC_TOE = {"kind": "in_a_row", "rows": 3, "columns": 3, "length": 3, "planes": [2, 1, 0]}
 RULES = InARow(3, 3, 3, planes=(2, 1, 0))
@@ -139,6 +139,18 @@ def test_it_wins_in_one_and_blocks_in_one_without_a_network(options):
     assert found.value[1] < found.value[0]
     if options.get("selection") != "gumbel":
         assert found.visits.sum(1).tolist() == [200, 200]
+
+
+def test_with_enough_simulations_nobody_beats_it_without_a_network():
+    """Tic-tac-toe against every reply, as first and as second player; with few simulations it loses."""
+    model = KnownModel(RULES, uniform(RULES))
+
+    def lost(simulations):
+        settings = SearchSettings(simulations=simulations, unvisited="node")
+        return losses(lambda seen, legal: search(model, model.roots(seen, legal), settings).best, RULES)
+
+    assert lost(2500) == [0, 0]
+    assert sum(lost(4)) > 0
 
 
 def test_leaves_of_one_tree_are_kept_apart():

@@ -7,6 +7,8 @@ moved, whether the game is over); `judge(state)`, ({action: prior}, value of who
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
+
 
 @dataclass
 class Node:
@@ -121,3 +123,22 @@ class GumbelSearch(Search):
                 visits += 1
             left = max(2, left // 2)
         return most_promising(max(root.visits.values()))
+
+
+def losses(choose, rules):
+    """Games that are lost as first and as second player, whatever the other does: every reply is tried. choose(observation, legal): moves
+    of rows; rules: `ludus.envs.rules.Rules`."""
+    out = []
+    for first in (True, False):
+        position, mine, lost = np.zeros((1, rules.width), np.int8), first, 0
+        while len(position):
+            legal = rules.legal(position)
+            if mine:
+                moved = rules.step(position, choose(rules.observe(position), legal))
+            else:
+                place, action = np.nonzero(legal)
+                moved = rules.step(position[place], action.astype(np.int32))
+                lost += int((moved.reward > 0).sum())
+            position, mine = np.unique(moved.positions[moved.discount != 0], axis=0), not mine
+        out.append(lost)
+    return out
