@@ -12,7 +12,7 @@ from pettingzoo import ParallelEnv
 from team_games import batch_of, in_two, learner_of, rollouts, team_env, team_rollout, train
 from together import assert_ranks_learn_alike
 
-from ludus.core.errors import ScenarioError
+from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import Tail
 from ludus.learners.mat.learner import Groups, left_at, places_of
 from ludus.learners.mat.options import MAT, MATDec
@@ -218,6 +218,15 @@ def test_where_it_cannot_learn(options, env, message, request):
         spec = replace(spec, agents=tuple(replace(agent, observation=one) for agent in spec.agents))
     with pytest.raises(ScenarioError, match=message):
         MAT(**options).check(spec)
+
+
+@pytest.mark.parametrize("kind", ["rnd", "icm", "gail", "airl"])
+def test_rewards_are_the_games(kind):
+    """A learned one may ask how likely a decision was, which here hangs on those beside it."""
+    options = {"kind": kind} | ({"demonstrations": "some.parquet"} if kind in ("gail", "airl") else {})
+    for cls in (MAT, MATDec):
+        with pytest.raises(ConfigError, match=f"{cls.__name__} learns from the game's rewards only"):
+            cls(learned_reward=options)
 
 
 # ------------------------------------------------------------------ what only a joint policy can learn
