@@ -42,16 +42,20 @@ if TYPE_CHECKING:
     from ludus.evaluation.ratings import rate_run
     from ludus.evaluation.trained import TrainedPolicy, load_policy
     from ludus.evaluation.zoo import ZooEntry, pull, push
-    from ludus.learners.ddpg.options import DDPG, TD3
-    from ludus.learners.dqn.options import DQN, IQN, QRDQN, MunchausenDQN, Rainbow
+    from ludus.learners.alphazero.options import AlphaZero
+    from ludus.learners.coma.options import COMA
+    from ludus.learners.ddpg.options import DDPG, TD3, ApeXDDPG
+    from ludus.learners.dqn.options import DQN, IQN, QRDQN, ApeX, MunchausenDQN, Rainbow
     from ludus.learners.exact.oracle import ExactBestResponse
     from ludus.learners.maddpg.options import MADDPG
+    from ludus.learners.mat.options import MAT, MATDec
     from ludus.learners.mmd.options import MMD, RNaD
     from ludus.learners.mpo.options import MPO, VMPO
+    from ludus.learners.muzero.options import MuZero
     from ludus.learners.nfsp.options import NFSP
     from ludus.learners.on_policy.options import A2C, IMPALA, Reinforce
     from ludus.learners.ppo.options import MAPPO, PPO
-    from ludus.learners.qmix.options import QMIX, VDN
+    from ludus.learners.qmix.options import CDSQMIX, CWQMIX, OWQMIX, QMIX, QPLEX, VDN
     from ludus.learners.r2d2.options import R2D2
     from ludus.learners.sac.options import SAC, SACDiscrete
     from ludus.learners.sequential.options import A2PO, HAPPO, HATRPO, CoPPO
@@ -82,9 +86,15 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "A2C",
     "A2PO",
     "AllOf",
+    "AlphaZero",
     "AnyOf",
     "AnytimePSRO",
+    "ApeX",
+    "ApeXDDPG",
     "BestResponseGain",
+    "CDSQMIX",
+    "COMA",
+    "CWQMIX",
     "Callback",
     "Checkpoints",
     "CoPPO",
@@ -108,20 +118,25 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "LudusError",
     "MADDPG",
     "MAPPO",
+    "MAT",
+    "MATDec",
     "MMD",
     "MPO",
+    "MuZero",
     "MunchausenDQN",
     "NFSP",
     "NashConv",
     "NeuPL",
     "NoImprovement",
     "ODO",
+    "OWQMIX",
     "PBT",
     "PFSP",
     "PPO",
     "PSRO",
     "PipelinePSRO",
     "QMIX",
+    "QPLEX",
     "QRDQN",
     "R2D2",
     "RNaD",
@@ -170,9 +185,15 @@ _HOMES = {
     "A2C": "ludus.learners.on_policy.options",
     "A2PO": "ludus.learners.sequential.options",
     "AllOf": "ludus.training.stopping",
+    "AlphaZero": "ludus.learners.alphazero.options",
     "AnyOf": "ludus.training.stopping",
     "AnytimePSRO": "ludus.driver.scenario_kinds",
+    "ApeX": "ludus.learners.dqn.options",
+    "ApeXDDPG": "ludus.learners.ddpg.options",
     "BestResponseGain": "ludus.training.stopping",
+    "CDSQMIX": "ludus.learners.qmix.options",
+    "COMA": "ludus.learners.coma.options",
+    "CWQMIX": "ludus.learners.qmix.options",
     "Callback": "ludus.training.callbacks",
     "Checkpoints": "ludus.driver.scenario",
     "CoPPO": "ludus.learners.sequential.options",
@@ -196,20 +217,25 @@ _HOMES = {
     "LudusError": "ludus.core.errors",
     "MADDPG": "ludus.learners.maddpg.options",
     "MAPPO": "ludus.learners.ppo.options",
+    "MAT": "ludus.learners.mat.options",
+    "MATDec": "ludus.learners.mat.options",
     "MMD": "ludus.learners.mmd.options",
     "MPO": "ludus.learners.mpo.options",
+    "MuZero": "ludus.learners.muzero.options",
     "MunchausenDQN": "ludus.learners.dqn.options",
     "NFSP": "ludus.learners.nfsp.options",
     "NashConv": "ludus.training.stopping",
     "NeuPL": "ludus.driver.scenario_kinds",
     "NoImprovement": "ludus.training.stopping",
     "ODO": "ludus.driver.scenario_kinds",
+    "OWQMIX": "ludus.learners.qmix.options",
     "PBT": "ludus.driver.scenario_kinds",
     "PFSP": "ludus.driver.scenario_kinds",
     "PPO": "ludus.learners.ppo.options",
     "PSRO": "ludus.driver.scenario_kinds",
     "PipelinePSRO": "ludus.driver.scenario_kinds",
     "QMIX": "ludus.learners.qmix.options",
+    "QPLEX": "ludus.learners.qmix.options",
     "QRDQN": "ludus.learners.dqn.options",
     "R2D2": "ludus.learners.r2d2.options",
     "RNaD": "ludus.learners.mmd.options",

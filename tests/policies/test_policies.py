@@ -97,9 +97,13 @@ def test_contract(kind, options, enumeration):
     check_policy(make(kind, enumeration, **options), enumeration=enumeration, player=1)
 
 
-ELSEWHERE = {"actor_values", "bot", "averaged", "choice", "conditioned", "nfsp", "football_built_in", "football_script"}
+ELSEWHERE = {
+    "actor_values", "bot", "averaged", "choice", "conditioned", "muzero", "nfsp", "searching", "team_transformer",
+    "football_built_in", "football_script",
+}  # fmt: skip
 """Checked in `test_apex.py` (it plays in boxes), `test_nfsp.py` (they are two policies), `test_choice_policy.py` (it is several),
-`test_conditioned_policy.py` (it is told what it is), `test_bots.py` (it only stands for a bot) and `test_football_sides.py`."""
+`test_conditioned_policy.py` (it is told what it is), `test_search.py` and `test_muzero.py` (they search), `test_team_transformer.py` (it
+plays teams), `test_bots.py` (it only stands for a bot) and `test_football_sides.py`."""
 
 
 def test_every_registered_kind_is_checked(enumeration):

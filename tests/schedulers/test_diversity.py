@@ -132,7 +132,8 @@ def test_what_is_refused() -> None:
     check_diversity(BehaviouralDiversity(), PPO(), moved=True)
     check_diversity(ResponseDiversity(), DQN())
     with pytest.raises(
-        ScenarioError, match=r"'dqn' has no term .*; use a2c, impala, mappo, ppo or reinforce, or leave"
+        ScenarioError,
+        match=r"'dqn' has no term .*; use a2c, a2po, .*, reinforce or vmpo, or leave",
     ):
         check_diversity(BehaviouralDiversity(), DQN())
     with pytest.raises(ScenarioError, match="'exact' has no term"):
