@@ -46,11 +46,15 @@ def recorded(task: LearningTask, seed: int, folder: Path, *, share: float = 1.0)
 def cloned(task: LearningTask, seed: int) -> dict[str, float]:
     """What the clone scores, in the expert's environment."""
     scenario = load_scenario(task.expert, [f"seed={seed}"])
-    few = {"held_out": 0.0, "epochs": 20} if task.demonstrations < _FEW else {}
+    few = {"held_out": 0.0} if task.demonstrations < _FEW else {}
     env = scenario.env.make(num_envs=1)
     try:
         made = clone(
-            read_trajectories(Path(EXPERT_FILE)), env.spec, scenario.algorithm.policy, Cloning(**few), seed=seed
+            read_trajectories(Path(EXPERT_FILE)),
+            env.spec,
+            scenario.algorithm.policy,
+            Cloning(epochs=1000, patience=20, **few),
+            seed=seed,
         )
     finally:
         env.close()

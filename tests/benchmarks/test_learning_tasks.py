@@ -15,7 +15,8 @@ from benchmarks import learning, learning_cells
 from benchmarks.contestants import Repetition
 from benchmarks.harness import Medians
 from benchmarks.learning_bound import best_returns
-from benchmarks.learning_cells import Run, all_runs, contestant, peer_of, stored, time_left, wanted
+from benchmarks.learning_cells import Run, all_runs, contestant, peer_of, settings, stored, time_left, wanted
+from benchmarks.learning_imitation import cloned, recorded
 from benchmarks.learning_run import place, run_seconds, trained
 from benchmarks.learning_task import LearningTask
 from benchmarks.learning_tasks import TASKS, scenario
@@ -119,6 +120,21 @@ def test_the_best_paths_by_hand() -> None:
     np.testing.assert_allclose(best_returns(start, steps=3), [-5.2928125, 0.0, -5.2928125])
     np.testing.assert_allclose(best_returns(start[:1], steps=3, before=False), [-4.40845703125])
     np.testing.assert_allclose(best_returns(start[:1], steps=3, idle=1), [-2 * (1 + 1 + 0.95**2)])
+
+
+@pytest.mark.slow
+def test_an_expert_is_trained_and_recorded_before_it_is_imitated(tmp_path: Path) -> None:
+    """In a folder of its own, where the task's scenario finds the file; afterwards all are where they were."""
+    task, here = TASKS["cartpole-1-bc"], Path.cwd()
+    with recorded(task, 0, tmp_path, share=0.01) as found:
+        assert Path.cwd() == tmp_path.resolve()
+        made("cartpole-1-gail").check(made("cartpole-1-gail").env.make(num_envs=1).spec)
+        figures = cloned(replace(task, episodes=4), 0)
+    assert Path.cwd() == here
+    assert found["expert score"] > 5
+    assert figures["score"] > 5
+    with_settings = settings(Run("cartpole-1-bc", 0))
+    assert (with_settings["demonstrations"], with_settings["cloned"]) == (1, True)
 
 
 # ------------------------------------------------------------------ runs

@@ -165,8 +165,7 @@ def test_a_learner_does_not_go_on_with_another_file(tmp_path):
 # ------------------------------------------------------------------ learning
 
 
-@pytest.mark.parametrize("kind", ["gail", "airl"])
-@pytest.mark.parametrize("more", [{}, {"gradient_penalty": 1.0, "spectral": True}])
+@pytest.mark.parametrize(("kind", "more"), [("gail", {}), ("airl", {"gradient_penalty": 1.0, "spectral": True})])
 def test_what_the_expert_does_earns_more(tmp_path, kind, more):
     """Against a policy of uniform actions, whose log-probabilities are log ⅓."""
     options = {"hidden": (16,), "learning_rate": 0.01, "epochs": 2, "batch": 30, **more}

@@ -158,7 +158,6 @@ CASES = {
     "mappo, rnd": (MAPPO(epochs=1, learned_reward=RND, **SMALL), "teams"),
     "dqn, icm": (DQN(rollout=40, min_size=50, hidden=(8,), batch=32, learned_reward=ICM), "enumerated"),
     "sac, rnd": (SAC(rollout=40, start_decisions=40, hidden=(8,), batch=16, learned_reward=RND), Box(-1.0, 3.0, (2, 1), np.float32)),
-    "qmix, rnd": (QMIX(rollout=40, min_size=10, hidden=(8,), batch=8, learned_reward=RND), "teams"),
 }  # fmt: skip
 
 
@@ -273,12 +272,17 @@ def test_learning_in_place_is_left(tensors):
     assert PPO(**options).learner(context_of(tensors)).why_not_in_place() == "its rewards are learned"
 
 
-def test_maddpg_takes_them_too():
-    """Its rewards are normalised in a way of its own, when it learns."""
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        MADDPG(rollout=40, start_decisions=10, hidden=(8,), batch=8, learned_reward=Told(extrinsic=0.0)),
+        QMIX(rollout=40, min_size=10, hidden=(8,), batch=8, learned_reward=Told(extrinsic=0.0)),
+    ],
+)
+def test_a_team_learns_from_the_sum_of_its_agents_rewards(algorithm):
+    """Joint steps are made of what each agent is paid for its own decisions."""
     env = team_env()
-    algorithm = MADDPG(rollout=40, start_decisions=10, hidden=(8,), batch=8, learned_reward=Told(extrinsic=0.0))
     learner = algorithm.learner(context_of(env))
     rows = team_rollout(env, learner, pieces=3, rng=np.random.default_rng(0))
-    items = [columns for _, columns in learner.items(rows)]
-    total = sum(float(columns["reward"].sum()) for columns in items)
+    total = sum(float(columns["reward"].sum()) for _, columns in learner.items(rows))
     assert total == pytest.approx(np.arange(1, rows.num_rows + 1).sum())
