@@ -88,7 +88,7 @@ def scenario(actors: int, *, seed: int, runtime: str) -> dict[str, Any]:
             "batch": 128,
             "updates_per_decision": 0.25,
             "min_size": 1000,
-            "target_period": 128,
+            "target_period": 32,
             "learning_rate": 5e-4,
         },
         "meta_solver": "last",
