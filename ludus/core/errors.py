@@ -155,7 +155,9 @@ def nearest(given: str, known: Iterable[str]) -> str:
     folded: dict[str, str] = {}
     for option in options:
         folded.setdefault(option.lower(), option)
-    close = [folded[name] for name in difflib.get_close_matches(given.lower(), folded, n=3, cutoff=0.6)]
+    close = [option for option in options if option.lower().partition("/")[2] == given.lower()]  # but for its family
+    close += [folded[name] for name in difflib.get_close_matches(given.lower(), folded, n=3, cutoff=0.6)]
+    close = list(dict.fromkeys(close))[:3]
     if not close and len(given) >= 3:
         close = [option for option in options if given.lower() in option.lower()][:3]
     if close:

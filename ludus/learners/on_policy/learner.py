@@ -345,6 +345,10 @@ class OnPolicyLearner:
         """What is random in epochs depends on."""
         return (self._updates,)
 
+    def shuffler(self) -> np.random.Generator:
+        """What an update's rows are cut into minibatches by."""
+        return seeding.generator(self._seed, "on-policy", "shuffle", *self._stream)
+
     def _error(self, what: str, where: str) -> TrainingError:
         return TrainingError(
             f"{type(self.config).__name__} update {self._updates + 1}: {what} became NaN or infinite {where}. The weights from before "
@@ -361,7 +365,7 @@ class OnPolicyLearner:
             yield from [(epochs, whole * epochs)] * count if together else [(1, whole)] * (epochs * count)
             return
         if self.placement.device == "cpu" or self.model.memory or self.in_groups:
-            rng = seeding.generator(self._seed, "on-policy", "shuffle", *self._stream)
+            rng = self.shuffler()
             for _ in range(epochs):
                 yield 1, self.model.prepare(rows, np.array_split(rng.permutation(units), count))
             return

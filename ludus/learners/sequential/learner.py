@@ -188,7 +188,7 @@ class CoordinatedLearner(TeamLearner):
     config: CoPPO
 
     def _epochs(self, rows: Any, units: int) -> Iterator[tuple[int, Iterable[Any]]]:
-        rng = seeding.generator(self._seed, "on-policy", "shuffle", *self._stream)
+        rng = self.shuffler()
         for _ in range(self.config.epochs):
             yield 1, self._parts(rows, self._team.lots(self.config.minibatches, rng))
 
