@@ -38,6 +38,7 @@ from ludus.core.types import (
     Trained,
     TrainingTask,
 )
+from ludus.learners.base import Algorithm
 from ludus.learners.registry import Assignment
 from ludus.policies.specs import tabulates
 from ludus.population.base import View
@@ -97,7 +98,13 @@ class XDOOptions(ResponseOptions):
                 self._check_pair(meta, response)
 
     def _check_pair(self, meta: Assignment, response: Assignment) -> None:
-        """That what is learned in the restricted game can pick from responses."""
+        """That what is learned in the restricted game can say how likely each pick is, and pick from responses."""
+        assert isinstance(meta.algorithm, Algorithm)
+        if not tabulates(meta.policy, mode="explore") or meta.algorithm.collect().bootstrap_value:
+            raise ScenarioError(
+                f"the role meta learns ({meta.name}), and explores otherwise than by chances of picks: it has memory, noise, networks of "
+                "agents, an epsilon_spread, or initial_priority=error. Leave that out, or use another algorithm, ppo say, or meta: exact."
+            )
         if not tabulates(response.policy, mode=self.mode):
             raise ScenarioError(
                 f"the role meta learns ({meta.name}), and picks from policies that say how likely each action is; those of {response.name} "

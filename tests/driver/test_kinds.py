@@ -197,6 +197,8 @@ def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: 
             ["algorithms.response={kind: ppo, memory: gru}"],
             "picks from policies that say how likely each action is",
         ),
+        ("xdo", ["algorithms.meta=apex"], "explores otherwise than by chances of picks"),
+        ("xdo", ["algorithms.meta={kind: dqn, epsilon_spread: 7}"], "explores otherwise than by chances of picks"),
         ("xdo", ["algorithms={mata: exact}"], "did you mean 'meta'"),
         ("psro", ["diversity=behavioral"], "did you mean 'behavioural'"),
         ("psro", ["algorithm=dqn", "diversity=behavioural"], "algorithm 'dqn' has no term for behavioural diversity"),

@@ -142,6 +142,8 @@ def test_what_goes_without_it(tensors):
         DQN(initial_priority="error")
     with pytest.raises(ConfigError, match=r"leave best_response.initial_priority at largest"):
         NFSP(best_response=SMALL)
+    with pytest.raises(ConfigError, match=r"leave best_response.epsilon_spread at 0"):
+        NFSP(best_response=DQN(epsilon_spread=7.0))  # the average policy would draw its actions by environments
 
 
 # ------------------------------------------------------------------ of boxes: the critics go with the actor

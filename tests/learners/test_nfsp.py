@@ -110,3 +110,8 @@ def test_several_ranks_are_refused(enumerated):
     ranks = type("Two", (), {"rank": 0, "size": 2})()
     with pytest.raises(ScenarioError, match="2 ranks"):
         NFSP().learner(replace(LearnerContext(enumerated, (0,), 0), ranks=ranks))
+
+
+def test_what_the_best_response_is_rewarded_by_has_to_fit(tensors):
+    with pytest.raises(ScenarioError, match=r"learned_reward\.network=nature sees images"):
+        NFSP(best_response=DQN(learned_reward={"kind": "rnd", "network": "nature"})).check(tensors, (0,))

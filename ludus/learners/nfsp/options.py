@@ -14,6 +14,7 @@ from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
 from ludus.learners.base import RESERVOIR, AlgorithmInfo, Collect, Learner, LearnerContext, WarmUp
 from ludus.learners.dqn.options import DQN
+from ludus.learners.options import check_learned_reward
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space, players_of
 from ludus.policies.specs import mlp_spec, nfsp_spec
@@ -66,6 +67,11 @@ class NFSP(Config):
                 "rows of NFSP's best response come without priorities, since most of them are the average policy's; leave "
                 "best_response.initial_priority at largest"
             )
+        if self.best_response.epsilon_spread > 0.0:
+            raise ValueError(
+                f"best_response.epsilon_spread is {self.best_response.epsilon_spread:g}, and most of NFSP's episodes are played by the "
+                "average policy, which does not explore; leave best_response.epsilon_spread at 0"
+            )
         if self.min_size > self.reservoir:
             raise ValueError(f"min_size {self.min_size} must be at most the reservoir's {self.reservoir}")
         return self
@@ -85,6 +91,7 @@ class NFSP(Config):
                     "scale_observation around it."
                 )
         self.best_response.check(env, seats)
+        check_learned_reward(self.best_response, env, seats or tuple(range(env.num_players)))
 
     def check_start(self, env: VectorEnv) -> None:
         """Raises ScenarioError where the best response cannot begin."""
