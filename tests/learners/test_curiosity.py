@@ -105,6 +105,23 @@ def test_rewards_are_divided_by_the_deviation_of_their_discounted_sums():
     assert learned.metrics["game_reward"] == pytest.approx(6.0)
 
 
+def test_rows_that_nobody_played_are_paid_and_do_not_count():
+    """Hindsight's copies of the two decisions of above, each a segment of its own that goes on: nothing else would be different."""
+    learned = reward_of(RND(gamma=0.5), alone(), replayed=True)
+    learned._novelty.errors = lambda steps: np.array([1.0, 3.0, 9.0, 9.0])[: len(steps)]
+    seen = np.array([[0, 0], [2, 0], [8, 8], [8, 8]], np.float32)
+    rows = rows_of(
+        seen, np.zeros(4, np.int32), lengths=[2, 1, 1], tail=[0, 2, 2], bootstrap=seen[[0, 2, 3]], episode=[5, 5, 5]
+    )
+    rows = replace(rows, added=np.array([False, True, True]))
+    found = learned.of(rows, np.array([5.0, 7.0, 0.0, 0.0]))
+    np.testing.assert_allclose(found.reward, [5 + 0.8, 7 + 2.4, 7.2, 7.2], rtol=1e-6)
+    assert learned.metrics["learned_reward"] == pytest.approx(1.6)
+    assert learned.metrics["game_reward"] == pytest.approx(6.0)
+    assert learned._observations.moments.mean.tolist() == [1.0, 0.0]
+    assert len(learned.state_dict()["returns"]["open"]) == 0
+
+
 # ------------------------------------------------------------------ random network distillation
 
 

@@ -19,7 +19,7 @@ from ludus.learners.rewards.fitting import Fitted, Index
 from ludus.learners.rewards.inputs import Observations, Steps, in_parts
 from ludus.learners.statistics import DiscountedReturns
 from ludus.policies.bodies import body_config, make_body, orthogonal, own_stream
-from ludus.replay.trajectories import Trajectories
+from ludus.replay.trajectories import Trajectories, select
 
 if TYPE_CHECKING:
     from ludus.core.device import Placement
@@ -150,15 +150,15 @@ class IntrinsicReward:
     def of(self, rows: Trajectories, game: Floats, log_prob: LogProb | None = None) -> LearnedRows:
         """As `LearnedReward.of`."""
         config, told = self._config, dict[str, float]()
-        steps = Steps.of(rows, enumerated=self._observations.enumerated)
-        self._observations.see(steps.after[steps.known])
+        steps, own = Steps.of(rows, enumerated=self._observations.enumerated), _played(rows)
+        self._observations.see(steps.after[steps.known & own])
         novelty = self._novelty.errors(steps)
         if not np.isfinite(novelty).all():
             raise TrainingError(f"{type(config).__name__}: a reward became NaN or infinite; look at the observations.")
         begins = self._returns.begins(rows)
-        self._returns.add(rows, novelty)
+        self._returns.add(rows if rows.added is None else select(rows, ~rows.added), novelty[own])
         reward = novelty * self._returns.scale
-        told |= {"game_reward": _mean(game), "learned_reward": _mean(reward)}
+        told |= {"game_reward": _mean(game[own]), "learned_reward": _mean(reward[own])}
         if self._stream is None:
             found = LearnedRows(config.extrinsic * game + config.coefficient * reward)
         else:
@@ -172,8 +172,7 @@ class IntrinsicReward:
 
     def _learned_from(self, rows: Trajectories, steps: Steps) -> Index:
         """Rows that were played and of which something is known, or a share of them."""
-        which = steps.known if rows.added is None else steps.known & ~np.repeat(rows.added, np.diff(rows.start))
-        index = np.flatnonzero(which)
+        index = np.flatnonzero(steps.known & _played(rows))
         if self._config.share == 1.0:
             return index
         rng = seeding.generator(self._seed, "curiosity", "share", self._rollouts)
@@ -195,6 +194,11 @@ class IntrinsicReward:
         if self._stream is not None:
             self._stream.load_state_dict(state["stream"])
         self._rollouts = int(state["rollouts"])
+
+
+def _played(rows: Trajectories) -> NDArray[np.bool_]:
+    """bool[N]: not those of added segments."""
+    return np.ones(rows.num_rows, np.bool_) if rows.added is None else np.repeat(~rows.added, np.diff(rows.start))
 
 
 def _mean(numbers: Array) -> float:
