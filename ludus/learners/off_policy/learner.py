@@ -361,7 +361,7 @@ class OffPolicyLearner(ReplayLearner):
 
 
 class DiscreteLearner(OffPolicyLearner):
-    """A softmax policy over legal actions. Fresh ones are nearly uniform, so warming up needs nothing else."""
+    """A softmax policy over legal actions. Fresh ones, with which it warms up, are nearly uniform where observations are of size 1."""
 
     def __init__(
         self, config: OffPolicy, context: LearnerContext, spec: PolicySpec, start: Weights | None, *, critics: int
