@@ -64,6 +64,7 @@ def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec) -> None:
     check_stop(scenario.stop, learns=bool(learners), exploitability=exploitability)
     for algorithm in learners:
         _check_storage(algorithm)
+        _check_recorded(scenario, algorithm)
         _check_warm_up(scenario, env, algorithm, scheduler)
         _check_seats(scenario, context, algorithm)
 
@@ -160,6 +161,13 @@ def _check_storage(algorithm: Algorithm) -> None:
             raise ScenarioError(
                 f"the algorithm {kind_of(algorithm, ALGORITHMS)!r}, table {spec.name!r}: {error}"
             ) from error
+
+
+def _check_recorded(scenario: Scenario, algorithm: Algorithm) -> None:
+    """That what rewards are learned from was recorded in this environment."""
+    learned = getattr(algorithm, "learned_reward", None)
+    if learned is not None:
+        learned.check_recorded(scenario.env.played.model_dump(mode="json"))
 
 
 def unfollowed(scenario: Scenario) -> Iterator[str]:

@@ -13,6 +13,8 @@ from test_behaviour_cloning import THREE, made_up
 
 from ludus.core.device import Placement
 from ludus.core.errors import ConfigError, DataError
+from ludus.driver.scenario_files import load_scenario
+from ludus.envs.options import Environment
 from ludus.learners.imitation.discriminator import (
     Compared,
     PlainDiscriminator,
@@ -28,7 +30,7 @@ from ludus.learners.on_policy.options import A2C
 from ludus.learners.ppo.options import PPO
 from ludus.learners.registry import check_fits
 from ludus.policies.registry import build_policy
-from ludus.replay.parquet import Recorded, TrajectoryFile, TrajectoryOrigin
+from ludus.replay.parquet import Recorded, TrajectoryFile, TrajectoryOrigin, read_trajectories
 from ludus.testing.algorithm import check_algorithm, synthetic_rollout
 
 HERE = Placement("cpu", written=False, precision="float32", why="a test")
@@ -150,6 +152,22 @@ def test_a_file_of_other_players_another_environment_or_none_is_refused(tmp_path
         check_fits(PPO(learned_reward={"kind": "gail", "demonstrations": path}), THREE, (0,))
     with pytest.raises(DataError, match="holds no trajectories that can be read"):
         check_fits(PPO(learned_reward={"kind": "airl", "demonstrations": str(tmp_path / "none")}), THREE, (0,))
+
+
+def test_a_file_that_was_recorded_with_other_wrappers_is_refused(tmp_path, cartpole_file):
+    """Where agents may have seen something else, though the spaces are the same."""
+    recorded, name = read_trajectories(cartpole_file), "gymnasium/CartPole-v1"
+
+    def given(*wrappers):
+        settings = Environment(id=name, wrappers=wrappers).model_dump(mode="json")
+        origin = replace(recorded.origin, notes={"environment": settings})
+        path = written(tmp_path / "other.parquet", Recorded(origin, recorded.trajectories))
+        scenario = load_scenario("cartpole-gail", [f"algorithm.learned_reward.demonstrations={path}"])
+        scenario.check(scenario.env.make(num_envs=1).spec)
+
+    given("clip_reward")  # which no player sees
+    with pytest.raises(ConfigError, match=r"learned_reward\.demonstrations .*other\.parquet': .* with env\.wrappers="):
+        given({"kind": "frame_stack", "k": 1})
 
 
 def test_a_learner_does_not_go_on_with_another_file(tmp_path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec
 from ludus.learners.rewards.base import LearnedReward, LearnedRewardOptions, check_sight
 from ludus.policies.specs import Body
@@ -52,6 +54,17 @@ class Adversarial(LearnedRewardOptions):
 
         check_sight(self.network, env, seats, what=type(self).__name__)
         expert_steps(Path(self.demonstrations), env, seats, policies=self.policies, episodes=self.episodes)
+
+    def check_recorded(self, settings: Mapping[str, Any]) -> None:
+        """Raises ConfigError for a file of an environment with other wrappers or options, as far as it says; DataError for one that cannot
+        be read."""
+        from ludus.learners.bc.demonstrations import check_environment
+        from ludus.replay.parquet import read_trajectories
+
+        try:
+            check_environment(read_trajectories(Path(self.demonstrations)).origin, settings)
+        except ConfigError as error:
+            raise ConfigError(f"learned_reward.demonstrations {self.demonstrations!r}: {error}") from None
 
 
 class GAIL(Adversarial):

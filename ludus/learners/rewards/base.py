@@ -8,9 +8,9 @@ the figures of a run count what the game pays (docs/decisions/0054), whatever a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +78,10 @@ class LearnedRewardOptions(Config):
 
     def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
         """Raises ScenarioError or ConfigError if it cannot say rewards of what the players `seats` do in this environment."""
+
+    def check_recorded(self, settings: Mapping[str, Any]) -> None:
+        """Raises ConfigError if it learns from what was recorded elsewhere. settings: id, wrappers and options of the `Environment` that is
+        learned in, which no spec tells."""
 
     def build(self, context: LearnerContext, placement: Placement, *, replayed: bool) -> LearnedReward:
         """A new one, from the context's seed, which computes where its learner does. replayed: rewards are fixed when rows are inserted
