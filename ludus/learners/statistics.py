@@ -82,7 +82,8 @@ class DiscountedReturns:
 
     def begins(self, rows: Trajectories) -> NDArray[np.bool_]:
         """bool[S]: which segments of a rollout, before they are added, begin an episode of their agent."""
-        return ~np.isin(_keys(rows), self._open)
+        key = _keys(rows)
+        return ~np.isin(key, self._open) & (_earlier(key, rows.tail) < 0)
 
     def add(self, rows: Trajectories, reward: Floats) -> None:
         """Rows of a rollout, with their rewards float64[N]."""
@@ -92,10 +93,12 @@ class DiscountedReturns:
             order = np.argsort(self._open)
             place = order[np.minimum(np.searchsorted(self._open, key, sorter=order), len(order) - 1)]
             before = np.where(self._open[place] == key, self._so_far[place], 0.0)
-        returns, after = _accumulate(rows.start, reward, before, self._gamma)
+        earlier = _earlier(key, rows.tail)
+        returns, after = _accumulate(rows.start, reward, before, earlier, self._gamma)
         self.moments.add(returns)
         kept = np.flatnonzero(~np.isin(self._open, key))[-_OPEN:]
         cut = rows.tail == Tail.CUT
+        cut[earlier[earlier >= 0]] = False  # they go on in this rollout
         self._open = np.concatenate([self._open[kept], key[cut]])
         self._so_far = np.concatenate([self._so_far[kept], after[cut]])
 
@@ -127,11 +130,21 @@ def _keys(rows: Trajectories) -> NDArray[np.int64]:
     return rows.episode * (1 << 16) + rows.agent
 
 
+def _earlier(key: NDArray[np.int64], tail: NDArray[np.int8]) -> NDArray[np.int64]:
+    """int64[S]: the segment that was cut where each of them goes on; -1: there is none. (Fragments of one episode may come together.)"""
+    order = np.argsort(key, kind="stable")
+    before, then = order[:-1], order[1:]
+    goes_on = (key[then] == key[before]) & (tail[before] == Tail.CUT)
+    out = np.full(len(key), -1, np.int64)
+    out[then[goes_on]] = before[goes_on]
+    return out
+
+
 @njit(cache=True)
-def _accumulate(start, reward, before, gamma):  # type: ignore[no-untyped-def]
+def _accumulate(start, reward, before, earlier, gamma):  # type: ignore[no-untyped-def]
     returns, after = np.empty(len(reward)), np.empty(len(before))
     for s in range(len(before)):
-        running = before[s]
+        running = before[s] if earlier[s] < 0 else after[earlier[s]]
         for t in range(start[s], start[s + 1]):
             running = gamma * running + reward[t]
             returns[t] = running

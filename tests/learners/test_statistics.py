@@ -82,6 +82,29 @@ def test_cut_episodes_go_on_after_the_rows_of_others(tensors):
     assert said == pytest.approx([1, 1, 2, 3, 2, 1])
 
 
+def test_fragments_of_one_episode_that_come_together_count_as_one_after_the_other(tensors):
+    """Of rewards 1, γ = 1: episode 1 is cut twice, then ends; episode 2 is cut."""
+    rollout = rollout_of(tensors, 1)
+    parts = [(1, Tail.CUT), (2, Tail.CUT), (1, Tail.CUT), (1, Tail.TERMINATED)]
+    apart, at_once = DiscountedReturns(1.0), DiscountedReturns(1.0)
+    for episode, tail in parts:
+        apart.add(part_of(rollout, episode, tail), np.ones(1))
+    four = replace(
+        rollout,
+        start=np.arange(5),
+        episode=np.array([episode for episode, _ in parts]),
+        agent=np.zeros(4, np.int16),
+        tail=np.array([tail for _, tail in parts], np.int8),
+    )
+    assert at_once.begins(four).tolist() == [True, True, False, False]
+    at_once.add(four, np.ones(4))
+    assert at_once.moments.mean == pytest.approx(np.mean([1, 1, 2, 3]))
+    assert apart.moments.mean == pytest.approx(at_once.moments.mean)
+    for name, column in apart.state_dict().items():
+        if name != "moments":
+            assert at_once.state_dict()[name].tolist() == column.tolist()
+
+
 def test_of_episodes_that_never_go_on_the_oldest_are_forgotten(tensors, monkeypatch):
     """Two are remembered beside the newest."""
     monkeypatch.setattr("ludus.learners.statistics._OPEN", 2)
