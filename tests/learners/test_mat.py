@@ -14,8 +14,9 @@ from together import assert_ranks_learn_alike
 
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import Tail
-from ludus.learners.mat.learner import Groups, left_at, places_of
+from ludus.learners.mat.learner import Groups, places_of
 from ludus.learners.mat.options import MAT, MATDec
+from ludus.learners.teams import left_at
 from ludus.policies.base import Teams
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
