@@ -221,6 +221,11 @@ def test_where_it_cannot_learn(options, env, message, request):
         MAT(**options).check(spec)
 
 
+def test_heads_share_the_width():
+    with pytest.raises(ConfigError, match="a width of 64 does not fall into 3 heads"):
+        MAT(heads=3)
+
+
 @pytest.mark.parametrize("kind", ["rnd", "icm", "gail", "airl"])
 def test_rewards_are_the_games(kind):
     """A learned one may ask how likely a decision was, which here hangs on those beside it."""
