@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from pettingzoo import ParallelEnv
 from team_games import batch_of, in_two, learner_of, rollouts, team_env, team_rollout, train
@@ -128,8 +129,8 @@ def test_items_by_a_plain_loop():
             assert items["target"][g, agent] == pytest.approx(advantage + value[k], abs=1e-5)
 
 
-def test_segments_of_fragments_bootstrap_with_those_that_end_beside_them():
-    """Cut in two, an agent's first part goes on from what it is worth then, among others that are cut there."""
+def test_segments_of_fragments_have_the_same_groups():
+    """Cut in two, agents decide beside the same teammates."""
     env, algorithm = team_env(), MAT(**SMALL)
     learner = learner_of(algorithm, env)
     whole = team_rollout(env, learner, pieces=6, rng=np.random.default_rng(4), absent=0.0, tails=(Tail.CUT,))
@@ -138,6 +139,30 @@ def test_segments_of_fragments_bootstrap_with_those_that_end_beside_them():
     np.testing.assert_array_equal(one["observation"], other["observation"])
     np.testing.assert_array_equal(one["present"], other["present"])
     np.testing.assert_allclose(one["value"], other["value"], atol=1e-6)
+
+
+def test_what_follows_a_fragment_is_judged_beside_what_follows_it_for_others():
+    """Of segments that an agent has in an episode, the last ones go on together, and those before them."""
+    env, rng = team_env(), np.random.default_rng(4)
+    learner = learner_of(MAT(**SMALL), env)
+    whole = team_rollout(env, learner, pieces=9, rng=rng, absent=0.4, tails=(Tail.CUT,))
+    rows = in_two(whole, rng, lambda n: np.full(n, Tail.CUT))
+    seen = rng.standard_normal(rows.bootstrap_observation.shape).astype(np.float32)
+    rows = replace(rows, bootstrap_observation=seen)
+    for parameter in learner.model.module.parameters():
+        parameter.data += torch.from_numpy(0.4 * rng.standard_normal(parameter.shape).astype(np.float32))
+    beside = {}
+    for episode, agent in {*zip(rows.episode.tolist(), rows.agent.tolist(), strict=True)}:
+        its = [s for s in range(rows.num_segments) if (rows.episode[s], rows.agent[s]) == (episode, agent)]
+        for k, s in enumerate(sorted(its, key=lambda s: -rows.t[rows.start[s]])):
+            beside.setdefault((episode, k), []).append((agent, s))
+    policy, after = build_policy(learner.spec, learner.weights()), learner._items.judged(rows, None, None).after
+    for group in beside.values():
+        place, which = np.array(sorted(group)).T
+        teams = Teams(np.zeros(len(place), np.int32), place.astype(np.int32))
+        expected = policy.values(seen[which], None, None, None, teams=teams).state
+        np.testing.assert_allclose(after[which], expected, atol=1e-5)
+    assert {len(group) for group in beside.values()} >= {2, 3}
 
 
 def test_the_loss_by_hand():
