@@ -79,6 +79,14 @@ def test_segments_that_end_together():
     assert left_at(rows).tolist() == [1, 0, 0]
 
 
+def stirred(learner):
+    """With weights far from the small ones that networks begin with, so that it matters who is there."""
+    rng = np.random.default_rng(2)
+    for parameter in learner.model.module.parameters():
+        parameter.data += torch.from_numpy(0.4 * rng.standard_normal(parameter.shape).astype(np.float32))
+    return learner
+
+
 def expected_values(policy, rows):
     """Values of rows and of bootstrap observations, each group by itself, by lists of who is in it."""
     segment = np.repeat(np.arange(rows.num_segments), np.diff(rows.start))
@@ -105,7 +113,7 @@ def test_items_by_a_plain_loop():
         team_env(state=0),
         MAT(**SMALL, normalise_returns=False, team_rewards=False, gamma=0.9, gae_lambda=0.7),
     )
-    learner = learner_of(algorithm, env)
+    learner = stirred(learner_of(algorithm, env))
     rows = team_rollout(env, learner, pieces=8, rng=np.random.default_rng(3))
     value, after = expected_values(build_policy(learner.spec, learner.weights()), rows)
     ((name, items),) = learner.items(rows)
@@ -144,13 +152,11 @@ def test_segments_of_fragments_have_the_same_groups():
 def test_what_follows_a_fragment_is_judged_beside_what_follows_it_for_others():
     """Of segments that an agent has in an episode, the last ones go on together, and those before them."""
     env, rng = team_env(), np.random.default_rng(4)
-    learner = learner_of(MAT(**SMALL), env)
+    learner = stirred(learner_of(MAT(**SMALL), env))
     whole = team_rollout(env, learner, pieces=9, rng=rng, absent=0.4, tails=(Tail.CUT,))
     rows = in_two(whole, rng, lambda n: np.full(n, Tail.CUT))
     seen = rng.standard_normal(rows.bootstrap_observation.shape).astype(np.float32)
     rows = replace(rows, bootstrap_observation=seen)
-    for parameter in learner.model.module.parameters():
-        parameter.data += torch.from_numpy(0.4 * rng.standard_normal(parameter.shape).astype(np.float32))
     beside = {}
     for episode, agent in {*zip(rows.episode.tolist(), rows.agent.tolist(), strict=True)}:
         its = [s for s in range(rows.num_segments) if (rows.episode[s], rows.agent[s]) == (episode, agent)]
@@ -169,7 +175,7 @@ def test_the_loss_by_hand():
     """One step on all rows: PPO's clipped loss of each agent's own probability, given those before it."""
     algorithm = MAT(**{**SMALL, "epochs": 1, "minibatches": 1}, normalise_returns=False, clip=0.1)
     env = team_env(state=0)
-    learner = learner_of(algorithm, env)
+    learner = stirred(learner_of(algorithm, env))
     sample = batch_of(learner, env)
     policy = build_policy(learner.spec, learner.weights())
     items, logp, chance, value = sample.columns, [], [], []
