@@ -20,6 +20,7 @@ from ludus.core.device import Placement, placement_of
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Array, Enumeration, EnvSpec, Metrics, PolicyRow, PolicySpec, State, Weights
 from ludus.learners.base import Algorithm, Collect, Learner, LearnerContext, Priorities, priorities_of, sizes_of
+from ludus.learners.spaces import players_of
 from ludus.policies.registry import ROW, conditioned
 from ludus.policies.specs import conditioned_spec, joined, part_of
 from ludus.replay.base import ItemColumns, ItemUnit, Sample, Sizes, TableSpec
@@ -38,7 +39,8 @@ class Conditioned:
         return self.algorithm.item
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError where the algorithm cannot learn, and for one that collects decisions: an episode would change its row."""
+        """Raises ScenarioError where the algorithm cannot learn; for one that collects decisions: an episode would change its row; and for
+        networks that see who an agent is at the end of observations, where a condition stands here, or that play a team together."""
         collect = self.algorithm.collect()
         if collect.unit != "episodes" or collect.modes:
             what = "collects decisions" if collect.unit != "episodes" else "plays in modes of its own"
@@ -46,7 +48,14 @@ class Conditioned:
                 f"a network that plays several policies has an algorithm that collects whole episodes, and {type(self.algorithm).__name__} "
                 f"{what}. Use ppo with batch_unit=episodes."
             )
-        self.algorithm.check(self.game(env), seats)
+        game = self.game(env)
+        for player in players_of(env, seats):
+            if why := _unfit(self.algorithm.policy(env, (player,))):
+                name = type(self.algorithm).__name__
+                raise ScenarioError(
+                    f"a network that plays several policies is told which behind its observation, and that of {name} {why}"
+                )
+        self.algorithm.check(game, seats)
 
     def collect(self) -> Collect:
         collect = self.algorithm.collect()
@@ -72,6 +81,16 @@ class Conditioned:
         width = self.condition.shape[1]
         agents = tuple(replace(agent, observation=_wider(agent.observation, width)) for agent in env.agents)
         return replace(env, agents=agents, enumeration=None)
+
+
+def _unfit(spec: PolicySpec) -> str:
+    """Why a network cannot be told which policy it plays, and what to do; "": it can."""
+    if spec.kind == "team_transformer":
+        return "plays a team together, agent after agent. Use mappo with batch_unit=episodes, whose agents decide by themselves."
+    for key, instead in (("agents", "share_weights=true"), ("individual", "individual=false and diversity=0")):
+        if key in spec.config:
+            return f"tells agents apart by the ids that observations end in. Use {instead}."
+    return ""
 
 
 def _wider(space: Any, width: int) -> Box:

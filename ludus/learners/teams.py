@@ -126,6 +126,19 @@ def left_over(view: Joint) -> NDArray[np.bool_]:
     return out
 
 
+def left_at(rows: Trajectories) -> NDArray[np.int64]:
+    """Which segments of an agent in an episode end together with those of its team: int64[S], 0 for the last ones, 1 for those before, as
+    fragments that asynchronous workers bring together have them."""
+    last = rows.t[rows.start[1:] - 1]
+    order = np.lexsort((-last, rows.agent, rows.episode))
+    same = (np.diff(rows.episode[order]) == 0) & (np.diff(rows.agent[order]) == 0)
+    place = np.arange(len(order))
+    first = np.maximum.accumulate(np.where(np.append(True, ~same), place, 0))
+    out = np.empty(len(order), np.int64)
+    out[order] = place - first
+    return out
+
+
 class TeamRewards(NamedTuple):
     """reward float64[T] of a team, and how its pieces end for it, tail int8[B]."""
 

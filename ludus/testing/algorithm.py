@@ -85,6 +85,7 @@ def synthetic_rollout(
         reward=rng.standard_normal(rows).astype(np.float32),
         mask=None if implied or after.mask is None else _rows([s.mask for s in steps if s.mask is not None], alive),
         t=np.broadcast_to(np.arange(_LONGEST, dtype=np.int32), alive.shape)[alive],
+        dt=np.ones(rows, np.int32),
         tail=tail,
         bootstrap_observation=bootstrap_observation,
         bootstrap_mask=None if implied else after.mask,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
-from team_games import learner_of, rollouts, team_env, team_rollout, train
+from team_games import in_two, learner_of, rollouts, team_env, team_rollout, train
 from together import assert_ranks_learn_alike
 from value_twins import perceptron
 
@@ -141,6 +141,19 @@ def test_targets_step_by_step(options):
     if options:
         found = found[np.arange(2) < columns["length"][:, None]]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_agent_does_one_thing_after_each_fragment(monkeypatch):
+    """Of fragments of an episode that come together, each goes on from its own end: nobody does two things at one moment."""
+    learner, env = learner_of(COMA(**SMALL), team_env()), team_env()
+    whole = team_rollout(env, learner, pieces=6, rng=np.random.default_rng(4), absent=0.0, tails=(Tail.CUT,))
+    rows = in_two(whole, np.random.default_rng(5), lambda n: np.full(n, Tail.CUT))
+    asked, plainly = [], learner._items._joint
+    monkeypatch.setattr(learner._items, "_joint", lambda *given: asked.append(given[0]) or plainly(*given))
+    learner.items(rows)
+    after = np.stack(asked[1])
+    assert after.shape[1] == rows.num_segments > whole.num_segments
+    assert np.unique(after, axis=1).shape == after.shape
 
 
 def sample_of(learner, rows):

@@ -7,14 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gymnasium.spaces import Box
+from team_games import team_env
 
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, row_mode
 from ludus.learners.base import Algorithm, Learner, LearnerContext
 from ludus.learners.conditioned import Conditioned
+from ludus.learners.mat.options import MAT
 from ludus.learners.nfsp.options import NFSP
 from ludus.learners.on_policy.options import A2C
-from ludus.learners.ppo.options import PPO
+from ludus.learners.ppo.options import MAPPO, PPO
+from ludus.learners.qmix.options import CDSQMIX
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import part_of
 from ludus.replay.base import ItemColumns, Sample
@@ -133,6 +136,23 @@ def test_rows_learn_different_things(enumerated: EnvSpec) -> None:
 def test_what_is_refused(algorithm: Algorithm, message: str, tensors: EnvSpec) -> None:
     with pytest.raises(ScenarioError, match=message):
         Conditioned(algorithm, TWO).check(tensors, (1,))
+
+
+@pytest.mark.parametrize("width", [2, 3])
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        (PPO(share_weights=False), "PPO tells agents apart .* Use share_weights=true"),
+        (CDSQMIX(), "CDSQMIX tells agents apart .* Use individual=false and diversity=0"),
+        (MAT(batch_unit="episodes"), "MAT plays a team together.* Use mappo with batch_unit=episodes"),
+    ],
+    ids=["separate networks", "values of their own", "together"],
+)
+def test_networks_that_want_to_know_whose_rows_these_are(algorithm: Algorithm, message: str, width: int) -> None:
+    """A condition of 0 and 1 would count as an agent's id."""
+    Conditioned(MAPPO(batch_unit="episodes"), np.eye(width, dtype=np.float32)).check(team_env(), (0,))
+    with pytest.raises(ScenarioError, match=message):
+        Conditioned(algorithm, np.eye(width, dtype=np.float32)).check(team_env(), (0,))
 
 
 def test_images_are_refused(tensors: EnvSpec) -> None:

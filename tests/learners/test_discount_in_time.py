@@ -11,7 +11,7 @@ from made_up_teams import rollout_of, team_env
 from ludus.core.errors import ConfigError, PolicyError
 from ludus.core.types import Tail
 from ludus.learners.base import LearnerContext
-from ludus.learners.on_policy.options import A2C
+from ludus.learners.on_policy.options import A2C, IMPALA
 from ludus.learners.on_policy.teams import team_rewards
 from ludus.learners.ppo.options import MAPPO
 
@@ -61,6 +61,8 @@ def test_what_a_teammate_earns_later_counts_for_less():
 def test_refusals():
     with pytest.raises(ConfigError, match="V-trace discounts by decisions"):
         A2C(discount="step", correction="vtrace")
+    with pytest.raises(ConfigError, match="impala has no other; a2c and ppo have"):
+        IMPALA(discount="step")
     env = team_env(agents=1, state=None)
     learner = A2C(**PLAIN, discount="step", correction="none").learner(LearnerContext(env, (0,), 0))
     assert "discounts by steps" in learner.why_not_in_place()

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from pettingzoo import ParallelEnv
 from team_games import batch_of, in_two, learner_of, rollouts, team_env, team_rollout, train
@@ -14,8 +15,9 @@ from together import assert_ranks_learn_alike
 
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import Tail
-from ludus.learners.mat.learner import Groups, left_at, places_of
+from ludus.learners.mat.learner import Groups, places_of
 from ludus.learners.mat.options import MAT, MATDec
+from ludus.learners.teams import left_at
 from ludus.policies.base import Teams
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
@@ -77,6 +79,14 @@ def test_segments_that_end_together():
     assert left_at(rows).tolist() == [1, 0, 0]
 
 
+def stirred(learner):
+    """With weights far from the small ones that networks begin with, so that it matters who is there."""
+    rng = np.random.default_rng(2)
+    for parameter in learner.model.module.parameters():
+        parameter.data += torch.from_numpy(0.4 * rng.standard_normal(parameter.shape).astype(np.float32))
+    return learner
+
+
 def expected_values(policy, rows):
     """Values of rows and of bootstrap observations, each group by itself, by lists of who is in it."""
     segment = np.repeat(np.arange(rows.num_segments), np.diff(rows.start))
@@ -103,7 +113,7 @@ def test_items_by_a_plain_loop():
         team_env(state=0),
         MAT(**SMALL, normalise_returns=False, team_rewards=False, gamma=0.9, gae_lambda=0.7),
     )
-    learner = learner_of(algorithm, env)
+    learner = stirred(learner_of(algorithm, env))
     rows = team_rollout(env, learner, pieces=8, rng=np.random.default_rng(3))
     value, after = expected_values(build_policy(learner.spec, learner.weights()), rows)
     ((name, items),) = learner.items(rows)
@@ -127,8 +137,8 @@ def test_items_by_a_plain_loop():
             assert items["target"][g, agent] == pytest.approx(advantage + value[k], abs=1e-5)
 
 
-def test_segments_of_fragments_bootstrap_with_those_that_end_beside_them():
-    """Cut in two, an agent's first part goes on from what it is worth then, among others that are cut there."""
+def test_segments_of_fragments_have_the_same_groups():
+    """Cut in two, agents decide beside the same teammates."""
     env, algorithm = team_env(), MAT(**SMALL)
     learner = learner_of(algorithm, env)
     whole = team_rollout(env, learner, pieces=6, rng=np.random.default_rng(4), absent=0.0, tails=(Tail.CUT,))
@@ -139,11 +149,33 @@ def test_segments_of_fragments_bootstrap_with_those_that_end_beside_them():
     np.testing.assert_allclose(one["value"], other["value"], atol=1e-6)
 
 
+def test_what_follows_a_fragment_is_judged_beside_what_follows_it_for_others():
+    """Of segments that an agent has in an episode, the last ones go on together, and those before them."""
+    env, rng = team_env(), np.random.default_rng(4)
+    learner = stirred(learner_of(MAT(**SMALL), env))
+    whole = team_rollout(env, learner, pieces=9, rng=rng, absent=0.4, tails=(Tail.CUT,))
+    rows = in_two(whole, rng, lambda n: np.full(n, Tail.CUT))
+    seen = rng.standard_normal(rows.bootstrap_observation.shape).astype(np.float32)
+    rows = replace(rows, bootstrap_observation=seen)
+    beside = {}
+    for episode, agent in {*zip(rows.episode.tolist(), rows.agent.tolist(), strict=True)}:
+        its = [s for s in range(rows.num_segments) if (rows.episode[s], rows.agent[s]) == (episode, agent)]
+        for k, s in enumerate(sorted(its, key=lambda s: -rows.t[rows.start[s]])):
+            beside.setdefault((episode, k), []).append((agent, s))
+    policy, after = build_policy(learner.spec, learner.weights()), learner._items.judged(rows, None, None).after
+    for group in beside.values():
+        place, which = np.array(sorted(group)).T
+        teams = Teams(np.zeros(len(place), np.int32), place.astype(np.int32))
+        expected = policy.values(seen[which], None, None, None, teams=teams).state
+        np.testing.assert_allclose(after[which], expected, atol=1e-5)
+    assert {len(group) for group in beside.values()} >= {2, 3}
+
+
 def test_the_loss_by_hand():
     """One step on all rows: PPO's clipped loss of each agent's own probability, given those before it."""
     algorithm = MAT(**{**SMALL, "epochs": 1, "minibatches": 1}, normalise_returns=False, clip=0.1)
     env = team_env(state=0)
-    learner = learner_of(algorithm, env)
+    learner = stirred(learner_of(algorithm, env))
     sample = batch_of(learner, env)
     policy = build_policy(learner.spec, learner.weights())
     items, logp, chance, value = sample.columns, [], [], []
@@ -218,6 +250,11 @@ def test_where_it_cannot_learn(options, env, message, request):
         spec = replace(spec, agents=tuple(replace(agent, observation=one) for agent in spec.agents))
     with pytest.raises(ScenarioError, match=message):
         MAT(**options).check(spec)
+
+
+def test_heads_share_the_width():
+    with pytest.raises(ConfigError, match="a width of 64 does not fall into 3 heads"):
+        MAT(heads=3)
 
 
 @pytest.mark.parametrize("kind", ["rnd", "icm", "gail", "airl"])

@@ -111,6 +111,7 @@ class Explodes(ActorCritic):
         ("enumerated", {"epochs": 3, "gae_lambda": 0.9}),
         ("tensors", {"normaliser": True}),
         ("enumerated", {"batch_unit": "decisions", "normalise_advantages": False}),
+        ("tensors", {"discount": "step", "correction": "none", "gamma": 0.9}),
     ],
     ids=str,
 )

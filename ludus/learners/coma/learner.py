@@ -29,7 +29,7 @@ from ludus.learners.on_policy.teams import critic_states
 from ludus.learners.optimizer import Guard
 from ludus.learners.replayed import Ensemble
 from ludus.learners.returns import not_finite
-from ludus.learners.teams import state_width, team_size
+from ludus.learners.teams import left_at, state_width, team_size
 from ludus.policies.bodies import make_body, orthogonal, own_stream
 from ludus.policies.specs import body_config
 from ludus.replay.base import ItemColumns
@@ -243,7 +243,8 @@ class JointTransitions(Transitions):
     def _after(
         self, rows: Trajectories, state: NDArray[np.float32], memory: NDArray[np.float32] | None
     ) -> NDArray[np.float64]:
-        """What comes after each segment, float64[S]; 0 of those that terminated. The agents of a side that go on do so together."""
+        """What comes after each segment, float64[S]; 0 of those that terminated. The agents of a side that go on do so together, from one
+        fragment as from the next."""
         out, model = np.zeros(rows.num_segments), self._model
         on = np.flatnonzero(rows.tail != Tail.TERMINATED)
         if not len(on):
@@ -254,7 +255,7 @@ class JointTransitions(Transitions):
         legal = None if mask is None else to_device(mask, self._device)
         probability = to_host(model.probabilities(self.inputs(observation), remembered, legal)).astype(np.float64)
         uniform = seeding.generator(self._seed, "coma", "after", self.number).random(len(on))
-        places = Places(same(rows.episode[on], rows.seat[on]), self._place[rows.agent[on]])
+        places = Places(same(rows.episode[on], rows.seat[on], left_at(rows)[on]), self._place[rows.agent[on]])
         joint = self._joint(places, drawn(probability, uniform))
         q = self._target_values(observation, np.concatenate([state[on], joint], axis=1))
         out[on] = (probability * q).sum(axis=1)

@@ -19,6 +19,7 @@ from ludus.learners.on_policy.batch import Batch
 from ludus.learners.on_policy.learner import Judged, OnPolicyLearner, Transitions
 from ludus.learners.on_policy.model import Floats, Model, Settings
 from ludus.learners.on_policy.models import FamilyModel
+from ludus.learners.teams import left_at
 from ludus.policies.mlp import Layout
 from ludus.policies.team_transformer import Sequences, TeamTransformer, make_team_transformer
 from ludus.replay.base import ItemColumns
@@ -60,19 +61,6 @@ class Groups:
         out = np.zeros((len(self.start) - 1, agents, *column.shape[1:]), column.dtype)
         out[self.group, self.place] = column[self.order]
         return out
-
-
-def left_at(rows: Trajectories) -> NDArray[np.int64]:
-    """Which segments of an agent in an episode end together with those of its team: int64[S], 0 for the last ones, 1 for those before, as
-    fragments that asynchronous workers bring together have them."""
-    last = rows.t[rows.start[1:] - 1]
-    order = np.lexsort((-last, rows.agent, rows.episode))
-    same = (np.diff(rows.episode[order]) == 0) & (np.diff(rows.agent[order]) == 0)
-    place = np.arange(len(order))
-    first = np.maximum.accumulate(np.where(np.append(True, ~same), place, 0))
-    out = np.empty(len(order), np.int64)
-    out[order] = place - first
-    return out
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
@@ -68,6 +68,14 @@ class MAT(Gradient):
     max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
     target_kl: float | None = Field(default=None, gt=0)
     team_rewards: bool = True  # every agent of a team learns from the sum of its rewards
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(
+                f"a width of {self.width} does not fall into {self.heads} heads; give a width that is a multiple of them"
+            )
+        return self
 
     @property
     def kl_limit(self) -> float | None:

@@ -54,7 +54,9 @@ class Gradient(CollectOptions):
     @model_validator(mode="after")
     def _check_discount(self) -> Self:
         if self.discount == "step" and self.correction == "vtrace":
-            raise ValueError("V-trace discounts by decisions; with discount=step give correction none")
+            raise ValueError(
+                "V-trace discounts by decisions; with discount=step give correction none (impala has no other; a2c and ppo have)"
+            )
         return self
 
     @property
