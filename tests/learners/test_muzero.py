@@ -97,6 +97,16 @@ def test_items_of_two_players():
             assert changed.tolist() == [items["action"][place, k]]
 
 
+@pytest.mark.parametrize("column", ["seat", "t"])
+def test_of_one_side_alone_and_of_moves_at_once_nothing_is_learned(column):
+    """Against fixed opponents only one player's decisions are recorded: what follows one of them is no move of the other."""
+    learner = learner_of(small())
+    rows = played(learner, 0)
+    learner.items(rows)
+    with pytest.raises(DataError, match="every_seat=true and latest=1"):
+        learner.items(replace(rows, **{column: np.zeros_like(getattr(rows, column))}))
+
+
 def test_value_targets_of_one_player():
     """γ = 0.5, two steps, then what the search found there; where a segment was cut, what it found last."""
     algorithm = MuZero(**{**SMALL, "gamma": 0.5, "n_step": 2, "unroll": 1})
