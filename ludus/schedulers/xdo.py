@@ -38,8 +38,9 @@ from ludus.core.types import (
     Trained,
     TrainingTask,
 )
+from ludus.learners.base import Algorithm
 from ludus.learners.registry import Assignment
-from ludus.policies.specs import tabulates
+from ludus.policies.specs import searches, tabulates
 from ludus.population.base import View
 from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
 from ludus.schedulers.options import ScheduleContext
@@ -98,10 +99,17 @@ class XDOOptions(ResponseOptions):
 
     def _check_pair(self, meta: Assignment, response: Assignment) -> None:
         """That what is learned in the restricted game can pick from responses."""
-        if not tabulates(response.policy, mode=self.mode):
+        if not tabulates(response.policy, mode=self.mode) or searches(response.policy):
             raise ScenarioError(
                 f"the role meta learns ({meta.name}), and picks from policies that say how likely each action is; those of {response.name} "
-                f"do not in mode {self.mode} (they have memory, say). Use another algorithm for the role response."
+                f"do not in mode {self.mode} (they have memory, or can search, say). Use another algorithm for the role response."
+            )
+        recorded = meta.algorithm.collect().extras if isinstance(meta.algorithm, Algorithm) else ()
+        if not tabulates(meta.policy, mode="greedy") or recorded:
+            why = f"learns from more than what was picked ({', '.join(recorded)})" if recorded else "has memory, say"
+            raise ScenarioError(
+                f"the role meta learns ({meta.name}), and picks a member at each decision from what it sees then alone; this one {why}. "
+                "Give another algorithm, such as mmd, or leave out what asks for that (initial_priority=error, say)."
             )
         if _is_table(meta.policy) != _is_table(response.policy):
             raise ScenarioError(

@@ -197,6 +197,12 @@ def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: 
             ["algorithms.response={kind: ppo, memory: gru}"],
             "picks from policies that say how likely each action is",
         ),
+        ("xdo", ["algorithms.meta={kind: ppo, memory: gru}"], "picks a member at each decision .* has memory, say"),
+        (
+            "xdo",
+            ["algorithms.meta={kind: dqn, priority_exponent: 0.6, initial_priority: error}"],
+            r"learns from more than what was picked \(taken, best\)",
+        ),
         ("xdo", ["algorithms={mata: exact}"], "did you mean 'meta'"),
         ("psro", ["diversity=behavioral"], "did you mean 'behavioural'"),
         ("psro", ["algorithm=dqn", "diversity=behavioural"], "algorithm 'dqn' has no term for behavioural diversity"),
