@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ludus.core.device import Placed, where
+from ludus.core.device import Placed, cards, where
 from ludus.core.errors import ConfigError, DataError, ScenarioError, article, either
 from ludus.core.own_code import own_name
 from ludus.core.parts import kind_of
@@ -80,10 +80,12 @@ def _check_workers(scenario: Scenario, env: EnvSpec) -> None:
         raise ScenarioError(
             f"{asked}, and the payoffs of {env.id} are computed from its tree. Leave it out, or set evaluation.payoffs=simulate."
         )
-    if scenario.has_children and runtime.device.startswith("cuda"):
+    may = "may " if runtime.device == "auto" and cards() else ""  # large networks do
+    if scenario.has_children and (may or runtime.device.startswith("cuda")):
         raise ScenarioError(
-            f"{asked}, on the CPU beside this process, and with runtime.device={runtime.device} policies act on a card, where results "
-            "differ in their last bits. Leave it out, or use --runtime processes or ray, whose workers act on the CPU."
+            f"{asked}, on the CPU beside this process, and with runtime.device={runtime.device} policies {may}act on a card, where results "
+            "differ in their last bits. Leave it out, give runtime.device=cpu, or use --runtime processes or ray, whose workers act on the "
+            "CPU."
         )
 
 
