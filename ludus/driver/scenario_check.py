@@ -66,6 +66,7 @@ def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec) -> None:
         _check_storage(algorithm)
         _check_warm_up(scenario, env, algorithm, scheduler)
         _check_seats(scenario, context, algorithm)
+        _check_both_sides(scenario, env, algorithm)
 
 
 def _check_workers(scenario: Scenario, env: EnvSpec) -> None:
@@ -216,4 +217,16 @@ def _check_seats(scenario: Scenario, context: ScheduleContext, algorithm: Algori
         raise ScenarioError(
             f"env.num_envs={scenario.env.num_envs}, and {most} players of {context.env.id} share one population, each of whose policies "
             f"learns to play every seat; give num_envs={most} or a multiple, or share=never."
+        )
+
+
+def _check_both_sides(scenario: Scenario, env: EnvSpec, algorithm: Algorithm) -> None:
+    """That who learns from both players' moves gets them. Scenarios of one's own are left alone: the learner looks, too."""
+    if env.num_players == 1 or not getattr(algorithm, "learns_both_sides", False) or ":" in scenario.kind:
+        return
+    if not getattr(scenario, "every_seat", False) or getattr(scenario, "latest", 1.0) != 1.0:
+        raise ScenarioError(
+            f"the algorithm {kind_of(algorithm, ALGORITHMS)!r} learns games of two players from both players' moves, and this "
+            f"{scenario.kind} scenario has games of which it records one player's alone. Use scenario self_play with share=always, "
+            "every_seat=true and latest=1."
         )
