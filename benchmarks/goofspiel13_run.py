@@ -62,7 +62,7 @@ METHODS: dict[str, dict[str, Any]] = {
             "magnet": "moving",
             "magnet_rate": 0.005,
             "announce": "magnet",
-            "learning_rate": FALLING,
+            "learning_rate": {**FALLING, "over": 0.5},
         },
         "every_seat": True,
     },

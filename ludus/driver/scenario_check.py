@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ludus.core.device import Placed, where
+from ludus.core.device import Placed, cards, where
 from ludus.core.errors import ConfigError, DataError, ScenarioError, article, either
 from ludus.core.own_code import own_name
 from ludus.core.parts import kind_of
@@ -67,6 +67,7 @@ def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec) -> None:
         _check_recorded(scenario, algorithm)
         _check_warm_up(scenario, env, algorithm, scheduler)
         _check_seats(scenario, context, algorithm)
+        _check_both_sides(scenario, env, algorithm)
 
 
 def _check_workers(scenario: Scenario, env: EnvSpec) -> None:
@@ -81,10 +82,12 @@ def _check_workers(scenario: Scenario, env: EnvSpec) -> None:
         raise ScenarioError(
             f"{asked}, and the payoffs of {env.id} are computed from its tree. Leave it out, or set evaluation.payoffs=simulate."
         )
-    if scenario.has_children and runtime.device.startswith("cuda"):
+    may = "may " if runtime.device == "auto" and cards() else ""  # large networks do
+    if scenario.has_children and (may or runtime.device.startswith("cuda")):
         raise ScenarioError(
-            f"{asked}, on the CPU beside this process, and with runtime.device={runtime.device} policies act on a card, where results "
-            "differ in their last bits. Leave it out, or use --runtime processes or ray, whose workers act on the CPU."
+            f"{asked}, on the CPU beside this process, and with runtime.device={runtime.device} policies {may}act on a card, where results "
+            "differ in their last bits. Leave it out, give runtime.device=cpu, or use --runtime processes or ray, whose workers act on the "
+            "CPU."
         )
 
 
@@ -222,4 +225,16 @@ def _check_seats(scenario: Scenario, context: ScheduleContext, algorithm: Algori
         raise ScenarioError(
             f"env.num_envs={scenario.env.num_envs}, and {most} players of {context.env.id} share one population, each of whose policies "
             f"learns to play every seat; give num_envs={most} or a multiple, or share=never."
+        )
+
+
+def _check_both_sides(scenario: Scenario, env: EnvSpec, algorithm: Algorithm) -> None:
+    """That who learns from both players' moves gets them. Scenarios of one's own are left alone: the learner looks, too."""
+    if env.num_players == 1 or not getattr(algorithm, "learns_both_sides", False) or ":" in scenario.kind:
+        return
+    if not getattr(scenario, "every_seat", False) or getattr(scenario, "latest", 1.0) != 1.0:
+        raise ScenarioError(
+            f"the algorithm {kind_of(algorithm, ALGORITHMS)!r} learns games of two players from both players' moves, and this "
+            f"{scenario.kind} scenario has games of which it records one player's alone. Use scenario self_play with share=always, "
+            "every_seat=true and latest=1."
         )

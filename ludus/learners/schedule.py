@@ -75,27 +75,27 @@ Scheduled = Annotated[Schedule, BeforeValidator(_constant)]
 
 @dataclass(slots=True)
 class Budget:
-    """Counts collected `unit`s over the context's `total`. Episodes are those in which the learner had a decision."""
+    """Counts collected `unit`s over the context's `total`. Episodes are those in which the learner had a decision, in one seat
+    or several."""
 
     unit: str
-    agents: int  # of the learner in one episode
     total: int | None
     collected: int = 0
 
     @staticmethod
     def of(collect: Collect, context: LearnerContext) -> Budget:
-        return Budget(collect.unit, max(1, len(context.env.agents_of(context.seats[0]))), context.total)
+        return Budget(collect.unit, context.total)
 
     def add(self, trajectories: Trajectories) -> None:
         """Count what was played of a rollout: its rows, or the episodes that ended in it."""
         ended = trajectories.tail != Tail.CUT
         if trajectories.added is not None:
             ended &= ~trajectories.added
-        self.count(trajectories.num_decisions, int(np.count_nonzero(ended)))
+        self.count(trajectories.num_decisions, len(np.unique(trajectories.episode[ended])))
 
-    def count(self, rows: int, ended: int) -> None:
-        """The same of so many rows, of which some were their agents' last ones in an episode."""
-        self.collected += rows if self.unit == "decisions" else ended // self.agents
+    def count(self, rows: int, episodes: int) -> None:
+        """The same of so many rows, and episodes that ended."""
+        self.collected += rows if self.unit == "decisions" else episodes
 
     @property
     def progress(self) -> float:

@@ -325,7 +325,8 @@ class _Steps:
         self._told: list[Tensor] = []  # float64[E, …] of episodes: over, terminated, length, which, returns, entries
         self._seat = seats.seat
         playing = self._players if request.together else self._players[:1]
-        self._most = len(seats.seat) * sum(agents[p] for p in playing)
+        self._playing = sum(agents[p] for p in playing)  # of the learner's agents in one environment
+        self._most = len(seats.seat) * self._playing
 
     # ------------------------------------------------------------------------------------------ as it goes on
 
@@ -432,6 +433,7 @@ class _Steps:
             num_rows=rows,
             num_ended=at_ends,
             num_truncated=cut_short,
+            num_episodes=at_ends // self._playing,
             fresh=fresh,
             state=columns.get("state"),
             final_state=columns.get("final_state"),

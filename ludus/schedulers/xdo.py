@@ -40,7 +40,7 @@ from ludus.core.types import (
 )
 from ludus.learners.base import Algorithm
 from ludus.learners.registry import Assignment
-from ludus.policies.specs import tabulates
+from ludus.policies.specs import searches, tabulates
 from ludus.population.base import View
 from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
 from ludus.schedulers.options import ScheduleContext
@@ -100,15 +100,20 @@ class XDOOptions(ResponseOptions):
     def _check_pair(self, meta: Assignment, response: Assignment) -> None:
         """That what is learned in the restricted game can say how likely each pick is, and pick from responses."""
         assert isinstance(meta.algorithm, Algorithm)
-        if not tabulates(meta.policy, mode="explore") or meta.algorithm.collect().bootstrap_value:
+        if not tabulates(meta.policy, mode="explore"):
             raise ScenarioError(
                 f"the role meta learns ({meta.name}), and explores otherwise than by chances of picks: it has memory, noise, networks of "
-                "agents, an epsilon_spread, or initial_priority=error. Leave that out, or use another algorithm, ppo say, or meta: exact."
+                "agents, or an epsilon_spread. Leave that out, or use another algorithm, ppo say, or meta: exact."
             )
-        if not tabulates(response.policy, mode=self.mode):
+        if recorded := meta.algorithm.collect().extras:
+            raise ScenarioError(
+                f"the role meta learns ({meta.name}) from more than what was picked ({', '.join(recorded)}), which nobody records there. Leave "
+                "out what asks for that (initial_priority=error, say), or give another algorithm, such as mmd."
+            )
+        if not tabulates(response.policy, mode=self.mode) or searches(response.policy):
             raise ScenarioError(
                 f"the role meta learns ({meta.name}), and picks from policies that say how likely each action is; those of {response.name} "
-                f"do not in mode {self.mode} (they have memory, say). Use another algorithm for the role response."
+                f"do not in mode {self.mode} (they have memory, or can search, say). Use another algorithm for the role response."
             )
         if _is_table(meta.policy) != _is_table(response.policy):
             raise ScenarioError(

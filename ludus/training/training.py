@@ -241,7 +241,7 @@ class Training:
                 return
             count.iterations += 1
             count.unpublished += 1
-            if count.unpublished >= self._collect.publish_every:
+            if count.iterations % self._collect.publish_every == 0:  # whatever barriers have published between
                 self._publish_newest()
             if learned.updates and self._parts.callbacks:
                 done = UpdateRecord(self.task, count.iterations, learned.updates, self.metrics, count.totals)

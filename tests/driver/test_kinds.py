@@ -199,6 +199,12 @@ def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: 
         ),
         ("xdo", ["algorithms.meta=apex"], "explores otherwise than by chances of picks"),
         ("xdo", ["algorithms.meta={kind: dqn, epsilon_spread: 7}"], "explores otherwise than by chances of picks"),
+        ("xdo", ["algorithms.meta={kind: ppo, memory: gru}"], "explores otherwise than by chances of picks"),
+        (
+            "xdo",
+            ["algorithms.meta={kind: dqn, priority_exponent: 0.6, initial_priority: error}"],
+            r"from more than what was picked \(taken, best\)",
+        ),
         ("xdo", ["algorithms={mata: exact}"], "did you mean 'meta'"),
         ("psro", ["diversity=behavioral"], "did you mean 'behavioural'"),
         ("psro", ["algorithm=dqn", "diversity=behavioural"], "algorithm 'dqn' has no term for behavioural diversity"),

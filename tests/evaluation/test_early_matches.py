@@ -11,6 +11,7 @@ import pytest
 
 from ludus.core.errors import LudusError, PartDied
 from ludus.core.types import Match, PolicyRef
+from ludus.driver import scenario_check
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.driver.scenario_runtime import RuntimeChoice
@@ -148,3 +149,10 @@ def test_where_nothing_would_be_played(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(LudusError, match=why):
             run(parse_scenario(PSRO, ["evaluation.workers=1", *changes]))
+
+
+def test_where_a_card_may_be_acted_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children see none: the same match would differ by who plays it."""
+    monkeypatch.setattr(scenario_check, "cards", lambda: 1)
+    with pytest.raises(LudusError, match=r"device=auto policies may act on a card.* give runtime\.device=cpu"):
+        run(parse_scenario(PSRO, ["evaluation.workers=1"]))

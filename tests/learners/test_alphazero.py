@@ -76,6 +76,14 @@ def test_targets_are_what_was_found_and_how_it_ended():
     assert (items["policy"][~items["mask"]] == 0).all()
 
 
+def test_a_game_that_it_plays_in_both_seats_is_one_episode():
+    """Schedules follow games, as `response` counts them: six of twelve are half of the training."""
+    learner = learner_of(small(learning_rate={"start": 1.0, "end": 0.0}))
+    learner.budget.total = 12
+    learner.items(played(learner, 0))
+    assert learner.rate(learner.config.learning_rate) == 0.5
+
+
 def test_later_searches_stand_in_for_the_outcome():
     """λ = 0: the value that the next own search found, at the end the reward. Truncated: the last one's, for what was not played."""
     learner = learner_of(small(value_lambda=0.0))

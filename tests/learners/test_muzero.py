@@ -10,6 +10,7 @@ from alphazero_games import played, spec
 from ludus.core.errors import ConfigError, DataError, ScenarioError
 from ludus.core.types import Tail
 from ludus.driver.runner import run
+from ludus.driver.scenario_check import check
 from ludus.driver.scenario_files import load_scenario
 from ludus.learners.base import LearnerContext
 from ludus.learners.muzero.losses import Unrolled, Windows, merged, unrolled_loss
@@ -95,6 +96,23 @@ def test_items_of_two_players():
         for k in range(moves - 1):
             changed = np.flatnonzero(board[k, :9] != board[k + 1, :9])
             assert changed.tolist() == [items["action"][place, k]]
+
+
+@pytest.mark.parametrize("column", ["seat", "t"])
+def test_of_one_side_alone_and_of_moves_at_once_nothing_is_learned(column):
+    """Against fixed opponents only one player's decisions are recorded: what follows one of them is no move of the other."""
+    learner = learner_of(small())
+    rows = played(learner, 0)
+    learner.items(rows)
+    with pytest.raises(DataError, match="every_seat=true and latest=1"):
+        learner.items(replace(rows, **{column: np.zeros_like(getattr(rows, column))}))
+
+
+@pytest.mark.parametrize("changes", [["latest=0.8"], ["every_seat=false"], ["scenario=psro"]], ids=str)
+def test_schedules_that_record_one_side_are_refused(changes):
+    check(load_scenario("tic-tac-toe-muzero", []), spec(), matches=spec())
+    with pytest.raises(ScenarioError, match="from both players' moves"):
+        check(load_scenario("tic-tac-toe-muzero", changes), spec(), matches=spec())
 
 
 def test_value_targets_of_one_player():

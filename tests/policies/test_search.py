@@ -185,9 +185,9 @@ def test_gumbel_noise_is_gumbels():
 # ------------------------------------------------------------------ the policy
 
 
-def policy(**options):
+def policy(*, temperature=1.0, **options):
     network = mlp_spec(inputs=27, actions=9, hidden=(8,))
-    noise = {"concentration": 1.0, "share": 0.25, "temperature": 1.0, "moves": 4}
+    noise = {"concentration": 1.0, "share": 0.25, "temperature": temperature, "moves": 4}
     spec = searching_spec(network, rules=TIC_TAC_TOE, search={"simulations": 20, **options}, play=60, noise=noise)
     return build_policy(spec, joined({"network": initial_weights(network, np.random.default_rng(0))}))
 
@@ -219,6 +219,16 @@ def test_modes_are_the_network_alone_and_two_ways_to_search():
     assert (visits[late, trained.action[late]] == visits[late].max(1)).all()
     np.testing.assert_allclose(trained.logp[~late], np.log(visits[rows, trained.action])[~late], rtol=1e-5)
     assert (trained.logp[late] == 0.0).all()
+
+
+def test_a_temperature_near_zero_draws_the_most_visited():
+    """0.2 ^ 1000 is 0 in floating point; the greatest share is not."""
+    one, position = policy(temperature=0.001), openings(RULES, 4)
+    noise = np.random.default_rng(1).random((4, 3), np.float32)
+    act = one.act(RULES.observe(position), RULES.legal(position), None, noise, mode="self_play")
+    visits = act.extras["search_policy"]
+    np.testing.assert_array_equal(visits[np.arange(4), act.action], visits.max(1))
+    assert np.isfinite(act.logp).all()
 
 
 def test_a_search_depends_on_its_row_alone():

@@ -529,7 +529,7 @@ def test_playing_and_learning_read_nothing_back_but_by_name(tree):
     whole, real = torch.zeros(k, c, dtype=torch.int64, device=meta), torch.zeros(k, c, device=meta)
     mask = torch.ones(k, c, 2, dtype=torch.bool, device=meta) if tree == "off" else None
     block = Block(
-        flag, observation, mask, whole, real, real, flag, flag, whole, whole, observation, observation[0], 1, 12, 4, 2, fresh=True
+        flag, observation, mask, whole, real, real, flag, flag, whole, whole, observation, observation[0], 1, 12, 4, 2, 4, fresh=True
     )  # fmt: skip
     assert learner.learn(block)["rows"] == 12.0
 

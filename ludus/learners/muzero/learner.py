@@ -109,6 +109,7 @@ class MuZeroLearner(ReplayLearner):
         value = lambda_returns(rows.start, reward, found, rest, 1.0, 1.0)
         segment = np.repeat(np.arange(len(last)), np.diff(rows.start))
         order, start = merged(rows.episode[segment], rows.t)
+        _require_turns(rows.seat[segment][order], rows.t[order], start)
         ends = order[start[1:] - 1]
         earned = np.zeros(len(value))
         earned[ends] = reward[ends]  # what the other's last decision is paid is this move's, too
@@ -180,3 +181,15 @@ class MuZeroLearner(ReplayLearner):
         super().load_state_dict(state)
         self.networks.load_state_dict(state["networks"])
         self._told = {name: float(x) for name, x in state["told"].items()}
+
+
+def _require_turns(seat: Array, t: Array, start: Array) -> None:
+    """Raises DataError unless the players move in turn in each game. seat, t: of the rows in order; start: of each game in them."""
+    stays = (np.diff(seat) == 0) | (np.diff(t) == 0)
+    stays[start[1:-1] - 1] = False  # from one game to the next
+    if stays.any():
+        raise DataError(
+            "MuZero learns games of two players from both players' moves, one at a time and in turn, and in these games one player moves "
+            "twice, or both at once. If the other's moves were not recorded, as against fixed opponents and the past, use scenario "
+            "self_play with share=always, every_seat=true and latest=1; other games are not for it."
+        )

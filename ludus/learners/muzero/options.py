@@ -26,6 +26,8 @@ class MuZero(SearchOptions):
         actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Schrittwieser et al. 2020"
     )
 
+    learns_both_sides: ClassVar[bool] = True  # of games of two players: a schedule must record both
+
     simulations: int = Field(default=25, ge=1)  # of a move in training
     play_simulations: int = Field(default=50, ge=1)  # of a move in mode "search"
     dirichlet: float = Field(default=0.25, gt=0)

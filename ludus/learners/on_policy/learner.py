@@ -394,7 +394,7 @@ class OnPolicyLearner:
     def learn(self, block: Block) -> Metrics:
         """As `LearnsInPlace.learn`."""
         assert self._in_place is not None
-        self._budget.count(block.num_rows, block.num_ended)
+        self._budget.count(block.num_rows, block.num_episodes)
         there, progress = self._in_place, self._progress
         return self._update(lambda: self._weighted(*there.batch(block, progress)))
 

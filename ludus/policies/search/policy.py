@@ -127,7 +127,10 @@ class Searches(ABC):
             temperature = self.temperature(observation)
             drawn = np.flatnonzero(temperature)
             if len(drawn):
-                shares = found.policy[drawn] ** (1.0 / temperature[drawn, None])
+                shares = found.policy[drawn]
+                shares = (shares / shares.max(1, keepdims=True)) ** (
+                    1.0 / temperature[drawn, None]
+                )  # or all may become 0
                 action[drawn], logp[drawn] = draw(shares / shares.sum(1, keepdims=True), noise[drawn, :1])
         extras = {
             SEARCH_POLICY: found.policy.astype(np.float32),
