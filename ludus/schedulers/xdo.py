@@ -107,8 +107,8 @@ class XDOOptions(ResponseOptions):
             )
         if recorded := meta.algorithm.collect().extras:
             raise ScenarioError(
-                f"the role meta learns ({meta.name}) from more than what was picked ({', '.join(recorded)}), which nobody records there. Leave "
-                "out what asks for that (initial_priority=error, say), or give another algorithm, such as mmd."
+                f"the role meta learns ({meta.name}) from more than what was picked ({', '.join(recorded)}), which nobody records there. "
+                "Leave out what asks for that (initial_priority=error, say), or give another algorithm, such as mmd."
             )
         if not tabulates(response.policy, mode=self.mode) or searches(response.policy):
             raise ScenarioError(
