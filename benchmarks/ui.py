@@ -22,7 +22,7 @@ BENCHMARK = Benchmark(
         Contestant(
             name="slow-down",
             module="benchmarks.ui_worker",
-            arguments=("slow-down", "--pairs", "4"),
+            arguments=("slow-down", "--pairs", "2"),
             seeds=(0, 1, 2, 3, 4),
             quick_arguments=("--pairs", "1", "--generations", "8"),
             pinned=False,  # the run is, the others have what is left
