@@ -49,7 +49,7 @@ def _tic_tac_toe(kind: str, budget: int, wanted: str = "") -> LearningTask:
     """The network alone, against all that can be played: exact, on the game's tree. It is 0 if the network never loses, and else at least
     a half, as it plays its likeliest moves."""
     keys = keys_of(f"tic-tac-toe-{kind}")
-    exact = {**keys, "env": {**keys["env"], "tree": "on"}, "mode": "greedy"}
+    exact = {**keys, "env": {**keys["env"], "tree": "on", "options": {}}, "mode": "greedy"}  # a tree begins at its root
     return LearningTask(f"tictactoe-{kind}", exact, budget, wanted, unit="episodes", score="exploitability")
 
 

@@ -114,6 +114,11 @@ def read_given(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
         for text, weight in scenario.given
     ]
     bots = [wanted for wanted, _ in given if wanted.bot]
+    if bots and not scenario.meets_bots:
+        raise ScenarioError(
+            f"opponents: {bots[0].text!r} was given, and nobody knows how likely a bot's actions are: {scenario.kind} makes games of what "
+            "its members may do. Leave it out, or use scenario psro."
+        )
     wrapped, deadline = bool(scenario.env.wrappers), scenario.runtime.bots.deadline
     if bots and scenario.env.workers and scenario.env.options.get("openings"):
         raise ScenarioError(

@@ -153,6 +153,11 @@ class ScheduleOptions(Config):
         return frozenset({self.mode})
 
     @property
+    def meets_bots(self) -> bool:
+        """Whether opponents from elsewhere may be bots."""
+        return True
+
+    @property
     def given(self) -> Sequence[tuple[str, float]]:
         """Policies and bots from elsewhere, as (name, weight): they are read when a run begins, and members from then on. A scheduler that
         meets them by weight is told who they became (`ludus.schedulers.base.MeetsGiven`)."""

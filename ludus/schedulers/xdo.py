@@ -83,6 +83,10 @@ class XDOOptions(ResponseOptions):
             raise ConfigError("warm_start best compares payoffs, and xdo reads none; use last, random or file.")
         return self
 
+    @property
+    def meets_bots(self) -> bool:
+        return False
+
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context.of_role(RESPONSE))
         context.check_zero_sum("xdo is for", "Use psro with meta_solver cce.")

@@ -145,6 +145,10 @@ def test_every_schedule_has_them_among_its_members(kind: str, tmp_path: Path, mo
     text = f"scenario: {kind}\n{SHORT}{OWN_KEYS.get(kind, '')}"
     changes = ["meta_solver=uniform"] if kind in ("psro", "pipeline_psro", "anytime_psro", "self_play_psro") else []
     changes += ["latest=0.5"] if kind == "self_play" else []
+    if kind == "xdo":
+        with pytest.raises(ScenarioError, match="how likely a bot's actions are: xdo makes games of"):
+            ludus.run(tools.parse_scenario(text, changes), run_dir=tmp_path / "run", report=False)
+        return
     result = ludus.run(tools.parse_scenario(text, changes), run_dir=tmp_path / "run", report=False)
     given = ["bot.own_bots-Drawn", "bot.uniform_random"]
     assert [members[1:3] for members in names(result)] == [given, given]

@@ -23,9 +23,14 @@ ONE_ROW = Work(5_000, 750, written=False, uncompiled="")
 UNCOMPILED = {
     "it remembers, and its sequences have many lengths": (
         *("ppo, gru", "ppo, gru by agent", "impala, lstm", "happo, gru", "hatrpo, gru, shared", "coppo, gru by agent"),
+        *("vmpo, gru by agent", "coma, gru"),
     ),
-    "its steps are no single function": ("nfsp", "nfsp, states", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
-    "Data-dependent": ("ppo, by agent",),
+    "its steps are no single function": (
+        *("nfsp", "nfsp, states", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn", "qplex", "cw_qmix", "cw_qmix, gru", "ow_qmix"),
+        *("cds_qmix", "cds_qmix, gru", "alphazero", "muzero"),
+    ),
+    "its groups have many sizes": ("mat", "mat_dec", "mat, boxes"),
+    "Data-dependent": ("ppo, by agent", "vmpo, box"),
 }  # fmt: skip
 FAST = {"ppo", "qmix"}
 REASONS = {name: reason for reason, names in UNCOMPILED.items() for name in names}

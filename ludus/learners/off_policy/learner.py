@@ -26,7 +26,15 @@ from ludus.learners.network import multiplications
 from ludus.learners.replayed import LEAST_PRIORITY, Ensemble, ReplayLearner
 from ludus.learners.returns import follow
 from ludus.learners.states import StateTable
-from ludus.policies.actor_critic import Tower, declared, layouts, load_arrays, uniform_network
+from ludus.policies.actor_critic import (
+    ActorCritic,
+    Tower,
+    declared,
+    layouts,
+    load_arrays,
+    make_network,
+    uniform_network,
+)
 from ludus.policies.bodies import ACTIVATIONS, own_stream
 from ludus.policies.checks import fitted
 from ludus.policies.heads import Bounds, head_of
@@ -109,6 +117,13 @@ def _perceptron(layout: Layout) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
+def fresh_actor(spec: PolicySpec, *, seed: int) -> ActorCritic:
+    """As `uniform_network` has it where actions are of a box. Softmax actors have a small last layer (`make_network`): they are nearly
+    uniform, and warm up so."""
+    discrete = str(spec.config["action"]["kind"]).endswith("categorical")
+    return make_network(spec, seed=seed) if discrete else uniform_network(spec, seed=seed)
+
+
 class OffPolicyLearner(ReplayLearner):
     """Base: a subclass says what is stored of actions, what its critics see, and what one update does, in both ways."""
 
@@ -138,7 +153,7 @@ class OffPolicyLearner(ReplayLearner):
     def make_networks(self, context: LearnerContext, start: Weights | None, critic: Layout, *, critics: int) -> None:
         """The actor, from `start` if there is one, and critics, initialised from the context's seed, in the place that is chosen."""
         seed = seeding.key(self._seed, self.name, "actor") % 2**63
-        actor = uniform_network(self.spec, seed=seed)
+        actor = fresh_actor(self.spec, seed=seed)
         if start is not None:
             load_arrays(actor, fitted(self.spec, start, declared(self.spec).shapes))
         bodies = [] if self.layout else [self._sight("critics", k).body for k in range(critics)]
@@ -361,7 +376,7 @@ class OffPolicyLearner(ReplayLearner):
 
 
 class DiscreteLearner(OffPolicyLearner):
-    """A softmax policy over legal actions. Fresh ones, with which it warms up, are nearly uniform where observations are of size 1."""
+    """A softmax policy over legal actions. Fresh ones are nearly uniform, so warming up needs nothing else."""
 
     def __init__(
         self, config: OffPolicy, context: LearnerContext, spec: PolicySpec, start: Weights | None, *, critics: int

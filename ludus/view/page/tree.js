@@ -8,6 +8,7 @@ import { joined, memberField, membersFor, names, playerName } from "./members.js
 import { signed } from "./outcomes.js";
 
 const LARGE = 0.1; // of the largest regret seen: what is worth a mark
+const KEYS = new Set(["ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight", "Home", "End", "Enter", " "]);
 
 /** See app.js. */
 export async function show(root, { source, params, query }) {
@@ -26,6 +27,8 @@ function treePage(root, { first, seats, profile, fetchNode }) {
   let now = profile;
   let at = "";
   let largest = 0; // regret
+  let turn = 0; // of the newest wish: what an older one still brings selects nothing
+  let pressed = Promise.resolve(); // keys, one after the other
   const made = layOut(root);
   const board = showBoard(made.board, { choose: (action) => follow(action) });
   if (seats) made.profile.append(...now.map(seatField));
@@ -130,7 +133,7 @@ function treePage(root, { first, seats, profile, fetchNode }) {
 
   /** Selects a node, opens it (or shuts it), shows what is known of it. */
   async function go(id, wanted, focus = true) {
-    const entry = nodes.get(id);
+    const entry = nodes.get(id), mine = ++turn;
     if (!entry) return;
     try {
       if (wanted === false) shut(entry);
@@ -140,7 +143,7 @@ function treePage(root, { first, seats, profile, fetchNode }) {
       made.said.replaceChildren(failure(error));
       return;
     }
-    if (nodes.get(id) !== entry) return;
+    if (nodes.get(id) !== entry || mine !== turn) return;
     clear(made.said);
     select(entry, focus);
   }
@@ -168,7 +171,12 @@ function treePage(root, { first, seats, profile, fetchNode }) {
   }
 
   function onkey(event) {
-    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.altKey || event.ctrlKey || event.metaKey || !KEYS.has(event.key)) return;
+    event.preventDefault();
+    pressed = pressed.then(() => press(event.key));  // a node may have to be asked for: the next key means what is there then
+  }
+
+  function press(key) {
     const entry = nodes.get(at);
     const list = shown();
     const place = list.indexOf(entry?.item);
@@ -180,21 +188,19 @@ function treePage(root, { first, seats, profile, fetchNode }) {
       ArrowLeft: () => (entry.open ? go(at, false) : parent && point(parent.dataset.node)),
       Enter: () => go(at, !entry.open), " ": () => go(at, !entry.open),
     };
-    if (!entry || !acts[event.key]) return;
-    event.preventDefault();
-    acts[event.key]();
+    return entry && acts[key]();
   }
 
   // Going past a node shows it without opening it.
   async function point(id) {
-    const entry = nodes.get(id);
+    const entry = nodes.get(id), mine = ++turn;
     entry.item.focus();
     try {
       entry.data ??= await fetchNode(now, id);
     } catch (error) {
       return void made.said.replaceChildren(failure(error));
     }
-    if (nodes.get(id) === entry) select(entry, true);
+    if (nodes.get(id) === entry && mine === turn) select(entry, true);
   }
 
   // ------------------------------------------------------------------------------------------------- what is known of a node
