@@ -161,7 +161,7 @@ def test_the_tree_is_opened_by_keys(browser: Any, server: Server) -> None:
         page.wait_for_selector("[role=tree] [aria-expanded=true]")
         page.locator("[role=treeitem]").first.focus()
         depth = "document.activeElement.getAttribute('aria-level')"
-        for level in (2, 3, 4):  # two cards, then the first player's decision
+        for level in (2, 3, 4):  # two cards, then the first player's decision; one key goes there, one opens it
             page.keyboard.press("ArrowRight")
             page.keyboard.press("ArrowRight")
             page.wait_for_function(f"() => {depth} === '{level}'")
@@ -170,8 +170,10 @@ def test_the_tree_is_opened_by_keys(browser: Any, server: Server) -> None:
         assert page.locator(".turn-line").count() == 0
         value = page.locator("[role=treeitem]:focus").get_attribute("aria-label")
         assert "worth" in value or "pays" in value
+        page.keyboard.press("ArrowLeft")  # shuts what the last key has opened
         page.keyboard.press("ArrowLeft")
         page.wait_for_function(f"() => {depth} === '3'")
+        page.wait_for_selector("[aria-selected=true]:focus")
         actions = page.locator("section[aria-label='The node'] th[scope=row] button").all_inner_texts()
         assert actions == ["Call", "Raise"]
         page.set_viewport_size({"width": 390, "height": 844})
