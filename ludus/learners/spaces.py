@@ -10,9 +10,9 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, Space
 from numpy.typing import NDArray
 
-from ludus.core.errors import ScenarioError
+from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import AgentSpec, EnvSpec
-from ludus.policies.specs import float32_bounds
+from ludus.policies.specs import action_config, float32_bounds
 
 
 class NotServed(ScenarioError):
@@ -34,6 +34,20 @@ class BoxSpace:
 def players_of(env: EnvSpec, seats: tuple[int, ...]) -> Sequence[int]:
     """Whom a check is about: `seats`, or all players where none are named."""
     return seats or range(env.num_players)
+
+
+def action_of(env: EnvSpec, space: Space[Any], *, continuous: str, algorithm: str) -> dict[str, Any]:
+    """What heads are made from, as `action_config` has it. continuous: "gaussian" or "tanh", of boxes. Raises ScenarioError for actions
+    that nothing plays, and for tanh without finite bounds."""
+    try:
+        action = action_config(space, squash=continuous == "tanh")
+    except PolicyError as error:
+        raise ScenarioError(f"{algorithm} cannot play {env.id}: {error}") from error
+    if action["kind"] == "tanh" and None in (*action["low"], *action["high"]):
+        raise ScenarioError(
+            f"{algorithm} with continuous=tanh needs actions with finite bounds; {env.id} has {space}. Use continuous=gaussian."
+        )
+    return action
 
 
 def one_space(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[Space[Any], Space[Any]]:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ludus.core.errors import PolicyError, ScenarioError
+from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
 from ludus.learners.on_policy.options import Gradient
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import byte_scale, one_space, players_of
+from ludus.learners.spaces import action_of, byte_scale, one_space, players_of
 from ludus.learners.teams import check_team, team_size
-from ludus.policies.specs import Decoder, action_config, team_transformer_spec
+from ludus.policies.specs import Decoder, team_transformer_spec
 from ludus.replay.base import ItemUnit
 
 if TYPE_CHECKING:
@@ -105,14 +105,7 @@ class MAT(Gradient):
         """Raises ScenarioError if it cannot play there."""
         name = type(self).__name__
         observation, space = one_space(env, seats, algorithm=name)
-        try:
-            action = action_config(space, squash=self.continuous == "tanh")
-        except PolicyError as error:
-            raise ScenarioError(f"{name} cannot play {env.id}: {error}") from error
-        if action["kind"] == "tanh" and None in (*action["low"], *action["high"]):
-            raise ScenarioError(
-                f"{name} with continuous=tanh needs actions with finite bounds; {env.id} has {space}. Use continuous=gaussian."
-            )
+        action = action_of(env, space, continuous=self.continuous, algorithm=name)
         shape = tuple(observation.shape or ())
         if self.layer_norm and math.prod(shape) == 1:
             raise ScenarioError(

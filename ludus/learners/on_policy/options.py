@@ -16,9 +16,9 @@ from ludus.learners.images import needs_images
 from ludus.learners.on_policy.teams import check_first_ids, separate_networks
 from ludus.learners.options import CollectOptions
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import byte_scale, discrete, one_space, players_of
+from ludus.learners.spaces import action_of, byte_scale, discrete, one_space, players_of
 from ludus.learners.teams import check_state, state_width
-from ludus.policies.specs import Body, Core, Value, action_config, actor_critic_spec, body_config
+from ludus.policies.specs import Body, Core, Value, actor_critic_spec, body_config
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
 if TYPE_CHECKING:
@@ -244,14 +244,7 @@ class PolicyGradient(Gradient):
         """Raises ScenarioError if it cannot play there."""
         name = type(self).__name__
         observation, space = one_space(env, seats, algorithm=name)
-        try:
-            action = action_config(space, squash=self.continuous == "tanh")
-        except PolicyError as error:
-            raise ScenarioError(f"{name} cannot play {env.id}: {error}") from error
-        if action["kind"] == "tanh" and None in (*action["low"], *action["high"]):
-            raise ScenarioError(
-                f"{name} with continuous=tanh needs actions with finite bounds; {env.id} has {space}. Use continuous=gaussian."
-            )
+        action = action_of(env, space, continuous=self.continuous, algorithm=name)
         shape = tuple(observation.shape or ())
         if env.enumeration is not None:
             shape, action = env.enumeration.observation.shape[1:], {**action, "actions": env.enumeration.mask.shape[1]}
