@@ -86,12 +86,15 @@ def _measure(
     positions: int = POSITIONS,
     more: Sequence[str] = (),
 ) -> None:
-    from benchmarks.connect_four_matches import member, play
+    from benchmarks.connect_four_matches import member, play, train
     from ludus.storage.reader import Reader
     from ludus.storage.stored_run import StoredRun
 
     lines = Lines(PACKAGES)
-    _train(folder / "run", [f"seed={seed}", f"stop={{seconds: {60 * minutes}}}", *more])
+    runtime = "runtime={kind: processes, workers: 2}"
+    train(
+        "connect-four-alphazero", folder / "run", [runtime, f"seed={seed}", f"stop={{seconds: {60 * minutes}}}", *more]
+    )
     stored = StoredRun(folder / "run")
     with Reader(folder / "run") as reader:
         last = reader.generations()[-1]
@@ -138,18 +141,6 @@ def _random_position(rules: Any, stones: int, rng: np.random.Generator) -> Any:
         over = moved.discount[0] == 0.0
         position, left = (np.zeros_like(position), stones) if over else (moved.positions, left - 1)
     return position[0]
-
-
-def _train(folder: Path, changes: list[str]) -> None:
-    """Trains the preset with these changes, or goes on; a run that is over is left as it is."""
-    import ludus
-    from ludus.storage.database import FILE
-
-    if (folder / FILE).is_file():
-        ludus.resume(folder)
-        return
-    runtime = "runtime={kind: processes, workers: 2}"
-    ludus.run(ludus.load_scenario("connect-four-alphazero", [runtime, *changes]), run_dir=folder, report=False)
 
 
 if __name__ == "__main__":

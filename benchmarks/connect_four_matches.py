@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import ludus
 from ludus.core.types import PolicySpec
 from ludus.evaluation.tournament.entrants import Entrant, EntrantPlayer, EntrantSeat, TournamentField, sha256
 from ludus.evaluation.tournament.run import Options, run_tournament
@@ -14,6 +15,7 @@ from ludus.policies.bots import BotPolicy, parse_bot
 from ludus.policies.file import digest_of
 from ludus.policies.registry import build_policy
 from ludus.population.ratings.bradley_terry import Z95
+from ludus.storage.database import FILE
 from ludus.storage.stored_run import StoredRun
 
 _SNAPSHOT = "snapshot"
@@ -100,3 +102,11 @@ def _search(simulations: int) -> Entrant:
     seat = EntrantSeat((EntrantPlayer(name, BotPolicy.of(spec)),), (1.0,))
     identity = json.dumps(spec.identity(), sort_keys=True)
     return Entrant(name, (seat, seat), sha256(identity.encode()), identity)
+
+
+def train(preset: str, folder: Path, changes: list[str]) -> None:
+    """Trains a preset with these changes, or goes on; a run that is over is left as it is."""
+    if (folder / FILE).is_file():
+        ludus.resume(folder)
+        return
+    ludus.run(ludus.load_scenario(preset, changes), run_dir=folder, report=False)

@@ -83,12 +83,12 @@ def _measure(
     more: Sequence[str] = (),
 ) -> None:
     """Trains and plays. games, curve: as `GAMES` and `CURVE`. more: changes to the preset."""
-    from benchmarks.connect_four_matches import play
+    from benchmarks.connect_four_matches import play, train
     from ludus.storage.reader import Reader
     from ludus.storage.stored_run import StoredRun
 
     lines = Lines(PACKAGES)
-    _train(folder / "run", [f"seed={seed}", f"stop={{seconds: {60 * minutes}}}", *more])
+    train("connect-four-self-play", folder / "run", [f"seed={seed}", f"stop={{seconds: {60 * minutes}}}", *more])
     stored = StoredRun(folder / "run")
     with Reader(folder / "run") as reader:
         generations = reader.generations()
@@ -110,17 +110,6 @@ def _measure(
         if simulations == min(games):
             lines.point(trained=seconds[last], episodes=generations[last].episodes, wins=share, low=low, high=high)
     lines.figures(figures)
-
-
-def _train(folder: Path, changes: list[str]) -> None:
-    """Trains the preset with these changes, or goes on; a run that is over is left as it is."""
-    import ludus
-    from ludus.storage.database import FILE
-
-    if (folder / FILE).is_file():
-        ludus.resume(folder)
-        return
-    ludus.run(ludus.load_scenario("connect-four-self-play", changes), run_dir=folder, report=False)
 
 
 if __name__ == "__main__":
