@@ -51,6 +51,10 @@ class View:
         were given (`ludus.schedulers.options.Opponent`)."""
         return self.initial[population] if self.initial else 1
 
+    def place(self, ref: PolicyRef) -> int:
+        """Where a policy is in its population, in whatever mode. Raises ValueError for one that is no member."""
+        return [member.policy for member in self.populations[ref.population]].index(ref.policy)
+
 
 def seats_of(population: Sequence[int]) -> list[tuple[int, ...]]:
     """The players of each population. population: [P] index of each player's."""

@@ -19,7 +19,7 @@ from typing import Literal, TypedDict
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import EvaluationTask, PolicyRef, State, Task, Trained, TrainingTask
 from ludus.population.base import View
-from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
+from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import PlayMode, ScheduleContext, ScheduleOptions
 from ludus.schedulers.queue import PlanningScheduler, alone
 from ludus.schedulers.subgame import Places, everyone
@@ -86,9 +86,8 @@ class ChunkedScheduler(PlanningScheduler):
     ) -> None:
         """population: [P] index of each player's population. selection: what is played after a chunk, by default every hole."""
         super().__init__(population)
-        self.options, self.selection = options, selection or EveryHole()
+        self.options, self.payoffs = options, PayoffTasks(selection)
         self.chunk = 0  # chunks that are done
-        self._steps = 0  # evaluation tasks since then
         self._announced = False  # their meta-strategies
         self._failed: dict[
             str, tuple[int, str]
@@ -141,8 +140,8 @@ class ChunkedScheduler(PlanningScheduler):
 
     def advance(self) -> None:
         """The next chunk."""
-        self.chunk, self._steps, self._announced = self.chunk + 1, 0, False
-        self.selection.begin()
+        self.chunk, self._announced = self.chunk + 1, False
+        self.payoffs.begin()
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         """Groups of what can be done now; nothing when the schedule is complete. Raises ConfigError if a population is empty."""
@@ -151,10 +150,9 @@ class ChunkedScheduler(PlanningScheduler):
         groups: list[Sequence[Task]] = []
         if not self._announced:
             game = everyone(view.payoffs) if self.options.complete else self.game(view)
-            missing = self.selection.next_profiles(view.payoffs, game=game, needed=self.needed(view))
-            if missing:
-                self._steps += 1
-                return alone([EvaluationTask(task_id(f"payoffs-{self.chunk}", self._steps), self.chunk, missing)])
+            needed, name = self.needed(view), str(self.chunk)
+            if missing := self.payoffs.missing(name, self.chunk, view.payoffs, game=game, needed=needed):
+                return missing
             self.review(view)
             announcement = EvaluationTask(f"exploitability-{self.chunk}", self.chunk, solution=self.solution(view))
             self._announced = True
@@ -166,19 +164,16 @@ class ChunkedScheduler(PlanningScheduler):
     def state_dict(self) -> State:
         return {
             **super().state_dict(),
+            **self.payoffs.state_dict(),
             "chunk": self.chunk,
-            "steps": self._steps,
-            "selection": self.selection.state_dict(),
             "announced": self._announced,
             "failed": {task: list(saved) for task, saved in self._failed.items()},
         }
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
-        self.chunk = int(state["chunk"])
-        self._steps, self._announced = int(state["steps"]), bool(state["announced"])
-        if state["selection"] is not None:  # it is another rule's, if the run goes on with another one
-            self.selection.load_state_dict(state["selection"])
+        self.payoffs.load_state_dict(state)
+        self.chunk, self._announced = int(state["chunk"]), bool(state["announced"])
         self._failed = {task: (int(saved[0]), str(saved[1])) for task, saved in state["failed"].items()}
 
 

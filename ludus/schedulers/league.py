@@ -288,10 +288,6 @@ class LeagueScheduler(ChunkedScheduler):
     def _checkpoints(self, population: int) -> list[PlayerCheckpoint]:
         return [checkpoint for checkpoint in self._past if checkpoint.member.population == population]
 
-    def _against(self, player: LeaguePlayer) -> list[int]:
-        """Populations that it meets: its own too, if that has other seats."""
-        return [k for k in self.populations if k != player.population or len(self.seats(k)) > 1]
-
     def _members(self, opponent: Opponent) -> list[Member]:
         if isinstance(opponent, PlayerCheckpoint):
             return [opponent.member]
@@ -305,7 +301,7 @@ class LeagueScheduler(ChunkedScheduler):
         rates = self._win_rates(view)
         for player in self._standings:
             for mine in self._members(player)[:1]:
-                for population in self._against(player):
+                for population in self.against(player.population):
                     others = [m for o in self._rivals(player, population) for m in self._members(o)[:1] if m != mine]
                     yield from rates.profiles(mine, others)
 
@@ -334,7 +330,7 @@ class LeagueScheduler(ChunkedScheduler):
 
     def _is_ready(self, player: LeaguePlayer, rates: WinRates) -> bool:
         to_beat: list[Opponent] = []
-        for population in self._against(player):
+        for population in self.against(player.population):
             to_beat += self._mains(population) if player.role == "main_exploiter" else self._checkpoints(population)
         return ready(self._standings[player].age, [self._rate(player, o, rates) for o in to_beat], self.options.rules)
 
@@ -366,8 +362,7 @@ class LeagueScheduler(ChunkedScheduler):
     def trained(self, result: Trained, view: View) -> None:
         """A new snapshot."""
         super().trained(result, view)
-        names = [ref.policy for ref in view.populations[result.ref.population]]
-        place = names.index(result.ref.policy)
+        place = view.place(result.ref)
         (player,) = (p for p in self._standings if self._task_id(p, result.task.generation) == result.task.id)
         old = self._standings[player]
         kept = (
@@ -381,7 +376,7 @@ class LeagueScheduler(ChunkedScheduler):
 
     def solution(self, view: View) -> Solution:
         """Of the main agents."""
-        places, payoffs = self._main_places(), self.selection.completed(view.payoffs)
+        places, payoffs = self._main_places(), self.payoffs.completed(view.payoffs)
         if self.options.meta_solver is None:
             newest = {k: sorted({self._newest(main) for main in self._mains(k)}) for k in self.populations}
             marginals = tuple(
@@ -431,7 +426,7 @@ class LeagueScheduler(ChunkedScheduler):
         """Seat by seat, independently. The only seat of the player's own population is its own, whoever is named there."""
         marginals: dict[int, tuple[Sequence[PolicyRef], Sequence[float]]] = {}
         for seat, population in enumerate(self.population):
-            if population not in self._against(player):
+            if population not in self.against(player.population):
                 marginals[seat] = ([view.populations[population][0]], [1.0])
                 continue
             probs = opponents_of(

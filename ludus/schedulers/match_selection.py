@@ -1,22 +1,23 @@
 """Which matches are played before a meta-game is solved: all that are missing, or those that matter until enough is known.
 
-scheduler ── game, needed ──► MatchSelection.next_profiles ──► EvaluationTask ──► results ──► and again, until it wants nothing
-scheduler ◄── payoffs without holes ── MatchSelection.completed
+scheduler ── game, needed ──► PayoffTasks (MatchSelection) ──► EvaluationTask ──► results ──► and again, until nothing is missing
+scheduler ◄── payoffs without holes ── PayoffTasks.completed
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.types import State
+from ludus.core.types import EvaluationTask, State
 from ludus.population.payoffs import Payoffs
+from ludus.schedulers.queue import alone
 from ludus.schedulers.subgame import Places, restricted
 from ludus.solvers.base import MetaSolver
 from ludus.solvers.match_selection import AdaptiveEvaluation, Goal, PolicyProfile, filled, mirrored
@@ -170,6 +171,46 @@ def wanted(payoffs: Payoffs, game: Places | None, needed: Iterable[PolicyProfile
     return out
 
 
-def task_id(name: str, number: int) -> str:
-    """Of the number-th evaluation task of a meta-game; the first has the plain name."""
-    return name if number == 1 else f"{name}-{number}"
+class PayoffTasks:
+    """Has the meta-games of a scheduler evaluated, one after the other: what a selection wants, as tasks. State: how far the present one
+    is."""
+
+    def __init__(self, selection: MatchSelection | None) -> None:
+        """None: every hole."""
+        self._selection, self._steps = selection or EveryHole(), 0
+
+    def begin(self) -> None:
+        """A new meta-game is to be evaluated."""
+        self._steps = 0
+        self._selection.begin()
+
+    def missing(
+        self,
+        name: str,
+        generation: int,
+        payoffs: Payoffs,
+        *,
+        game: Places | None,
+        needed: Iterable[PolicyProfile] = (),
+    ) -> Sequence[Sequence[EvaluationTask]]:
+        """The next task, as a group; empty: enough is known. name: of the meta-game. game, needed: as `MatchSelection.next_profiles` takes
+        them."""
+        profiles = self._selection.next_profiles(payoffs, game=game, needed=needed)
+        if not profiles:
+            return []
+        self._steps += 1
+        number = "" if self._steps == 1 else f"-{self._steps}"
+        return alone([EvaluationTask(f"payoffs-{name}{number}", generation, profiles)])
+
+    def completed(self, payoffs: Payoffs) -> Payoffs:
+        """What the meta-solver is given."""
+        return self._selection.completed(payoffs)
+
+    def state_dict(self) -> State:
+        return {"steps": self._steps, "selection": self._selection.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Of a scheduler's state. Its selection is None where it was another rule's, since the run goes on with another one."""
+        self._steps = int(state["steps"])
+        if state["selection"] is not None:
+            self._selection.load_state_dict(state["selection"])

@@ -43,7 +43,7 @@ from ludus.core.types import (
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
 from ludus.schedulers.chunked import refuse_changes
-from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
+from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
 from ludus.schedulers.queue import PlanningScheduler, alone
 from ludus.schedulers.subgame import Places, everyone, lifted, restricted
@@ -90,7 +90,7 @@ class NeuPLScheduler(PlanningScheduler):
     ) -> None:
         """population: [P] index of each player's population. selection: what is played after a generation, by default every hole."""
         super().__init__(population)
-        self.options, self.selection = options, selection or EveryHole()
+        self.options, self.payoffs = options, PayoffTasks(selection)
         self.together = len(self.populations)
         self.generation = 0  # that are done
         self._rows = 0  # of the networks as they were saved last
@@ -98,7 +98,6 @@ class NeuPLScheduler(PlanningScheduler):
             list[Array]
         ] = []  # [rows][P] meta-strategies over the first policies and the rows, those to come included
         self._solved = self._saving = self._asked = False
-        self._steps = 0  # evaluation tasks of this generation
         self._lost: dict[str, str] = {}  # population -> the policy to go on from, where its last training ended early
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
@@ -108,12 +107,9 @@ class NeuPLScheduler(PlanningScheduler):
         if not self._solved:
             places = self._places(view)
             game = everyone(view.payoffs) if self.options.cells == "all" else places
-            missing = self.selection.next_profiles(view.payoffs, game=game)
-            if missing:
-                self._steps += 1
-                name = task_id(f"payoffs-{self.generation}", self._steps)
-                return alone([EvaluationTask(name, self.generation, missing)])
-            solution = self._solve(self.selection.completed(view.payoffs), places, view)
+            if missing := self.payoffs.missing(str(self.generation), self.generation, view.payoffs, game=game):
+                return missing
+            solution = self._solve(self.payoffs.completed(view.payoffs), places, view)
             self._solved = True
             groups += alone([EvaluationTask(f"exploitability-{self.generation}", self.generation, solution=solution)])
         if self.generation < self.options.generations and not self._asked:
@@ -129,8 +125,7 @@ class NeuPLScheduler(PlanningScheduler):
         self._rows = len(self._graph)
         self.generation += 1
         self._solved = self._saving = self._asked = False
-        self._steps = 0
-        self.selection.begin()
+        self.payoffs.begin()
 
     # ------------------------------------------------------------------------------------------ the graph
 
@@ -236,26 +231,24 @@ class NeuPLScheduler(PlanningScheduler):
     def state_dict(self) -> State:
         return {
             **super().state_dict(),
+            **self.payoffs.state_dict(),
             "policies": self.options.policies,
             "generation": self.generation,
             "rows": self._rows,
             "graph": self._graph,
             "flags": [self._solved, self._saving, self._asked],
-            "steps": self._steps,
             "lost": dict(self._lost),
-            "selection": self.selection.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
         """Raises RunError for another number of policies: what the network is told would have another length."""
         super().load_state_dict(state)
         refuse_changes(state, {"policies": self.options.policies})
-        self.generation, self._rows, self._steps = int(state["generation"]), int(state["rows"]), int(state["steps"])
+        self.payoffs.load_state_dict(state)
+        self.generation, self._rows = int(state["generation"]), int(state["rows"])
         self._graph = [[np.array(probs, np.float64) for probs in row] for row in state["graph"]]
         self._solved, self._saving, self._asked = map(bool, state["flags"])
         self._lost = {str(k): str(policy) for k, policy in state["lost"].items()}
-        if state["selection"] is not None:  # it is another rule's, if the run goes on with another one
-            self.selection.load_state_dict(state["selection"])
 
 
 def _together(mixtures: Sequence[Mixture]) -> Mixture:

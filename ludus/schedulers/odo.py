@@ -34,7 +34,7 @@ from ludus.core.types import EvaluationTask, Solution, State, Task
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
 from ludus.schedulers.anytime import with_newcomers
-from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
+from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.psro import ResponseOptions, ResponseScheduler
 from ludus.schedulers.queue import alone
@@ -180,25 +180,21 @@ class ODOScheduler(ResponseScheduler):
         if len(population) != 2:
             raise ConfigError(f"odo is for two players; this game has {len(population)}.")
         super().__init__(options, population=population)
-        self.selection = selection or EveryHole()
+        self.payoffs = PayoffTasks(selection)
         self._players: list[OnlinePlayer] = []
-        self._steps = 0  # evaluation tasks of this generation
 
     def advance(self) -> None:
         """The next generation."""
         super().advance()
-        self._steps = 0
-        self.selection.begin()
+        self.payoffs.begin()
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         groups: list[Sequence[Task]] = []
         if self.solution is None:
-            missing = self.selection.next_profiles(view.payoffs, game=self._game(view))
-            if missing:
-                self._steps += 1
-                name = task_id(f"payoffs-{self.generation}", self._steps)
-                return alone([EvaluationTask(name, self.generation, missing)])
-            self.solution = self._play(self.selection.completed(view.payoffs))
+            name = str(self.generation)
+            if missing := self.payoffs.missing(name, self.generation, view.payoffs, game=self._game(view)):
+                return missing
+            self.solution = self._play(self.payoffs.completed(view.payoffs))
             groups += alone(
                 [EvaluationTask(f"exploitability-{self.generation}", self.generation, solution=self.solution)]
             )
@@ -251,14 +247,11 @@ class ODOScheduler(ResponseScheduler):
     def state_dict(self) -> State:
         return {
             **super().state_dict(),
+            **self.payoffs.state_dict(),
             "players": [player.state_dict() for player in self._players],
-            "steps": self._steps,
-            "selection": self.selection.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
+        self.payoffs.load_state_dict(state)
         self._players = [OnlinePlayer.from_state(player) for player in state["players"]]
-        self._steps = int(state["steps"])
-        if state["selection"] is not None:  # it is another rule's, if the run goes on with another one
-            self.selection.load_state_dict(state["selection"])

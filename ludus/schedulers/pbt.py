@@ -198,9 +198,6 @@ class PBTScheduler(ChunkedScheduler):
     def _of(self, population: int) -> list[Tuned]:
         return [learner for learner in self._learners if learner.population == population]
 
-    def _against(self, population: int) -> list[int]:
-        return [k for k in self.populations if k != population or len(self.seats(k)) > 1]
-
     def _rivals(self, learner: Tuned, population: int, view: View) -> list[Rival]:
         """Whom it meets: the other learners, and opponents that were given."""
         given = [Member(population, place) for place in range(1, view.first(population))]
@@ -216,7 +213,7 @@ class PBTScheduler(ChunkedScheduler):
         return [
             profile
             for mine in self._learners
-            for k in self._against(mine.population)
+            for k in self.against(mine.population)
             for profile in rates.profiles(_member(mine), (_member(other) for other in self._rivals(mine, k, view)))
         ]
 
@@ -229,7 +226,7 @@ class PBTScheduler(ChunkedScheduler):
         if len(self.population) == 1:
             return float(view.payoffs.mean[0, learner.place])
         rates = self._win_rates(view)
-        others = [other for k in self._against(learner.population) for other in self._rivals(learner, k, view)]
+        others = [other for k in self.against(learner.population) for other in self._rivals(learner, k, view)]
         return float(np.mean([_rate(rates, learner, other) for other in others]))
 
     def review(self, view: View) -> None:
@@ -253,9 +250,8 @@ class PBTScheduler(ChunkedScheduler):
         """A new snapshot."""
         super().trained(result, view)
         population = result.task.population
-        place = [ref.policy for ref in view.populations[population]].index(result.ref.policy)
         (learner,) = (t for t in self._of(population) if self._task_id(t, result.task.generation) == result.task.id)
-        self._put(replace(learner, task=result.task.id, place=place))
+        self._put(replace(learner, task=result.task.id, place=view.place(result.ref)))
 
     def solution(self, view: View) -> Solution:
         """The best of each population; before there are any, the first policy."""
@@ -299,7 +295,7 @@ class PBTScheduler(ChunkedScheduler):
         """Seat by seat, independently. The only seat of the learner's own population is its own, whoever is named there."""
         marginals: dict[int, tuple[Sequence[PolicyRef], Sequence[float]]] = {}
         for seat, population in enumerate(self.population):
-            if rates is None or population not in self._against(learner.population):
+            if rates is None or population not in self.against(learner.population):
                 marginals[seat] = ([view.populations[population][0]], [1.0])
                 continue
             others = self._rivals(learner, population, view)

@@ -127,13 +127,13 @@ class PipelinePSROScheduler(ChunkedScheduler):
         """The meta-strategies of the levels under `below`, among all policies."""
         places = self._places(below)
         rng = seeding.generator(self.options.seed, "solve", self.chunk, below)
-        part = restricted(self.selection.completed(view.payoffs), places)
+        part = restricted(self.payoffs.completed(view.payoffs), places)
         return lifted(solve(self.options.meta_solver, part, rng=rng), view.payoffs, places)
 
     def _values(self, level: PipelineLevel, view: View) -> tuple[float, ...]:
         """What each population's newest snapshot of a level earns against the levels below, in the mean over its seats."""
         places = self._places(level.number + 1)
-        part = restricted(self.selection.completed(view.payoffs), places)
+        part = restricted(self.payoffs.completed(view.payoffs), places)
         below = {k: range(len(some) - 1) for k, some in places.items()}  # the level itself comes last
         rng = seeding.generator(self.options.seed, "values", self.chunk, level.number)
         solution = lifted(solve(self.options.meta_solver, restricted(part, below), rng=rng), part, below)
@@ -176,7 +176,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
         population = result.task.population
         i = self.populations.index(population)
         (level,) = (v for v in self._active if self._task_id(population, v, v.ages[i] + 1) == result.task.id)
-        place = [ref.policy for ref in view.populations[population]].index(result.ref.policy)
+        place = view.place(result.ref)
         self._put(
             replace(level, ages=_with(level.ages, i, level.ages[i] + 1), places=_with(level.places, i, place)),
         )

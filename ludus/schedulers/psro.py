@@ -23,7 +23,7 @@ from ludus.core.types import EvaluationTask, Opponents, PolicyRef, State, Task, 
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
 from ludus.schedulers.diversity import DiversityField, check_diversity, moved_by, objective_of
-from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
+from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
 from ludus.schedulers.queue import PlanningScheduler, alone, pack_solution, unpack_solution
 from ludus.schedulers.responses import (
@@ -245,9 +245,8 @@ class PSROScheduler(ResponseScheduler):
     ) -> None:
         """population: [P] index of each player's population. selection: what is played before the game is solved, by default every hole."""
         super().__init__(options, population=population)
-        self.selection = selection or EveryHole()
+        self.payoffs = PayoffTasks(selection)  # of this turn's game
         self._turn = 0  # populations that have responded in this generation; always 0 where they do so at once
-        self._steps = 0  # evaluation tasks of this turn's game
         self._warm: Any = None
 
     def advance(self) -> None:
@@ -256,19 +255,16 @@ class PSROScheduler(ResponseScheduler):
         self._turn = 0 if at_once else (self._turn + 1) % len(self.populations)
         self.generation += self._turn == 0
         self._renew()
-        self._steps = 0
-        self.selection.begin()
+        self.payoffs.begin()
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         """Groups of what can be done now; nothing when the schedule is complete."""
         tasks: list[Task] = []
         if self.solution is None:
-            missing = self.selection.next_profiles(view.payoffs, game=everyone(view.payoffs))
-            if missing:
-                self._steps += 1
-                name = task_id(f"payoffs-{'x'.join(map(str, view.payoffs.sizes))}", self._steps)
-                return alone([EvaluationTask(name, self.generation, missing)])
-        view = replace(view, payoffs=self.selection.completed(view.payoffs))
+            name = "x".join(map(str, view.payoffs.sizes))
+            if missing := self.payoffs.missing(name, self.generation, view.payoffs, game=everyone(view.payoffs)):
+                return missing
+        view = replace(view, payoffs=self.payoffs.completed(view.payoffs))
         if self.solution is None:
             self.solution = self.solve(view)
             if self._turn == 0:
@@ -322,14 +318,12 @@ class PSROScheduler(ResponseScheduler):
     def state_dict(self) -> State:
         return {
             **super().state_dict(),
+            **self.payoffs.state_dict(),
             "turn": self._turn,
-            "steps": self._steps,
-            "selection": self.selection.state_dict(),
             "warm": self._warm,
         }
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
-        self._turn, self._steps, self._warm = int(state["turn"]), int(state["steps"]), state["warm"]
-        if state["selection"] is not None:  # it is another rule's, if the run goes on with another one
-            self.selection.load_state_dict(state["selection"])
+        self.payoffs.load_state_dict(state)
+        self._turn, self._warm = int(state["turn"]), state["warm"]

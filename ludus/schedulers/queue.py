@@ -153,6 +153,10 @@ class PlanningScheduler(ABC):
         """The players of a population."""
         return tuple(p for p, which in enumerate(self.population) if which == population)
 
+    def against(self, population: int) -> list[int]:
+        """The populations that learners of this one meet: their own too, if that has other seats."""
+        return [k for k in self.populations if k != population or len(self.seats(k)) > 1]
+
     def next_tasks(self, view: View, free: int) -> Sequence[Task]:
         if self._queue.idle:
             self._queue.plan(self._plan(view))

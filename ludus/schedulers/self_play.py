@@ -281,7 +281,7 @@ class SelfPlayScheduler(ChunkedScheduler):
     def solution(self, view: View) -> Solution:
         """The meta-solver's."""
         rng = seeding.generator(self.options.seed, "solve", self.chunk)
-        payoffs = self.selection.completed(view.payoffs)
+        payoffs = self.payoffs.completed(view.payoffs)
         solution: Solution = solve(self.options.meta_solver, payoffs, warm=self._warm, rng=rng)
         self._warm = solution.warm
         return solution

@@ -42,7 +42,7 @@ from ludus.learners.base import Algorithm
 from ludus.learners.registry import Assignment
 from ludus.policies.specs import searches, tabulates
 from ludus.population.base import View
-from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
+from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.psro import ResponseOptions, ResponseScheduler
 from ludus.schedulers.queue import alone
@@ -144,12 +144,11 @@ class XDOScheduler(ResponseScheduler):
         if len(population) != 2:
             raise ConfigError(f"xdo is for two players; this game has {len(population)}.")
         super().__init__(options, population=population)
-        self.selection = selection or EveryHole()
+        self.payoffs = PayoffTasks(selection)
         self.together = len(self.populations)
         self.tolerance = options.tolerance
         self._solved = False
         self._gap = np.nan
-        self._steps = 0  # evaluation tasks of this generation
         self._earned = {META: 0.0, RESPONSE: 0.0}  # by all players together
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
@@ -161,12 +160,9 @@ class XDOScheduler(ResponseScheduler):
             solution = self._announced(view)
             place = tuple(int(np.argmax(probs)) for probs in solution.strategies)
             game = everyone(view.payoffs) if self.options.cells == "all" else None
-            missing = self.selection.next_profiles(view.payoffs, game=game, needed=[place])
-            if missing:
-                self._steps += 1
-                return alone(
-                    [EvaluationTask(task_id(f"payoffs-{self.generation}", self._steps), self.generation, missing)]
-                )
+            name = str(self.generation)
+            if missing := self.payoffs.missing(name, self.generation, view.payoffs, game=game, needed=[place]):
+                return missing
             self.solution = solution
             groups += alone([EvaluationTask(f"exploitability-{self.generation}", self.generation, solution=solution)])
         if self.generation < self.options.generations and not self._asked:
@@ -181,9 +177,9 @@ class XDOScheduler(ResponseScheduler):
             return
         self._narrow()
         super().advance()
-        self._solved, self._gap, self._steps = False, np.nan, 0
+        self._solved, self._gap = False, np.nan
         self._earned = {META: 0.0, RESPONSE: 0.0}
-        self.selection.begin()
+        self.payoffs.begin()
 
     def _narrow(self) -> None:
         """ε falls below what the responses gained, so that the next equilibrium is another one even if they bring nothing new."""
@@ -256,18 +252,16 @@ class XDOScheduler(ResponseScheduler):
     def state_dict(self) -> State:
         return {
             **super().state_dict(),
+            **self.payoffs.state_dict(),
             "tolerance": self.tolerance,
             "solved": self._solved,
             "gap": self._gap,
-            "steps": self._steps,
             "earned": dict(self._earned),
-            "selection": self.selection.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
+        self.payoffs.load_state_dict(state)
         self.tolerance, self._gap = float(state["tolerance"]), float(state["gap"])
-        self._solved, self._steps = bool(state["solved"]), int(state["steps"])
+        self._solved = bool(state["solved"])
         self._earned = {role: float(earned) for role, earned in state["earned"].items()}
-        if state["selection"] is not None:  # it is another rule's, if the run goes on with another one
-            self.selection.load_state_dict(state["selection"])
