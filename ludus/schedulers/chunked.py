@@ -13,11 +13,11 @@ is then nothing but results, so that a run can stop and go on anywhere.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypedDict
 
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.types import EvaluationTask, PolicyRef, State, Task, Trained, TrainingTask
+from ludus.core.types import EvaluationTask, Mixture, PolicyRef, State, Task, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import PlayMode, ScheduleContext, ScheduleOptions
@@ -135,6 +135,17 @@ class ChunkedScheduler(PlanningScheduler):
         if before in self._failed:
             return {"continues": None, "start": PolicyRef(population, self._failed[before][1], mode=self.options.mode)}
         return {"continues": before, "start": None}
+
+    def seat_by_seat(
+        self, population: int, view: View, met: Callable[[int], tuple[Sequence[PolicyRef], Sequence[float]]]
+    ) -> Mixture:
+        """What learners of a population meet, in each seat independently. met: of a population, who is met and how often. The only seat of
+        the learners' own population is theirs, whoever is named there."""
+        marginals: dict[int, tuple[Sequence[PolicyRef], Sequence[float]]] = {}
+        for seat, which in enumerate(self.population):
+            others = which in self.against(population)
+            marginals[seat] = met(which) if others else ([view.populations[which][0]], [1.0])
+        return Mixture.product(marginals)
 
     # ------------------------------------------------------------------------------------------ the scheduler
 

@@ -423,12 +423,7 @@ class LeagueScheduler(ChunkedScheduler):
         )
 
     def _opponents(self, player: LeaguePlayer, view: View, rates: WinRates) -> Mixture:
-        """Seat by seat, independently. The only seat of the player's own population is its own, whoever is named there."""
-        marginals: dict[int, tuple[Sequence[PolicyRef], Sequence[float]]] = {}
-        for seat, population in enumerate(self.population):
-            if population not in self.against(player.population):
-                marginals[seat] = ([view.populations[population][0]], [1.0])
-                continue
+        def met(population: int) -> tuple[Sequence[PolicyRef], Sequence[float]]:
             probs = opponents_of(
                 player,
                 self._mains(population),
@@ -436,8 +431,9 @@ class LeagueScheduler(ChunkedScheduler):
                 lambda mine, other: self._rate(mine, other, rates),
                 self.options.rules,
             )
-            marginals[seat] = ([self._ref(opponent, view) for opponent in probs], list(probs.values()))
-        return Mixture.product(marginals)
+            return [self._ref(opponent, view) for opponent in probs], list(probs.values())
+
+        return self.seat_by_seat(player.population, view, met)
 
     def _ref(self, opponent: Opponent, view: View) -> PolicyRef:
         if isinstance(opponent, PlayerCheckpoint):

@@ -292,16 +292,15 @@ class PBTScheduler(ChunkedScheduler):
         )
 
     def _opponents(self, learner: Tuned, view: View, rates: WinRates | None) -> Mixture:
-        """Seat by seat, independently. The only seat of the learner's own population is its own, whoever is named there."""
-        marginals: dict[int, tuple[Sequence[PolicyRef], Sequence[float]]] = {}
-        for seat, population in enumerate(self.population):
-            if rates is None or population not in self.against(learner.population):
-                marginals[seat] = ([view.populations[population][0]], [1.0])
-                continue
+        """rates: None of a single player, who meets nobody."""
+
+        def met(population: int) -> tuple[Sequence[PolicyRef], Sequence[float]]:
+            assert rates is not None
             others = self._rivals(learner, population, view)
             probs = matched(np.array([_rate(rates, learner, other) for other in others]), self.options.rules.spread)
-            marginals[seat] = ([self._ref(other, view) for other in others], probs.tolist())
-        return Mixture.product(marginals)
+            return [self._ref(other, view) for other in others], probs.tolist()
+
+        return self.seat_by_seat(learner.population, view, met)
 
     def _ref(self, rival: Rival, view: View) -> PolicyRef:
         """How it is met: a learner by its newest weights."""

@@ -311,15 +311,11 @@ class SelfPlayScheduler(ChunkedScheduler):
         )
 
     def _opponents(self, population: int, view: View) -> Mixture:
-        """Seat by seat, independently. The only seat of the learner's own population is its own, whoever is named there."""
         at_once = self.options.every_seat and self.options.latest < 1  # those games have orders of their own
-        marginals: dict[int, tuple[Sequence[PolicyRef], Sequence[float]]] = {}
-        for seat, which in enumerate(self.population):
-            if self.seats(which) == (seat,) and which == population:
-                marginals[seat] = ([view.populations[which][-1]], [1.0])
-                continue
+        latest = 0.0 if at_once else self.options.latest
+
+        def met(which: int) -> tuple[Sequence[PolicyRef], Sequence[float]]:
             key, refs, probs = f"{population}/{which}", list[PolicyRef](), list[float]()
-            latest = 0.0 if at_once else self.options.latest
             if latest > 0:
                 refs = [PolicyRef(which, f"{which}-{self.chunk + 1}", None, mode) for mode, _ in self.modes[which]]
                 probs = [latest * share for _, share in self.modes[which]]
@@ -329,8 +325,9 @@ class SelfPlayScheduler(ChunkedScheduler):
                 past = (1.0 - latest) * distribution(f"rule {own_name(self.past)}", probs_of_past, len(scores))
                 refs += [view.populations[which][i] for i in np.flatnonzero(past)]
                 probs += past[past > 0].tolist()
-            marginals[seat] = (refs, probs)
-        return Mixture.product(marginals)
+            return refs, probs
+
+        return self.seat_by_seat(population, view, met)
 
     def state_dict(self) -> State:
         return {
