@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ludus.core.device import Placement
 
 POLICIES = {
-    "action_values": "ludus.policies.action_values:ActionValuePolicy",
+    "action_values": "ludus.policies.action_value_policy:ActionValuePolicy",
     "averaged": "ludus.policies.registry:AveragedPolicy",
     "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
     "actor_values": "ludus.policies.actor_values:ActorValuesPolicy",

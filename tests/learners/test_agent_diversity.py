@@ -13,7 +13,8 @@ from value_twins import perceptron, weights_of
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.learners.qmix.diversity import action_divergence, mean_of, misses
 from ludus.learners.qmix.options import CDSQMIX, QMIX, VDN
-from ludus.policies.action_values import ActionValuePolicy, initial_weights, make_network
+from ludus.policies.action_value_policy import ActionValuePolicy
+from ludus.policies.action_values import initial_weights, make_network
 from ludus.policies.registry import build_policy
 from ludus.testing.policy import check_policy
 

@@ -15,7 +15,8 @@ from ludus.learners.base import LearnerContext, priorities_of
 from ludus.learners.dqn.learner import CompiledLearner, ModuleLearner
 from ludus.learners.dqn.options import DQN, IQN, QRDQN, MunchausenDQN, Rainbow
 from ludus.learners.network import FlatModule
-from ludus.policies.action_values import ActionValues, make_network, scaled_normals
+from ludus.policies.action_value_policy import scaled_normals
+from ludus.policies.action_values import ActionValues, make_network
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import QHeadSpec, action_values_spec, body_config
 from ludus.replay.base import Sample

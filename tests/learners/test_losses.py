@@ -12,7 +12,7 @@ from ludus.learners.dqn.losses import next_values, q_loss
 from ludus.learners.on_policy.written import clipped_value_loss, compress, squared_value_loss
 from ludus.learners.ppo.written import policy_losses
 from ludus.learners.schedule import Schedule
-from ludus.policies.action_values import action_values
+from ludus.policies.action_value_policy import action_values
 
 T = torch.tensor
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from ludus.core.errors import PolicyError, UnknownName
 from ludus.core.types import Enumeration, PolicySpec
-from ludus.policies.action_values import ActionValuePolicy, action_values
+from ludus.policies.action_value_policy import ActionValuePolicy, action_values
 from ludus.policies.action_values import initial_weights as initial_values
 from ludus.policies.actor_critic import arrays_of, initial_weights
 from ludus.policies.actor_critic_policy import ActorCriticPolicy

@@ -37,14 +37,8 @@ from ludus.learners.optimizer import GuardedAdam
 from ludus.learners.replayed import LEAST_PRIORITY, Ensemble, ReplayLearner, initial_priorities
 from ludus.learners.returns import follow
 from ludus.learners.states import StateTable, compact
-from ludus.policies.action_values import (
-    ActionValues,
-    TeamValues,
-    action_values,
-    layout_of,
-    load_weights,
-    make_network,
-)
+from ludus.policies.action_value_policy import action_values
+from ludus.policies.action_values import ActionValues, TeamValues, layout_of, load_weights, make_network
 from ludus.policies.actor_critic import arrays_of
 from ludus.policies.mlp import Layout, as_rows
 from ludus.replay.base import ON_HOST, ItemColumns, Sample
