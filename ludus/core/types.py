@@ -92,6 +92,13 @@ class EnvSpec:
         """The agents that one player controls, in slot order."""
         return tuple(a for a in self.agents if a.player == player)
 
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """int64[agents]: which of its player's agents each is."""
+        player = np.array([agent.player for agent in self.agents])
+        out: NDArray[np.int64] = np.arange(len(player)) - np.searchsorted(player, player)
+        return out
+
 
 class Due(NamedTuple):
     """The decisions of one player that are due now; n rows in rising slot order.

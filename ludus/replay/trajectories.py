@@ -153,19 +153,17 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
 
     Raises DataError if an agent has two segments in one episode (concatenated fragments), or the player has none at all.
     """
-    agents = [i for i, agent in enumerate(spec.agents) if agent.player == player]
+    agents = len(spec.agents_of(player))
     segments = np.flatnonzero(trajectories.seat == player)
     if not len(segments):
         raise DataError(
             f"no segment of player {player} is in these trajectories (seats: {sorted(set(trajectories.seat.tolist()))})."
         )
     _refuse_repeats(trajectories, segments)
-    column = np.full(len(spec.agents), -1, np.int64)
-    column[agents] = np.arange(len(agents))
-    place = column[trajectories.agent[segments]]
-    episode, t, row = _steps(trajectories, segments, place, len(agents))
+    place = spec.places[trajectories.agent[segments]]
+    episode, t, row = _steps(trajectories, segments, place, agents)
     episodes, piece = np.unique(trajectories.episode[segments], return_inverse=True)
-    tail = np.full((len(episodes), len(agents)), -1, np.int8)
+    tail = np.full((len(episodes), agents), -1, np.int8)
     tail[piece, place] = trajectories.tail[segments]
     present = row >= 0
 
@@ -177,7 +175,7 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
     def placed(values: Array | None) -> Array | None:
         if values is None:
             return None
-        out = np.zeros((len(episodes), len(agents), *values.shape[1:]), values.dtype)
+        out = np.zeros((len(episodes), agents, *values.shape[1:]), values.dtype)
         out[piece, place] = values[segments]
         return out
 

@@ -15,7 +15,7 @@ from together import assert_ranks_learn_alike
 
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import Tail
-from ludus.learners.mat.learner import Groups, places_of
+from ludus.learners.mat.learner import Groups
 from ludus.learners.mat.options import MAT, MATDec
 from ludus.learners.teams import left_at
 from ludus.policies.base import Teams
@@ -62,7 +62,7 @@ def test_groups():
     assert groups.start.tolist() == [0, 1, 3, 4]
     assert groups.place.tolist() == [1, 0, 2, 0]
     assert groups.spread(np.array([1.0, 2.0, 3.0, 4.0]), 3).tolist() == [[0, 3, 0], [2, 0, 1], [4, 0, 0]]
-    assert places_of(team_env(agents=2)).tolist() == [0, 1, 0, 1]
+    assert team_env(agents=2).places.tolist() == [0, 1, 0, 1]
 
 
 def test_segments_that_end_together():

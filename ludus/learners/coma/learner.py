@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ludus.core import seeding
 from ludus.core.device import to_device, to_host
 from ludus.core.errors import TrainingError
-from ludus.core.types import Array, EnvSpec, Metrics, State, Tail, Weights
+from ludus.core.types import Array, Metrics, State, Tail, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.losses import taken
 from ludus.learners.losses import masked_log_softmax
@@ -203,7 +203,7 @@ class JointTransitions(Transitions):
     def __init__(self, config: COMA, model: CounterfactualModel, context: LearnerContext) -> None:
         super().__init__(config, model, context)
         self._seed = context.seed
-        self._place = _places(context.env)
+        self._place = context.env.places
         self.number = 0  # of the update that comes next
 
     def judged(
@@ -260,16 +260,6 @@ class JointTransitions(Transitions):
         q = self._target_values(observation, np.concatenate([state[on], joint], axis=1))
         out[on] = (probability * q).sum(axis=1)
         return out
-
-
-def _places(env: EnvSpec) -> NDArray[np.int64]:
-    """Which of its player's agents each agent is."""
-    seen: dict[int, int] = {}
-    out = np.zeros(len(env.agents), np.int64)
-    for k, agent in enumerate(env.agents):
-        out[k] = seen.get(agent.player, 0)
-        seen[agent.player] = int(out[k]) + 1
-    return out
 
 
 class COMALearner(OnPolicyLearner):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core.device import to_host
-from ludus.core.types import Array, EnvSpec, Tail
+from ludus.core.types import Array, Tail
 from ludus.learners.base import LearnerContext
 from ludus.learners.on_policy.batch import Batch
 from ludus.learners.on_policy.learner import Judged, OnPolicyLearner, Transitions
@@ -124,7 +124,7 @@ class TeamTransitions(Transitions):
         super().__init__(config, model, context)
         assert isinstance(model, TeamModel)
         self._team: TeamModel = model
-        self._places = places_of(context.env)
+        self._places = context.env.places
 
     def judged(self, rows: Trajectories, state: Any, bootstrap_state: Any) -> Judged:
         value = self._of_groups(rows.observation, self._groups(rows))
@@ -163,15 +163,6 @@ class TeamTransitions(Transitions):
         out = np.empty(len(found))
         out[groups.order] = found
         return out
-
-
-def places_of(env: EnvSpec) -> NDArray[np.int64]:
-    """int64[agents]: which of its player's agents each is."""
-    out = np.zeros(len(env.agents), np.int64)
-    for player in range(env.num_players):
-        mine = [k for k, agent in enumerate(env.agents) if agent.player == player]
-        out[mine] = np.arange(len(mine))
-    return out
 
 
 class MATLearner(OnPolicyLearner):

@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.types import EnvSpec
 from ludus.learners.base import LearnerContext
 from ludus.learners.on_policy.batch import rows_in, unpadded
 from ludus.learners.on_policy.learner import Transitions
@@ -35,7 +34,7 @@ class TeamTransitions(Transitions):
 
     def __init__(self, config: Settings, model: Model, context: LearnerContext) -> None:
         super().__init__(config, model, context)
-        self._networks, self._places = agents_in(model.spec), places(context.env, context.seats)
+        self._networks, self._places = agents_in(model.spec), context.env.places.astype(np.int16)
 
     def beside(self, rows: Trajectories) -> ItemColumns:
         length = np.diff(rows.start)
@@ -47,15 +46,6 @@ class TeamTransitions(Transitions):
         else:
             agent = np.repeat(self._places[rows.agent], length)
         return {AGENT: agent, STEP: team * _TIMES + rows.t, ENDS: ends}
-
-
-def places(env: EnvSpec, seats: tuple[int, ...]) -> NDArray[np.int16]:
-    """Of each agent of the environment: which of its player's it is; 0 of players that are none of the seats."""
-    out = np.zeros(len(env.agents), np.int16)
-    for seat in seats:
-        mine = [k for k, agent in enumerate(env.agents) if agent.player == seat]
-        out[mine] = np.arange(len(mine))
-    return out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
