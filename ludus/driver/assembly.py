@@ -11,6 +11,7 @@ from ludus.core.types import EnvSpec, PolicyRef
 from ludus.driver.control import Control, StopRequest
 from ludus.driver.driver import Driver, History
 from ludus.driver.scenario import Scenario
+from ludus.driver.scenario_check import check_vector, require_sendable
 from ludus.driver.task_runner import TaskRunner
 from ludus.envs.base import VectorEnv
 from ludus.envs.tree.game_tree import GameTree
@@ -49,6 +50,16 @@ def as_counted(scenario: Scenario, env: EnvSpec) -> EnvSpec:
     made = scored.make(num_envs=1)
     made.close()
     return replace(env, utility_range=made.spec.utility_range, zero_sum=made.spec.zero_sum)
+
+
+def checked(scenario: Scenario) -> tuple[VectorEnv, EnvSpec]:
+    """(The environments of the first shard, the game as matches count it) of a scenario that can run. Raises what the checks raise."""
+    require_sendable(scenario)
+    env = first_shard(scenario)
+    counted = as_counted(scenario, env.spec)
+    scenario.check(env.spec, matches=counted)
+    check_vector(scenario, env)
+    return env, counted
 
 
 def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv, tell: Callable[[str], None]) -> RolloutManager:

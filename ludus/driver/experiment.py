@@ -30,7 +30,7 @@ from ludus.core.errors import ConfigError, LudusError, RunError, RunIsOver
 from ludus.core.machine import cores
 from ludus.core.own_code import told
 from ludus.core.types import EnvSpec
-from ludus.driver.assembly import as_counted, first_shard
+from ludus.driver.assembly import checked
 from ludus.driver.control import STOPPED, StopRequest, stop_on_signals
 from ludus.driver.runner import new_folder, resume, run
 from ludus.driver.scenario import Scenario
@@ -103,12 +103,9 @@ def new_experiment(scenario: Scenario, seeds: Sequence[int], *, run_dir: Path | 
 
 def check_here(scenario: Scenario) -> EnvSpec:
     """That the scenario can run: once, before as many processes find out that it cannot. What its game is."""
-    env = first_shard(scenario.with_shards())
-    try:
-        scenario.check(env.spec, matches=as_counted(scenario, env.spec))
-        return env.spec
-    finally:
-        env.close()
+    env, _ = checked(scenario.with_shards())
+    env.close()
+    return env.spec
 
 
 def empty_folder(scenario: Scenario, *, run_dir: Path | None, name: str | None) -> Path:

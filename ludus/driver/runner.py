@@ -12,27 +12,25 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
-from importlib import import_module
 from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ludus import __version__
-from ludus.core.errors import ConfigError, RunError, RunIsOver, ScenarioError, one_line
+from ludus.core.errors import ConfigError, RunError, RunIsOver
 from ludus.core.files import replace_file
 from ludus.core.machine import out_of_memory, same_bits, thread_limits
 from ludus.core.types import EnvSpec, PolicySpec, State
-from ludus.driver.assembly import as_counted, build_driver, first_shard
+from ludus.driver.assembly import build_driver, checked
 from ludus.driver.control import Control, StopRequest
 from ludus.driver.driver import Driver, History
 from ludus.driver.imported_policies import ImportedPolicies, read_given, with_files
 from ludus.driver.result import Result, read_result
 from ludus.driver.scenario import Scenario
-from ludus.driver.scenario_check import check_vector, unfollowed
+from ludus.driver.scenario_check import unfollowed
 from ludus.driver.scenario_files import to_scenario
 from ludus.driver.stored_run import SCENARIO, ResumableRun, read_run
-from ludus.envs.families import GivenObject
 from ludus.learners.spaces import discrete, one_space
 from ludus.policies.specs import random_spec
 from ludus.runtime.base import Runtime
@@ -76,11 +74,7 @@ def run(
     if stop is not None and request is None:
         changes["stop"] = stop
     scenario = with_files(to_scenario(scenario, overrides, **changes)).with_shards()
-    require_sendable(scenario)
-    env = first_shard(scenario)
-    counted = as_counted(scenario, env.spec)
-    scenario.check(env.spec, matches=counted)
-    check_vector(scenario, env)
+    env, counted = checked(scenario)
     given = read_given(scenario, env.spec)
     folder = new_folder(scenario, run_dir, name)
     require_new(folder)  # before a runtime is started, which may take long
@@ -128,11 +122,7 @@ def resume(
     if stored.finished and not stored.changed:
         return _finished(stored, report=report)
     scenario, files = stored.scenario, stored.files
-    require_sendable(scenario)
-    made = first_shard(scenario)
-    counted = as_counted(scenario, made.spec)
-    scenario.check(made.spec, matches=counted)
-    check_vector(scenario, made)
+    made, counted = checked(scenario)
     given = None if stored.state is not None else read_given(scenario, made.spec)
     info = _info(scenario, counted, stored.folder)
     if stored.changed and stored.state is not None:  # which refuses what it cannot follow
@@ -181,23 +171,6 @@ _UNNAMED = (
     "the environment {id} was given as a Python object, which no file holds: the run goes on only where it is given again, "
     "ludus.resume({run!r}, env=…), and other commands cannot play it. A function in a module, named module:function, has no such limits."
 )
-
-
-def require_sendable(scenario: Scenario) -> None:
-    """Raises ScenarioError for an environment that was given as an object, where other processes need it and cannot have it."""
-    source, kind = scenario.env.source, "processes" if scenario.has_children else scenario.runtime.kind
-    if source is None or kind == "inprocess":
-        return
-    asked = f"evaluation.workers={scenario.evaluation.workers}" if scenario.has_children else f"runtime.kind={kind}"
-    try:
-        if isinstance(source, GivenObject):
-            raise TypeError("it is one object, and each of them needs its own")
-        import_module({"ray": "ray.cloudpickle", "processes": "cloudpickle"}.get(kind, "pickle")).dumps(source)
-    except Exception as error:
-        raise ScenarioError(
-            f"{asked}, and the environment {scenario.env.id} cannot be sent to its workers: {one_line(error)}. Give a function "
-            "that makes it, best one in a module of its own, named module:function."
-        ) from error
 
 
 @contextmanager

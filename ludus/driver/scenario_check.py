@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import closing
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ludus.core.device import Placed, cards, where
-from ludus.core.errors import ConfigError, DataError, ScenarioError, article, either
+from ludus.core.errors import ConfigError, DataError, ScenarioError, article, either, one_line
 from ludus.core.own_code import own_name
 from ludus.core.parts import kind_of
 from ludus.core.types import CPU, DeviceChoice, EnvSpec
@@ -89,6 +90,23 @@ def _check_workers(scenario: Scenario, env: EnvSpec) -> None:
             "differ in their last bits. Leave it out, give runtime.device=cpu, or use --runtime processes or ray, whose workers act on the "
             "CPU."
         )
+
+
+def require_sendable(scenario: Scenario) -> None:
+    """Raises ScenarioError for an environment that was given as an object, where other processes need it and cannot have it."""
+    source, kind = scenario.env.source, "processes" if scenario.has_children else scenario.runtime.kind
+    if source is None or kind == "inprocess":
+        return
+    asked = f"evaluation.workers={scenario.evaluation.workers}" if scenario.has_children else f"runtime.kind={kind}"
+    try:
+        if isinstance(source, GivenObject):
+            raise TypeError("it is one object, and each of them needs its own")
+        import_module({"ray": "ray.cloudpickle", "processes": "cloudpickle"}.get(kind, "pickle")).dumps(source)
+    except Exception as error:
+        raise ScenarioError(
+            f"{asked}, and the environment {scenario.env.id} cannot be sent to its workers: {one_line(error)}. Give a function "
+            "that makes it, best one in a module of its own, named module:function."
+        ) from error
 
 
 def check_vector(scenario: Scenario, env: VectorEnv) -> None:
