@@ -257,7 +257,9 @@ class ReplayLearner(ABC):
         self.placement, self.device = placement, placement.torch
         self.guard = Guard(self.device)
         learned = self.config.learned_reward
-        self._learned_reward = None if learned is None else learned.build(self._context, placement, replayed=True)
+        if learned is not None:
+            gamma = self.config.gamma
+            self._learned_reward = learned.build(self._context, placement, replayed=True, gamma=gamma)
 
     # ------------------------------------------------------------------------------------------ data
 

@@ -56,7 +56,7 @@ class Told(LearnedRewardOptions):
 
     second: bool = False
 
-    def build(self, context, placement, *, replayed):
+    def build(self, context, placement, *, replayed, gamma):
         return ToldReward(self, replayed)
 
 

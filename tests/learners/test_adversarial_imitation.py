@@ -13,6 +13,7 @@ from test_behaviour_cloning import THREE, made_up
 
 from ludus.core.device import Placement
 from ludus.core.errors import ConfigError, DataError
+from ludus.core.types import Tail
 from ludus.driver.scenario_files import load_scenario
 from ludus.envs.options import Environment
 from ludus.learners.imitation.discriminator import (
@@ -20,6 +21,7 @@ from ludus.learners.imitation.discriminator import (
     PlainDiscriminator,
     ShapedDiscriminator,
     discriminator_loss,
+    for_ever,
     gail_reward,
     penalty,
     shaped,
@@ -43,10 +45,12 @@ def written(path, recorded):
     return str(path)
 
 
-def compared(observation, action, after=None, goes_on=1.0, logp=0.0):
+def compared(observation, action, after=None, *, absorbing=0.0, over=0.0, logp=0.0):
     x, a = torch.tensor(observation), torch.tensor(action)
     y = torch.zeros_like(x) if after is None else torch.tensor(after)
-    return Compared(x, a, y, torch.full((len(x),), goes_on), torch.full((len(x),), logp))
+    return Compared(
+        x, a, *(torch.full((len(x),), absorbing), y, torch.full((len(x),), over), torch.full((len(x),), logp))
+    )
 
 
 # ------------------------------------------------------------------ losses and rewards
@@ -67,10 +71,8 @@ def test_rewards_of_gail(form, expected):
 
 
 def test_shaping_is_a_difference_of_potentials():
-    """1 + 0.5 × 6 - 2; behind the end there is no potential."""
-    g, before, after = torch.tensor([1.0, 1.0]), torch.tensor([2.0, 2.0]), torch.tensor([6.0, 6.0])
-    found = shaped(g, before, after, gamma=0.5, goes_on=torch.tensor([1.0, 0.0]))
-    assert found.tolist() == [2.0, -1.0]
+    """1 + 0.5 × 6 - 2."""
+    assert shaped(torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([6.0]), gamma=0.5).tolist() == [2.0]
 
 
 def test_a_linear_discriminator_and_its_penalty():
@@ -93,7 +95,7 @@ def test_a_linear_discriminator_and_its_penalty():
 
 def test_the_penalty_of_airl_is_of_both_observations():
     """f = w·s + 0.5 h(s') - h(s), h = v·s: slopes w - v and 0.5 v."""
-    module = ShapedDiscriminator(AIRL(demonstrations="none", hidden=(), gamma=0.5, actions=False), (2,), 2)
+    module = ShapedDiscriminator(AIRL(demonstrations="none", hidden=(), actions=False), (2,), 2, gamma=0.5)
     with torch.no_grad():
         module.g.perceptron[-1].weight.copy_(torch.tensor([[1.0, 3.0]]))
         module.h.perceptron[-1].weight.copy_(torch.tensor([[2.0, -4.0]]))
@@ -107,14 +109,65 @@ def test_the_penalty_of_airl_is_of_both_observations():
 def test_rewards_of_airl(tmp_path, form, expected):
     """g = 2 and h(s) = -1, whence f = 3 at an end; log π = -2."""
     config = AIRL(demonstrations=expert_file(tmp_path), hidden=(), form=form, normalise_observations=False)
-    learned = config.build(context_of(THREE), HERE, replayed=False)
+    learned = config.build(context_of(THREE), HERE, replayed=False, gamma=0.9)
     with torch.no_grad():
         for judge, bias in ((learned.module.g, 2.0), (learned.module.h, -1.0)):
             judge.perceptron[-1].weight.zero_()
             judge.perceptron[-1].bias.fill_(bias)
-    rows = compared([[0.1, 0.2]], [[0.0, 1.0, 0.0]], goes_on=0.0, logp=-2.0)
+    rows = compared([[0.1, 0.2]], [[0.0, 1.0, 0.0]], over=1.0, logp=-2.0)
     assert learned.rewards(rows).tolist() == [expected]
     assert learned.logits(rows).tolist() == [5.0]
+
+
+# ------------------------------------------------------------------ behind an end
+
+
+def test_an_end_is_paid_for_all_the_time_to_come():
+    """0.9 × 2 + 0.81 × 2 + …"""
+    assert for_ever(np.array([2.0]), gamma=0.9).tolist() == pytest.approx([18.0])
+
+
+def test_the_absorbing_state_shows_nothing_else():
+    """g = (1, 2)·s + (3, 0)·a + 4 there - 1, h = (2, 0)·s + 6 there: f = 1 + 2 + 3 - 1 + 0.5 × 6 - 2 before it, 4 - 1 + 0.5 × 6 - 6 in
+    it."""
+    module = ShapedDiscriminator(AIRL(demonstrations="none", hidden=(), absorbing=True), (2,), 2, gamma=0.5)
+    with torch.no_grad():
+        module.g.perceptron[-1].weight.copy_(torch.tensor([[1.0, 2.0, 3.0, 0.0, 4.0]]))
+        module.g.perceptron[-1].bias.fill_(-1.0)
+        module.h.perceptron[-1].weight.copy_(torch.tensor([[2.0, 0.0, 6.0]]))
+    before = compared([[1.0, 1.0]], [[1.0, 0.0]], [[9.0, 9.0]], over=1.0)
+    there = compared([[7.0, 1.0]], [[1.0, 0.0]], [[9.0, 9.0]], absorbing=1.0, over=1.0)
+    assert module(before).tolist() == [6.0]
+    assert module(there).tolist() == [0.0]
+    # Half of the way, g's slopes are those of half a state: (0.5, 1), (1.5, 0), and 4 - (1, 2)·(4, 1) - 3 × 1; h's likewise.
+    slopes = [0.5 - 1.0, 1.0, 1.5, 0.0, -5.0 - (6.0 - 8.0), 0.0, 0.0, 0.5 * (6.0 - 18.0)]
+    found = penalty(module, before, there, torch.tensor([0.5]))
+    assert found.tolist() == pytest.approx([(np.linalg.norm(slopes) - 1) ** 2], rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", [GAIL, AIRL])
+def test_whoever_ends_as_the_expert_does_is_paid_for_it(tmp_path, kind):
+    """One and the same action everywhere: only whether episodes terminate tells both sides apart. What is judged behind an end is worth
+    γ / (1 - γ) = 4 times to the decision that ended."""
+    seen = np.random.default_rng(1).uniform(-1, 1, (90, 2)).astype(np.float32)
+    action = np.ones(90, np.int32)
+    rows = rows_of(seen, action, lengths=[3] * 30, tail=[Tail.TERMINATED] * 30, bootstrap=seen[2::3])
+    rows = replace(rows, logp=np.full(90, -np.log(3), np.float32))
+    paid = []
+    for tail in (Tail.TERMINATED, Tail.TRUNCATED):
+        path = written(tmp_path / "e.parquet", made_up(seen, action, length=3, tail=tail))
+        config = kind(demonstrations=path, hidden=(16,), learning_rate=0.01, epochs=2, batch=30, absorbing=True)
+        learned = config.build(context_of(THREE), HERE, replayed=False, gamma=0.8)
+        for _ in range(20):
+            found = learned.of(rows, np.zeros(90), lambda observation, *_: np.full(len(observation), -np.log(3)))
+        last = found.reward.reshape(30, 3)[:, 2]
+        paid.append(float(last.mean() - found.reward.reshape(30, 3)[:, :2].mean()))
+    assert paid[0] > paid[1] + 1.0
+
+
+def test_no_discount_and_an_absorbing_state_are_refused():
+    with pytest.raises(ConfigError, match="which gamma 1 does not bound"):
+        PPO(gamma=1.0, learned_reward={"kind": "gail", "demonstrations": "x", "absorbing": True})
 
 
 # ------------------------------------------------------------------ the file
@@ -188,7 +241,7 @@ def test_what_the_expert_does_earns_more(tmp_path, kind, more):
     """Against a policy of uniform actions, whose log-probabilities are log ⅓."""
     options = {"hidden": (16,), "learning_rate": 0.01, "epochs": 2, "batch": 30, **more}
     config = {"gail": GAIL, "airl": AIRL}[kind](demonstrations=expert_file(tmp_path), **options)
-    learned, rng = config.build(context_of(THREE), HERE, replayed=False), np.random.default_rng(1)
+    learned, rng = config.build(context_of(THREE), HERE, replayed=False, gamma=0.9), np.random.default_rng(1)
     for _ in range(40):
         seen, action = rng.uniform(-1, 1, (90, 2)).astype(np.float32), np.arange(90, dtype=np.int32) % 3
         rows = rows_of(seen, action, lengths=[3] * 30, tail=[0] * 30, bootstrap=seen[2::3])
@@ -222,6 +275,11 @@ CASES = {
         PPO(batch=40, epochs=1, hidden=(8,), memory="gru", memory_size=4),
         {"kind": "gail", "spectral": True},
     ),
+    "airl, absorbing": (
+        "enumerated",
+        PPO(batch=40, epochs=2, hidden=(8,), gamma=0.9),
+        {"kind": "airl", "absorbing": True},
+    ),
     "airl by density": (
         Box(-1.0, 3.0, (2, 1), np.float32),
         A2C(batch=40, hidden=(8,)),
@@ -248,7 +306,7 @@ def test_images_are_judged_as_images(tmp_path):
     path = written(tmp_path / "images.parquet", Recorded(origin, (rows,)))
     for config in (GAIL(demonstrations=path, network="nature", normalise_observations=False, gradient_penalty=1.0),
                    AIRL(demonstrations=path, network="nature", normalise_observations=False)):  # fmt: skip
-        learned = config.build(context_of(env), HERE, replayed=False)
+        learned = config.build(context_of(env), HERE, replayed=False, gamma=0.9)
         found = learned.of(rows, np.zeros(6), lambda observation, *_: np.zeros(len(observation)))
         assert found.reward.shape == (6,)
         assert np.isfinite(found.reward).all()

@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, DataError, PolicyError, TrainingError
-from ludus.core.types import AgentSpec, DeviceChoice, EnvSpec, Mixture, PolicyRef, PolicySpec
+from ludus.core.types import AgentSpec, DeviceChoice, EnvSpec, Mixture, PolicyRef, PolicySpec, Tail
 from ludus.envs.registry import make_env
 from ludus.evaluation.trajectories import record_trajectories
 from ludus.learners.bc.clone import Clone, Cloning, agreement, clone, surprise
@@ -79,8 +79,9 @@ def made_up(
     length: int = 1,
     mask: NDArray[np.bool_] | None = None,
     space: Space[Any] = Discrete(3),  # noqa: B008
+    tail: Tail = Tail.TERMINATED,
 ) -> Recorded:
-    """Episodes of `length` decisions each."""
+    """Episodes of `length` decisions each, all of which end alike."""
     n = len(action)
     episodes = n // length
     whole = Trajectories(
@@ -91,7 +92,7 @@ def made_up(
         reward=np.zeros(n, np.float32),
         mask=mask,
         t=np.tile(np.arange(length, dtype=np.int32), episodes),
-        tail=np.zeros(episodes, np.int8),
+        tail=np.full(episodes, tail, np.int8),
         bootstrap_observation=observation[length - 1 :: length],
         bootstrap_mask=None if mask is None else mask[length - 1 :: length],
         agent=np.zeros(episodes, np.int16),

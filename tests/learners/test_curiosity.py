@@ -25,7 +25,7 @@ HERE = Placement("cpu", written=False, precision="float32", why="a test")
 
 
 def reward_of(config, env, *, replayed=False):
-    return config.build(context_of(env), HERE, replayed=replayed)
+    return config.build(context_of(env), HERE, replayed=replayed, gamma=0.99)
 
 
 # ------------------------------------------------------------------ two streams

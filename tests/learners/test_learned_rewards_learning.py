@@ -49,7 +49,7 @@ def test_an_expert_is_imitated_without_a_reward(tmp_path, kind):
     path = tmp_path / "expert.parquet"
     with TrajectoryFile(path, TrajectoryOrigin(env.spec.id, 1, (0,), agent.observation, agent.action)) as file:
         file.write(rows)
-    learned = {"kind": kind, "demonstrations": str(path), "hidden": (32,), **({"gamma": 0.9} if kind == "airl" else {})}
+    learned = {"kind": kind, "demonstrations": str(path), "hidden": (32,)}
     algorithm = PPO(
         batch_unit="decisions", batch=1024, epochs=6, minibatches=4, hidden=(32,), learning_rate=1e-3, entropy=0.0, clip=0.2,
         gamma=0.9, initial_std=0.5, normalise_returns=True, learned_reward=learned,

@@ -50,7 +50,7 @@ class RND(Curiosity):
     """Random network distillation (Burda et al. 2019): the error of a network that learns to say what a fixed random one says of the next
     observation."""
 
-    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool) -> LearnedReward:
+    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
         from ludus.learners.curiosity.reward import IntrinsicReward  # a scenario can be read without loading torch
         from ludus.learners.curiosity.rnd import Distillation
 
@@ -65,7 +65,7 @@ class ICM(Curiosity):
         default=0.2, ge=0, le=1
     )  # of the forward model's loss; the rest is the inverse model's
 
-    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool) -> LearnedReward:
+    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
         from ludus.learners.curiosity.icm import CuriosityModule  # a scenario can be read without loading torch
         from ludus.learners.curiosity.reward import IntrinsicReward
 

@@ -24,6 +24,9 @@ class Adversarial(LearnedRewardOptions):
 
     demonstrations: what `ludus record --trajectories` wrote. policies: whose decisions count, as the file names them, or "@…" for a name of
     any run; none: all. episodes: only the first so many. actions: whether the discriminator sees them beside observations.
+    absorbing: an episode that terminates goes on in an absorbing state, of which the discriminator judges too, and whose rewards the last
+    decision is paid for all the time to come: how long episodes last is then part of what is imitated, whatever sign rewards have.
+    (Kostrikov et al. 2019.)
     """
 
     on_policy: ClassVar[bool] = True
@@ -34,6 +37,7 @@ class Adversarial(LearnedRewardOptions):
     policies: tuple[str, ...] = ()
     episodes: int | None = Field(default=None, ge=1)
     actions: bool = True
+    absorbing: bool = False  # what comes behind an end is judged and paid too
     normalise_observations: bool = True  # running mean and deviation of both sides, clipped to ±5
 
     network: Body = "mlp"
@@ -46,6 +50,11 @@ class Adversarial(LearnedRewardOptions):
     batch: int = Field(default=256, ge=1)  # rows of either side in a step
     learning_rate: float = Field(default=1e-3, gt=0)
     max_gradient_norm: float = Field(default=1.0, ge=0)  # 0: not clipped
+
+    @property
+    def discounted(self) -> bool:
+        """See the base."""
+        return self.absorbing
 
     def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
         """Raises ScenarioError where the network cannot see what the seats see, ConfigError or DataError for a file that is not of this
@@ -75,25 +84,24 @@ class GAIL(Adversarial):
 
     form: Literal["positive", "negative", "logit"] = "positive"
 
-    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool) -> LearnedReward:
+    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
         from ludus.learners.imitation.reward import GAILReward  # a scenario can be read without loading torch
 
-        return GAILReward(self, context, placement)
+        return GAILReward(self, context, placement, gamma=gamma)
 
 
 class AIRL(Adversarial):
     """Adversarial inverse reinforcement learning (Fu et al. 2018): D = exp f / (exp f + π(a|s)), where f = g + γ h(s') - h(s).
 
-    form: of rewards. "difference": f - log π = log D - log(1 - D), as in the paper; "shaped": f; "unshaped": g alone. gamma: of f, which is
-    to be the learner's. actions: whether g sees them; without them it can be a reward elsewhere too.
+    form: of rewards. "difference": f - log π = log D - log(1 - D), as in the paper; "shaped": f; "unshaped": g alone. γ is the learner's.
+    actions: whether g sees them; without them it can be a reward elsewhere too.
     """
 
     memoryless: ClassVar[bool] = True
 
     form: Literal["difference", "shaped", "unshaped"] = "difference"
-    gamma: float = Field(default=0.99, ge=0, le=1)
 
-    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool) -> LearnedReward:
+    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
         from ludus.learners.imitation.reward import AIRLReward  # a scenario can be read without loading torch
 
-        return AIRLReward(self, context, placement)
+        return AIRLReward(self, context, placement, gamma=gamma)

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core import seeding
 from ludus.core.device import to_device
 from ludus.core.errors import ConfigError, TrainingError
-from ludus.core.types import Metrics, State
+from ludus.core.types import Array, Metrics, State
 from ludus.learners.imitation.discriminator import (
     Compared,
     Discriminator,
     PlainDiscriminator,
     ShapedDiscriminator,
     discriminator_loss,
+    for_ever,
     gail_reward,
     penalty,
 )
@@ -42,8 +44,9 @@ class AdversarialReward:
 
     name: str
 
-    def __init__(self, config: Adversarial, context: LearnerContext, placement: Placement) -> None:
+    def __init__(self, config: Adversarial, context: LearnerContext, placement: Placement, *, gamma: float) -> None:
         self._options, self._env, self._seed, self._rollouts = config, context.env, context.seed, 0
+        self._gamma = gamma
         what, device = type(config).__name__, placement.torch
         self._observations = Observations(
             context.env, context.seats, what=what, normalise=config.normalise_observations, device=device
@@ -53,6 +56,7 @@ class AdversarialReward:
         self._expert = expert_steps(
             path, context.env, context.seats, policies=config.policies, episodes=config.episodes
         )
+        self._expert_ends = self._ends(self._expert)
         self._observations.see(self._expert.observation)
         with own_stream(seeding.key(context.seed, self.name, "weights") % 2**63):
             module = self.discriminator(self._observations.shape, self._actions.width)
@@ -84,10 +88,19 @@ class AdversarialReward:
             return LearnedRows(config.extrinsic * game)
         self._observations.see(steps.observation)
         rng = seeding.generator(self._seed, self.name, "experts", self._rollouts)
-        expert = chosen(self._expert, rng.integers(len(self._expert), size=len(steps)))
-        mine = self._placed(steps, rows.logp.astype(np.float64))
-        told = self._learn(self._placed(expert, self.expert_logp(expert, log_prob)), mine)
-        reward = in_parts(lambda part: self.rewards(self._shown(mine, part)), len(steps))
+        ends = self._ends(steps)
+        drawn = rng.integers(len(self._expert) + len(self._expert_ends), size=len(steps) + len(ends))
+        states, behind = drawn[drawn < len(self._expert)], drawn[drawn >= len(self._expert)] - len(self._expert)
+        expert = chosen(self._expert, states)
+        theirs = self._placed(
+            expert, self.expert_logp(expert, log_prob), chosen(self._expert, self._expert_ends[behind])
+        )
+        mine = self._placed(steps, rows.logp.astype(np.float64), chosen(steps, ends))
+        told = self._learn(theirs, mine)
+        judged = in_parts(lambda part: self.rewards(self._shown(mine, part)), len(steps) + len(ends))
+        reward = judged[: len(steps)]
+        if len(ends):
+            reward[ends] += for_ever(judged[len(steps) :], gamma=self._gamma)
         if not np.isfinite(reward).all():
             raise TrainingError(f"{self.name}: a reward became NaN or infinite; look at the observations.")
         self._rollouts += 1
@@ -95,19 +108,27 @@ class AdversarialReward:
         self.metrics = {**means, **told}
         return LearnedRows(config.extrinsic * game + config.coefficient * reward)
 
-    def _placed(self, steps: Steps, logp: Floats) -> Compared:
-        """On the device, observations as they are."""
-        floats = np.stack([steps.known & ~steps.ended, np.clip(logp, -_FAR, _FAR)]).astype(np.float32)
-        goes_on, probability = to_device(floats, self._observations.device).unbind()
+    def _ends(self, steps: Steps) -> Index:
+        """The steps int64[k] behind which an absorbing state is looked at."""
+        return np.flatnonzero(steps.ended & self._options.absorbing)
+
+    def _placed(self, steps: Steps, logp: Floats, ended: Steps) -> Compared:
+        """On the device, observations as they are, and behind them the absorbing state, once for each that ended: it has one action
+        and nothing to show, so that what is copied is what came before."""
+        pairs = zip(_columns(steps), _columns(ended), strict=True)
+        observation, action, after, over = [np.concatenate(pair) if len(ended) else pair[0] for pair in pairs]
+        absorbing = np.append(np.zeros(len(steps)), np.ones(len(ended)))
+        probability = np.append(np.clip(logp, -_FAR, _FAR), np.zeros(len(ended)))
+        floats = np.stack([absorbing, over, probability]).astype(np.float32)
+        flags = to_device(floats, self._observations.device).unbind()
         placed = self._observations.placed
-        action = self._actions.placed(steps.action)
-        return Compared(placed(steps.observation), action, placed(steps.after), goes_on, probability)
+        return Compared(placed(observation), self._actions.placed(action), flags[0], placed(after), *flags[1:])
 
     def _shown(self, placed: Compared, part: slice | Index) -> Compared:
         """Some of the rows, as networks see them."""
-        observation, action, after, goes_on, logp = (column[part] for column in placed)
+        rows = Compared(*(column[part] for column in placed))
         shown = self._observations.shown
-        return Compared(shown(observation), action, shown(after), goes_on, logp)
+        return rows._replace(observation=shown(rows.observation), after=shown(rows.after))
 
     def _learn(self, expert: Compared, policy: Compared) -> Metrics:
         config = self._options
@@ -160,9 +181,9 @@ class GAILReward(AdversarialReward):
 
     name = "gail"
 
-    def __init__(self, config: GAIL, context: LearnerContext, placement: Placement) -> None:
+    def __init__(self, config: GAIL, context: LearnerContext, placement: Placement, *, gamma: float) -> None:
         self._config = config
-        super().__init__(config, context, placement)
+        super().__init__(config, context, placement, gamma=gamma)
 
     def discriminator(self, shape: tuple[int, ...], actions: int) -> Discriminator:
         return PlainDiscriminator(self._config, shape, actions)
@@ -179,12 +200,12 @@ class AIRLReward(AdversarialReward):
 
     name = "airl"
 
-    def __init__(self, config: AIRL, context: LearnerContext, placement: Placement) -> None:
+    def __init__(self, config: AIRL, context: LearnerContext, placement: Placement, *, gamma: float) -> None:
         self._config = config
-        super().__init__(config, context, placement)
+        super().__init__(config, context, placement, gamma=gamma)
 
     def discriminator(self, shape: tuple[int, ...], actions: int) -> Discriminator:
-        return ShapedDiscriminator(self._config, shape, actions)
+        return ShapedDiscriminator(self._config, shape, actions, gamma=self._gamma)
 
     def logits(self, rows: Compared) -> Tensor:
         out: Tensor = self.module(rows) - rows.logp
@@ -202,3 +223,8 @@ class AIRLReward(AdversarialReward):
                 "airl compares with log-probabilities of the policy, and this learner says none; use gail."
             )
         return log_prob(steps.observation, steps.action, masks_of(self._env, steps))
+
+
+def _columns(steps: Steps) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
+    """What is compared of steps: observation, action, after, and whether nothing comes after."""
+    return steps.observation, steps.action, steps.after, ~steps.known | steps.ended

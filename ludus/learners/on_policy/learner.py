@@ -70,7 +70,9 @@ class Transitions:
         self._seats = context.seats
         self.blind = 0
         learned = config.learned_reward
-        self.learned = None if learned is None else learned.build(context, model.placement, replayed=False)
+        self.learned = (
+            None if learned is None else learned.build(context, model.placement, replayed=False, gamma=config.gamma)
+        )
 
     @property
     def metrics(self) -> Metrics:

@@ -67,7 +67,7 @@ class LearnedRewardOptions(Config):
     """Base of the options of learned rewards: fields are options.
 
     on_policy: whether it makes sense only where rows come from the newest weights, or nearly. memoryless: whether it asks for
-    log-probabilities of single decisions, which a network with memory does not have.
+    log-probabilities of single decisions, which a network with memory does not have. discounted: whether it asks for a discount below 1.
     """
 
     on_policy: ClassVar[bool] = False
@@ -76,6 +76,11 @@ class LearnedRewardOptions(Config):
     coefficient: float = Field(default=1.0, ge=0)  # of the learned rewards
     extrinsic: float = Field(default=1.0, ge=0)  # of the game's own
 
+    @property
+    def discounted(self) -> bool:
+        """See the class."""
+        return False
+
     def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
         """Raises ScenarioError or ConfigError if it cannot say rewards of what the players `seats` do in this environment."""
 
@@ -83,9 +88,9 @@ class LearnedRewardOptions(Config):
         """Raises ConfigError if it learns from what was recorded elsewhere. settings: id, wrappers and options of the `Environment` that is
         learned in, which no spec tells."""
 
-    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool) -> LearnedReward:
+    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
         """A new one, from the context's seed, which computes where its learner does. replayed: rewards are fixed when rows are inserted
-        into a table, from which they are sampled again and again, so that there is one stream."""
+        into a table, from which they are sampled again and again, so that there is one stream. gamma: the learner's discount."""
         raise NotImplementedError(f"{type(self).__name__} must say what computes its rewards, in a method `build`.")
 
 
