@@ -119,7 +119,7 @@ def _imitation(kind: str, episodes: int) -> LearningTask:
     learned = {**keys["algorithm"]["learned_reward"], "kind": kind, "demonstrations": EXPERT_FILE}
     algorithm = {**keys["algorithm"], "learned_reward": learned}
     if kind == "airl":
-        learned |= {"learning_rate": 1e-4, "gradient_penalty": 0.0}
+        learned |= {"learning_rate": 1e-4, "absorbing": True}
         algorithm["normalise_returns"] = True
     keys = keys_of("cartpole") if kind == "bc" else {**keys, "algorithm": algorithm}
     name = f"cartpole-{episodes}-{kind}"
