@@ -1,15 +1,20 @@
-"""The house: its rooms in one order, no arrow back up, no circle of files; names that are given as strings count as imports."""
+"""The house: its rooms in one order, no arrow back up, no circle of files; names that are given as strings count as imports. And what a run
+calls back up."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
 import re
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from inspect import CO_OPTIMIZED
 from pathlib import Path
-from typing import NamedTuple
+from types import FrameType
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -132,3 +137,72 @@ def test_seams_import_no_implementation() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ludus"):
                 assert str(node.module).rsplit(".", 1)[-1] in allowed, f"{path} imports {node.module}"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What runs. Code in one room calls code in a higher one only where that was handed down to it.
+
+HANDED_DOWN = {
+    ("runtime/inprocess", "rollout/host"): "a part, made where the runtime says",
+    ("replay/prefetcher", "training/trainer"): "what draws a batch",
+    ("population/agent_manager", "storage/policy_files"): "where weights are kept",
+    ("population/agent_manager", "storage/store"): "where members and matches are written down",
+    ("learners/exact/oracle", "evaluation/exact"): "opponents, as plans on the tree",
+    ("storage/base", "training/callbacks"): "an observer",
+    ("storage/base", "view/tensorboard"): "an observer",
+    ("storage/base", "driver/control"): "an observer",
+    ("training/rollout_requests", "driver/assembly"): "a policy, by its name",
+    ("training/tasks", "driver/task_runner"): "what makes a task, and what goes on between two iterations",
+    ("training/training", "driver/control"): "the clock, which stands still in a pause",
+    ("evaluation/matches", "driver/assembly"): "a policy, by its name",
+}
+"""(from, to) -> what it is."""
+
+
+@cache
+def _file(name: str) -> str:
+    """Of a source of Ludus, room/module; "" of others."""
+    path = Path(name)
+    return path.relative_to(ROOT).with_suffix("").as_posix() if path.is_relative_to(ROOT) else ""
+
+
+def _runs(frame: FrameType) -> str:
+    """The file of a function that runs; "" of other code, and while a module or class is made."""
+    return _file(frame.f_code.co_filename) if frame.f_code.co_flags & CO_OPTIMIZED else ""
+
+
+@contextmanager
+def climbs() -> Iterator[set[tuple[str, str]]]:
+    """(from, to) of the calls of this thread from a room into a higher one, whatever of other packages is in between. Those of `core` are
+    left out: it makes and checks what a configuration names."""
+    found = set[tuple[str, str]]()
+    place = {room: k for k, room in enumerate(ROOMS)}
+
+    def floor(name: str) -> int:
+        return place.get(name.partition("/")[0], -1)
+
+    def called(frame: FrameType, event: str, _: Any) -> None:
+        if event != "call" or not (to := _runs(frame)):
+            return
+        caller = frame.f_back
+        while caller is not None and not _runs(caller):
+            caller = caller.f_back
+        if caller is not None and 0 < floor(origin := _runs(caller)) < floor(to):
+            found.add((origin, to))
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        yield found
+    finally:
+        sys.setprofile(before)
+
+
+def test_a_run_calls_back_up_only_what_was_handed_down(tmp_path: Path) -> None:
+    """A run in which one player learns, the other's best response is computed, and payoffs are played."""
+    options = ["env=openspiel/kuhn_poker", "generations=1", "algorithms={0: exact}", "response.episodes=600"]
+    with climbs() as found:
+        ludus.run(
+            "leduc", [*options, "evaluation={payoffs: simulate, episodes: 20}"], run_dir=tmp_path / "run", report=False
+        )
+    assert found == set(HANDED_DOWN)

@@ -8,7 +8,7 @@ update is about all of them and none is forgotten for another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,27 +16,22 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from ludus.core.device import Placement, placement_of
 from ludus.core.errors import ScenarioError
-from ludus.core.types import Array, Enumeration, EnvSpec, Metrics, PolicyRow, PolicySpec, State, Weights
-from ludus.learners.base import Algorithm, Collect, Learner, LearnerContext, Priorities, priorities_of, sizes_of
+from ludus.core.types import Array, Enumeration, EnvSpec, PolicyRow, PolicySpec, State, Weights
+from ludus.learners.around import AroundAlgorithm, AroundLearner
+from ludus.learners.base import Algorithm, Collect, Learner, LearnerContext
 from ludus.learners.spaces import players_of
 from ludus.policies.registry import ROW, conditioned
 from ludus.policies.specs import conditioned_spec, joined, part_of
-from ludus.replay.base import ItemColumns, ItemUnit, Sample, Sizes, TableSpec
+from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Conditioned:
+class Conditioned(AroundAlgorithm):
     """An `Algorithm` that learns what another one would, in a game whose observations end in a condition. condition: float32[R, D]."""
 
-    algorithm: Algorithm
     condition: NDArray[np.float32]
-
-    @property
-    def item(self) -> ItemUnit:
-        return self.algorithm.item
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError where the algorithm cannot learn; for one that collects decisions: an episode would change its row; and for
@@ -60,13 +55,6 @@ class Conditioned:
     def collect(self) -> Collect:
         collect = self.algorithm.collect()
         return replace(collect, extras=(*collect.extras, ROW), publish_every=len(self.condition))
-
-    def tables(self) -> Sequence[TableSpec]:
-        return self.algorithm.tables()
-
-    def sizes(self) -> Mapping[str, Sizes]:
-        """See `Sized`."""
-        return sizes_of(self.algorithm)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         return conditioned_spec(self.algorithm.policy(self.game(env), seats))
@@ -104,23 +92,14 @@ def _wider(space: Any, width: int) -> Box:
     return Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
 
 
-class ConditionedLearner:
+class ConditionedLearner(AroundLearner):
     """Another learner, which sees conditions."""
 
     def __init__(self, inner: Learner, condition: NDArray[np.float32], enumeration: Enumeration | None) -> None:
-        self._inner, self._condition, self._enumeration = inner, condition, enumeration
+        super().__init__(inner)
+        self._condition, self._enumeration = condition, enumeration
         self._came = np.zeros(len(condition), np.bool_)  # rows, since the last updates
         self.spec = conditioned_spec(inner.spec)
-
-    @property
-    def placement(self) -> Placement:
-        """Where it computes, if it says so."""
-        placement: Placement = self._inner.placement  # type: ignore[attr-defined]  # not of those that know the CPU only
-        return placement
-
-    def learns_at(self, table: str) -> Placement | None:
-        """See `ludus.core.device.placement_of`."""
-        return placement_of(self._inner, table)
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """With conditions."""
@@ -153,15 +132,7 @@ class ConditionedLearner:
         if not self._came.all():
             return ()
         self._came[:] = False
-        return self._inner.batches()
-
-    def update(self, batch: Sample) -> Metrics:
-        """See `Learner.update`."""
-        return self._inner.update(batch)
-
-    def priorities(self) -> Priorities:
-        """See `Prioritises`."""
-        return priorities_of(self._inner)
+        return super().batches()
 
     def weights(self) -> Weights:
         return {"condition": self._condition.copy(), **joined({"network": self._inner.weights()})}

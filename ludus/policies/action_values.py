@@ -14,7 +14,7 @@ from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.actor_critic import CORES, arrays_of, core_step, load_arrays, shapes_of
 from ludus.policies.bodies import linear, make_body, orthogonal, own_stream, perceptron_body
-from ludus.policies.checks import choice, entry, fitted, integer
+from ludus.policies.checks import choice, entry, fitted, integer, integers
 from ludus.policies.mlp import Layout
 from ludus.policies.specs import QHeadSpec
 
@@ -169,7 +169,7 @@ class ActionValues(nn.Module):
 
     def __init__(self, spec: PolicySpec) -> None:
         super().__init__()
-        self.shape, self.actions = _shape(spec), integer(spec, "actions")
+        self.shape, self.actions = integers(spec, "shape"), integer(spec, "actions")
         self.individual = integer(spec, "individual", least=2) if "individual" in spec.config else 0
         shape = (math.prod(self.shape) - self.individual,) if self.individual else self.shape
         self.body, features = make_body(entry(spec, "body"), shape, scale=float(spec.config.get("scale", 1.0)))
@@ -287,13 +287,6 @@ class TeamValues(nn.Module):
         return torch.cat(parts)[torch.cat(order).argsort()]
 
 
-def _shape(spec: PolicySpec) -> tuple[int, ...]:
-    shape = entry(spec, "shape")
-    if not isinstance(shape, (list, tuple)) or not all(isinstance(n, int) and n >= 1 for n in shape):
-        raise PolicyError(f"policy spec {spec.kind!r}: shape is {shape!r}; expected a list of whole numbers.")
-    return tuple(shape)
-
-
 def layout_of(spec: PolicySpec) -> Layout | None:
     """The layers of one agent's network, named as the module's, where it is a perceptron that answers means from observations as they are;
     else None. A dueling head answers the advantages, and the state's value last."""
@@ -306,7 +299,7 @@ def layout_of(spec: PolicySpec) -> Layout | None:
     (hidden, activation), actions = perceptron_body(body), integer(spec, "actions")
     last = (("head.advantage", actions), ("head.value", 1)) if head.dueling else (("head.advantage", actions),)
     names = tuple(((f"body.{2 * k + 1}", width),) for k, width in enumerate(hidden))
-    return Layout((math.prod(_shape(spec)), *hidden, actions + head.dueling), activation, (*names, last))
+    return Layout((math.prod(integers(spec, "shape")), *hidden, actions + head.dueling), activation, (*names, last))
 
 
 def network_of(spec: PolicySpec) -> ActionValues | TeamValues:

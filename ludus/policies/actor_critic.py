@@ -20,7 +20,7 @@ from ludus.core.device import floats_to_host, to_device
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.bodies import for_rows, linear, make_body, orthogonal, own_stream
-from ludus.policies.checks import choice, entry, fitted, integer
+from ludus.policies.checks import choice, entry, fitted, integer, integers
 from ludus.policies.heads import Head, head_of
 from ludus.policies.mlp import Layout
 
@@ -165,7 +165,7 @@ class ActorCritic(nn.Module):
     def __init__(self, spec: PolicySpec) -> None:
         super().__init__()
         config = spec.config
-        self.shape = _shape(spec)
+        self.shape = integers(spec, "shape")
         self.head_of: Head = head_of(entry(spec, "action"))
         normalised = dict(config.get("normalise", {}))
         self.normaliser = Normaliser(self.shape) if normalised.get("observations") else None
@@ -255,13 +255,6 @@ class ActorCritic(nn.Module):
         if self.state_normaliser is not None:
             state = self.state_normaliser(state)
         return torch.cat([state, x.flatten(1) * self.scale], dim=1)
-
-
-def _shape(spec: PolicySpec) -> tuple[int, ...]:
-    shape = entry(spec, "shape")
-    if not isinstance(shape, (list, tuple)) or not all(isinstance(n, int) and n >= 1 for n in shape):
-        raise PolicyError(f"policy spec {spec.kind!r}: shape is {shape!r}; expected a list of whole numbers.")
-    return tuple(shape)
 
 
 # --------------------------------------------------------------------------------------------------------------------

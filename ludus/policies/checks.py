@@ -23,8 +23,8 @@ def integer(spec: PolicySpec, key: str, *, least: int = 1) -> int:
     return value
 
 
-def widths(spec: PolicySpec, key: str) -> tuple[int, ...]:
-    """The layer widths `spec.config[key]`: a list of whole numbers of at least 1, possibly empty."""
+def integers(spec: PolicySpec, key: str) -> tuple[int, ...]:
+    """The list `spec.config[key]` of whole numbers of at least 1, such as the widths of layers; possibly empty."""
     value = entry(spec, key)
     if not isinstance(value, (list, tuple)) or not all(isinstance(n, int) and n >= 1 for n in value):
         raise PolicyError(f"policy spec {spec.kind!r}: {key} is {value!r}; expected a list of whole numbers.")

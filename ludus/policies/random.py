@@ -11,7 +11,7 @@ from scipy.special import ndtri
 from ludus.core.errors import PolicyError
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.categorical import CategoricalPolicy
-from ludus.policies.checks import check_mode, entry, integer, widths
+from ludus.policies.checks import check_mode, entry, integer, integers
 from ludus.policies.heads import MultiCategorical
 
 _LEAST = 2.0**-25  # half of the least float32 uniform that is not 0
@@ -31,7 +31,7 @@ class RandomPolicy(CategoricalPolicy):
         self._choices: MultiCategorical | None = None
         self._box: _Box | None = None
         if "choices" in spec.config:
-            self._choices = MultiCategorical(widths(spec, "choices"))
+            self._choices = MultiCategorical(integers(spec, "choices"))
             self.noise_width = self._choices.noise_width
         elif "low" in spec.config:
             self._box = _Box(spec)
@@ -82,7 +82,7 @@ class _Box:
     """Draws from a box of `size` numbers."""
 
     def __init__(self, spec: PolicySpec) -> None:
-        self.shape = widths(spec, "shape")
+        self.shape = integers(spec, "shape")
         self.size = int(np.prod(self.shape))
         self._low, self._high = self._bounds(spec, "low", -np.inf), self._bounds(spec, "high", np.inf)
         if not (self._low <= self._high).all():

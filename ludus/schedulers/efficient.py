@@ -21,10 +21,10 @@ tendency.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import ClassVar
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError
@@ -45,20 +45,14 @@ class EfficientPSROOptions(MovedMixtureOptions):
     those below it. warm_start, diversity: as in psro, where they need no payoffs. Two players.
     """
 
+    lacks_payoffs: ClassVar[str] = ", and efficient PSRO has none"
+
     rule: str = "hedge"
     levels: int = Field(1, ge=1)
 
     @property
     def reads_payoffs(self) -> bool:
         return False
-
-    @model_validator(mode="after")
-    def _without_payoffs(self) -> Self:
-        if any(rule.source == "best" for rule in self.warm_start):
-            raise ConfigError(
-                "warm_start best compares payoffs, and efficient PSRO has none; use last, random or file."
-            )
-        return self
 
 
 class EfficientPSROScheduler(ResponseScheduler):

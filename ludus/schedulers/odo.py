@@ -23,11 +23,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import EvaluationTask, Solution, State, Task
@@ -149,18 +149,12 @@ class ODOOptions(ResponseOptions):
     diversity: as in psro, where they need no payoffs.
     """
 
+    lacks_payoffs: ClassVar[str] = " of all members, and odo plays only some"
+
     rounds: int = Field(100, ge=1)
     average: Literal["run", "window"] = "run"
     begin: Literal["uniform", "last"] = "uniform"
     improvement: float = Field(0.0, ge=0, allow_inf_nan=False)
-
-    @model_validator(mode="after")
-    def _without_best(self) -> Self:
-        if any(rule.source == "best" for rule in self.warm_start):
-            raise ConfigError(
-                "warm_start best compares payoffs of all members, and odo plays only some; use last, random or file."
-            )
-        return self
 
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ludus.core import seeding
 from ludus.core.config import Config
-from ludus.core.errors import ScenarioError, SolverError
+from ludus.core.errors import ConfigError, ScenarioError, SolverError
 from ludus.core.parts import build_part, dump_part, kind_of, require
 from ludus.core.types import EvaluationTask, Opponents, PolicyRef, State, Task, TrainingTask
 from ludus.population.base import View
@@ -101,8 +101,16 @@ class ResponseOptions(ScheduleOptions):
     """warm_start: what a new policy starts from, one rule or several. diversity: how new policies are made to differ from the members,
     behavioural or response, {kind: behavioural, weight: 0.01} say."""
 
+    lacks_payoffs: ClassVar[str] = ""  # why payoffs of all members cannot be compared
+
     warm_start: Annotated[tuple[WarmStart, ...], BeforeValidator(_warm_starts)] = (WarmStart(),)
     diversity: DiversityField = None
+
+    @model_validator(mode="after")
+    def _best_is_known(self) -> Self:
+        if self.lacks_payoffs and any(rule.source == "best" for rule in self.warm_start):
+            raise ConfigError(f"warm_start best compares payoffs{self.lacks_payoffs}; use last, random or file.")
+        return self
 
     @property
     def moves_opponents(self) -> bool:

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import (
@@ -63,6 +63,8 @@ class XDOOptions(ResponseOptions):
     responses, as in psro, where they need no payoffs.
     """
 
+    lacks_payoffs: ClassVar[str] = ", and xdo reads none"
+
     tolerance: float = Field(1.0, gt=0, allow_inf_nan=False)
     fall: float = Field(0.5, gt=0, lt=1)
     iterations: int = Field(100_000, ge=1)
@@ -76,12 +78,6 @@ class XDOOptions(ResponseOptions):
     def modes(self) -> frozenset[str]:
         """An equilibrium mixes."""
         return super().modes | {"explore"}
-
-    @model_validator(mode="after")
-    def _without_payoffs(self) -> Self:
-        if any(rule.source == "best" for rule in self.warm_start):
-            raise ConfigError("warm_start best compares payoffs, and xdo reads none; use last, random or file.")
-        return self
 
     @property
     def meets_bots(self) -> bool:

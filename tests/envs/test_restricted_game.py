@@ -81,6 +81,16 @@ def test_rock_and_paper_against_rock_and_scissors() -> None:
     np.testing.assert_allclose(found.value, [1 / 3, -1 / 3], atol=1e-4)
 
 
+def test_two_iterations_by_hand() -> None:
+    """The same game. Both begin evenly. First to play is player 0: (1/2, 0) is earned, 1/4 regretted of rock, which it plays now; so player
+    1 plays rock. Then player 0 earns (0, 1) and regrets (1/4, 1); player 1 earns (-4/5, 3/5) against (1/5, 4/5) and regrets (1/2, 7/5). The
+    second iteration counts twice."""
+    mine, theirs = picked([1, 0, 0], [0, 1, 0]), picked([1, 0, 0], [0, 0, 1])
+    found = solve_restricted(rock_paper_scissors(), [mine, theirs], gap=0.0, iterations=2)
+    np.testing.assert_allclose(found.tables[0], [[(1 + 2 / 5) / 3, (2 * 4 / 5) / 3, 0.0]])
+    np.testing.assert_allclose(found.tables[1], [[(1 + 2 * 5 / 19) / 3, 0.0, (2 * 14 / 19) / 3]])
+
+
 def test_a_mixture_is_one_choice() -> None:
     """Who may play rock or all three alike plays all three alike; what the other does is worth nothing then, and rock loses to paper."""
     mine, theirs = picked([1, 0, 0], [1 / 3, 1 / 3, 1 / 3]), picked([1, 0, 0], [0, 1, 0])

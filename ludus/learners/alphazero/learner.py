@@ -1,4 +1,5 @@
-"""AlphaZero's learner: positions, with what the search found there and how the game ended, replayed."""
+"""AlphaZero's learner: positions, with what the search found there and how the game ended, replayed. And what MuZero's has in common with
+it."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from ludus.core import seeding
 from ludus.core.device import Work, placed, to_device
@@ -25,14 +28,61 @@ from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from ludus.learners.alphazero.options import AlphaZero
+    from ludus.learners.muzero.options import MuZero
 
 
-class AlphaZeroLearner(ReplayLearner):
+class SearchLearner(ReplayLearner):
+    """Base of those that learn from what searches found: one step of Adam for each batch, by autograd, on any device. What is published is
+    the network, or its slow average."""
+
+    config: AlphaZero | MuZero
+    networks: Ensemble
+
+    def found(self, rows: Trajectories) -> tuple[Array, NDArray[np.float64]]:
+        """(policy [N, A], value float64[N]) of the searches. Raises DataError where nobody searched."""
+        missing = [name for name in (SEARCH_POLICY, SEARCH_VALUE) if name not in rows.extras]
+        if missing:
+            raise DataError(
+                f"{type(self.config).__name__} learns from what searches found, and these trajectories have no "
+                f"{' and no '.join(missing)}. Play them in the mode self_play, and record both as extras, as `collect()` says."
+            )
+        return rows.extras[SEARCH_POLICY], rows.extras[SEARCH_VALUE].astype(np.float64)
+
+    def shown(self, rows: Trajectories) -> tuple[Array, NDArray[np.bool_] | None]:
+        """(observations [N, inputs], masks bool[N, A] or None) of rows, of an enumerated game those that ids stand for."""
+        observation, mask, enumeration = rows.observation, rows.mask, self._context.env.enumeration
+        if enumeration is not None:
+            observation, mask = enumeration.observation[observation], enumeration.mask[observation]
+        return observation.reshape(rows.num_rows, -1), mask
+
+    def descended(self, loss: Tensor, by_policy: Tensor, by_value: Tensor) -> Metrics:
+        """One step down a loss, of which two parts are told."""
+        config = self.config
+        sums, gradient = self.networks.descend(
+            loss,
+            (by_policy, by_value),
+            rate=self.rate(config.learning_rate),
+            max_norm=config.max_gradient_norm,
+            guard=self.guard,
+        )
+        self.networks.follow(config.average)
+        return self.read({"loss": sums[0], "policy_loss": sums[1], "value_loss": sums[2], "gradient_norm": gradient})
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), "networks": self.networks.state_dict(), "told": dict(self._told)}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.networks.load_state_dict(state["networks"])
+        self._told = {name: float(x) for name, x in state["told"].items()}
+
+
+class AlphaZeroLearner(SearchLearner):
     """One step of Adam per batch on
 
-        (z - v)² + cross-entropy(π, p) + l2 ‖θ‖².
-
-    What is published is the network, or its slow average. It learns by autograd, on any device.
+    (z - v)² + cross-entropy(π, p) + l2 ‖θ‖².
     """
 
     config: AlphaZero
@@ -51,7 +101,6 @@ class AlphaZeroLearner(ReplayLearner):
         symmetries = build_rules(self.spec.config["rules"]).symmetries
         self._ways = [to_device(ways.astype(np.int64), self.device) for ways in symmetries]
         self._shape = tuple(network.config["shape"])
-        self._enumeration = context.env.enumeration
 
     # ------------------------------------------------------------------------------------------ data
 
@@ -60,31 +109,19 @@ class AlphaZeroLearner(ReplayLearner):
         its last search found stands for the rest."""
         rows = trajectories
         self.count(rows)
-        policy, value = self._found(rows)
+        policy, value = self.found(rows)
         last = rows.start[1:] - 1
         rest = np.where(rows.tail == Tail.TERMINATED, 0.0, value[last])
         target = lambda_returns(rows.start, rows.reward * self._scale, value, rest, 1.0, self.config.value_lambda)
-        observation, mask = rows.observation, rows.mask
-        if self._enumeration is not None:
-            observation, mask = self._enumeration.observation[observation], self._enumeration.mask[observation]
+        observation, mask = self.shown(rows)
         columns = {
-            "observation": observation.reshape(len(policy), -1),
+            "observation": observation,
             "mask": np.ones(policy.shape, np.bool_) if mask is None else mask,
             "policy": policy,
             "value": target.astype(np.float32),
             "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
         }
         return [self.kept(columns)]
-
-    def _found(self, rows: Trajectories) -> tuple[Array, Array]:
-        """(policy [N, A], value float64[N]) of the searches. Raises DataError where nobody searched."""
-        missing = [name for name in (SEARCH_POLICY, SEARCH_VALUE) if name not in rows.extras]
-        if missing:
-            raise DataError(
-                f"AlphaZero learns from what searches found, and these trajectories have no {' and no '.join(missing)}. Play them in the "
-                "mode self_play, and record both as extras, as `collect()` says."
-            )
-        return rows.extras[SEARCH_POLICY], rows.extras[SEARCH_VALUE].astype(np.float64)
 
     # ------------------------------------------------------------------------------------------ learning
 
@@ -107,25 +144,7 @@ class AlphaZeroLearner(ReplayLearner):
         by_value = value_loss(value.float(), target).sum() / rows
         norm = weight_norm(self.networks.online.module.parameters()) / self.ranks.size
         loss = by_policy + config.value_coefficient * by_value + config.l2 * norm
-        sums, gradient = self.networks.descend(
-            loss,
-            (by_policy, by_value),
-            rate=self.rate(config.learning_rate),
-            max_norm=config.max_gradient_norm,
-            guard=self.guard,
-        )
-        self.networks.follow(config.average)
-        return self.read({"loss": sums[0], "policy_loss": sums[1], "value_loss": sums[2], "gradient_norm": gradient})
+        return self.descended(loss, by_policy, by_value)
 
     def weights(self) -> Weights:
         return joined({"network": arrays_of(self.networks.target.module)})
-
-    # ------------------------------------------------------------------------------------------ state
-
-    def state_dict(self) -> State:
-        return {**super().state_dict(), "networks": self.networks.state_dict(), "told": dict(self._told)}
-
-    def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        self.networks.load_state_dict(state["networks"])
-        self._told = {name: float(x) for name, x in state["told"].items()}

@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core import seeding
 from ludus.core.device import Work, placed, to_device
 from ludus.core.errors import DataError
-from ludus.core.types import Array, Metrics, State, Tail, Weights
+from ludus.core.types import Array, Metrics, Tail, Weights
+from ludus.learners.alphazero.learner import SearchLearner
 from ludus.learners.alphazero.losses import weight_norm
 from ludus.learners.base import LearnerContext
 from ludus.learners.muzero.losses import Unrolled, Windows, merged, unrolled_loss
 from ludus.learners.network import multiplications
-from ludus.learners.replayed import Ensemble, ReplayLearner
+from ludus.learners.replayed import Ensemble
 from ludus.learners.returns import follow, lambda_returns, n_step
 from ludus.policies.actor_critic import arrays_of, load_arrays
 from ludus.policies.registry import build_policy
 from ludus.policies.search.learned import MuZeroNetwork, MuZeroPolicy, make_muzero
-from ludus.policies.specs import SEARCH_POLICY, SEARCH_VALUE
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ludus.learners.muzero.options import MuZero
 
 
-class MuZeroLearner(ReplayLearner):
+class MuZeroLearner(SearchLearner):
     """One step of Adam per batch on `unrolled_loss`. An item is a decision and the `unroll` ones after it: of two players, both players'
     moves in turn. By autograd, on any device."""
 
@@ -49,7 +50,6 @@ class MuZeroLearner(ReplayLearner):
         self.settle(placed(context.device, work))
         self.networks = Ensemble(module, ranks=self.ranks, placement=self.placement, layouts=())
         self._two = context.env.num_players == 2
-        self._enumeration = context.env.enumeration
 
     @property
     def _network(self) -> MuZeroNetwork:
@@ -63,22 +63,15 @@ class MuZeroLearner(ReplayLearner):
         """Each decision with those that follow it in its game, or in its fragment."""
         rows = trajectories
         self.count(rows)
-        missing = [name for name in (SEARCH_POLICY, SEARCH_VALUE) if name not in rows.extras]
-        if missing:
-            raise DataError(
-                f"MuZero learns from what searches found, and these trajectories have no {' and no '.join(missing)}. Play them in the mode "
-                "self_play, and record both as extras, as `collect()` says."
-            )
-        observation, mask = rows.observation, rows.mask
-        if self._enumeration is not None:
-            observation, mask = self._enumeration.observation[observation], self._enumeration.mask[observation]
-        value, reward, order, start, terminated = self._games(rows)
+        policy, found = self.found(rows)
+        observation, mask = self.shown(rows)
+        value, reward, order, start, terminated = self._games(rows, found)
         windows = Windows.of(start, terminated, self.config.unroll)
         at, ahead = order[windows.row], windows.there | windows.over
         columns = {
-            "observation": observation.reshape(len(value), -1)[order],
+            "observation": observation[order],
             "action": rows.action[at[:, :-1]].astype(np.int64),
-            "policy": rows.extras[SEARCH_POLICY][at],
+            "policy": policy[at],
             "reward": np.where(windows.there[:, :-1], reward[at[:, :-1]], 0.0).astype(np.float32),
             "value": np.where(windows.there, value[at], 0.0).astype(np.float32),
             "reward_weight": ahead[:, :-1].astype(np.float32),
@@ -93,13 +86,13 @@ class MuZeroLearner(ReplayLearner):
         )  # after the end, whatever they are
         if self.config.reanalyse:
             legal = np.ones((len(value), columns["policy"].shape[2]), np.bool_) if mask is None else mask
-            columns |= {"seen": observation.reshape(len(value), -1)[at], "legal": legal[at]}
+            columns |= {"seen": observation[at], "legal": legal[at]}
         return [self.kept(columns)]
 
-    def _games(self, rows: Trajectories) -> tuple[Array, Array, Array, Array, Array]:
+    def _games(self, rows: Trajectories, found: NDArray[np.float64]) -> tuple[Array, Array, Array, Array, Array]:
         """(value target [N] of each row, reward [N] of the move itself, order of the rows, start of each game or fragment in it, whether
         each ended for good)."""
-        config, found = self.config, rows.extras[SEARCH_VALUE].astype(np.float64)
+        config = self.config
         reward, last = rows.reward * self._scale, rows.start[1:] - 1
         if not self._two:
             total, discount, after = n_step(rows.start, reward, rows.tail, config.gamma, config.n_step)
@@ -143,16 +136,8 @@ class MuZeroLearner(ReplayLearner):
             )
         norm = weight_norm(self._network.parameters()) / self.ranks.size
         loss = by_policy + config.value_coefficient * by_value + by_reward + config.l2 * norm
-        sums, gradient = self.networks.descend(
-            loss,
-            (by_policy, by_value),
-            rate=self.rate(config.learning_rate),
-            max_norm=config.max_gradient_norm,
-            guard=self.guard,
-        )
-        self.networks.follow(config.average)
-        told = {"loss": sums[0], "policy_loss": sums[1], "value_loss": sums[2], "gradient_norm": gradient}
-        return {**self.read(told), "temperature": self.rate(config.temperature)}
+        told = self.descended(loss, by_policy, by_value)
+        return {**told, "temperature": self.rate(config.temperature)}
 
     def _searched_anew(self, columns: Mapping[str, Any], policy: Tensor, mine: slice) -> Tensor:
         """The first `reanalyse` of the rows with policies that the newest weights find. (Schrittwieser et al. 2020, appendix H.)"""
@@ -171,16 +156,6 @@ class MuZeroLearner(ReplayLearner):
         found = arrays_of(self.networks.target.module)
         found["temperature"] = np.array([self.rate(self.config.temperature)], np.float32)
         return found
-
-    # ------------------------------------------------------------------------------------------ state
-
-    def state_dict(self) -> State:
-        return {**super().state_dict(), "networks": self.networks.state_dict(), "told": dict(self._told)}
-
-    def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        self.networks.load_state_dict(state["networks"])
-        self._told = {name: float(x) for name, x in state["told"].items()}
 
 
 def _require_turns(seat: Array, t: Array, start: Array) -> None:

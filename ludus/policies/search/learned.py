@@ -15,7 +15,7 @@ from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.actor_critic import load_arrays, shapes_of
 from ludus.policies.bodies import orthogonal, own_stream
 from ludus.policies.categorical import masked_softmax, one_hot_best, sample
-from ludus.policies.checks import check_mode, entry, fitted, integer, widths
+from ludus.policies.checks import check_mode, entry, fitted, integer, integers
 from ludus.policies.search.policy import Searches
 from ludus.policies.search.search import Expanded
 
@@ -63,14 +63,14 @@ class Imagined(NamedTuple):
 
 class MuZeroNetwork(nn.Module):
     """The three functions of a `muzero` spec: representation h(o) = s, dynamics g(s, a) = (s', r) and prediction f(s) = (p, v), perceptrons
-    of `hidden` widths. Latent states are scaled to [0, 1]. temperature: by which moves are drawn in self-play, a buffer."""
+    of `hidden` integers. Latent states are scaled to [0, 1]. temperature: by which moves are drawn in self-play, a buffer."""
 
     temperature: Tensor
 
     def __init__(self, spec: PolicySpec) -> None:
         super().__init__()
         self.inputs, self.actions = integer(spec, "inputs"), integer(spec, "actions")
-        self.support, latent, hidden = integer(spec, "support"), integer(spec, "latent"), widths(spec, "hidden")
+        self.support, latent, hidden = integer(spec, "support"), integer(spec, "latent"), integers(spec, "hidden")
         bins = 2 * self.support + 1
         self.representation = _perceptron(self.inputs, hidden, latent)
         self.dynamics = _perceptron(latent + self.actions, hidden, latent)
