@@ -11,10 +11,10 @@ commit and settings. Runs that have one are not made again, so that the command 
 today's does not count. Tasks named SHORT or LONG stand for all of their length; none stands for all. The table shows means over the seeds
 with 95% intervals (Student's t) beside the published score; bars are judged where all of a task's own seeds are there.
 
-Scores: the mean return of the trained policy over 100 episodes that are not in training, played greedily (Pong, and MAPPO's kin in
-foraging: with their own randomness, as the published scores were); of the memory tasks the share of right choices of 1,000; of Leduc
-poker, exploitability of what is announced: the slow copy (MMD), the newest policy (R-NaD) or the average one (NFSP). `seconds` are those
-of training, imports and compilation included.
+Scores: the mean return of the trained policy over 100 episodes that are not in training, played greedily (Pong, as its published score was,
+and foraging, where greedy agents can wait for each other for ever: with their own randomness); of the memory tasks the share of right
+choices of 1,000; of Leduc poker, exploitability of what is announced: the slow copy (MMD), the newest policy (R-NaD) or the average one
+(NFSP). `seconds` are those of training, imports and compilation included.
 
 Where their environments are built, peers are trained too, with the same steps and seeds (`python -m benchmarks.harness setup sb3_learning
 epymarl`): Stable-Baselines3 on HalfCheetah and Hopper, EPyMARL on MPE2's teams and in foraging.
