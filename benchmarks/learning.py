@@ -11,13 +11,13 @@ commit and settings. Runs that have one are not made again, so that the command 
 today's does not count. Tasks named SHORT or LONG stand for all of their length; none stands for all. The table shows means over the seeds
 with 95% intervals (Student's t) beside the published score; bars are judged where all of a task's own seeds are there.
 
-Scores: the mean return of the trained policy over 100 episodes that are not in training, played greedily (Pong, and MAPPO's kin in
-foraging: with their own randomness, as the published scores were); of the memory tasks the share of right choices of 1,000; of Leduc
-poker, exploitability of what is announced: the slow copy (MMD), the newest policy (R-NaD) or the average one (NFSP). `seconds` are those
-of training, imports and compilation included.
+Scores: the mean return of the trained policy over 100 episodes that are not in training, played greedily (Pong, as its published score was,
+and foraging, where greedy agents can wait for each other for ever: with their own randomness); of the memory tasks the share of right
+choices of 1,000; of Leduc poker, exploitability of what is announced: the slow copy (MMD), the newest policy (R-NaD) or the average one
+(NFSP). `seconds` are those of training, imports and compilation included.
 
-HalfCheetah and Hopper are trained by Stable-Baselines3 too, with the same steps and seeds, where its environment is built
-(`python -m benchmarks.harness setup sb3_learning`).
+Where their environments are built, peers are trained too, with the same steps and seeds (`python -m benchmarks.harness setup sb3_learning
+epymarl`): Stable-Baselines3 on HalfCheetah and Hopper, EPyMARL on MPE2's teams and in foraging.
 
 Teams (MPE2) are one player, whose return is the sum of its agents'. The one run of speaker-listener reports three points: it is scored
 beside training after 1M and 2M steps, with the same number of episodes, and at the end, after 5M. The published score is beyond what
@@ -44,7 +44,7 @@ from benchmarks.learning_tasks import TASKS
 from benchmarks.psro_family_cells import interval
 
 _LENGTHS = {"SHORT": "S", "LONG": "L"}
-_COLUMNS = ("task", "budget", "seeds", "score", "published", "SB3 here", "wanted", "seconds")
+_COLUMNS = ("task", "budget", "seeds", "score", "published", "peer here", "wanted", "seconds")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -131,7 +131,7 @@ def _bar(task: LearningTask) -> Bar:
             raise Missing(f"{peer_of(task.name)!r} has the mean score {peer:g}")
         return mean_score(medians, task.name, task.seeds) / peer
 
-    return Bar(f"{task.name}, mean return as a share of Stable-Baselines3's", task.wanted, ratio, quick=False)
+    return Bar(f"{task.name}, mean return as a share of {task.peer.name}'s", task.wanted, ratio, quick=False)
 
 
 def table(names: Sequence[str], found: Mapping[str, Sequence[Repetition]], *, quick: bool = False) -> Table:
@@ -178,8 +178,9 @@ def _print_tasks(names: Sequence[str]) -> None:
 def _possible(runs: Sequence[Run]) -> list[Run]:
     """Those whose interpreter is there; says which are not."""
     missing = [run for run in runs if not python(run).exists()]
-    if missing:
-        print("Stable-Baselines3 is not run: python -m benchmarks.harness setup sb3_learning", file=sys.stderr)
+    for peer in dict.fromkeys(TASKS[run.task].peer for run in missing):
+        if peer:
+            print(f"{peer.name} is not run: python -m benchmarks.harness setup {peer.folder}", file=sys.stderr)
     return [run for run in runs if run not in missing]
 
 

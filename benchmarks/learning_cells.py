@@ -20,12 +20,11 @@ from benchmarks.results import write_cell
 RESULTS = ROOT / "benchmarks" / "results" / "learning"
 QUICK = 0.05
 """Share of the budget that `--quick` trains for."""
-PEER = "sb3_learning"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One to be measured. peer: by Stable-Baselines3 instead of Ludus."""
+    """One to be measured. peer: by the task's peer instead of Ludus."""
 
     task: str
     seed: int
@@ -39,12 +38,14 @@ class Run:
     @property
     def path(self) -> Path:
         """Where its result lies, below the folder of results."""
-        return Path(self.task) / f"{'sb3-' if self.peer else ''}{self.seed}.json"
+        peer = TASKS[self.task].peer if self.peer else None
+        return Path(self.task) / f"{peer.name.lower() + '-' if peer else ''}{self.seed}.json"
 
 
 def peer_of(task: str) -> str:
     """The name of the peer's runs of a task."""
-    return f"{task}, SB3"
+    peer = TASKS[task].peer
+    return f"{task}, {peer.name if peer else 'peer'}"
 
 
 def wanted(names: Iterable[str], seeds: Iterable[int] | None = None) -> list[Run]:
@@ -58,8 +59,8 @@ def wanted(names: Iterable[str], seeds: Iterable[int] | None = None) -> list[Run
 def settings(run: Run) -> dict[str, Any]:
     """What a result depends on, as its file holds it: the result of other settings is no result of this run."""
     task = TASKS[run.task]
-    if run.peer:
-        return {"algorithm": task.peer, "env": task.keys["env"]["id"], "decisions": task.budget}
+    if run.peer and task.peer:
+        return {"algorithm": task.peer.algorithm, "env": task.keys["env"]["id"], task.peer.unit: task.peer.budget}
     imitated = {"expert": task.expert, "demonstrations": task.demonstrations, "cloned": task.cloned}
     return {**scenario(task, run.seed), **(imitated if task.expert else {})}
 
@@ -89,7 +90,8 @@ def write(run: Run, repetition: Repetition, folder: Path) -> None:
 
 def python(run: Run) -> Path:
     """The interpreter of its worker."""
-    return PEERS / PEER / ".venv" / "bin" / "python" if run.peer else Path(sys.executable)
+    peer = TASKS[run.task].peer if run.peer else None
+    return PEERS / peer.folder / ".venv" / "bin" / "python" if peer else Path(sys.executable)
 
 
 def play(run: Run, *, core: int, quick: bool) -> Repetition:
@@ -103,13 +105,13 @@ def play(run: Run, *, core: int, quick: bool) -> Repetition:
 
 def contestant(task: LearningTask, *, peer: bool, share: float = 1.0) -> Contestant:
     """The worker of a task. share: of the budget."""
-    if peer:
-        decisions, env = str(int(task.budget * share)), task.keys["env"]["id"].removeprefix("gymnasium/")
-        peers = ("--algorithm", str(task.peer), "--env", env, "--decisions", decisions)
-        module = f"benchmarks.peers.{PEER}.run"
-        return Contestant(peer_of(task.name), module, arguments=peers, peer=PEER, timeout_s=task.timeout_s)
-    arguments = ("--task", task.name, "--share", str(share))
-    return Contestant(task.name, "benchmarks.learning_run", arguments=arguments, timeout_s=task.timeout_s)
+    if peer and task.peer:
+        budget, env = str(int(task.peer.budget * share)), task.keys["env"]["id"].removeprefix("gymnasium/")
+        theirs = ("--algorithm", task.peer.algorithm, "--env", env, f"--{task.peer.unit}", budget)
+        module, folder = f"benchmarks.peers.{task.peer.folder}.run", task.peer.folder
+        return Contestant(peer_of(task.name), module, arguments=theirs, peer=folder, timeout_s=task.timeout_s)
+    ours = ("--task", task.name, "--share", str(share))
+    return Contestant(task.name, "benchmarks.learning_run", arguments=ours, timeout_s=task.timeout_s)
 
 
 def time_left(left: Iterable[Run], measured: Iterable[tuple[Run, Repetition]]) -> str:

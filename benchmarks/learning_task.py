@@ -12,14 +12,36 @@ SHORT_SEEDS, LONG_SEEDS = (0, 1, 2, 3, 4), (0,)
 
 
 @dataclass(frozen=True, slots=True)
+class Peer:
+    """Another system, trained here under the same budget and seeds. name: in tables. folder: under benchmarks/peers, with its `run`.
+    algorithm: as it calls it. unit, budget: as it counts."""
+
+    name: str
+    folder: str
+    algorithm: str
+    unit: Literal["decisions", "steps"]
+    budget: int
+
+    @staticmethod
+    def sb3(algorithm: str, *, decisions: int) -> Peer:
+        """Stable-Baselines3."""
+        return Peer("SB3", "sb3_learning", algorithm, "decisions", decisions)
+
+    @staticmethod
+    def epymarl(algorithm: str, *, steps: int) -> Peer:
+        """EPyMARL. steps: of the environment, in which all agents act."""
+        return Peer("EPyMARL", "epymarl", algorithm, "steps", steps)
+
+
+@dataclass(frozen=True, slots=True)
 class LearningTask:
     """keys: of the scenario, beside those that all have. budget: in `unit`; every training counts. wanted: of the mean score over the
     seeds; empty: none. published: the peer's score, from `source`. length: S(hort) or L(ong). episodes: of the evaluation.
     score: "return" (mean of the evaluation), "right" (share of right choices, likewise) or "exploitability" (NashConv / 2 of what is
     announced, computed exactly). points: budgets, the first of which divides the others, at which the newest policy is scored as well,
     beside training: of learners that collect whole batches of decisions. barriers: after so many iterations each a run of hours can go on
-    if it is stopped; they end open episodes, and others have none. peer: algorithm of Stable-Baselines3 that is run here under the same
-    steps and seeds; then `wanted` is of the ratio of both means.
+    if it is stopped; they end open episodes, and others have none. peer: whose runs are made as well; then `wanted` is of the ratio of both
+    means.
 
     expert: the preset of who is imitated; it is trained and recorded before. demonstrations: episodes of it. cloned: nobody plays to learn;
     `ludus clone` does it."""
@@ -36,7 +58,7 @@ class LearningTask:
     episodes: int = 100
     points: tuple[int, ...] = ()
     barriers: int | None = None
-    peer: str | None = None
+    peer: Peer | None = None
     expert: str = ""
     demonstrations: int = 0
     cloned: bool = False

@@ -22,7 +22,7 @@ from __future__ import annotations
 from importlib import resources
 from typing import Any, Literal
 
-from benchmarks.learning_task import EXPERT_FILE, LearningTask
+from benchmarks.learning_task import EXPERT_FILE, LearningTask, Peer
 from ludus.core.config import from_yaml
 
 _ZOO = "RL Baselines3 Zoo, benchmark.md (one run)"
@@ -55,13 +55,19 @@ def _tic_tac_toe(kind: str, budget: int, wanted: str = "") -> LearningTask:
 
 def _mujoco(name: str, kind: str) -> LearningTask:
     preset = {"halfcheetah": "half-cheetah"}.get(name, name) + ("" if kind == "sac" else f"-{kind}")
-    return _task(f"{name}-{kind}", preset, 300_000, ">= 1", length="L", peer=kind)
+    steps = 300_000
+    return _task(f"{name}-{kind}", preset, steps, ">= 1", length="L", peer=Peer.sb3(kind, decisions=steps))
+
+
+_EPYMARLS = ("qmix", "vdn", "iql", "coma")
+"""What it has of these."""
 
 
 def _spread(kind: str) -> LearningTask:
     """1M steps in episodes of 25 steps."""
-    preset = "simple-spread" + ("" if kind == "qmix" else f"-{kind}")
-    return _task(f"spread-{kind}", preset, 1_000_000 // 25, unit="episodes", length="L")
+    preset, steps = "simple-spread" + ("" if kind == "qmix" else f"-{kind}"), 1_000_000
+    peer = Peer.epymarl(kind, steps=steps) if kind in _EPYMARLS else None
+    return _task(f"spread-{kind}", preset, steps // 25, unit="episodes", length="L", peer=peer)
 
 
 _TURNS = ("mappo", "happo", "hatrpo", "a2po", "coppo")
@@ -79,17 +85,14 @@ def _team(
 
 
 _ONE_STEP = {"cds_qmix": {"n_step": 1}}  # its intrinsic reward is of one
-_LBF = {"vdn": 1.00, "qmix": 0.96, "coma": 0.61}
 
 
 def _lbf(kind: str) -> LearningTask:
     """EPyMARL's first task of level-based foraging, at most 2M steps: two foods, each of which wants both. All food is worth 1."""
     keys = keys_of("lbf-qmix" if kind != "coma" else "lbf-coma")
     keys = {**keys, "algorithm": {**keys["algorithm"], "kind": kind, **_ONE_STEP.get(kind, {})}}
-    name, published = f"lbf-{kind.replace('_', '-')}", _LBF.get(kind)
-    return LearningTask(
-        name, keys, 40_000, unit="episodes", published=published, source=_EPYMARL if published else "", length="L"
-    )
+    peer = Peer.epymarl(kind, steps=2_000_000) if kind in _EPYMARLS else None
+    return LearningTask(f"lbf-{kind.replace('_', '-')}", keys, 40_000, unit="episodes", length="L", peer=peer)
 
 
 def _smax(kind: str) -> LearningTask:
@@ -177,6 +180,7 @@ _ALL = (
     _task(
         "speaker-listener-mappo", "speaker-listener", 10_000_000,  # 5M of two agents
         published=-10.68, source=_EPYMARL, length="L", points=(2_000_000, 4_000_000),
+        peer=Peer.epymarl("mappo", steps=5_000_000),
     ),
     _spread("qmix"),
     _spread("vdn"),

@@ -202,6 +202,7 @@ def test_a_peer_without_environment_stops_the_whole_measurement(
 
 PEERS = {
     "cpprb_replay": "cpprb",
+    "epymarl": "mpe2",  # its build.py has EPyMARL's commit
     "openspiel_meta": "open-spiel",
     "psro_v2_dqn": "open-spiel",
     "psro_v2_exact": "open-spiel",

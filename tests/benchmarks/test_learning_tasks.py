@@ -218,6 +218,15 @@ def test_workers() -> None:
     assert peer.command(seed=0, quick=False)[1:] == [
         "benchmarks.peers.sb3_learning.run", "--algorithm", "td3", "--env", "Hopper-v5", "--decisions", "300000", "--seed", "0",
     ]  # fmt: skip
+    team = contestant(TASKS["spread-qmix"], peer=True, share=0.05)
+    assert team.command(seed=1, quick=False)[1:] == [
+        "benchmarks.peers.epymarl.run", "--algorithm", "qmix", "--env", "mpe2/simple_spread_v3", "--steps", "50000", "--seed", "1",
+    ]  # fmt: skip
+    assert (team.name, team.peer, Run("spread-qmix", 1, peer=True).path.name) == (
+        "spread-qmix, EPyMARL",
+        "epymarl",
+        "epymarl-1.json",
+    )
 
 
 def test_time_left() -> None:
@@ -260,7 +269,7 @@ def test_beside_the_peer() -> None:
     """3,000 beside 2,000; nothing is said beside a peer that earns nothing, or has not run."""
     ours = scores("hopper-sac", 3000.0)
     peer = Run("hopper-sac", 0, peer=True)
-    name = "bar hopper-sac, mean return as a share of Stable-Baselines3's:"
+    name = "bar hopper-sac, mean return as a share of SB3's:"
     assert lines(["hopper-sac"], *ours, (peer, Repetition(0, {"score": 2000.0}))) == [f"{name} 1.5 (wanted >= 1) met"]
     assert lines(["hopper-sac"], *ours, (peer, Repetition(0, {"score": -1.0})))[0].endswith("unjudged")
     assert lines(["hopper-sac"], *ours)[0].endswith("unjudged")
