@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
 import sqlite3
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +243,12 @@ def dies(body: Callable[[], object], run_dir: Path, *, at: int) -> int | None:
 
     None: it was killed. Otherwise it came to its end, after that many changes.
     """
+    made = _forked(body, run_dir, at=at)
+    return None if made is None else len(made)
+
+
+def _forked(body: Callable[[], object], run_dir: Path, *, at: int) -> list[str] | None:
+    """See `dies`. What each change was."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks beside threads; ours only wait
         read, write = os.pipe()
@@ -256,16 +264,15 @@ def dies(body: Callable[[], object], run_dir: Path, *, at: int) -> int | None:
         assert os.WTERMSIG(status) == signal.SIGKILL
         return None
     assert os.WEXITSTATUS(status) == 0, answer
-    return int(answer)
+    return answer.splitlines()
 
 
 def _child(body: Callable[[], object], run_dir: Path, *, at: int, answer: int) -> None:
-    count, root = 0, str(run_dir)
+    made, root = list[str](), str(run_dir)
 
-    def change() -> None:
-        nonlocal count
-        count += 1
-        if count == at:
+    def change(what: str) -> None:
+        made.append(what)
+        if len(made) == at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -273,26 +280,41 @@ def _child(body: Callable[[], object], run_dir: Path, *, at: int, answer: int) -
             event == "open" and _writes(arguments)
         )
         if changes and str(arguments[0]).startswith(root) and "status.json" not in str(arguments[0]):  # a clock's
-            change()
+            change(f"{event} {kind_of(arguments[0], run_dir)}")
 
     commit = Store.commit
 
     def committing(self: Store, checkpoint_id: str) -> None:
-        change()
+        change("commit")
         commit(self, checkpoint_id)
-        change()
+        change("committed")
 
     Store.commit = committing  # type: ignore[method-assign]
     sys.addaudithook(hook)
     code = 1
     try:
         body()
-        os.write(answer, str(count).encode())
+        os.write(answer, "\n".join(made).encode())
         code = 0
     except BaseException as error:  # noqa: BLE001  the parent reports it
         os.write(answer, f"{type(error).__name__}: {error}".encode())
     finally:
         os._exit(code)
+
+
+def kind_of(path: str | Path, run_dir: Path) -> str:
+    """What is at a path in a run's directory: # stands for numbers and hashes."""
+    return re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", os.path.relpath(path, run_dir))
+
+
+def ways(names: Sequence[str]) -> list[int]:
+    """Places, counted from 1, at which something is first or last met right after what it comes after there. Elsewhere the same follows the
+    same, between these two."""
+    first, last = dict[tuple[str, str], int](), dict[tuple[str, str], int]()
+    for at, way in enumerate(pairwise(["", *names]), 1):
+        first.setdefault(way, at)
+        last[way] = at
+    return sorted({*first.values(), *last.values()})
 
 
 def _writes(arguments: tuple[Any, ...]) -> bool:
@@ -316,11 +338,11 @@ class Whole(dict[str, Path]):
     def __init__(self, folder: Path, *overrides: str) -> None:
         super().__init__()
         self.folder, self.overrides = folder, overrides
-        self._changes = dict[str, int]()
+        self._changes = dict[str, list[str]]()
 
     def __missing__(self, name: str) -> Path:
         self[name] = self.folder / name
-        changes = dies(lambda: train(name, self[name], *self.overrides), self[name], at=-1)
+        changes = _forked(lambda: train(name, self[name], *self.overrides), self[name], at=-1)
         assert changes is not None
         self._changes[name] = changes
         return self[name]
@@ -328,7 +350,12 @@ class Whole(dict[str, Path]):
     def changes(self, name: str) -> int:
         """How often it changes its directory, in every process alike."""
         assert self[name]
-        return self._changes[name]
+        return len(self._changes[name])
+
+    def ways(self, name: str) -> list[int]:
+        """`ways` of its changes."""
+        assert self[name]
+        return ways(self._changes[name])
 
     def check_a_kill(self, name: str, at: int, folder: Path) -> None:
         """A run that is killed at a change, and goes on, ends as the whole one."""

@@ -10,8 +10,8 @@ import run_tools as tools
 from ludus.core.errors import RunError
 from ludus.driver.runner import resume
 
-MANY = 30
-"""Kills of a run, in the slow tests, that does at its changes what those that are killed at each do, too."""
+MANY = 10
+"""Kills of a run, in the slow tests, that does at its changes what those that are killed in every way do, too."""
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +32,15 @@ def test_killed_at_a_change_and_resumed(name: str, whole: tools.Whole, tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(tools.SCENARIOS))
-def test_killed_at_every_change_and_resumed(name: str, whole: tools.Whole, tmp_path: Path) -> None:
+def test_killed_in_every_way_and_resumed(name: str, whole: tools.Whole, tmp_path: Path) -> None:
     last = whole.changes(name)
-    stride = 1 if name in ("exact", "ppo") else -(-last // MANY)
-    for at in range(1, last + 1, stride):
+    for at in whole.ways(name) if name in ("exact", "ppo") else range(1, last + 1, -(-last // MANY)):
         whole.check_a_kill(name, at, tmp_path)
+
+
+def test_every_way_is_a_change_after_another() -> None:
+    """A file, its name and a commit, three times: all but what is between the first and the last."""
+    assert tools.ways(["mkdir", *("open", "rename", "commit") * 3]) == [1, 2, 3, 4, 5, 8, 9, 10]
 
 
 def test_killed_again_and_again_while_it_resumes(whole: tools.Whole, tmp_path: Path) -> None:

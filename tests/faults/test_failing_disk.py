@@ -29,18 +29,22 @@ class Disk:
     """Counts what a run does to its directory, and fails some of it. fails: whether the k-th operation does, counted from 1."""
 
     def __init__(self, run_dir: Path, fails: Callable[[int], bool]) -> None:
-        self.run_dir, self.fails, self.count = str(run_dir), fails, 0
+        self.run_dir, self.fails, self.names = run_dir, fails, list[str]()
 
-    def operation(self) -> None:
-        self.count += 1
+    @property
+    def count(self) -> int:
+        return len(self.names)
+
+    def operation(self, name: str) -> None:
+        self.names.append(name)
         if self.fails(self.count):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def wrapped(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def maybe(target: Any, *args: Any, **options: Any) -> Any:
             path = os.readlink(f"/proc/self/fd/{target}") if isinstance(target, int) else os.fspath(target)
-            if str(path).startswith(self.run_dir):
-                self.operation()
+            if str(path).startswith(str(self.run_dir)):
+                self.operation(f"{real.__name__} {tools.kind_of(path, self.run_dir)}")
             return real(target, *args, **options)
 
         return maybe
@@ -48,23 +52,23 @@ class Disk:
     def write_file(self, path: Path, content: bytes, *, durable: bool = True) -> None:
         """As `ludus.core.files.write_file`, but that what fails leaves half of the content."""
         try:
-            self.operation()
+            self.operation(f"write {tools.kind_of(path, self.run_dir)}")
         except OSError:
             path.write_bytes(content[: len(content) // 2])
             raise
         path.write_bytes(content)
         if durable:
-            self.operation()  # flushing
+            self.operation(f"flush {tools.kind_of(path, self.run_dir)}")
 
     def commit(self, real: Callable[..., None]) -> Callable[..., None]:
         """A commit for which there is no room, or whose answer gets lost after it was done."""
 
         def maybe(store: Store, checkpoint_id: str) -> None:
             with self.as_sqlite():
-                self.operation()
+                self.operation("commit")
             real(store, checkpoint_id)
             with self.as_sqlite():
-                self.operation()
+                self.operation("committed")
 
         return maybe
 
@@ -98,11 +102,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / name for name in ("exact", "ppo")}
 
 
-def operations(name: str, run_dir: Path) -> int:
-    """How many there are in a run."""
+def operations(name: str, run_dir: Path) -> list[str]:
+    """Those of a run."""
     with disk(run_dir, lambda k: False) as counted:
         tools.train(name, run_dir)
-    return counted.count
+    return counted.names
 
 
 def check_one_failure(name: str, at: int, run_dir: Path, whole: Path) -> None:
@@ -115,15 +119,15 @@ def check_one_failure(name: str, at: int, run_dir: Path, whole: Path) -> None:
 
 
 def test_a_full_disk_at_an_operation(whole: dict[str, Path], tmp_path: Path) -> None:
-    last = operations("exact", tmp_path / "count")
+    last = len(operations("exact", tmp_path / "count"))
     for at in range(2, last + 1, 7):
         check_one_failure("exact", at, tmp_path / str(at), whole["exact"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["exact", "ppo"])
-def test_a_full_disk_at_every_operation(name: str, whole: dict[str, Path], tmp_path: Path) -> None:
-    for at in range(1, operations(name, tmp_path / "count") + 1):
+def test_a_full_disk_in_every_way(name: str, whole: dict[str, Path], tmp_path: Path) -> None:
+    for at in tools.ways(operations(name, tmp_path / "count")):
         check_one_failure(name, at, tmp_path / str(at), whole[name])
 
 

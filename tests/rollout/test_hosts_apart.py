@@ -1,4 +1,4 @@
-"""Hosts in processes of their own: what is sent, and what happens when one dies."""
+"""Hosts in processes of their own: what is sent, and what happens when one dies. On Ray: test_shared_inference_hosts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ludus.runtime.inprocess import InProcess
 
 ME = PolicyRef(0, "me", 1)
 SPEC = mlp_spec(inputs=2, actions=2, hidden=[8])
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("apart", ["processes"], indirect=True)]
 
 
 def request(unit: str, amount: int, *, carry_on: bool = False, first_episode: int = 0) -> RolloutRequest:
@@ -83,7 +83,7 @@ def test_a_worker_that_is_stuck_is_replaced(runtime, tmp_path: Path) -> None:
     expected = manager(InProcess(), tmp_path / "never", restarts=0, hosts=1).run(request("episodes", 10), policies)
     marker = tmp_path / "marker"
     marker.write_text("hang")
-    stuck = manager(runtime, marker, restarts=1, deadline=20.0)
+    stuck = manager(runtime, marker, restarts=1, deadline=10.0)
     got = stuck.run(request("episodes", 10), policies)
     assert got.counters == {**expected.counters, "worker_restarts": 1}
     assert_array_equal(got.episodes.returns, expected.episodes.returns)

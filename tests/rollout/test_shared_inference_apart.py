@@ -108,6 +108,7 @@ class Set:
         return life.process
 
 
+@pytest.mark.parametrize("apart", ["processes"], indirect=True)
 def test_rows_of_several_workers_are_evaluated_together(runtime, tmp_path: Path) -> None:
     made = Set(runtime, tmp_path, clients=2, max_wait=2.0)
     policies = [made.policy(1)]
@@ -153,6 +154,7 @@ def test_a_server_that_is_killed_while_it_evaluates(runtime, tmp_path: Path) -> 
     assert made.counters() == {"requests": 2, "rows": 2 * ROWS, "batches": 2, "fetched": 2}  # and what is still bound
 
 
+@pytest.mark.parametrize("apart", ["processes"], indirect=True)
 def test_a_worker_that_is_killed_while_its_request_waits(runtime, tmp_path: Path) -> None:
     made = Set(runtime, tmp_path, clients=2, max_wait=2.0)
     good, hanging = made.policy(1), made.policy(2, "hang")
@@ -173,6 +175,7 @@ def test_a_worker_that_is_killed_while_its_request_waits(runtime, tmp_path: Path
     assert [len(runtime.get(ref, timeout=120)) for ref in refs] == [20, 20]
 
 
+@pytest.mark.parametrize("apart", ["processes"], indirect=True)
 def test_a_policy_that_raises_and_a_server_that_is_closed(runtime, tmp_path: Path) -> None:
     made = Set(runtime, tmp_path, clients=2, max_wait=0.01)
     good, odd = made.policy(1), made.policy(2, "raise")
