@@ -91,7 +91,7 @@ def test_without_a_mean_the_solver_is_asked() -> None:
 
 
 def test_responses_and_new_strategies_train_in_pairs() -> None:
-    scheduler = self_play(share_of_new=0.25)
+    scheduler = self_play(share_of_new=0.25, new_mode="average")
     now = view(("0-0",), ("1-0", "1-a"))
     announcement, response, new = scheduler.next_tasks(now, free=3)
     assert (response.policy, new.policy) == ("0-1", "1-1-new")
@@ -99,7 +99,7 @@ def test_responses_and_new_strategies_train_in_pairs() -> None:
     columns = Factor((1,), ((live,), (PolicyRef(1, "1-0"),), (PolicyRef(1, "1-a"),)), (0.25, 0.375, 0.375))
     assert response.opponents.start.factors[1] == columns
     assert new.opponents.factors[0] == Factor((0,), ((PolicyRef(0, "0-1", None),),), (1.0,))
-    assert (new.seats, new.population, new.mode) == ((1,), 1, "explore")
+    assert (new.seats, new.population, new.mode) == ((1,), 1, "average")
     second, its_new = scheduler.next_tasks(now, free=2)
     assert (second.policy, its_new.policy, its_new.seats) == ("1-1", "0-1-new", (0,))
     # the new strategy is a member when the mean is announced
