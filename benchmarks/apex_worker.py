@@ -1,4 +1,4 @@
-"""The worker of `benchmarks.apex`: one run until CartPole is solved.
+"""The worker of `benchmarks.apex`: one run of so many decisions, and how long they took.
 
 python -m benchmarks.apex_worker --actors 8 --seed 0
 """
@@ -6,52 +6,30 @@ python -m benchmarks.apex_worker --actors 8 --seed 0
 from __future__ import annotations
 
 import argparse
+import math
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
 from benchmarks.lines import Lines
-from ludus.core.config import Config, to_yaml
+from ludus.core.config import to_yaml
 from ludus.core.seeding import keys
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.envs.registry import make_env
 from ludus.policies.base import Policy
-from ludus.training.stopping import Progress
 from ludus.training.training import Training
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "gymnasium")
 GAME = "gymnasium/CartPole-v1"
-SLOTS, MILLISECONDS, ORDER, LIMIT = 4, 20.0, 64, 900.0
-"""Environments of a worker, what a step of them takes, decisions of an order, and seconds of a run."""
-EPISODES = 20
-
-
-class Solved(Config):
-    """Stops when the judge has seen enough, or after some seconds."""
-
-    setting: ClassVar[str] = "seconds"
-    seen: ClassVar[list[float]] = []  # when the judge had seen enough
-
-    seconds: float
-
-    def reason(self, progress: Progress) -> str | None:
-        """See `Stopper`."""
-        if self.seen:
-            return "it is solved"
-        return f"{self.seconds:g} seconds have passed" if progress.seconds >= self.seconds else None
-
-    def fraction(self, progress: Progress) -> float | None:
-        """See `Stopper`."""
-        return min(1.0, progress.seconds / self.seconds)
-
-    def limit(self, unit: str) -> float | None:
-        """See `Stopper`."""
-        return self.seconds if unit == "seconds" else None
+SLOTS, MILLISECONDS, ORDER, DECISIONS = 4, 20.0, 64, 40_000
+"""Environments of a worker, what a step of them takes, decisions of an order, and those of a run."""
+EPISODES, EVERY, SOLVED = 20, 1000, 500.0
+"""Of the judge, decisions from one of its scores to the next, and the score that it wants."""
 
 
 class Judge:
@@ -72,8 +50,36 @@ class Judge:
         return float(returns.mean())
 
 
-def scenario(actors: int, *, seed: int, runtime: str) -> dict[str, Any]:
-    """The run of so many workers."""
+class Watch:
+    """Looks at a run's versions as they come out. The clock starts with the first rows, when all processes have started."""
+
+    def __init__(self) -> None:
+        self.lines: Lines | None = None
+        self.solved = math.inf  # seconds
+        self.figures: dict[str, float] = {}
+        self._judge, self._due = Judge(), EVERY
+
+    def look(self, training: Training) -> None:
+        """At the newest version."""
+        progress = training.progress
+        if not progress.decisions:
+            return
+        lines = self.lines = self.lines or Lines(PACKAGES)
+        self.figures = {"decisions": progress.decisions, "updates": progress.updates, "seconds": lines.seconds}
+        if progress.decisions < self._due or not progress.updates:
+            return
+        self._due = (progress.decisions // EVERY + 1) * EVERY
+        policy = training.newest("greedy")[1]
+        assert isinstance(policy, Policy)
+        score = self._judge.score(policy)
+        if score >= SOLVED:
+            self.solved = min(self.solved, lines.seconds)
+        lines.point(score=score, **{name: self.figures[name] for name in ("decisions", "updates")})
+        self.figures["score"] = score
+
+
+def scenario(actors: int, *, seed: int, runtime: str, decisions: int = DECISIONS) -> dict[str, Any]:
+    """The run of so many workers. What is learned from a decision, and when, is the same for all."""
     return {
         "scenario": "psro",
         "env": {
@@ -84,15 +90,15 @@ def scenario(actors: int, *, seed: int, runtime: str) -> dict[str, Any]:
         "algorithm": {
             "kind": "apex",
             "rollout": ORDER * actors,
-            "hidden": [256, 256],
+            "hidden": [64, 64],  # a card would carry a larger one; here the learner shares two cores with all actors
             "batch": 128,
-            "updates_per_decision": 0.25,
+            "updates_per_decision": 0.5,
             "min_size": 1000,
-            "target_period": 32,
-            "learning_rate": 5e-4,
+            "target_period": 256,
+            "learning_rate": {"start": 1e-3, "end": 0.0},
         },
         "meta_solver": "last",
-        "response": {"benchmarks.apex_worker:Solved": LIMIT},
+        "response": {"decisions": decisions},
         "generations": 1,
         "evaluation": {"episodes": 2, "exploitability": "off"},
         "checkpoints": {"iterations": 1_000_000},
@@ -105,39 +111,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--actors", type=int, required=True)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--enough", type=float, default=500.0)
+    parser.add_argument("--decisions", type=int, default=DECISIONS)
     parser.add_argument("--runtime", default="processes")
     args = parser.parse_args(argv)
-    judge, judged, scores = Judge(), [0.0], [0.0]
-    begun: list[Lines] = []
-    counters = {"decisions": 0.0, "updates": 0.0}
-
-    def offer(training: Training) -> None:
-        """Beside a version's publication, at most every second."""
-        progress = training.progress
-        if not begun and progress.decisions:  # all processes have started
-            begun.append(Lines(PACKAGES))
-        if not begun:
-            return
-        lines = begun[0]
-        counters.update(decisions=progress.decisions, updates=progress.updates)
-        if not progress.updates or lines.seconds < judged[0] + 1.0 or Solved.seen:
-            return
-        policy = training.newest("greedy")[1]
-        assert isinstance(policy, Policy)
-        scores[0], judged[0] = judge.score(policy), lines.seconds
-        lines.point(score=scores[0], **counters)
-        if scores[0] >= args.enough:
-            Solved.seen.append(lines.seconds)
-
-    with tempfile.TemporaryDirectory() as folder, patch.object(Training, "offer", offer):
-        text = to_yaml(scenario(args.actors, seed=args.seed, runtime=args.runtime))
+    watch = Watch()
+    with tempfile.TemporaryDirectory() as folder, patch.object(Training, "offer", watch.look):
+        text = to_yaml(scenario(args.actors, seed=args.seed, runtime=args.runtime, decisions=args.decisions))
         run(parse_scenario(text), run_dir=Path(folder) / "run", report=False)
-    solved = {"seconds to solve": Solved.seen[0]} if Solved.seen else {}
-    begun[0].figures({**solved, "score": scores[0], **counters})
+    assert watch.lines is not None
+    watch.lines.figures({**watch.figures, "seconds to solve": watch.solved})
 
 
 if __name__ == "__main__":
-    from benchmarks import apex_worker  # the scenario's stopper is that module's, not this one's
-
-    apex_worker.main()
+    main()

@@ -324,6 +324,13 @@ def make_network(spec: PolicySpec, *, seed: int = 0) -> ActionValues | TeamValue
     return network
 
 
+def uniform_network(spec: PolicySpec, *, seed: int) -> ActionValues | TeamValues:
+    """A fresh network, initialised from `seed` alone, whose layers all begin uniform within ±1/√(their inputs), biases too: as torch makes
+    them, and with them Stable-Baselines3's and CleanRL's DQN. (LeCun et al. 1998, "Efficient BackProp", section 4.6.)"""
+    with own_stream(seed):
+        return network_of(spec)
+
+
 def initial_weights(spec: PolicySpec, rng: np.random.Generator, *, epsilon: float = 1.0) -> Weights:
     """Weights of `make_network`, exploring with `epsilon`."""
     network = make_network(spec, seed=int(rng.integers(2**63)))

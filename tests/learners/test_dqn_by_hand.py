@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from off_policy_tools import experience
-from test_dqn_switches import columns_of, learner_of, modular, sample_of, targets_of
+from test_dqn_switches import columns_of, image_env, learner_of, modular, sample_of, targets_of
 
 from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.losses import midpoints, quantile_huber
@@ -118,3 +118,15 @@ def test_exploration_and_rate_follow_their_schedules(tensors):
     learner.items(experience(learner, tensors, 1, segments=40))
     assert learner.weights()["epsilon"] == [0.25]
     assert learner.update(batch)["learning_rate"] == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("options", [{}, {"distribution": "implicit"}, {"body": "nature"}])
+def test_layers_begin_uniform_by_their_inputs(options, tensors):
+    """Within ±1/√inputs, which the largest of many comes near; biases, too."""
+    env = image_env(tensors) if "body" in options else tensors
+    learner = DQN(hidden=(64, 64), **options).learner(LearnerContext(env, (0,), 0))
+    for module in learner.network.modules():
+        if isinstance(module, torch.nn.Linear | torch.nn.Conv2d):
+            bound = module.weight[0].numel() ** -0.5
+            assert 0.9 * bound < float(module.weight.detach().abs().max()) <= bound
+            assert 0.0 < float(module.bias.detach().abs().max()) <= bound

@@ -38,7 +38,14 @@ from ludus.learners.replayed import LEAST_PRIORITY, Ensemble, ReplayLearner, ini
 from ludus.learners.returns import follow
 from ludus.learners.states import StateTable, compact
 from ludus.policies.action_value_policy import action_values
-from ludus.policies.action_values import ActionValues, TeamValues, layout_of, load_weights, make_network
+from ludus.policies.action_values import (
+    ActionValues,
+    TeamValues,
+    layout_of,
+    load_weights,
+    make_network,
+    uniform_network,
+)
 from ludus.policies.actor_critic import arrays_of
 from ludus.policies.mlp import Layout, as_rows
 from ludus.replay.base import ON_HOST, ItemColumns, Sample
@@ -207,9 +214,13 @@ class QLearner(ReplayLearner):
         self._blind = int(state["blind"])
 
 
-def begin(spec: PolicySpec, context: LearnerContext, start: Weights | None) -> ActionValues | TeamValues:
-    """The network that a learner begins with: fresh, from the task's seed, or with the weights that are given."""
-    network = make_network(spec, seed=seeding.key(context.seed, "dqn", "weights") % 2**63)
+def begin(
+    spec: PolicySpec, context: LearnerContext, start: Weights | None, *, uniform: bool = False
+) -> ActionValues | TeamValues:
+    """The network that a learner begins with: fresh, from the task's seed, or with the weights that are given. uniform: fresh as by
+    `uniform_network`, else as by `make_network`."""
+    make = uniform_network if uniform else make_network
+    network = make(spec, seed=seeding.key(context.seed, "dqn", "weights") % 2**63)
     if start is not None:
         load_weights(network, spec, start)
     return network
@@ -222,7 +233,7 @@ def begin(spec: PolicySpec, context: LearnerContext, start: Weights | None) -> A
 def make_learner(config: DQN, context: LearnerContext, start: Weights | None = None) -> DQNLearner:
     """By passes that are written out where they can be, else by autograd."""
     spec = config.policy(context.env, context.seats)
-    network, because = begin(spec, context, start), autograd_because(config, spec)
+    network, because = begin(spec, context, start, uniform=True), autograd_because(config, spec)
     work = Work(multiplications(network), config.batch, written=not because, because=because, uncompiled="")
     placement = placed(context.device, work)
     return (CompiledLearner if placement.written else ModuleLearner)(config, context, spec, network, placement)
