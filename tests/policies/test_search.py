@@ -76,7 +76,11 @@ def twin(rules, evaluate, kind=Search, **options):
 
 
 @pytest.mark.parametrize("rules", [RULES, FOUR], ids=["tic-tac-toe", "four"])
-@pytest.mark.parametrize("options", [{}, {"unvisited": "node", "init": 2.5, "base": 50.0}, {"rescale": True}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"unvisited": "node", "init": 2.5, "base": 50.0}, {"rescale": True}, {"rescale": True, "bounds": [-1.0, 1.0]}],
+    ids=str,
+)
 def test_visits_are_those_of_plain_python(rules, options):
     """Every visit, value and choice, of twelve positions searched together."""
     evaluate, position = opinion(rules), openings(rules, 12)
