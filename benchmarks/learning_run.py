@@ -12,17 +12,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.learning_imitation import cloned, recorded
 from benchmarks.learning_task import LearningTask, point_of
 from benchmarks.learning_tasks import TASKS, scenario
 from benchmarks.lines import Lines
 from benchmarks.machine import ROOT
 from ludus.core.config import to_yaml
-from ludus.core.types import Metrics
+from ludus.core.errors import RunError
+from ludus.core.types import Metrics, Solution
 from ludus.driver.result import Result
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
+from ludus.envs.options import Environment
+from ludus.envs.tree.vector import TreeVectorEnv
 from ludus.evaluation.evaluate import evaluate_run
+from ludus.evaluation.evaluated_run import EvaluatedRun
+from ludus.evaluation.exact import ExactEvaluator
 from ludus.storage.base import GenerationRecord, Observer, RunSummary, Silent
 from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
@@ -72,11 +79,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         if task.cloned:
             lines.figures({**cloned(task, args.seed), "seconds": lines.seconds})
             return
-        curve = Curve(lines, exact=task.score == "exploitability")
+        curve = Curve(lines, exact=task.score == "exploitability" and not task.at_end)
         result = trained(text, folder, curve)
         seconds = lines.seconds
         lines.figures({"seconds": max(seconds, run_seconds(folder)), **curve.counters})
-        if task.score == "exploitability":
+        if task.at_end:
+            lines.figures(exploitability(task, folder))
+        elif task.score == "exploitability":
             lines.figures({"score": result.nash_conv[-1] / 2, "best": min(result.nash_conv) / 2})
         else:
             lines.figures({**evaluated(task, folder), **on_the_way(task, folder, share=args.share)})
@@ -125,6 +134,20 @@ def evaluated(task: LearningTask, folder: Path) -> dict[str, float]:
     (match,) = evaluate_run(folder, episodes=task.episodes, policies=["@newest"]).matches
     figures = {"score": float(match.mean[0]), "half width": float(match.half_width[0])}
     return {**figures, "evaluation episodes": float(match.episodes)}
+
+
+def exploitability(task: LearningTask, folder: Path) -> dict[str, float]:
+    """Of the newest policy of a run, in every seat, on the tree of its game: half of what the best responses gain."""
+    env = Environment(**{**task.keys["env"], "num_envs": 1, "tree": "on", "options": {}}).make()
+    assert isinstance(env, TreeVectorEnv)
+    with EvaluatedRun(folder) as run:
+        newest = list(run.stored.records)[-1]
+        exact = ExactEvaluator(env.tree, (newest.population,) * env.spec.num_players)
+        exact.add(newest, run.policy(newest))
+    found = exact.exploitability(Solution((np.ones(1),) * env.spec.num_players, 0.0))
+    if found is None:
+        raise RunError(f"{task.name}: its policies have no table in mode {newest.mode}, and no exact exploitability.")
+    return {"score": found.nash_conv / 2}
 
 
 def on_the_way(task: LearningTask, folder: Path, *, share: float = 1.0) -> dict[str, float]:

@@ -41,7 +41,8 @@ class LearningTask:
     announced, computed exactly). points: budgets, the first of which divides the others, at which the newest policy is scored as well,
     beside training: of learners that collect whole batches of decisions. barriers: after so many iterations each a run of hours can go on
     if it is stopped; they end open episodes, and others have none. peer: whose runs are made as well; then `wanted` is of the ratio of both
-    means.
+    means. at_end: exploitability is that of the newest policy when training is over, in the scenario's mode; the game may be played
+    otherwise, without a tree, say. Else it is computed after each generation.
 
     expert: the preset of who is imitated; it is trained and recorded before. demonstrations: episodes of it. cloned: nobody plays to learn;
     `ludus clone` does it."""
@@ -59,6 +60,7 @@ class LearningTask:
     points: tuple[int, ...] = ()
     barriers: int | None = None
     peer: Peer | None = None
+    at_end: bool = False
     expert: str = ""
     demonstrations: int = 0
     cloned: bool = False

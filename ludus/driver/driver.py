@@ -260,7 +260,7 @@ class Driver:
 
     def _add(self, result: Trained) -> None:
         task, history = result.task, self.history
-        history.trained += 1
+        history.trained += task.takes_row is None  # a row that is saved is no training
         if result.failure is not None:
             history.failures += 1
             history.failure = history.failure or result.failure

@@ -34,14 +34,21 @@ class Conditioned(AroundAlgorithm):
     condition: NDArray[np.float32]
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError where the algorithm cannot learn; for one that collects decisions: an episode would change its row; and for
-        networks that see who an agent is at the end of observations, where a condition stands here, or that play a team together."""
+        """Raises ScenarioError where the algorithm cannot learn; for one that collects decisions (an episode would change its row) or
+        replays; and for networks that see who an agent is at the end of observations, where a condition stands here, or that play a team
+        together."""
         collect = self.algorithm.collect()
         if collect.unit != "episodes" or collect.modes:
             what = "collects decisions" if collect.unit != "episodes" else "plays in modes of its own"
             raise ScenarioError(
                 f"a network that plays several policies has an algorithm that collects whole episodes, and {type(self.algorithm).__name__} "
                 f"{what}. Use ppo with batch_unit=episodes."
+            )
+        about = getattr(self.algorithm, "about", None)
+        if about is not None and about.data != "on-policy":
+            raise ScenarioError(
+                f"a network that plays several policies learns from what all of them do now, and {type(self.algorithm).__name__} replays "
+                "what they did against what others were. Use an on-policy algorithm, such as ppo with batch_unit=episodes."
             )
         game = self.game(env)
         for player in players_of(env, seats):
@@ -75,9 +82,8 @@ def _unfit(spec: PolicySpec) -> str:
     """Why a network cannot be told which policy it plays, and what to do; "": it can."""
     if spec.kind == "team_transformer":
         return "plays a team together, agent after agent. Use mappo with batch_unit=episodes, whose agents decide by themselves."
-    for key, instead in (("agents", "share_weights=true"), ("individual", "individual=false and diversity=0")):
-        if key in spec.config:
-            return f"tells agents apart by the ids that observations end in. Use {instead}."
+    if "agents" in spec.config:
+        return "tells agents apart by the ids that observations end in. Use share_weights=true."
     return ""
 
 

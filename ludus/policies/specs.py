@@ -347,7 +347,7 @@ def tabulates(spec: PolicySpec, *, mode: str) -> bool:
         part = config[mode if mode == _PARTS[spec.kind] else "average"]
         return tabulates(PolicySpec(part["kind"], part["config"]), mode="greedy" if mode == "greedy" else "explore")
     if searches(spec):
-        return mode in ("explore", "greedy")
+        return mode != "self_play"  # whose search has noise
     return spec.kind != "bot"
 
 

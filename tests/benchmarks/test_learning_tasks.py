@@ -17,7 +17,7 @@ from benchmarks.harness import Medians
 from benchmarks.learning_bound import best_returns
 from benchmarks.learning_cells import Run, all_runs, contestant, peer_of, settings, stored, time_left, wanted
 from benchmarks.learning_imitation import cloned, recorded
-from benchmarks.learning_run import place, run_seconds, trained
+from benchmarks.learning_run import exploitability, place, run_seconds, trained
 from benchmarks.learning_task import LearningTask
 from benchmarks.learning_tasks import TASKS, scenario
 from ludus.core.config import to_yaml
@@ -120,6 +120,27 @@ def test_the_best_paths_by_hand() -> None:
     np.testing.assert_allclose(best_returns(start, steps=3), [-5.2928125, 0.0, -5.2928125])
     np.testing.assert_allclose(best_returns(start[:1], steps=3, before=False), [-4.40845703125])
     np.testing.assert_allclose(best_returns(start[:1], steps=3, idle=1), [-2 * (1 + 1 + 0.95**2)])
+
+
+def test_exploitability_at_the_end_is_that_of_the_run(tmp_path: Path) -> None:
+    """Of a run that computes it, too; and of one that has played without the tree."""
+    keys = {
+        "scenario": "self_play", "share": "always", "mode": "greedy", "env": {"id": "openspiel/kuhn_poker", "num_envs": 4},
+        "algorithm": {"kind": "ppo", "batch": 24, "hidden": [4]},
+    }  # fmt: skip
+    task = LearningTask("kuhn", keys, 48, unit="episodes", score="exploitability", at_end=True)
+    given = scenario(task, 0)
+    assert (given["generations"], given["response"], given["evaluation"]["exploitability"]) == (
+        1,
+        {"episodes": 48},
+        "off",
+    )
+    told = trained(to_yaml({**given, "evaluation": {"exploitability": "auto"}}), tmp_path / "tree", Silent())
+    assert exploitability(task, tmp_path / "tree")["score"] == pytest.approx(told.nash_conv[-1] / 2)
+    alone = {**given, "env": {**keys["env"], "tree": "off"}}
+    trained(to_yaml(alone), tmp_path / "alone", Silent())
+    assert 0.0 < exploitability(task, tmp_path / "alone")["score"] < 2.0
+    assert [TASKS[f"tictactoe-{kind}"].at_end for kind in ("alphazero", "muzero")] == [False, True]
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ def test_a_run_of_it(kind: str, tmp_path: Path) -> None:
     assert parse_scenario(scenario.to_yaml()) == scenario
     tools.train(kind, tmp_path / "run")
     with Reader(tmp_path / "run") as reader:
-        records, policies = reader.generations(), reader.policies()
+        records, policies, summary = reader.generations(), reader.policies(), reader.summary()
     for marginals in (record.marginals for record in records):
         assert all(np.isclose(sum(m), 1.0) for m in marginals)
     assert all(record.nash_conv is not None and np.isfinite(record.nash_conv) for record in records)
@@ -95,6 +95,9 @@ def test_a_run_of_it(kind: str, tmp_path: Path) -> None:
         return
     assert records[-1].number == 3
     assert len(policies) == 2 * (1 + GAINED.get(kind, 3))
+    if kind == "neupl":
+        assert summary is not None
+        assert summary.trained == 2 * 3  # rows that are saved were not trained apart
 
 
 @pytest.mark.slow

@@ -144,6 +144,7 @@ def test_where_nothing_would_be_played(monkeypatch: pytest.MonkeyPatch) -> None:
     for changes, why in (
         (["evaluation.payoffs=auto"], "computed from its tree"),
         (["scenario=efficient_psro", "rule=hedge"], "efficient_psro plays none for payoffs"),
+        (["scenario=self_play"], "cells=needed self_play asks for few of them"),
         (["evaluation.adaptive={}"], "adaptive evaluation decides as it goes"),
         (["runtime.device=cuda"], "act on a card"),
     ):

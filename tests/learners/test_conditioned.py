@@ -13,11 +13,11 @@ from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, row_mode
 from ludus.learners.base import Algorithm, Learner, LearnerContext
 from ludus.learners.conditioned import Conditioned
+from ludus.learners.dqn.options import DQN
 from ludus.learners.mat.options import MAT
 from ludus.learners.nfsp.options import NFSP
 from ludus.learners.on_policy.options import A2C
 from ludus.learners.ppo.options import MAPPO, PPO
-from ludus.learners.qmix.options import CDSQMIX
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import part_of
 from ludus.replay.base import ItemColumns, Sample
@@ -130,8 +130,9 @@ def test_rows_learn_different_things(enumerated: EnvSpec) -> None:
     [
         (PPO(batch_unit="decisions"), "PPO collects decisions"),
         (NFSP(), "NFSP plays in modes of its own"),
+        (DQN(rollout_unit="episodes"), "DQN replays .* Use an on-policy algorithm"),
     ],
-    ids=["decisions", "modes"],
+    ids=["decisions", "modes", "replay"],
 )
 def test_what_is_refused(algorithm: Algorithm, message: str, tensors: EnvSpec) -> None:
     with pytest.raises(ScenarioError, match=message):
@@ -143,10 +144,9 @@ def test_what_is_refused(algorithm: Algorithm, message: str, tensors: EnvSpec) -
     ("algorithm", "message"),
     [
         (PPO(share_weights=False), "PPO tells agents apart .* Use share_weights=true"),
-        (CDSQMIX(), "CDSQMIX tells agents apart .* Use individual=false and diversity=0"),
         (MAT(batch_unit="episodes"), "MAT plays a team together.* Use mappo with batch_unit=episodes"),
     ],
-    ids=["separate networks", "values of their own", "together"],
+    ids=["separate networks", "together"],
 )
 def test_networks_that_want_to_know_whose_rows_these_are(algorithm: Algorithm, message: str, width: int) -> None:
     """A condition of 0 and 1 would count as an agent's id."""

@@ -204,6 +204,21 @@ def test_searches_anew_are_those_of_the_newest_weights():
     np.testing.assert_allclose(fresh[0], expected, atol=1e-6)
 
 
+def test_what_is_known_of_values():
+    """The game is won for 1; of one that is won for 3, as it is learned; of one player nothing is known."""
+    three = replace(spec(), utility_range=((-3.0, 2.0), (-2.0, 3.0)))
+    one = replace(spec(), agents=spec().agents[:1], utility_range=((0.0, 9.0),), symmetry=((0,),), zero_sum=False)
+    given = [
+        (small(), spec(), (0, 1), [-1.0, 1.0]),
+        (small(), three, (0, 1), [-3.0, 3.0]),
+        (small(scale_rewards=True), three, (0, 1), [-1.0, 1.0]),
+        (small(), replace(three, utility_range=((-np.inf, np.inf),) * 2), (0, 1), None),
+        (small(), one, (0,), None),
+    ]
+    for algorithm, env, seats, bounds in given:
+        assert algorithm.policy(env, seats).config["search"]["bounds"] == bounds
+
+
 def test_the_temperature_travels_with_the_weights():
     learner = learner_of(small(temperature={"start": 1.0, "end": 0.0}))
     assert learner.weights()["temperature"] == 1.0

@@ -178,4 +178,14 @@ def test_logits_of_a_learner_are_not_pushed_beyond_the_bounds(enumerated):
 def test_refusals():
     with pytest.raises(ConfigError, match="clip is of the ratio"):
         RNaD(clip=0.2)
+    for unread in (
+        {"average_rate": 0.1},
+        {"policy_loss": "surrogate", "logit_threshold": 1.0},
+        {"network": "table", "eta": 1.0, "advantage_clip": 9.0},
+    ):
+        with pytest.raises(ConfigError, match="and nothing reads it here"):
+            RNaD(**unread)
+    assert (
+        RNaD(**RNaD(policy_loss="surrogate").model_dump()).policy_loss == "surrogate"
+    )  # what is left alone is no error
     assert MMD().policy_loss == "surrogate"

@@ -10,6 +10,7 @@ from ludus.policies.actor_critic import arrays_of, initial_weights
 from ludus.policies.bots import parse_bot
 from ludus.policies.file import save_policy
 from ludus.policies.registry import build_policy
+from ludus.policies.search import policy as search_policy
 from ludus.policies.search import tree as trees
 from ludus.policies.search.learned import make_muzero
 from ludus.policies.search.policy import KnownModel
@@ -75,7 +76,11 @@ def twin(rules, evaluate, kind=Search, **options):
 
 
 @pytest.mark.parametrize("rules", [RULES, FOUR], ids=["tic-tac-toe", "four"])
-@pytest.mark.parametrize("options", [{}, {"unvisited": "node", "init": 2.5, "base": 50.0}, {"rescale": True}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"unvisited": "node", "init": 2.5, "base": 50.0}, {"rescale": True}, {"rescale": True, "bounds": [-1.0, 1.0]}],
+    ids=str,
+)
 def test_visits_are_those_of_plain_python(rules, options):
     """Every visit, value and choice, of twelve positions searched together."""
     evaluate, position = opinion(rules), openings(rules, 12)
@@ -243,26 +248,43 @@ def test_a_search_depends_on_its_row_alone():
         np.testing.assert_allclose(alone.extras["search_policy"][0], together.extras["search_policy"][k], atol=1e-5)
 
 
+def states_of(count):
+    """An enumerated game of positions without an end, the last of which looks like the first."""
+    states = openings(RULES, count)
+    states[-1] = states[0]
+    return Enumeration(RULES.observe(states), RULES.legal(states), (0, count), tuple("abcdefgh"[:count]))
+
+
 def test_specs_say_where_it_has_a_table():
     one = policy()
-    assert [mode for mode in one.modes if tabulates(one.spec, mode=mode)] == ["explore", "greedy"]
-    states = openings(RULES, 6)
-    enumeration = Enumeration(RULES.observe(states), RULES.legal(states), (0, 6), tuple("abcdef"))
+    assert [mode for mode in one.modes if tabulates(one.spec, mode=mode)] == ["explore", "greedy", "search"]
     for mode in one.modes:
-        assert (one.tabulate(enumeration, 0, mode=mode) is not None) == tabulates(one.spec, mode=mode)
+        assert (one.tabulate(states_of(6), 0, mode=mode) is not None) == tabulates(one.spec, mode=mode)
 
 
-def test_muzeros_network_has_a_table_and_its_search_none():
+def test_a_table_of_a_search_is_what_it_plays(monkeypatch):
+    """What looks alike is searched once: here five of six, three at a time at most."""
+    one, game, asked = policy(), states_of(6), []
+    plain = one.search
+    monkeypatch.setattr(search_policy, "_TOGETHER", 3)
+    monkeypatch.setattr(one, "search", lambda *given: asked.append(len(given[0])) or plain(*given))
+    table = one.tabulate(game, 0, mode="search")
+    assert asked == [3, 2]
+    monkeypatch.undo()
+    action = one.act(game.observation, game.mask, None, np.zeros((6, 3), np.float32), mode="search").action
+    np.testing.assert_array_equal(table, np.eye(9)[action])
+
+
+def test_muzeros_network_has_a_table_and_its_search_another():
     spec = muzero_spec(
         inputs=27, actions=9, hidden=(8,), latent=5, support=2, discount=-1.0, search={"simulations": 5}, play=9,
         noise={"concentration": 1.0, "share": 0.25},
     )  # fmt: skip
-    one, states = build_policy(spec, arrays_of(make_muzero(spec))), openings(RULES, 6)
-    observation, legal = RULES.observe(states), RULES.legal(states)
-    enumeration = Enumeration(observation, legal, (0, 6), tuple("abcdef"))
+    one, game = build_policy(spec, arrays_of(make_muzero(spec))), states_of(6)
+    observation, legal = game.observation, game.mask
     for mode in one.modes:
-        table = one.tabulate(enumeration, 0, mode=mode)
-        assert (table is not None) == tabulates(spec, mode=mode) == (mode in ("explore", "greedy"))
+        table = one.tabulate(game, 0, mode=mode)
+        assert (table is not None) == tabulates(spec, mode=mode) == (mode != "self_play")
         if table is not None:
             act = one.act(observation, legal, None, np.full((6, 3), 0.6, np.float32), mode=mode)
             np.testing.assert_allclose(table[np.arange(6), act.action], np.exp(act.logp), rtol=1e-5)

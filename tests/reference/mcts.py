@@ -29,10 +29,12 @@ class Node:
 
 
 class Search:
-    def __init__(self, after, judge, *, init=1.25, base=19652.0, node=False, rescale=False):
+    def __init__(
+        self, after, judge, *, init=1.25, base=19652.0, node=False, rescale=False, bounds=(math.inf, -math.inf)
+    ):
         self.after, self.judge = after, judge
         self.init, self.base, self.node, self.rescale = init, base, node, rescale
-        self.low, self.high = math.inf, -math.inf
+        self.low, self.high = bounds
 
     def judged(self, node):
         node.prior, node.value = self.judge(node.state)

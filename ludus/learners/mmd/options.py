@@ -96,6 +96,7 @@ class MMD(CollectOptions):
             raise ValueError(
                 "clip is of the ratio, which policy_loss=neurd has not; give policy_loss=surrogate, or no clip"
             )
+        self._check_unused()
         if self.announce == "magnet" and self.magnet == "uniform":
             raise ValueError("announce=magnet would announce the uniform policy; give magnet=moving")
         if (
@@ -104,6 +105,20 @@ class MMD(CollectOptions):
         ):
             raise ValueError("network=table takes steps of size eta, which must be above 0 from start to end")
         return self
+
+    def _check_unused(self) -> None:
+        """Raises ValueError for an option that was changed and that nothing reads."""
+        neurd = self.policy_loss == "neurd" and self.network == "mlp"
+        read = {
+            "average_rate": (self.announce == "average", "announce=average"),
+            "logit_threshold": (neurd, "policy_loss=neurd with network=mlp"),
+            "advantage_clip": (neurd, "policy_loss=neurd with network=mlp"),
+        }
+        for name, (used, wants) in read.items():
+            if not used and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"{name} is an option of {wants}, and nothing reads it here; leave it out, or give {wants}"
+                )
 
     @property
     def step_rows(self) -> int:

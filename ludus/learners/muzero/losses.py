@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core.types import Array
-from ludus.policies.search.learned import Imagined, MuZeroNetwork, two_hot
+from ludus.policies.search.learned import MuZeroNetwork, two_hot
 
 
 class Windows(NamedTuple):
@@ -46,7 +46,7 @@ class Unrolled(NamedTuple):
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """-Σ target log softmax(logits) of each row [n]."""
+    """-Σ target log softmax(logits) over the last dimension."""
     return -(target * logits.log_softmax(-1)).sum(-1)
 
 
@@ -59,20 +59,21 @@ def unrolled_loss(network: MuZeroNetwork, batch: Unrolled) -> tuple[Tensor, Tens
     before (appendix G).
     """
     moves, support = batch.action.shape[1], network.support
-    found: Imagined = network.initial(batch.x)
-    policy = (cross_entropy(found.policy, batch.policy[:, 0]) * batch.policy_weight[:, 0]).sum()
-    value = (cross_entropy(found.value, two_hot(batch.value[:, 0], support)) * batch.value_weight[:, 0]).sum()
-    reward = torch.zeros_like(value)
+    state = network.represented(batch.x)
+    states = [state]
     for k in range(moves):
-        state = 0.5 * found.state + 0.5 * found.state.detach()
-        found = network.recurrent(state, batch.action[:, k])
-        assert found.reward is not None
-        k1 = k + 1
-        policy = policy + (cross_entropy(found.policy, batch.policy[:, k1]) * batch.policy_weight[:, k1]).sum() / moves
-        target = two_hot(batch.value[:, k1], support)
-        value = value + (cross_entropy(found.value, target) * batch.value_weight[:, k1]).sum() / moves
-        earned = two_hot(batch.reward[:, k], support)
-        reward = reward + (cross_entropy(found.reward, earned) * batch.reward_weight[:, k]).sum() / moves
+        state = network.moved(0.5 * state + 0.5 * state.detach(), batch.action[:, k])
+        states.append(state)
+    imagined = torch.stack(states, dim=1)  # [n, K + 1, L]: each head looks once at all of them
+    later = torch.full((moves,), 1.0 / moves, device=imagined.device)
+    each = torch.cat([torch.ones_like(later[:1]), later])
+
+    def summed(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+        return (cross_entropy(logits, target) * weight).sum()
+
+    policy = summed(network.policy(imagined), batch.policy, each * batch.policy_weight)
+    value = summed(network.value(imagined), two_hot(batch.value, support), each * batch.value_weight)
+    reward = summed(network.reward(imagined[:, 1:]), two_hot(batch.reward, support), later * batch.reward_weight)
     return policy, value, reward
 
 

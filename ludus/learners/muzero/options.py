@@ -12,7 +12,7 @@ from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.alphazero.options import SearchOptions
 from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import byte_scale, discrete, one_space, players_of
+from ludus.learners.spaces import byte_scale, discrete, one_space, players_of, reward_scale
 from ludus.policies.specs import muzero_spec
 from ludus.replay.base import ItemUnit
 
@@ -86,10 +86,19 @@ class MuZero(SearchOptions):
             latent=self.latent,
             support=self.support,
             discount=self.gamma if env.num_players == 1 else -self.gamma,
-            search={**self.search, "rescale": True},
+            search={**self.search, "rescale": True, "bounds": self._bounds(env)},
             play=self.play_simulations,
             noise={"concentration": self.dirichlet, "share": self.noise},
         )
+
+    def _bounds(self, env: EnvSpec) -> list[float] | None:
+        """What a game of two can come to for who moves, as it is learned: its Q needs no scale of its own. (Schrittwieser et al. 2020,
+        pseudocode, known bounds.) None where that is not known, and for one player, whose return so far says what can come yet."""
+        most = max(abs(bound) for bound in env.utility_range[0])
+        if env.num_players != 2 or not 0.0 < most < math.inf:
+            return None
+        most *= reward_scale(env, (0, 1), enabled=self.scale_rewards)
+        return [-most, most]
 
     def _check_players(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
         one_each = all(len(env.agents_of(player)) == 1 for player in range(env.num_players))

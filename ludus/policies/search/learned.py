@@ -79,15 +79,23 @@ class MuZeroNetwork(nn.Module):
         self.value = _perceptron(latent, hidden, bins)
         self.register_buffer("temperature", torch.ones(1))
 
+    def represented(self, x: Tensor) -> Tensor:
+        """Latent states [n, L] of observations float[n, inputs]."""
+        return _scaled(self.representation(x))
+
+    def moved(self, state: Tensor, action: Tensor) -> Tensor:
+        """Latent states [n, L] after actions int64[n]. They keep part of those before (a residual)."""
+        played = nn.functional.one_hot(action, self.actions).to(state.dtype)
+        return _scaled(state + self.dynamics(torch.cat([state, played], 1)))
+
     def initial(self, x: Tensor) -> Imagined:
         """From observations float[n, inputs]."""
-        state = _scaled(self.representation(x))
+        state = self.represented(x)
         return Imagined(state, None, self.policy(state), self.value(state))
 
     def recurrent(self, state: Tensor, action: Tensor) -> Imagined:
-        """From latent states [n, L] by actions int64[n]. A state keeps part of the one before (a residual)."""
-        played = nn.functional.one_hot(action, self.actions).to(state.dtype)
-        after = _scaled(state + self.dynamics(torch.cat([state, played], 1)))
+        """From latent states [n, L] by actions int64[n]."""
+        after = self.moved(state, action)
         return Imagined(after, self.reward(after), self.policy(after), self.value(after))
 
 
@@ -175,10 +183,10 @@ class MuZeroPolicy(Searches):
         return np.full(len(observation), float(self._weights["temperature"][0]))
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """As `Policy.tabulate`; None where it searches."""
+        """As `Policy.tabulate`; None in self-play, where its search has noise."""
         check_mode(self, mode)
         if mode not in ("explore", "greedy"):
-            return None
+            return self.searched(enumeration, player, mode=mode)
         ids = enumeration.ids(player)
         mask = np.ascontiguousarray(enumeration.mask[ids])
         logits = self.model.roots(enumeration.observation[ids], mask).logits

@@ -20,6 +20,8 @@ from ludus.policies.checks import check_mode, entry
 from ludus.policies.search.search import Expanded, Model, RootNoise, SearchAnswer, SearchSettings, search
 from ludus.policies.specs import SEARCH_POLICY, SEARCH_VALUE, part_of, spec_of
 
+_TOGETHER = 1024  # positions of a table that are searched at a time
+
 Evaluate = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], NDArray[np.float32]]]
 """float32[n, inputs] -> (logits float32[n, A], value float32[n] of who moves, from -1 to 1)."""
 
@@ -148,6 +150,23 @@ class Searches(ABC):
         added = RootNoise(noise, self._noise["concentration"], self._noise["share"])
         return search(self.model, root, self.settings, added)
 
+    def searched(self, enumeration: Enumeration, player: int, *, mode: str) -> NDArray[np.float64] | None:
+        """The table of mode "search": what looks alike is searched once. None in "self_play"."""
+        if mode != "search":
+            return None
+        ids = enumeration.ids(player)
+        observation, mask = enumeration.observation[ids], enumeration.mask[ids]
+        rows = np.concatenate([observation.reshape(len(mask), -1), mask], axis=1, dtype=observation.dtype)
+        whole = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+        _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+        best = [
+            self.search(observation[part], mask[part], None).best
+            for part in np.array_split(first, max(1, -(-len(first) // _TOGETHER)))
+        ]
+        out = np.zeros(mask.shape)
+        out[np.arange(len(mask)), np.concatenate(best)[which]] = 1.0
+        return out
+
 
 class SearchingPolicy(Searches):
     """Kind `searching`: a network that judges the positions of a game whose rules are known. Config: `network`, {kind, config} of an
@@ -197,9 +216,11 @@ class SearchingPolicy(Searches):
         return self.network.values(observation, mask, memory, state)
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """As `Policy.tabulate`; None where it searches."""
+        """As `Policy.tabulate`; None in self-play, where its search has noise."""
         check_mode(self, mode)
-        return self.network.tabulate(enumeration, player, mode=mode) if mode in ("explore", "greedy") else None
+        if mode not in ("explore", "greedy"):
+            return self.searched(enumeration, player, mode=mode)
+        return self.network.tabulate(enumeration, player, mode=mode)
 
     def weights(self) -> Weights:
         return {f"network/{name}": array for name, array in self.network.weights().items()}

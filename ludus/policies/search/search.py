@@ -30,7 +30,8 @@ class SearchSettings:
     selection: "puct" (Silver et al. 2018) with its weight init and base, or "gumbel" (Danihelka et al. 2022): at the root `considered`
     actions, drawn without replacement, are halved until one is left, and below visits follow the improved policy. unvisited: what an
     action without visits is worth to PUCT, "zero" or as its "node". rescale: Q to [0, 1] by the least and the greatest in the tree, where
-    nobody knows the range of returns (Schrittwieser et al. 2020). gumbel_visits, gumbel_scale: c_visit and c_scale of the Gumbel paper.
+    nobody knows the range of returns (Schrittwieser et al. 2020); bounds: that is known of them at least, (low, high). gumbel_visits,
+    gumbel_scale: c_visit and c_scale of the Gumbel paper.
     """
 
     simulations: int = 50
@@ -40,6 +41,7 @@ class SearchSettings:
     base: float = 19652.0
     unvisited: Literal["zero", "node"] = "zero"
     rescale: bool = False
+    bounds: Sequence[float] | None = None
     virtual_loss: float = 1.0
     considered: int = 16
     gumbel_visits: float = 50.0
@@ -113,6 +115,8 @@ def search(model: Model, root: Expanded, settings: SearchSettings, noise: RootNo
     rounds = -(-settings.simulations // settings.leaves)
     nodes = 1 + rounds * settings.leaves
     tree, formula = trees.make_tree(games, nodes, actions), settings.formula
+    if settings.bounds is not None:
+        tree.low[:], tree.high[:] = settings.bounds
     states = np.empty((games, nodes, *root.states.shape[1:]), root.states.dtype)
     states[:, 0] = root.states
     everyone, first = np.arange(games, dtype=np.int32), np.zeros(games, np.int32)

@@ -27,8 +27,8 @@ class Tree(NamedTuple):
     """G trees of at most N nodes; node 0 is the root. child int32[G, N, A]: -1 none. visits, virtual int32[G, N, A]: that came back, and
     that are on their way. total float64[G, N, A]: summed r + d v. prior float64[G, N, A]: below 0 where illegal.
     parent, via int32[G, N]: where from, by which action. reward, discount float64[G, N]: of the edge to here. value float64[G, N]: of the
-    evaluation, for the mover. kind int8[G, N]. size int32[G]: nodes. low, high float64[G]: of all Q so far. noise float64[G, A]: Gumbel
-    noise of the root's actions."""
+    evaluation, for the mover. kind int8[G, N]. size int32[G]: nodes. low, high float64[G]: of all Q so far, or of what they may be.
+    noise float64[G, A]: Gumbel noise of the root's actions."""
 
     child: NDArray[np.int32]
     visits: NDArray[np.int32]
