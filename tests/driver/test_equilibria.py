@@ -101,6 +101,14 @@ def test_rock_paper_scissors_by_fictitious_self_play(tmp_path: Path) -> None:
     assert all(a < 4 / (g + 1) ** 0.5 for g, a in enumerate(result.nash_conv))
 
 
+def test_each_generation_of_double_oracle_solves_its_own_restricted_game(tmp_path: Path) -> None:
+    """What is announced is within the generation's tolerance there, and in the whole of Kuhn poker after three."""
+    options = ["scenario=xdo", "algorithm=exact", "generations=3", "tolerance=0.05"]
+    result = ludus.run("openspiel/kuhn_poker", options, run_dir=tmp_path / "run", report=False)
+    assert result.nash_conv[2] > 0.1
+    assert result.nash_conv[3] < 0.1
+
+
 @pytest.mark.slow
 def test_leduc_takes_extensive_form_double_oracle_far_fewer_generations(tmp_path: Path) -> None:
     """McAleer et al. (2021): choices combine at every information state, where PSRO's members are drawn whole. Measured: 8 and 61."""

@@ -13,11 +13,12 @@ import run_tools as tools
 from ludus.core.config import to_yaml
 from ludus.core.errors import ConfigError, LudusError, ScenarioError
 from ludus.core.parts import load, with_options
-from ludus.core.types import TrainingTask
+from ludus.core.types import PolicyRef, TrainingTask
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.driver.scenario_kinds import PSRO, SCENARIOS
 from ludus.storage.reader import Reader
+from ludus.storage.stored_run import open_run
 from ludus.training.trainer import LearnResult, Trainer
 from ludus.training.training import Training
 
@@ -98,6 +99,10 @@ def test_a_run_of_it(kind: str, tmp_path: Path) -> None:
     if kind == "neupl":
         assert summary is not None
         assert summary.trained == 2 * 3  # rows that are saved were not trained apart
+        told = [open_run(tmp_path / "run").policy(PolicyRef(0, f"0-3-{row}")).weights()["condition"] for row in (1, 2)]
+        assert told[0].tolist() == [[1.0, 0.0, 0.0]]  # the first answers the random policy, the second the first, too
+        assert told[1][0, 1] > 0.0
+        assert told[1].sum() == pytest.approx(1.0)
 
 
 @pytest.mark.slow

@@ -70,7 +70,7 @@ def test_two_generations() -> None:
     assert [(task.role, task.mode) for task in metas] == [("meta", "explore")] * 2
     assert unpack_task(pack_task(metas[0])) == metas[0]
     now = view("0", "1", "1-meta")
-    earns(scheduler, metas, now, 0.25, -0.25)
+    earns(scheduler, metas, now, 1.25, 0.75)  # of a game whose returns sum to 2
     announced, *responses = scheduler.next_tasks(now, free=3)
     assert [m.tolist() for m in announced.solution.marginals] == [[0.0, 0.0, 1.0]] * 2
     assert announced.solution.gap == 0.25
@@ -78,7 +78,7 @@ def test_two_generations() -> None:
     assert [task.policy for task in responses] == ["0-2", "1-2"]
     answered(scheduler, [announced], now)
     now = view("0", "1", "1-meta", "2")
-    earns(scheduler, responses, now, 0.5, 0.25)  # they gain 0.75: from 2 to 1 to 0.5
+    earns(scheduler, responses, now, 1.5, 1.25)  # they gain 0.75: from 2 to 1 to 0.5
     metas = scheduler.next_tasks(now, free=2)
     chosen = tuple((PolicyRef(k, f"{k}-1"), PolicyRef(k, f"{k}-2")) for k in range(2))
     assert metas[0].restricted == RestrictedGame(chosen, gap=0.5, iterations=7)
