@@ -38,7 +38,7 @@ from ludus.replay.blocks import Block
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.trajectories import Trajectories
 from ludus.rollout.base import RolloutRequest
-from ludus.rollout.in_place import DevicePlay, Networks, Seats, Tables, thresholds
+from ludus.rollout.in_place import Answer, DevicePlay, Networks, Seats, Tables, thresholds
 from ludus.testing.device_env import CopiedEnv
 from ludus.testing.fakes import ENDS_OFF_TURN, TEAM, TRUNCATED_OFF_TURN, Frame, ScriptedEnv
 from ludus.training.in_place import DeviceVectors, InPlaceCollector, in_place
@@ -386,6 +386,31 @@ def test_opponents_are_drawn_by_the_mixture_and_stay_for_their_episode():
     assert torch.equal(seats.policy[100:], policy[100:])
     assert torch.equal(seats.entry[100:], entry[100:])
     assert not torch.equal(seats.policy[:100], policy[:100])
+
+
+class Watching:
+    """Plays 0, and remembers who sat where, and which episodes had just ended (`Players`)."""
+
+    def __init__(self):
+        self.over, self.policy = [], []
+
+    def load(self, seats):
+        pass
+
+    def act(self, timestep, seats, generator):
+        self.over.append(timestep.over.clone())
+        self.policy.append(seats.policy.clone())
+        nothing = [torch.zeros(side.due.shape, dtype=torch.int64) for side in timestep.slots]
+        return Answer(tuple(nothing), {p: zeros.float() for p, zeros in enumerate(nothing)})
+
+
+def test_who_was_drawn_stays_until_the_episode_is_over():
+    env, players = CopiedEnv(ScriptedEnv(SCRIPTS, 40)), Watching()
+    DevicePlay(env, players).play(request_of(env, (0, 1), "decisions", 400))
+    over, policy = torch.stack(players.over)[1:], torch.stack(players.policy)
+    changed = (policy[1:] != policy[:-1]).any(2)
+    assert changed.any()
+    assert not (changed & ~over).any()
 
 
 class Fixed:
