@@ -136,7 +136,7 @@ def _key_and_door(kind: str, wanted: str) -> LearningTask:
     keys = keys_of("key-and-door")
     learned = None if kind == "ppo" else {**keys["algorithm"]["learned_reward"], "kind": kind}
     return LearningTask(
-        f"key-and-door-{kind}", {**keys, "algorithm": {**keys["algorithm"], "learned_reward": learned}}, 150_000, wanted
+        f"key-and-door-{kind}", {**keys, "algorithm": {**keys["algorithm"], "learned_reward": learned}}, 200_000, wanted
     )
 
 
