@@ -2,17 +2,17 @@
 
     python -m benchmarks.apex [--quick]
 
-CartPole-v1 whose steps take 20 ms, in `mode: async` with 1, 2, 4 and 8 workers of 4 environments each; runs of 40,000 decisions. The
-settings are the same for all, updates for each decision included, so that time can only be won by what workers
-collect beside each other. The clock runs from when the first worker has brought something. Two times are told:
+CartPole-v1 whose steps take 20 ms, in `mode: async` with 1, 2, 4 and 8 workers of 4 environments each; runs of 40,000 decisions. The settings
+are the same for all, updates for each decision included, so that time can only be won by what workers collect beside each other. The clock
+runs from when the first worker has brought something. Two times are told:
 
     seconds            until all decisions are collected, and learned from
     seconds to solve   until the newest policy, played greedily, has a mean of 475, which Gymnasium calls solved, in 20 episodes of an
                        environment that does not wait; a run in which none has it counts as infinite
 
-The first says what actors are worth and hardly depends on chance. The second is Ape-X's own question, and has luck in it: by seeds it differs
-by a factor of two in decisions, whoever brings them, so its bars compare medians of three. Versions are judged every 1,000 decisions: by the
-clock, slow runs would have more tries. Judging counts, for all alike.
+The first says what actors are worth and hardly depends on chance. The second is Ape-X's own question, and has luck in it: in decisions,
+whoever brings them, seeds differ by a factor of two, so its bars compare medians of three. Versions are judged every 1,000 decisions; by
+the clock, slow runs would have more tries. Judging counts, for all alike.
 
 Of 8 actors 1,600 decisions a second come, for which 800 updates are due. The learner must keep up beside the workers, or it, not they, is
 measured. So its network is not large: 0.5 ms an update on one core, where one of 256 units a layer takes 1.5 ms, which is more than a core.
