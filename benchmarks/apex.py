@@ -3,8 +3,8 @@
     python -m benchmarks.apex [--quick]
 
 CartPole-v1 whose steps take 20 ms, in `mode: async` with 1, 2, 4 and 8 workers of 4 environments each; runs of 40,000 decisions. Settings
-are the same for all, updates for each decision included, so that time can only be won by what workers collect beside each other. The clock runs
-from when the first worker has brought something. Two times are told:
+are the same for all, updates for each decision included, so that time can only be won by what workers collect beside each other. The clock
+runs from when the first worker has brought something. Two times are told:
 
     seconds            until all decisions are collected, and learned from
     seconds to solve   until the newest policy, played greedily, has a mean of 475, which Gymnasium calls solved, in 20 episodes of an
