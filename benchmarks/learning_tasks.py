@@ -3,10 +3,13 @@
 The presets' settings start from those of RL Baselines3 Zoo (its hyperparams folder), in our options. What differs: where learning rate
 and clip range fall there, only the rate falls here; it falls for DQN on CartPole and PPO on Acrobot too, from 1e-3: with a steady one,
 some seeds end in a bad moment; DQN on CartPole has a batch twice as large, targets over 5 steps, rounds of updates twice as often, target
-networks that stay for twice as many updates, and ends with 10% of random actions, not 4% (M-IQN and Rainbow-IQN begin from its settings);
-`target_period` counts updates here and decisions there; DQN is double here; our value loss has a half that theirs has not, so that `value_coefficient` 1 is their 0.5; on
+networks that stay for twice as many updates, and ends with 10% of random actions, not 4%; `target_period` counts updates here and
+decisions there; DQN is double here; our value loss has a half that theirs has not, so that `value_coefficient` 1 is their 0.5; on
 Pendulum off-policy learners collect 10 decisions between updates, not 1, and TD3 begins to learn after 1,000 of them, not 10,000; Pong,
 with a quarter of their frames, begins with a rate of 4e-4, not 2.5e-4, and 16 environments, not 8.
+
+M-IQN and Rainbow-IQN have the settings of DQN on CartPole, with 8 levels, one step and a shorter target period (M-IQN) and a smaller batch
+(Rainbow-IQN); they were chosen on seed 10.
 
 Cooperating agents (MPE2's) are one player, whose return is the sum of its agents', as EPyMARL reports it. Budgets in decisions count what
 all of them do: a step of the environment is a decision of each. simple_spread has the same network, replay and exploration for all three
