@@ -12,9 +12,12 @@ from gymnasium import spaces
 
 from ludus.core.types import Array
 from ludus.envs.adapters.teams import Sides
+from ludus.envs.base import VectorEnv
 from ludus.envs.functional.game import Earned, Program, Seen
-from ludus.envs.functional.vector import JaxVectorEnv
+from ludus.envs.functional.vector import JaxVectorEnv, no_actions
+from ludus.envs.spaces import Choices
 from ludus.testing.device_env import CopiedEnv
+from ludus.testing.env import check_spec
 
 
 class Relay:
@@ -65,6 +68,31 @@ def relay(num_envs: int) -> JaxVectorEnv:
     if not _program:
         _program.append(Program(Relay(), Sides(teams="prefix", state=True)))
     return JaxVectorEnv(_program[0], num_envs)
+
+
+def check_form(env: VectorEnv) -> None:
+    """What its two functions give has the shapes and dtypes that its spec announces, and a step's is the next one's: as JAX traces them,
+    which compiles nothing."""
+    assert isinstance(env, JaxVectorEnv)
+    check_spec(env.spec)
+    program, num_envs = env._program, env.num_envs
+    begun = jax.eval_shape(program.begin, jax.ShapeDtypeStruct((num_envs, 2), np.uint32))
+    actions = tuple(no_actions(env.spec.agents_of(p)[0].action, num_envs, n) for p, n in enumerate(program.agents))
+    stepped = jax.eval_shape(program.step, begun[0], actions)
+    forms = [[(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(each)] for each in (begun, stepped)]
+    assert forms[0] == forms[1]
+    shown = stepped[1]
+    for p, n in enumerate(program.agents):
+        agent, rows = env.spec.agents_of(p)[0], num_envs * n
+        for seen in (shown.observation[p], shown.final[p]):
+            assert (seen.shape, seen.dtype) == ((rows, *agent.observation.shape), agent.observation.dtype)
+        assert (shown.reward[p].shape, shown.reward[p].dtype, shown.due[p].shape) == ((rows,), np.float32, (rows,))
+        assert (shown.mask[p] is not None) == program.masked[p]
+        if shown.mask[p] is not None:
+            choices = Choices.of(agent.action)
+            assert choices is not None
+            assert (shown.mask[p].shape, shown.mask[p].dtype) == ((rows, choices.width), np.bool_)
+    assert (shown.over.shape, shown.over.dtype) == ((num_envs,), np.uint8)
 
 
 def check_on_a_device(host: JaxVectorEnv, device: str, *, steps: int, episodes: int | None = None) -> int:
