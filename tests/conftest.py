@@ -19,15 +19,24 @@ settings.load_profile("fixed")
 
 LONGEST = (
     "faults/test_kills.py",
+    "envs/test_jumanji.py",
+    "driver/test_presets.py",
     "driver/test_kill_and_resume.py",
     "docs/test_cluster_slurm.py",
+    "learners/test_compiled.py",
     "driver/test_runtimes.py",
-    "driver/test_processes.py",
-    "envs/test_pettingzoo.py",
+    "faults/test_failing_disk.py",
+    "envs/test_jaxmarl.py",
+    "envs/test_pgx.py",
+    "envs/test_football.py",
     "rollout/test_shared_inference_hosts.py",
+    "benchmarks/test_gpu.py",
+    "driver/test_processes.py",
+    "benchmarks/test_distributed.py",
+    "envs/test_pettingzoo.py",
     "driver/test_control_of_runs.py",
-    "runtime/",
     "rollout/test_hosts_apart.py",
+    "runtime/",
     "learners/test_gates.py",
     "evaluation/test_tournament",
     "envs/",
@@ -42,6 +51,12 @@ LONGEST = (
 
 DEVICE = os.environ.get("LUDUS_TEST_DEVICE", "cuda")
 """With `cpu`, tests of cards run on any machine, to see that they run."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Files are begun in the order of the items, and not, as xdist would have it, those of most tests first."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -406,15 +406,17 @@ def muzero_spec(
     search: Mapping[str, Any],
     play: int,
     noise: Mapping[str, float],
+    most: float | None = None,
 ) -> PolicySpec:
-    """The spec of a `MuZeroPolicy`. hidden, latent, support: of its network. discount: below 0 where opponents move in turn. The others: as
-    of `searching_spec`; of the noise, concentration and share."""
+    """The spec of a `MuZeroPolicy`. hidden, latent, support: of its network. discount: below 0 where opponents move in turn. most: that
+    rewards and values can be, where it is known. The others: as of `searching_spec`; of the noise, concentration and share."""
     network = {
         "inputs": int(inputs),
         "actions": int(actions),
         "hidden": list(hidden),
         "latent": latent,
         "support": support,
+        "most": most,
     }
     parts = {"search": dict(search), "play": int(play), "noise": dict(noise)}
     return PolicySpec("muzero", {**network, "discount": float(discount), **parts})

@@ -21,8 +21,6 @@ SCRIPT = pages.EXAMPLES / "cluster" / "ludus.sbatch"
 SHIMS = Path(__file__).parent / "slurm"
 RUN = [
     "connect-four",
-    "--workers",
-    "2",
     "generations=1",
     "response={episodes: 800}",
     "env.num_envs=16",
@@ -77,8 +75,9 @@ def processes(scratch: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_a_run_on_two_nodes_is_stopped_and_goes_on(tmp_path: Path, scratch: Path) -> None:
+    """On one node."""
     job = os.getpid()  # a port of its own
-    first = submit(["try1", *RUN], job=job, submitted=tmp_path, scratch=scratch)
+    first = submit(["try1", *RUN, "--workers", "2"], job=job, submitted=tmp_path, scratch=scratch)
     checkpoints = scratch / f"ludus-{job}" / "runs" / "try1" / "checkpoint"
     until = time.monotonic() + 240
     while first.poll() is None and time.monotonic() < until and not list(checkpoints.glob("000002-*")):
@@ -94,8 +93,10 @@ def test_a_run_on_two_nodes_is_stopped_and_goes_on(tmp_path: Path, scratch: Path
     kept = tmp_path / "runs" / "try1"
     assert list((kept / "checkpoint").glob("000002-*"))
 
-    second = submit(["try1", *RUN], job=job + 1, submitted=tmp_path, scratch=scratch)
+    one = ["--workers", "1"]
+    second = submit(["try1", *RUN, *one], job=job + 1, submitted=tmp_path, scratch=scratch, nodes="one")
     said, _ = second.communicate(timeout=480)
+    assert "1 nodes, 1 CPUs" in said
     assert "the schedule is complete" in said
     assert second.returncode == 0
     assert processes(scratch) == []

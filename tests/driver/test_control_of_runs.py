@@ -51,10 +51,10 @@ class Started:
 
 
 _HERE = ["runtime.shards=2"]
-_AWAY = [["--runtime", kind, "--workers", "2", *_HERE] for kind in ("processes", "ray")]
+_AWAY = ["--runtime", "processes", "--workers", "2", *_HERE]
 
 
-@pytest.fixture(params=[_HERE, *_AWAY], ids=["here", "processes", "ray"])
+@pytest.fixture(params=[_HERE, _AWAY], ids=["here", "processes"])
 def started(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Started]:
     run = Started(tmp_path, *request.param)
     yield run

@@ -246,10 +246,10 @@ def test_killed_at_the_beginning_and_resumed(old: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ray_gives_the_same_numbers(old: Path, tmp_path: Path) -> None:
+def test_workers_elsewhere_give_the_same_numbers(old: Path, tmp_path: Path) -> None:
     learns(tmp_path / "here", old, "runtime.shards=2")
-    learns(tmp_path / "ray", old, "runtime=ray", "runtime.shards=2", "runtime.workers=2", "runtime.tasks=1")
-    assert tools.policies_of(tmp_path / "here") == tools.policies_of(tmp_path / "ray")
+    learns(tmp_path / "apart", old, "runtime=processes", "runtime.shards=2", "runtime.workers=2", "runtime.tasks=1")
+    assert tools.policies_of(tmp_path / "here") == tools.policies_of(tmp_path / "apart")
 
 
 def test_learners_start_from_one_policy_by_its_name(old: Path) -> None:

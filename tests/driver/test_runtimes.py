@@ -143,8 +143,9 @@ def elsewhere(apart: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("apart", ["processes"], indirect=True)
 def test_workers_elsewhere_give_the_same_numbers(tmp_path: Path, elsewhere: str) -> None:
-    """With as many workers as there are shards; with fewer, test_a_run_goes_on_elsewhere."""
+    """With as many workers as there are shards; with fewer, and on Ray, test_a_run_goes_on_elsewhere."""
     here = policies(tmp_path, "generations=1", name="here")
     assert policies(tmp_path, "generations=1", elsewhere, "runtime.workers=3", name="elsewhere") == here
 
@@ -219,7 +220,9 @@ def test_workers_that_play_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+@pytest.mark.parametrize(
+    ("apart", "algorithm"), [("processes", "ppo"), ("processes", "dqn"), ("ray", "dqn")], indirect=["apart"]
+)
 def test_apart_elsewhere(tmp_path: Path, algorithm: str, elsewhere: str) -> None:
     changes = [
         f"algorithm={{kind: {algorithm}}}", *(["algorithm.batch=24"] if algorithm == "ppo" else ["algorithm.rollout=24",
@@ -260,7 +263,7 @@ def test_trainers_in_processes_of_their_own(tmp_path: Path, elsewhere: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trainers", [0, 1])
+@pytest.mark.parametrize(("apart", "trainers"), [("processes", 0), ("processes", 1), ("ray", 1)], indirect=["apart"])
 def test_tables_in_processes_of_their_own(tmp_path: Path, trainers: int, elsewhere: str) -> None:
     """Two shards, a barrier, and a resume."""
     changes = [

@@ -172,7 +172,7 @@ def test_a_resumed_run_is_equal_to_the_bit(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ray_gives_the_same_numbers(shared_ray: None, tmp_path: Path) -> None:
+def test_workers_elsewhere_give_the_same_numbers(tmp_path: Path) -> None:
     """Bots play in processes beside each worker, with copies of policies and with an inference server."""
     changes = [
         "runtime.shards=2",
@@ -181,8 +181,8 @@ def test_ray_gives_the_same_numbers(shared_ray: None, tmp_path: Path) -> None:
         "env.tree=off",
         "generations=1",
     ]
-    ray = ["runtime.kind=ray", "runtime.workers=2", "runtime.tasks=1", "runtime.bots={processes: 2}"]
-    for name, more in (("here", []), ("copies", ray), ("server", [*ray, "runtime.inference=server"])):
+    apart = ["runtime.kind=processes", "runtime.workers=2", "runtime.tasks=1", "runtime.bots={processes: 2}"]
+    for name, more in (("here", []), ("copies", apart), ("server", [*apart, "runtime.inference=server"])):
         scenario = tools.parse_scenario(f"scenario: fixed_opponents\n{SHORT}", [*changes, *more])
         ludus.run(scenario, run_dir=tmp_path / name, report=False)
     assert tools.policies_of(tmp_path / "here") == tools.policies_of(tmp_path / "copies")

@@ -102,9 +102,8 @@ def test_subprocesses_bring_the_same(whole: Result, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("shared_ray")
-def test_ray_brings_the_same(whole: Result, tmp_path: Path) -> None:
-    folder = play(tmp_path / "ray", "runtime.kind=ray", "runtime.workers=2").run_dir
+def test_workers_elsewhere_bring_the_same(whole: Result, tmp_path: Path) -> None:
+    folder = play(tmp_path / "workers", "runtime.kind=processes", "runtime.workers=2").run_dir
     assert same_log(log(folder), log(whole.run_dir))
 
 

@@ -226,10 +226,11 @@ def test_what_an_earlier_session_has_scored_is_not_played_again() -> None:
 
 @pytest.mark.slow
 def test_in_a_process_of_its_own(tmp_path: Path) -> None:
-    changes = [BACKGROUND, "runtime.kind=ray", "runtime.shards=1", "runtime.tasks=1"]
+    """On Ray: test_kills."""
+    changes = [BACKGROUND, "runtime.kind=processes", "runtime.shards=1", "runtime.tasks=1"]
     run(parse_scenario(PSRO, [BACKGROUND]), run_dir=tmp_path / "here", report=False)
-    run(parse_scenario(PSRO, changes), run_dir=tmp_path / "ray", report=False)
-    assert policies(tmp_path / "ray") == policies(tmp_path / "here")
-    here, found = dict(scores(tmp_path / "here", "response-0-1")), dict(scores(tmp_path / "ray", "response-0-1"))
+    run(parse_scenario(PSRO, changes), run_dir=tmp_path / "apart", report=False)
+    assert policies(tmp_path / "apart") == policies(tmp_path / "here")
+    here, found = dict(scores(tmp_path / "here", "response-0-1")), dict(scores(tmp_path / "apart", "response-0-1"))
     assert found, "one version at least is scored, whatever the evaluator's pace"
     assert found.items() <= here.items(), "a score belongs to its version, not to the newest one"

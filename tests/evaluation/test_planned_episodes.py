@@ -116,12 +116,12 @@ def test_bots_of_both_kinds_beside_a_policy(policies: dict[PolicyRef, Policy], m
 
 
 @pytest.mark.slow
-def test_policies_meet_in_processes_as_in_one(shared_ray: None, tmp_path: Path) -> None:
+def test_policies_meet_in_processes_as_in_one(tmp_path: Path) -> None:
     names = ["bot:random", "random"]
     field = read_field(names, env=Environment(id="openspiel/leduc_poker", tree="off"), find_run=run_at)
     here, there = (
         run_tournament(field, tmp_path / kind, Options(runtime=kind, workers=2, episodes=50, num_envs=16))
-        for kind in ("inprocess", "ray")
+        for kind in ("inprocess", "processes")
     )
     assert here.results[0].n == 50
     assert here.results[0].mean.tolist() == there.results[0].mean.tolist()

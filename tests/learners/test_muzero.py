@@ -59,6 +59,15 @@ def test_a_number_lies_on_the_two_next_to_it():
     assert two_hot(T([torch.nan]), 2).isnan().any()
 
 
+def test_numbers_that_have_a_greatest_are_shares_of_it():
+    """½ of 2 is ½ of the way to the one number above 0; who loses 2 is at the end."""
+    expected = T([[0.0, 0.0, 0.5, 0.5, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0]])
+    torch.testing.assert_close(two_hot(T([0.5, -2.0]), 2, most=2.0), expected)
+    torch.testing.assert_close(two_hot(T([0.5]), 1, most=2.0), T([[0.0, 0.75, 0.25]]))
+    x = T([0.3, -1.9])
+    torch.testing.assert_close(scalar(two_hot(x, 3, most=2.0).clamp(min=1e-30).log(), most=2.0), x)
+
+
 # ------------------------------------------------------------------ sequences
 
 
@@ -156,12 +165,12 @@ def test_the_unrolled_loss_is_the_plain_one():
             scale = 1.0 if k == 0 else 1.0 / moves
             if k:
                 found = network.recurrent(found.state, batch.action[i : i + 1, k - 1])
-                told_reward = found.reward.log_softmax(1)[0] @ two_hot(batch.reward[i, k - 1], 3)
+                told_reward = found.reward.log_softmax(1)[0] @ two_hot(batch.reward[i, k - 1], 3, most=1.0)
                 plain[2] -= scale * batch.reward_weight[i, k - 1].item() * told_reward.item()
             plain[0] -= (
                 scale * batch.policy_weight[i, k].item() * (found.policy.log_softmax(1)[0] @ batch.policy[i, k]).item()
             )
-            told_value = found.value.log_softmax(1)[0] @ two_hot(batch.value[i, k], 3)
+            told_value = found.value.log_softmax(1)[0] @ two_hot(batch.value[i, k], 3, most=1.0)
             plain[1] -= scale * batch.value_weight[i, k].item() * told_value.item()
     np.testing.assert_allclose([part.item() for part in told], plain, rtol=1e-4)
 
@@ -179,7 +188,7 @@ def test_half_of_a_gradient_goes_a_step_back():
     found = network.initial(x)
     for k in range(2):
         found = network.recurrent(found.state, action[:, k])
-    plain = -(found.reward.log_softmax(1) * two_hot(torch.ones(4), 3)).sum() / 2
+    plain = -(found.reward.log_softmax(1) * two_hot(torch.ones(4), 3, most=1.0)).sum() / 2
     (whole,) = torch.autograd.grad(plain, last)
     torch.testing.assert_close(scaled, whole / 4)
 
@@ -216,7 +225,9 @@ def test_what_is_known_of_values():
         (small(), one, (0,), None),
     ]
     for algorithm, env, seats, bounds in given:
-        assert algorithm.policy(env, seats).config["search"]["bounds"] == bounds
+        config = algorithm.policy(env, seats).config
+        assert config["search"]["bounds"] == bounds
+        assert config["most"] == (None if bounds is None else bounds[1])
 
 
 def test_the_temperature_travels_with_the_weights():

@@ -175,13 +175,12 @@ def test_iterations_without_an_update_are_not_told(tmp_path: Path, told: list[tu
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("shared_ray")
-def test_the_same_calls_on_ray(tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
+def test_the_same_calls_with_workers_elsewhere(tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
     run(ppo(), run_dir=tmp_path / "here" / "run", report=False)
     here = list(told)
     told.clear()
-    there = ["runtime.kind=ray", "runtime.workers=2", "runtime.tasks=1"]
-    run(ppo(*there), run_dir=tmp_path / "ray" / "run", report=False)
+    there = ["runtime.kind=processes", "runtime.workers=2", "runtime.tasks=1"]
+    run(ppo(*there), run_dir=tmp_path / "apart" / "run", report=False)
     assert told == here
     told.clear()
     run(ppo(*there, "runtime.mode=async"), run_dir=tmp_path / "async" / "run", report=False)

@@ -80,8 +80,7 @@ def test_what_is_paid_stays_what_it_was() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("shared_ray")
-def test_ray_gives_the_same_numbers(tmp_path: Path) -> None:
+def test_workers_elsewhere_give_the_same_numbers(tmp_path: Path) -> None:
     """Processed in three workers, paced by a table in one place: what is stored is what one process stores."""
     scenario = ludus.FixedOpponents(
         env={"id": "openspiel/catch", "num_envs": 6, "tree": "off"},
@@ -91,7 +90,7 @@ def test_ray_gives_the_same_numbers(tmp_path: Path) -> None:
         evaluation={"payoffs": "simulate", "exploitability": "off", "episodes": 10},
     )
     found = []
-    for runtime in ({"kind": "inprocess", "shards": 3}, {"kind": "ray", "shards": 3, "workers": 3}):
+    for runtime in ({"kind": "inprocess", "shards": 3}, {"kind": "processes", "shards": 3, "workers": 3}):
         result = ludus.run(scenario, runtime=runtime, run_dir=tmp_path / runtime["kind"], report=False)
         found.append(ludus.load_policy(f"{result.run_dir}@0/0-1").weights())
     for name, array in found[0].items():

@@ -93,7 +93,9 @@ class Judge(nn.Module):
         perceptron, last = make_body(body_config("mlp", config.hidden, config.activation), (width,))
         self.perceptron = nn.Sequential(perceptron, nn.Linear(last, 1))
         orthogonal(self)
-        orthogonal(self.perceptron[-1], 0.01)  # it has no opinion at first: a policy that follows one would end before there is another
+        orthogonal(
+            self.perceptron[-1], 0.01
+        )  # it has no opinion at first: a policy that follows one would end before there is another
 
     def forward(self, observation: Tensor, action: Tensor | None, absorbing: Tensor) -> Tensor:
         """float[n]."""

@@ -58,7 +58,7 @@ def unrolled_loss(network: MuZeroNetwork, batch: Unrolled) -> tuple[Tensor, Tens
     (Schrittwieser et al. 2020, equation 1), rewards and values as distributions; half of each gradient goes through the state to the move
     before (appendix G).
     """
-    moves, support = batch.action.shape[1], network.support
+    moves = batch.action.shape[1]
     state = network.represented(batch.x)
     states = [state]
     for k in range(moves):
@@ -71,9 +71,12 @@ def unrolled_loss(network: MuZeroNetwork, batch: Unrolled) -> tuple[Tensor, Tens
     def summed(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         return (cross_entropy(logits, target) * weight).sum()
 
+    def numbers(x: Tensor) -> Tensor:
+        return two_hot(x, network.support, most=network.most)
+
     policy = summed(network.policy(imagined), batch.policy, each * batch.policy_weight)
-    value = summed(network.value(imagined), two_hot(batch.value, support), each * batch.value_weight)
-    reward = summed(network.reward(imagined[:, 1:]), two_hot(batch.reward, support), later * batch.reward_weight)
+    value = summed(network.value(imagined), numbers(batch.value), each * batch.value_weight)
+    reward = summed(network.reward(imagined[:, 1:]), numbers(batch.reward), later * batch.reward_weight)
     return policy, value, reward
 
 

@@ -35,7 +35,9 @@ class MuZero(SearchOptions):
 
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128,)  # of each of the five perceptrons
     latent: int = Field(default=64, ge=1)  # numbers of an imagined state
-    support: int = Field(default=20, ge=1)  # rewards and values are h⁻¹ of -support … support
+    support: int = Field(
+        default=20, ge=1
+    )  # rewards and values are h⁻¹ of -support … support, or shares of what is most
 
     rollout: int = Field(default=256, ge=1)  # collected between two rounds of updates, in rollout_unit
     rollout_unit: Literal["episodes", "decisions"] = "decisions"
@@ -79,6 +81,7 @@ class MuZero(SearchOptions):
             raise ScenarioError(
                 f"MuZero sees numbers by perceptrons; observations of {env.id} are images, {observation}."
             )
+        most = self._most(env)
         return muzero_spec(
             inputs=inputs,
             actions=actions,
@@ -86,19 +89,20 @@ class MuZero(SearchOptions):
             latent=self.latent,
             support=self.support,
             discount=self.gamma if env.num_players == 1 else -self.gamma,
-            search={**self.search, "rescale": True, "bounds": self._bounds(env)},
+            search={**self.search, "rescale": True, "bounds": None if most is None else [-most, most]},
             play=self.play_simulations,
             noise={"concentration": self.dirichlet, "share": self.noise},
+            most=most,
         )
 
-    def _bounds(self, env: EnvSpec) -> list[float] | None:
-        """What a game of two can come to for who moves, as it is learned: its Q needs no scale of its own. (Schrittwieser et al. 2020,
-        pseudocode, known bounds.) None where that is not known, and for one player, whose return so far says what can come yet."""
+    def _most(self, env: EnvSpec) -> float | None:
+        """What a game of two can come to, as it is learned, so that neither its values nor its searches need a scale of their own.
+        (Schrittwieser et al. 2020, pseudocode, known bounds.) None where that is not known, and for one player, whose return so far says
+        what can come yet."""
         most = max(abs(bound) for bound in env.utility_range[0])
         if env.num_players != 2 or not 0.0 < most < math.inf:
             return None
-        most *= reward_scale(env, (0, 1), enabled=self.scale_rewards)
-        return [-most, most]
+        return most * reward_scale(env, (0, 1), enabled=self.scale_rewards)
 
     def _check_players(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
         one_each = all(len(env.agents_of(player)) == 1 for player in range(env.num_players))

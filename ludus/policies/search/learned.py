@@ -33,9 +33,10 @@ def stretched(y: Tensor) -> Tensor:
     return y.sign() * (((root - 1.0) / (2.0 * _EPSILON)).square() - 1.0)
 
 
-def two_hot(x: Tensor, support: int) -> Tensor:
-    """[…] -> probabilities […, 2 support + 1] of the whole numbers -support … support whose mean is h(x), on the two next to it."""
-    y = squeezed(x).clamp(-support, support)
+def two_hot(x: Tensor, support: int, *, most: float | None = None) -> Tensor:
+    """[…] -> probabilities […, 2 support + 1] of the whole numbers -support … support whose mean is h(x), on the two next to it. most: that
+    x can be, where it is known: then the mean is x support / most."""
+    y = (squeezed(x) if most is None else x * (support / most)).clamp(-support, support)
     low = y.floor()
     high = (y - low)[..., None]
     place = (low.nan_to_num() + support).long()[..., None]  # what is no number shows in the other part
@@ -44,11 +45,12 @@ def two_hot(x: Tensor, support: int) -> Tensor:
     return out.scatter_add_(-1, (place + 1).clamp(max=2 * support), high)
 
 
-def scalar(logits: Tensor) -> Tensor:
-    """[…, 2 support + 1] -> […]: h⁻¹ of the mean of the whole numbers."""
+def scalar(logits: Tensor, *, most: float | None = None) -> Tensor:
+    """[…, 2 support + 1] -> […]: h⁻¹ of the mean of the whole numbers; or, of what is `most` at the most, the mean most / support."""
     support = logits.shape[-1] // 2
     numbers = torch.arange(-support, support + 1, dtype=logits.dtype, device=logits.device)
-    return stretched((logits.softmax(-1) * numbers).sum(-1))
+    mean = (logits.softmax(-1) * numbers).sum(-1)
+    return stretched(mean) if most is None else mean * (most / support)
 
 
 class Imagined(NamedTuple):
@@ -63,7 +65,8 @@ class Imagined(NamedTuple):
 
 class MuZeroNetwork(nn.Module):
     """The three functions of a `muzero` spec: representation h(o) = s, dynamics g(s, a) = (s', r) and prediction f(s) = (p, v), perceptrons
-    of `hidden` integers. Latent states are scaled to [0, 1]. temperature: by which moves are drawn in self-play, a buffer."""
+    of `hidden` widths. most: that rewards and values can be, or None. Latent states are scaled to [0, 1]. temperature: by which moves are
+    drawn in self-play, a buffer."""
 
     temperature: Tensor
 
@@ -71,6 +74,8 @@ class MuZeroNetwork(nn.Module):
         super().__init__()
         self.inputs, self.actions = integer(spec, "inputs"), integer(spec, "actions")
         self.support, latent, hidden = integer(spec, "support"), integer(spec, "latent"), integers(spec, "hidden")
+        most = spec.config.get("most")  # of earlier versions: nobody knew
+        self.most = None if most is None else float(most)
         bins = 2 * self.support + 1
         self.representation = _perceptron(self.inputs, hidden, latent)
         self.dynamics = _perceptron(latent + self.actions, hidden, latent)
@@ -145,9 +150,10 @@ class LearnedModel:
 
     def _expanded(self, found: Imagined, mask: NDArray[np.bool_] | None) -> Expanded:
         n, actions = found.policy.shape
-        reward = np.zeros(n) if found.reward is None else to_host(scalar(found.reward)).astype(np.float64)
+        most = self._network.most
+        reward = np.zeros(n) if found.reward is None else to_host(scalar(found.reward, most=most)).astype(np.float64)
         legal = np.ones((n, actions), np.bool_) if mask is None else mask
-        state, policy, value = (to_host(part) for part in (found.state, found.policy, scalar(found.value)))
+        state, policy, value = (to_host(part) for part in (found.state, found.policy, scalar(found.value, most=most)))
         return Expanded(state, reward, np.full(n, self._discount), policy, legal, value)
 
 
