@@ -15,7 +15,7 @@ from benchmarks import learning, learning_cells
 from benchmarks.contestants import Repetition
 from benchmarks.harness import Medians
 from benchmarks.learning_bound import best_returns
-from benchmarks.learning_cells import Run, all_runs, contestant, peer_of, settings, stored, time_left, wanted
+from benchmarks.learning_cells import RESULTS, Run, all_runs, contestant, peer_of, settings, stored, time_left, wanted
 from benchmarks.learning_imitation import cloned, recorded
 from benchmarks.learning_run import exploitability, place, run_seconds, trained
 from benchmarks.learning_task import LearningTask
@@ -202,6 +202,20 @@ def test_results_of_other_settings_do_not_count(
     path.write_text(path.read_text().replace("300000", "200000"))
     assert stored(run, tmp_path) is None
     assert "hopper-sac, SB3, seed 0: measured with other settings" in capsys.readouterr().err
+
+
+def test_every_result_that_is_kept_counts() -> None:
+    """Those of settings or names of the past are measured anew, or go."""
+    kept = {path.relative_to(RESULTS) for path in RESULTS.rglob("*.json")}
+    seeds = {int(path.stem.rpartition("-")[2]) for path in kept}
+    runs = [
+        run
+        for name in TASKS
+        for run in (Run(name, s, peer) for s in seeds for peer in (False, True))
+        if run.path in kept
+    ]
+    assert [str(run.path) for run in runs if stored(run, RESULTS) is None] == []
+    assert kept == {run.path for run in runs}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"settings": {}, "repetition": {"speed": 1}}'])
