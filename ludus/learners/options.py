@@ -49,10 +49,16 @@ class CollectOptions(Config):
 
     @model_validator(mode="after")
     def _check_learned_reward(self) -> Self:
-        if self.learned_reward is not None and not self.takes_learned_rewards:
+        learned = self.learned_reward
+        if learned is not None and not self.takes_learned_rewards:
             raise ValueError(
                 f"{own_name(self)} learns from the game's rewards only; leave learned_reward out, or use an algorithm such as ppo, a2c, "
                 "dqn or sac"
+            )
+        if learned is not None and learned.discounted and getattr(self, "gamma", None) == 1.0:
+            raise ValueError(
+                f"learned_reward {own_name(learned)} sums what is earned for ever after an end (absorbing, say), which gamma 1 does not "
+                "bound; give a smaller gamma, such as 0.99, or leave that out"
             )
         return self
 

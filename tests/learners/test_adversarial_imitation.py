@@ -28,7 +28,7 @@ from ludus.learners.imitation.discriminator import (
 )
 from ludus.learners.imitation.expert import steps_in
 from ludus.learners.imitation.options import AIRL, GAIL
-from ludus.learners.on_policy.options import A2C
+from ludus.learners.on_policy.options import A2C, OnPolicy
 from ludus.learners.ppo.options import PPO
 from ludus.learners.registry import check_fits
 from ludus.policies.registry import build_policy
@@ -165,9 +165,11 @@ def test_whoever_ends_as_the_expert_does_is_paid_for_it(tmp_path, kind):
     assert paid[0] > paid[1] + 1.0
 
 
-def test_no_discount_and_an_absorbing_state_are_refused():
+@pytest.mark.parametrize("algorithm", [PPO, OnPolicy])
+def test_no_discount_and_an_absorbing_state_are_refused(algorithm):
+    """By algorithms of one's own, too."""
     with pytest.raises(ConfigError, match="which gamma 1 does not bound"):
-        PPO(gamma=1.0, learned_reward={"kind": "gail", "demonstrations": "x", "absorbing": True})
+        algorithm(gamma=1.0, learned_reward={"kind": "gail", "demonstrations": "x", "absorbing": True})
 
 
 # ------------------------------------------------------------------ the file

@@ -187,13 +187,8 @@ class PolicyGradient(Gradient):
     clip_value: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
-    def _check_what_is_learned(self) -> Self:
+    def _check_memory(self) -> Self:
         learned = self.learned_reward
-        if learned is not None and learned.discounted and self.gamma == 1.0:
-            raise ValueError(
-                f"learned_reward {type(learned).__name__} with absorbing sums what is earned for ever after an end, which gamma 1 does not "
-                "bound; give a smaller gamma, such as 0.99, or leave absorbing out"
-            )
         if learned is not None and learned.memoryless and self.memory != "none":
             raise ValueError(
                 f"learned_reward {type(learned).__name__} asks for log-probabilities of single decisions, and a policy with memory "
