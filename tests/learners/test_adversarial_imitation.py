@@ -165,6 +165,29 @@ def test_whoever_ends_as_the_expert_does_is_paid_for_it(tmp_path, kind):
     assert paid[0] > paid[1] + 1.0
 
 
+@pytest.mark.parametrize("absorbing", [False, True])
+def test_what_is_not_known_is_no_end(absorbing, enumerated, tmp_path):
+    """Two episodes of a game with ids, one of which terminates; the other is cut where its player sees nothing. With g = 0, h = 3 wherever
+    it looks and 5 more in the absorbing state, f is 0.5 h(s') - h(s): behind the cut as in between, behind the end 0 or 8 counts."""
+    given = {"demonstrations": recorded_in(enumerated, tmp_path), "hidden": (), "form": "shaped", "learning_rate": 1e-9}
+    config = AIRL(absorbing=absorbing, normalise_observations=False, **given)
+    learned = config.build(context_of(enumerated), HERE, replayed=False, gamma=0.5)
+    with torch.no_grad():
+        for judge, bias, there in ((learned.module.g, 0.0, 0.0), (learned.module.h, 3.0, 5.0)):
+            judge.perceptron[-1].weight.zero_()
+            judge.perceptron[-1].bias.fill_(bias)
+            if absorbing:
+                judge.perceptron[-1].weight[0, -1] = there
+    seen = np.array([0, 1, 0, 1], np.int32)
+    tail = [Tail.TERMINATED, Tail.CUT]
+    rows = rows_of(seen, np.zeros(4, np.int32), lengths=[2, 2], tail=tail, bootstrap=np.array([-1, -1], np.int32))
+    found = learned.of(rows, np.zeros(4), lambda observation, *_: np.zeros(len(observation))).reward
+    end = (
+        0.5 * 8.0 - 3.0 + (0.5 * 8.0 - 8.0) if absorbing else -3.0
+    )  # and γ / (1 - γ) = 1 times f in the absorbing state
+    np.testing.assert_allclose(found, [-1.5, end, -1.5, -1.5], atol=1e-5)
+
+
 @pytest.mark.parametrize("algorithm", [PPO, OnPolicy])
 def test_no_discount_and_an_absorbing_state_are_refused(algorithm):
     """By algorithms of one's own, too."""

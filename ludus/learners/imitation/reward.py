@@ -226,5 +226,7 @@ class AIRLReward(AdversarialReward):
 
 
 def _columns(steps: Steps) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-    """What is compared of steps: observation, action, after, and whether nothing comes after."""
-    return steps.observation, steps.action, steps.after, ~steps.known | steps.ended
+    """What is compared of steps: observation, action, after, and whether an end comes after. Where nobody knows what does, it is taken to
+    look as before."""
+    after = steps.after if steps.known.all() else np.where(steps.known, steps.after, steps.observation)  # of ids
+    return steps.observation, steps.action, after, steps.ended
