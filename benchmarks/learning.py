@@ -12,12 +12,14 @@ today's does not count. Tasks named SHORT or LONG stand for all of their length;
 with 95% intervals (Student's t) beside the published score; bars are judged where all of a task's own seeds are there.
 
 Scores: the mean return of the trained policy over 100 episodes that are not in training, played greedily (Pong, as its published score was,
-and foraging, where greedy agents can wait for each other for ever: with their own randomness); of the memory tasks the share of right
-choices of 1,000; of Leduc poker, exploitability of what is announced: the slow copy (MMD), the newest policy (R-NaD) or the average one
-(NFSP). `seconds` are those of training, imports and compilation included.
+foraging, where greedy agents can wait for each other for ever, and behind the door, where greedy ones can walk in circles: with their own
+randomness; CartPole by MuZero: with its search); of the memory tasks the share of right choices of 1,000; of Leduc poker, exploitability of
+what is announced: the slow copy (MMD), the newest policy (R-NaD) or the average one (NFSP); of tic-tac-toe, that of the newest policy.
+`seconds` are those of training, imports and compilation included.
 
 Where their environments are built, peers are trained too, with the same steps and seeds (`python -m benchmarks.harness setup sb3_learning
-epymarl`): Stable-Baselines3 on HalfCheetah and Hopper, EPyMARL on MPE2's teams and in foraging.
+epymarl`): Stable-Baselines3 on HalfCheetah and Hopper, EPyMARL on MPE2's teams and in foraging. There ours count 40,000 episodes, and it
+the 2M steps that those have at most: they end with the last food, so it plays more of them.
 
 Teams (MPE2) are one player, whose return is the sum of its agents'. The one run of speaker-listener reports three points: it is scored
 beside training after 1M and 2M steps, with the same number of episodes, and at the end, after 5M. The published score is beyond what
