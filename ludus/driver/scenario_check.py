@@ -83,9 +83,10 @@ def _check_workers(scenario: Scenario, env: EnvSpec) -> None:
         raise ScenarioError(
             f"{asked}, and the payoffs of {env.id} are computed from its tree. Leave it out, or set evaluation.payoffs=simulate."
         )
-    if getattr(scenario, "cells", "all") == "needed":
+    if not scenario.asks_for_all:
+        instead = ", or set cells=all" if hasattr(scenario, "cells") else ""
         raise ScenarioError(
-            f"{asked}, of all members, and with cells=needed {scenario.kind} asks for few of them. Leave it out, or set cells=all."
+            f"{asked}, of all members, and {scenario.kind} asks for few of them. Leave it out{instead}."
         )
     may = "may " if runtime.device == "auto" and cards() else ""  # large networks do
     if scenario.has_children and (may or runtime.device.startswith("cuda")):

@@ -52,6 +52,10 @@ class ChunkedOptions(ScheduleOptions):
         """Whether the game among all policies is solved after each chunk, also if the next one does not need that."""
         return False
 
+    @property
+    def asks_for_all(self) -> bool:
+        return self.complete
+
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
         if self.start is not None:

@@ -70,6 +70,10 @@ class NeuPLOptions(ScheduleOptions):
     def needs_learner(self) -> bool:
         return True
 
+    @property
+    def asks_for_all(self) -> bool:
+        return self.cells == "all"
+
     def check_schedule(self, context: ScheduleContext) -> None:
         context.check_solver(self.meta_solver)
         super().check_schedule(context)

@@ -148,6 +148,11 @@ class ScheduleOptions(Config):
         return True
 
     @property
+    def asks_for_all(self) -> bool:
+        """Whether these are of new members with all that there are, and not with a few."""
+        return True
+
+    @property
     def modes(self) -> frozenset[str]:
         """In which its members are played."""
         return frozenset({self.mode})

@@ -158,6 +158,10 @@ class SelfPlayOptions(_SolvedOptions):
     def needs_learner(self) -> bool:
         return self.latest > 0
 
+    @property
+    def asks_for_all(self) -> bool:
+        return super().asks_for_all or (self.past.reads and self.latest < 1)
+
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
         if self.opponents and self.latest == 1:
@@ -198,6 +202,10 @@ class PFSPOptions(_SolvedOptions):
     @property
     def needs_learner(self) -> bool:
         return self.latest > 0
+
+    @property
+    def asks_for_all(self) -> bool:
+        return super().asks_for_all or self.latest < 1
 
     @property
     def past(self) -> PastRule:

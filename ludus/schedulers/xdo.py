@@ -80,6 +80,10 @@ class XDOOptions(ResponseOptions):
         return super().modes | {"explore"}
 
     @property
+    def asks_for_all(self) -> bool:
+        return self.cells == "all"
+
+    @property
     def meets_bots(self) -> bool:
         return False
 

@@ -147,12 +147,35 @@ def test_where_nothing_would_be_played(monkeypatch: pytest.MonkeyPatch) -> None:
     for changes, why in (
         (["evaluation.payoffs=auto"], "computed from its tree"),
         (["scenario=efficient_psro", "rule=hedge"], "efficient_psro plays none for payoffs"),
-        (["scenario=self_play"], "cells=needed self_play asks for few of them"),
+        (["scenario=self_play"], "self_play asks for few of them. Leave it out, or set cells=all"),
+        (["scenario=pipeline_psro"], r"pipeline_psro asks for few of them. Leave it out\.$"),
         (["evaluation.adaptive={}"], "adaptive evaluation decides as it goes"),
         (["runtime.device=cuda"], "act on a card"),
     ):
         with pytest.raises(LudusError, match=why):
             run(parse_scenario(PSRO, ["evaluation.workers=1", *changes]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "all_of_them"),
+    [
+        (["scenario=pfsp"], True),
+        (["scenario=pfsp", "latest=1"], False),
+        (["scenario=self_play", "meta_solver=nash"], True),
+        (["scenario=self_play", "cells=all"], True),
+        (["scenario=self_play", "latest=0.8", "past=prioritised"], True),
+        (["scenario=self_play", "past=prioritised"], False),
+        (["scenario=neupl"], False),
+        (["scenario=neupl", "cells=all"], True),
+        (["scenario=xdo"], False),
+        (["scenario=xdo", "cells=all"], True),
+        (["scenario=league"], False),
+        (["scenario=odo"], True),
+    ],
+)
+def test_who_asks_for_matches_of_new_members_with_all(changes: list[str], all_of_them: bool) -> None:
+    """Others are refused workers. What they read by default may be all, too."""
+    assert parse_scenario(PSRO, changes).asks_for_all == all_of_them
 
 
 def test_where_a_card_may_be_acted_on(monkeypatch: pytest.MonkeyPatch) -> None:
