@@ -53,12 +53,17 @@ def as_counted(scenario: Scenario, env: EnvSpec) -> EnvSpec:
 
 
 def checked(scenario: Scenario) -> tuple[VectorEnv, EnvSpec]:
-    """(The environments of the first shard, the game as matches count it) of a scenario that can run. Raises what the checks raise."""
+    """(The environments of the first shard, the game as matches count it) of a scenario that can run. Raises what the checks raise; then
+    the environments are closed."""
     require_sendable(scenario)
     env = first_shard(scenario)
-    counted = as_counted(scenario, env.spec)
-    scenario.check(env.spec, matches=counted)
-    check_vector(scenario, env)
+    try:
+        counted = as_counted(scenario, env.spec)
+        scenario.check(env.spec, matches=counted)
+        check_vector(scenario, env)
+    except BaseException:
+        env.close()
+        raise
     return env, counted
 
 

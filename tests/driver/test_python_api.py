@@ -21,6 +21,7 @@ from ludus.driver.scenario_kinds import SCENARIOS
 from ludus.learners.registry import ALGORITHMS
 from ludus.policies.base import Policy
 from ludus.storage.reader import Reader
+from ludus.testing.fakes import TEAM, ScriptedEnv
 from ludus.training.stopping import STOPPERS
 
 
@@ -189,7 +190,7 @@ class Coin(gymnasium.Env[Any, Any]):
 def learner(env: Any, **changes: Any) -> ludus.FixedOpponents:
     algorithm = ludus.PPO(batch=20, epochs=2, hidden=(8,))
     return ludus.FixedOpponents(
-        env=env, algorithm=algorithm, response={"episodes": 40}, **{"generations": 2, **changes}
+        env=env, response={"episodes": 40}, **{"algorithm": algorithm, "generations": 2, **changes}
     )
 
 
@@ -261,6 +262,18 @@ def test_objects_that_cannot_be_used(env: Any, changes: dict[str, Any], words: s
     with pytest.raises(ludus.LudusError, match=words):
         ludus.run(learner(env, **changes), run_dir=tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_environments_that_cannot_be_learned_in_are_closed(tmp_path: Path) -> None:
+    closed: list[bool] = []
+
+    class Vector(ScriptedEnv):
+        def close(self) -> None:
+            closed.append(True)
+
+    with pytest.raises(ludus.LudusError, match="SAC needs continuous actions"):
+        ludus.run(learner(lambda num_envs: Vector([TEAM], num_envs), algorithm="sac"), run_dir=tmp_path / "run")
+    assert closed
 
 
 def test_a_result_is_printed_in_one_line(tmp_path: Path) -> None:

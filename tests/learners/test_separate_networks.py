@@ -13,6 +13,7 @@ from made_up_teams import SIZE, identify, learner_and_sample, rollout_of, team_e
 import ludus
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import Due
+from ludus.driver.experiment import new_experiment
 from ludus.driver.scenario_check import check_vector
 from ludus.learners.base import LearnerContext
 from ludus.learners.on_policy.options import A2C
@@ -219,6 +220,8 @@ def test_bounds_of_0_and_1_are_no_ids(algorithm, env, options, tmp_path):
     )
     with pytest.raises(ScenarioError, match=r"in the first observations of .* Put the wrapper agent_ids around it"):
         ludus.run(scenario, run_dir=tmp_path / "run")
+    with pytest.raises(ScenarioError, match="in the first observations of"):
+        new_experiment(scenario, (0, 1), run_dir=tmp_path / "run", name=None)
     assert not (tmp_path / "run").exists()
     wrapped = scenario.env.model_copy(update={"wrappers": ({"kind": "agent_ids"},)})
     check_vector(scenario, wrapped.make())
