@@ -292,9 +292,11 @@ def test_a_run_goes_on_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 def test_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """And bots play in processes beside each of Ray's workers."""
     monkeypatch.chdir(tmp_path)
     line = ["train", "kuhn", "algorithm=ppo", "generations=1", "response.episodes=500", "--name", "a"]
-    assert main([*line, "--runtime", "ray", "--workers", "2"]) == 0
+    bots = ["opponents=[bot:uniform_random]", "env.tree=off", "evaluation={payoffs: simulate, episodes: 20}", "stop=null"]
+    assert main([*line, *bots, "runtime.bots={processes: 1}", "--runtime", "ray", "--workers", "2"]) == 0
     assert "run" in capsys.readouterr().out
     text = (tmp_path / "runs" / "a" / "scenario.yaml").read_text()
     assert "kind: ray" in text
