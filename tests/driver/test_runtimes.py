@@ -295,7 +295,12 @@ def test_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     """And bots play in processes beside each of Ray's workers."""
     monkeypatch.chdir(tmp_path)
     line = ["train", "kuhn", "algorithm=ppo", "generations=1", "response.episodes=500", "--name", "a"]
-    bots = ["opponents=[bot:uniform_random]", "env.tree=off", "evaluation={payoffs: simulate, episodes: 20}", "stop=null"]
+    bots = [
+        "opponents=[bot:uniform_random]",
+        "env.tree=off",
+        "evaluation={payoffs: simulate, episodes: 20}",
+        "stop=null",
+    ]
     assert main([*line, *bots, "runtime.bots={processes: 1}", "--runtime", "ray", "--workers", "2"]) == 0
     assert "run" in capsys.readouterr().out
     text = (tmp_path / "runs" / "a" / "scenario.yaml").read_text()

@@ -85,6 +85,9 @@ def disk(run_dir: Path, fails: Callable[[int], bool]) -> Iterator[Disk]:
     """While this is open, writing below `run_dir` is counted and fails as said."""
     made = Disk(run_dir, fails)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "ludus.driver.control.TELL", 1e6
+        )  # how often a status is written does not depend on how fast a run is
         for name in NAMES:
             patch.setattr(os, name, made.wrapped(getattr(os, name)))
         for module in ("ludus.core.files", "ludus.storage.checkpoint", "ludus.policies.file"):
