@@ -15,8 +15,8 @@ whoever brings them, seeds differ by a factor of two, so its bars compare median
 the clock, slow runs would have more tries. Judging counts, for all alike.
 
 Of 8 actors 1,600 decisions a second come, for which 800 updates are due. The learner must keep up beside the workers, or it, not they, is
-measured. So its network is not large: 0.5 ms an update on one core, where one of 256 units a layer takes 1.5 ms, which is more than a core.
-Nobody else may need the machine's cores. `--quick`: 1 and 8 workers, one seed, 8,000 decisions, by which nothing is solved.
+measured. So its network is not large: with 256 units a layer it would want more than a core. Nobody else may need the
+machine's cores. `--quick`: 1 and 8 workers, one seed, 8,000 decisions, by which nothing is solved.
 """
 
 from __future__ import annotations
