@@ -275,6 +275,12 @@ def test_a_table_of_a_search_is_what_it_plays(monkeypatch):
     np.testing.assert_array_equal(table, np.eye(9)[action])
 
 
+def test_the_table_of_a_player_who_never_decides_is_empty():
+    game = states_of(6)
+    both = Enumeration(game.observation, game.mask, (0, 6, 6), game.key)
+    assert policy().tabulate(both, 1, mode="search").shape == (0, 9)
+
+
 def test_muzeros_network_has_a_table_and_its_search_another():
     spec = muzero_spec(
         inputs=27, actions=9, hidden=(8,), latent=5, support=2, discount=-1.0, search={"simulations": 5}, play=9,

@@ -156,6 +156,8 @@ class Searches(ABC):
             return None
         ids = enumeration.ids(player)
         observation, mask = enumeration.observation[ids], enumeration.mask[ids]
+        if not len(mask):  # the player never decides
+            return np.zeros(mask.shape)
         rows = np.concatenate([observation.reshape(len(mask), -1), mask], axis=1, dtype=observation.dtype)
         whole = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
         _, first, which = np.unique(whole, return_index=True, return_inverse=True)
