@@ -1,5 +1,6 @@
 """Property tests try the same examples in every run, so that a change is what makes one fail; `make search` tries others. Torch has one
-thread in each process of the tests, as it has under `make`: more threads than cores wait for each other."""
+thread in each process of the tests, as it has under `make`: more threads than cores wait for each other. What JAX compiles is played for a
+few steps, so that compiling it well takes longer than it saves."""
 
 import os
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch or numpy
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 settings.register_profile(
     "fixed", derandomize=True, deadline=None

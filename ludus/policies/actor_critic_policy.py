@@ -109,9 +109,11 @@ def _cells(flats, x, h, hidden, lstm, order, start, out, after):  # type: ignore
         rows = order[start[k] : start[k + 1]]
         if len(rows):
             answer, state = _cell(flats[k], x[rows], h[rows], hidden, lstm, out.shape[1])
-            for r in range(len(rows)):
-                out[rows[r]] = answer[r]
-                after[rows[r]] = state[r]
+            for r in range(len(rows)):  # number by number: an assignment of arrays would take long to compile
+                for j in range(answer.shape[1]):
+                    out[rows[r], j] = answer[r, j]
+                for j in range(state.shape[1]):
+                    after[rows[r], j] = state[r, j]
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")

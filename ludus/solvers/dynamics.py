@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from ludus.core.arrays import inner
 
 SUMS = {"reassoc", "contract", "nsz"}
 """Fast-math flags that let sums be vectorised; infinities and NaN keep their meaning."""
@@ -30,7 +31,22 @@ def padded_uniform(sizes: Sequence[int]) -> NDArray[np.float64]:
     return out
 
 
-@njit(cache=True, fastmath=SUMS)
+@inner
+def put(out: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+    """out[…] = values, of contiguous arrays of one shape: an assignment of arrays takes seconds to compile."""
+    a, b = out.ravel(), values.ravel()
+    for i in range(len(a)):
+        a[i] = b[i]
+
+
+@inner(fastmath=SUMS)
+def add(total: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+    """total += values, float64[n]."""
+    for i in range(len(total)):
+        total[i] += values[i]
+
+
+@inner(fastmath=SUMS)
 def mix_rows(rows: NDArray[np.float64], weights: NDArray[np.float64], out: NDArray[np.float64]) -> None:
     """out[k] = weights[n] @ rows[n, k]. Rows of weight 0 cost nothing; four at a time, since the store is the bottleneck."""
     played, count = np.empty(len(weights), dtype=np.int64), 0
@@ -50,7 +66,7 @@ def mix_rows(rows: NDArray[np.float64], weights: NDArray[np.float64], out: NDArr
             out[n] += weights[i] * rows[i, n]
 
 
-@njit(cache=True)
+@inner
 def contract(
     table: NDArray[np.float64],
     strategies: NDArray[np.float64],
@@ -68,4 +84,4 @@ def contract(
             mix_rows(left.reshape(size, len(left) // size), strategies[other, :size], mixed)
             left = mixed
     if players == 1:
-        out[:] = table
+        put(out, table)

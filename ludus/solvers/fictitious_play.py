@@ -9,11 +9,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import inner
 from ludus.core.errors import ConfigError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import Solution
-from ludus.solvers.dynamics import SUMS, contract, mix_rows, own_axis_last, padded_uniform
+from ludus.solvers.dynamics import SUMS, add, contract, mix_rows, own_axis_last, padded_uniform
 
 TIE = 1e-12
 """Strategies within this fraction of the best payoff count as tied, so that rounding does not choose between equals."""
@@ -21,7 +22,7 @@ REFRESH = 1_000
 """Sums of payoffs are computed anew after so many steps, so that rounding does not pile up."""
 
 
-@njit(cache=True, fastmath=SUMS)
+@inner(fastmath=SUMS)
 def respond(values: NDArray[np.float64], scale: float, response: NDArray[np.float64]) -> None:
     """Equal weight on all best responses, into `response`. values float64[n]: `scale` times the payoffs."""
     most, least = -np.inf, np.inf
@@ -36,7 +37,7 @@ def respond(values: NDArray[np.float64], scale: float, response: NDArray[np.floa
         response[i] = share if values[i] >= best else 0.0
 
 
-@njit(cache=True)
+@inner
 def gained(
     table: NDArray[np.float64],
     counts: NDArray[np.float64],
@@ -66,11 +67,12 @@ def gained(
             if other not in (player, turn):
                 weights = counts[other, : sizes[other]]
                 if other < turn:
-                    weights = weights + responses[other, : sizes[other]]
+                    weights = weights.copy()
+                    add(weights, responses[other, : sizes[other]])
                 mixed = np.empty(len(left) // len(weights))
                 mix_rows(left.reshape(len(weights), len(mixed)), weights, mixed)
                 left = mixed
-        out += left
+        add(out, left)
     return out
 
 
@@ -94,8 +96,9 @@ def fictitious_play(
                 contract(tables[player], counts, sizes, player, values[player, :size])
             respond(values[player, :size], scale, responses[player])
         for player in range(players):
-            values[player, : sizes[player]] += gained(tables[player], counts, responses, sizes, player)
-        counts += responses
+            add(values[player, : sizes[player]], gained(tables[player], counts, responses, sizes, player))
+        for player in range(players):
+            add(counts[player], responses[player])
 
 
 @dataclass(frozen=True, kw_only=True)

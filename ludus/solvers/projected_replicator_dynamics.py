@@ -9,11 +9,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import inner
 from ludus.core.errors import ConfigError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import Solution
-from ludus.solvers.dynamics import SUMS, contract, own_axis_last, padded_uniform
+from ludus.solvers.dynamics import SUMS, add, contract, own_axis_last, padded_uniform, put
 
 # --------------------------------------------------------------------------------------------------------------------
 # Projected replicator dynamics, compiled: the reference's steps, with most of the products saved. A step needs
@@ -49,7 +50,7 @@ def project(point: NDArray[np.float64], least: float) -> None:
         point[i] = max(point[i] - shift, least)
 
 
-@njit(cache=True, fastmath=SUMS)
+@inner(fastmath=SUMS)
 def grow(strategy: NDArray[np.float64], values: NDArray[np.float64], dt: float, gamma: float) -> int:
     """x_i += dt x_i (u_i - u'x), in place; returns how many probabilities are below gamma.
 
@@ -68,7 +69,7 @@ def grow(strategy: NDArray[np.float64], values: NDArray[np.float64], dt: float, 
     return below
 
 
-@njit(cache=True)
+@inner
 def step(
     strategies: NDArray[np.float64], values: NDArray[np.float64], sizes: NDArray[np.int64], dt: float, gamma: float
 ) -> None:
@@ -80,15 +81,7 @@ def step(
             project(strategies[player, :size], gamma)
 
 
-@njit(cache=True, fastmath=SUMS)
-def add(total: NDArray[np.float64], strategies: NDArray[np.float64]) -> None:
-    """total += strategies."""
-    a, b = total.ravel(), strategies.ravel()
-    for i in range(len(a)):
-        a[i] += b[i]
-
-
-@njit(cache=True)
+@inner
 def products(
     tables: NDArray[np.float64], strategies: NDArray[np.float64], sizes: NDArray[np.int64], out: NDArray[np.float64]
 ) -> None:
@@ -109,13 +102,13 @@ class ReplicatorCurve(NamedTuple):
     slopes: NDArray[np.float64]
 
 
-@njit(cache=True)
+@inner
 def remember(curve: ReplicatorCurve, time: float, values: NDArray[np.float64]) -> None:
     """`values` [P, max n_p] at `time` join the curve, the earliest leave it."""
     for a in range(NODES - 1):
-        curve.history[a] = curve.history[a + 1]
+        put(curve.history[a], curve.history[a + 1])
         curve.nodes[a] = curve.nodes[a + 1]
-    curve.history[NODES - 1] = values
+    put(curve.history[NODES - 1], values)
     curve.nodes[NODES - 1] = time
     for a in range(NODES):
         product = 1.0
@@ -125,7 +118,7 @@ def remember(curve: ReplicatorCurve, time: float, values: NDArray[np.float64]) -
         curve.slopes[a] = 1.0 / product if product != 0.0 else np.inf
 
 
-@njit(cache=True, fastmath=SUMS)
+@inner(fastmath=SUMS)
 def extrapolate(curve: ReplicatorCurve, time: float, out: NDArray[np.float64]) -> None:
     """The curve at `time` (Lagrange's form), into `out` [P, max n_p]."""
     weights = curve.slopes.copy()
@@ -139,7 +132,20 @@ def extrapolate(curve: ReplicatorCurve, time: float, out: NDArray[np.float64]) -
         to[i] = p * flat[0, i] + q * flat[1, i] + r * flat[2, i] + s * flat[3, i] + t * flat[4, i]
 
 
-@njit(cache=True)
+@inner
+def furthest(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """The greatest difference of two entries; NaN where there is one."""
+    a, b, most = one.ravel(), other.ravel(), 0.0
+    for i in range(len(a)):
+        apart = abs(a[i] - b[i])
+        if not apart <= most:
+            most = apart
+        if most != most:
+            break
+    return most
+
+
+@inner
 def block(
     strategies: NDArray[np.float64],
     total: NDArray[np.float64],
@@ -160,7 +166,7 @@ def block(
     for ahead in range(1, length + 1):
         step(strategies, guess, sizes, dt, gamma)
         if time + ahead >= first:
-            add(total, strategies)
+            add(total.ravel(), strategies.ravel())
         if length > 1:
             extrapolate(curve, float(time + ahead), guess)
     return guess
@@ -195,14 +201,15 @@ def replicator(
         guess = block(strategies, total, values, curve, sizes, time, length, first, dt, gamma)
         products(tables, strategies, sizes, exact)
         made += 1
-        error = np.abs(exact - guess).max() if length > 1 else 0.0
+        error = furthest(exact, guess) if length > 1 else 0.0
         if not error <= allowed:  # NaN included
-            strategies[:], total[:] = before, total_before
+            put(strategies, before)
+            put(total, total_before)
             length = max(length // 4, 1)
             known = 1 if length == 1 else known
             continue
         time += length
-        values[:] = exact
+        put(values, exact)
         remember(curve, float(time), values)
         if length > 1:
             length = min(2 * length, LONGEST) if error <= EASY * allowed else length

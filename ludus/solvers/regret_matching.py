@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import inner
 from ludus.core.errors import ConfigError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
@@ -16,7 +17,7 @@ from ludus.solvers.base import Solution
 from ludus.solvers.dynamics import SUMS, contract, own_axis_last, padded_uniform
 
 
-@njit(cache=True, fastmath=SUMS)
+@inner(fastmath=SUMS)
 def match(
     strategy: NDArray[np.float64],
     regrets: NDArray[np.float64],

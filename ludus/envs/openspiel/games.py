@@ -52,6 +52,8 @@ def describe(game: Any, *, size: int) -> EnvSpec:
 
 _PREFIX = "openspiel/"
 _PYTHON = "python_"
+_CHAT = "chat_game"
+"""Written in Python too, but without the prefix. It needs a language model."""
 
 
 def load_game(id: str) -> Any:
@@ -105,12 +107,12 @@ def _playable(name: str, kind: Any) -> bool:
 
 @lru_cache(maxsize=1)
 def _compiled() -> Mapping[str, Any]:
-    return {kind.short_name: kind for kind in pyspiel.registered_games() if not kind.short_name.startswith(_PYTHON)}
+    kinds = {kind.short_name: kind for kind in pyspiel.registered_games()}
+    return {name: kind for name, kind in kinds.items() if not name.startswith(_PYTHON) and name != _CHAT}
 
 
 @lru_cache(maxsize=1)
 def _python() -> Mapping[str, Any]:
-    _compiled()  # first, since the import registers a game without the prefix too, which needs a language model
     importlib.import_module("open_spiel.python.games")
     return {kind.short_name: kind for kind in pyspiel.registered_games() if kind.short_name.startswith(_PYTHON)}
 

@@ -23,6 +23,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import inner
 from ludus.core.errors import ScenarioError
 from ludus.core.types import RestrictedSolution
 from ludus.envs.tree.game_tree import GameTree
@@ -146,7 +147,7 @@ def _mark_new(tables, new):  # type: ignore[no-untyped-def]
                     break
 
 
-@njit(cache=True)
+@inner
 def _earned(c, i, start, action, rows, gradient):  # type: ignore[no-untyped-def]
     """q(c): what choice c earns at state i, from what its actions earn."""
     total = 0.0
@@ -155,7 +156,7 @@ def _earned(c, i, start, action, rows, gradient):  # type: ignore[no-untyped-def
     return total
 
 
-@njit(cache=True)
+@inner
 def _learn(parent, start, action, first, rows, gradient, sigma, regret):  # type: ignore[no-untyped-def]
     """One step of CFR+, bottom-up."""
     for i in range(len(parent) - 1, -1, -1):
@@ -193,11 +194,12 @@ def _cfr_plus(forms, choices, sides, sigma, regret, plan, total, gradient, done,
             own, other, weight = sides[p]
             parent, start, action = forms[p]
             first, rows = choices[p]
-            gradient[p][:] = 0.0
+            gradient[p].fill(0.0)
             gradient_two(own, other, weight, plan[1 - p], 1.0, gradient[p])
             _learn(parent, start, action, first, rows, gradient[p], sigma[p], regret[p])
             _realise(parent, start, action, first, rows, sigma[p], plan[p])
-            total[p][:] += (t + 1) * plan[p]
+            for s in range(len(plan[p])):
+                total[p][s] += (t + 1) * plan[p][s]
 
 
 @njit(cache=True)

@@ -365,7 +365,8 @@ def answers(tree, formula, policy, value, best):  # type: ignore[no-untyped-def]
             best[g] = _with_visits(tree, formula, g, most, scores)
             completed(tree, formula, g, 0, scores)
             to_probabilities(scores)
-            policy[g] = scores
+            for a in range(policy.shape[1]):  # an assignment of arrays would take long to compile
+                policy[g, a] = scores[a]
             continue
         best[g], top = -1, 0.0
         for a in range(policy.shape[1]):
