@@ -9,7 +9,7 @@ PreferenceResponse   against α-Rank's masses (α-PSRO, Muller et al. 2020)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -55,7 +55,7 @@ class Target:
 @runtime_checkable
 class ResponseRule(Protocol):
     """A pure function of a meta-game and its solution. `needs` is any of "two_player" and "joint" (a meta-solver that gives a joint
-    distribution)."""
+    distribution). Where players share a population, the payoffs are pooled over the orders of their seats, as solvers pool them."""
 
     needs: ClassVar[frozenset[str]]
 
@@ -166,6 +166,7 @@ class SequentialLeague:
 def targets_of(rule: ResponseRule, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
     """What the rule answers, which a run can train. Raises SolverError, as it does, or ScenarioError for an answer that is no responses of
     these seats."""
+    payoffs = replace(payoffs, mean=games.symmetrised(payoffs))  # a response plays every seat of its population
     targets = rule.targets(payoffs, solution, seats)
     if wrong := _wrong(targets, payoffs, seats):
         raise ScenarioError(f"response rule {own_name(rule)} answered {wrong}.")

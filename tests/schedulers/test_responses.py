@@ -12,10 +12,12 @@ from ludus.schedulers.responses import (
     PreferenceResponse,
     RecommendedResponse,
     RectifiedResponse,
+    ResponseRule,
     SequentialLeague,
     preference_scores,
     rectified,
     supported,
+    targets_of,
 )
 from ludus.solvers import games
 from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
@@ -88,6 +90,23 @@ def test_rectified_targets() -> None:
     np.testing.assert_allclose(target.scores, [1, -1])
     with pytest.raises(SolverError, match="two players"):
         RectifiedResponse().targets(exact_view(np.zeros((3, 1, 1, 1)), zero_sum=True), solution, (0,))
+
+
+@pytest.mark.parametrize(
+    "rule", [BestResponse(), RectifiedResponse(), PreferenceResponse(), SequentialLeague()], ids=repr
+)
+def test_players_of_one_population_are_judged_in_all_their_seats(rule: ResponseRule) -> None:
+    """In seat 0 the first policy loses to both, in seat 1 it wins by more: over both seats it is the best."""
+    first = np.array([[0.0, -1.0, -1.0], [-3.0, 0.0, 0.0], [-3.0, 0.0, 0.0]])
+    game = zero_sum_view(first, shared=True)
+    pooled = zero_sum_view((first - first.T) / 2, shared=True)
+    solution = Solution((np.array([0.2, 0.4, 0.4]),) * 2, 0.0)
+    expected = rule.targets(pooled, solution, (0, 1))
+    found = targets_of(rule, game, solution, (0, 1))
+    assert [target.scores.tolist() for target in found] == [target.scores.tolist() for target in expected]
+    assert int(np.argmax(found[0].scores)) == 0
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.opponents.strategies, other.opponents.strategies)
 
 
 def test_preference_scores_of_one_population() -> None:
