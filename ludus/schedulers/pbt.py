@@ -229,9 +229,9 @@ class PBTScheduler(ChunkedScheduler):
         others = [other for k in self.against(learner.population) for other in self._rivals(learner, k, view)]
         return float(np.mean([_rate(rates, learner, other) for other in others]))
 
-    def review(self, view: View) -> None:
-        """Exploit and explore."""
-        if not self.chunk or self.chunk % self.options.rules.every or self.over:
+    def _exploit(self, view: View) -> None:
+        """Exploit and explore, before the next chunk: also that of a run that was over and goes on."""
+        if not self.chunk or self.chunk % self.options.rules.every:
             return
         for population in self.populations:
             some = self._of(population)
@@ -265,6 +265,7 @@ class PBTScheduler(ChunkedScheduler):
 
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
         """One task per learner, all together."""
+        self._exploit(view)
         rates = self._win_rates(view) if len(self.population) > 1 else None
         return [[self._task(learner, view, rates) for learner in self._learners]]
 

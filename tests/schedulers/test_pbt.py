@@ -90,14 +90,16 @@ def test_even_games_are_looked_for() -> None:
     np.testing.assert_allclose(matched(np.array([0.5, 1.0]), None), [0.5, 0.5])
 
 
-def test_the_loser_goes_on_as_a_copy_of_the_winner() -> None:
+@pytest.mark.parametrize("extended", [False, True])
+def test_the_loser_goes_on_as_a_copy_of_the_winner(extended: bool) -> None:
+    """Also where the run was over, and is to go on."""
     rules = TuningRules(fraction=0.5, resample=0.0)
-    scheduler = pbt(generations=2, rules=rules, span=(-1, 1))
+    scheduler = pbt(generations=1 if extended else 2, rules=rules, span=(-1, 1))
     assert scheduler.together == 2
     first = (PolicyRef(0, "first"),)
     now = View((first,), exact_view(np.zeros((2, 1, 1)), zero_sum=True, population=(0, 0)))
     announcement, one, two = scheduler.next_tasks(now, free=3)
-    assert (one.id, one.policy, one.keep, one.length) == ("chunk-0-0-1", "0-0-1", True, 2)
+    assert (one.id, one.policy, one.keep, one.length) == ("chunk-0-0-1", "0-0-1", True, 1 if extended else 2)
     assert one.overrides != two.overrides
     assert unpack_task(pack_task(one)) == one
     assert one.opponents.factors[0] == Factor((0,), ((PolicyRef(0, "0-1-1", None),),), (1.0,))
@@ -105,7 +107,14 @@ def test_the_loser_goes_on_as_a_copy_of_the_winner() -> None:
     refs = (*first, PolicyRef(0, "0-0-1"), PolicyRef(0, "0-1-1"))
     now = View((refs,), exact_view(np.stack([row, -row]), zero_sum=True, population=(0, 0)))
     answered(scheduler, [announcement, one, two], now)
-    announcement, loser, winner = scheduler.next_tasks(now, free=3)
+    announcement, *goes_on = scheduler.next_tasks(now, free=3)
+    if extended:
+        answered(scheduler, [announcement], now)
+        over, scheduler = scheduler, pbt(generations=2, rules=rules, span=(-1, 1))
+        assert over.next_tasks(now, free=3) == goes_on == []
+        scheduler.load_state_dict(over.state_dict())
+        goes_on = scheduler.next_tasks(now, free=3)
+    loser, winner = goes_on
     assert announcement.solution.marginals[0].tolist() == [0.0, 0.0, 1.0]
     assert (loser.continues, winner.continues) == ("chunk-0-1-1", "chunk-0-1-1")
     assert winner.overrides == two.overrides
