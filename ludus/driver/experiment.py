@@ -32,6 +32,7 @@ from ludus.core.own_code import told
 from ludus.core.types import EnvSpec
 from ludus.driver.assembly import checked
 from ludus.driver.control import STOPPED, StopRequest, stop_on_signals
+from ludus.driver.imported_policies import read_given, with_files
 from ludus.driver.runner import new_folder, resume, run
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import parse_scenario
@@ -93,6 +94,7 @@ _MOST = 1000  # seeds
 
 def new_experiment(scenario: Scenario, seeds: Sequence[int], *, run_dir: Path | None, name: str | None) -> Experiment:
     """An experiment of one run for each seed, written and not begun. Raises LudusError, before anything is written, for what is wrong."""
+    scenario = with_files(scenario)
     check_here(scenario)
     folder = empty_folder(scenario, run_dir=run_dir, name=name)
     common = from_yaml(scenario.to_yaml(), what="the scenario")
@@ -101,11 +103,14 @@ def new_experiment(scenario: Scenario, seeds: Sequence[int], *, run_dir: Path | 
     return experiment
 
 
-def check_here(scenario: Scenario) -> EnvSpec:
-    """That the scenario can run: once, before as many processes find out that it cannot. What its game is."""
+def check_here(scenario: Scenario, *, begins: bool = True) -> EnvSpec:
+    """That the scenario can run: once, before as many processes find out that it cannot. What its game is. begins: it will read the
+    opponents that it names; runs that have begun have copies."""
     env, _ = checked(scenario.with_shards())
-    env.close()
-    return env.spec
+    with closing(env):
+        if begins:
+            read_given(scenario, env.spec)
+        return env.spec
 
 
 def empty_folder(scenario: Scenario, *, run_dir: Path | None, name: str | None) -> Path:
@@ -200,10 +205,10 @@ def _changed(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
         if (key := change.partition("=")[0]) in own:
             raise ConfigError(f"{change} was given, and each run of {experiment.name!r} has a {key} of its own.")
     text = to_yaml(dict(experiment.scenario))
-    scenario = parse_scenario(text, list(overrides), source=str(experiment.folder))
+    scenario = with_files(parse_scenario(text, list(overrides), source=str(experiment.folder)))
     changed = replace(experiment, scenario=from_yaml(scenario.to_yaml(), what="the scenario"))
     if scenario != parse_scenario(text):
-        check_here(scenario)
+        check_here(scenario, begins=False)
     for standing in experiment.standings():
         if _never_began(standing):
             continue

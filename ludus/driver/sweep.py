@@ -37,6 +37,7 @@ from ludus.driver.experiment import (
     empty_folder,
     scenario_of,
 )
+from ludus.driver.imported_policies import with_files
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import load_scenario
 from ludus.storage.experiments import PRUNED, Experiment, read_experiment
@@ -149,8 +150,8 @@ class Sweep(Config):
         """What all trials have in common, and its game. Raises LudusError where that, or the first values of the options, cannot be run."""
         changes = [_assigned(key, value) for key, value in self.changes.items()]
         firsts = [_assigned(key, option.first) for key, option in self.options.items()]
-        spec = check_here(load_scenario(self.scenario, [*changes, *firsts]))
-        return load_scenario(self.scenario, changes), spec
+        spec = check_here(with_files(load_scenario(self.scenario, [*changes, *firsts])))
+        return with_files(load_scenario(self.scenario, changes)), spec
 
     @property
     def most(self) -> int:

@@ -12,10 +12,12 @@ import run_tools as tools
 import ludus
 from ludus.cli.main import main
 from ludus.core.errors import ConfigError, LudusError, RunError, ScenarioError
+from ludus.driver.experiment import new_experiment
 from ludus.driver.imported_policies import read_given, with_files
 from ludus.driver.runner import resume
 from ludus.driver.scenario_files import load_scenario
 from ludus.driver.scenario_kinds import FixedOpponents
+from ludus.driver.sweep import Sweep
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.policies.actor_critic import initial_weights as gru_weights
@@ -266,6 +268,23 @@ def test_learners_start_from_one_policy_by_its_name(old: Path) -> None:
         with_files(load_scenario("kuhn", ["scenario=self_play", f"start={old}/one@newest"]))
     with pytest.raises(ConfigError, match="'random' has no weights to start from"):
         with_files(load_scenario("kuhn", ["scenario=self_play", "start=random"]))
+
+
+def test_experiments_and_sweeps_take_names_as_a_run_does(old: Path, tmp_path: Path) -> None:
+    """The file of a policy is looked up once, for all their runs, and opponents are looked at before any of them begins."""
+    changes: dict[str, object] = {"scenario": "self_play", "algorithm": "tabular_q", "share": "always", "latest": 0.5}
+    preset = [f"{key}={value}" for key, value in changes.items()]
+    start, file = f"{old}/one@0/0-2", str(old / "one/policies/0/0-2.safetensors")
+    named = load_scenario("kuhn", [*preset, f"start={start}"])
+    assert new_experiment(named, [0], run_dir=tmp_path / "seeds", name=None).scenario["start"] == file
+    changes["start"] = start
+    asked = Sweep(scenario="kuhn", changes=changes, options={"generations": {"choices": [1]}}).check()[0]
+    assert asked.start == file  # type: ignore[attr-defined]
+    with pytest.raises(LudusError, match="on' is no opponent"):
+        new_experiment(
+            load_scenario("kuhn", [*preset, f"opponents=[{old}/on]"]), [0], run_dir=tmp_path / "none", name=None
+        )
+    assert not (tmp_path / "none").exists()
 
 
 def test_on_the_command_line(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
