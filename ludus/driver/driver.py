@@ -64,7 +64,7 @@ class History:
     nash_conv: list[float] = field(default_factory=list)
     gains: list[float] = field(default_factory=list)
     values: list[float] = field(default_factory=list)  # [P] of the newest profile of meta-strategies
-    responses: list[float] = field(default_factory=list)  # [P] returns of the newest best responses
+    responses: list[float] = field(default_factory=list)  # [P] return of the best of the newest responses
     checkpoints: int = 0
     seconds: float = 0.0
     trained: int = 0  # responses
@@ -82,6 +82,10 @@ class History:
         """Add what a training task played and learned."""
         for name, count in counters.items():
             self.counters[name] += count
+
+    def response(self, seat: int, earned: float) -> None:
+        """What a new response earns in a seat; of several the best one counts."""
+        self.responses[seat] = float(np.fmax(self.responses[seat], earned))
 
     def generation(self, number: int, *, values: Sequence[float], nash_conv: float | None) -> None:
         """A generation was solved: `values` float[P] of its meta-strategies. The responses so far were trained against the last one's."""
@@ -277,7 +281,7 @@ class Driver:
         metrics = {f"{what}/{task.population}/{name}": value for name, value in result.metrics.items()}
         self.store.metrics_recorded("generations", task.generation, metrics)
         for seat in task.seats if task.restricted is None else ():
-            history.responses[seat] = self.work.return_of(result, seat)
+            history.response(seat, self.work.return_of(result, seat))
 
     def _tell_few(self, result: Trained) -> None:
         """Say so where a response has hardly been trained: once a run, where it was at all, but not of a learner that goes on from task to

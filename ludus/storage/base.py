@@ -45,8 +45,8 @@ class GenerationRecord:
     seconds: wall time since the run's start, summed over resumed sessions. episodes: training episodes since the run's start.
     nash_conv: sum of `gains`; None if it was not computed. gains, values: [P] what each player's best response earns over the
     profile of meta-strategies, and that profile's return. marginals: [P][policies of the player] meta-strategy that was solved in
-    this generation. responses: [P] return of the newly trained best response, NaN where none was trained. exact: `gains` were
-    computed on the whole game, not bounded by simulation.
+    this generation. responses: [P] return of the newly trained best response (of several, of the best), NaN where none was trained. exact:
+    `gains` were computed on the whole game, not bounded by simulation.
     """
 
     number: int
