@@ -21,15 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 
-from ludus.core.errors import ConfigError
-from ludus.core.parts import build_part
+from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.parts import build_part, kind_of
 from ludus.core.types import Adaptive, Factor, Mixture, PolicyRef, Solution, State, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.rollout.opponent_rules import RULES
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.psro import PSROOptions, PSROScheduler, ResponseOptions
-from ludus.schedulers.responses import Target
+from ludus.schedulers.responses import RESPONSES, Target
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a no-regret rule moves while responses train.
@@ -98,6 +98,14 @@ class AnytimePSROOptions(PSROOptions, MovedMixtureOptions):
     """Anytime PSRO (McAleer et al. 2022): a response trains against a distribution over all members, which a no-regret rule moves in the
     meantime; its mean is what is announced. So exploitability should not rise. meta_solver: of generation 0, and of algorithms that move
     nothing. Two players."""
+
+    def check_schedule(self, context: ScheduleContext) -> None:
+        super().check_schedule(context)
+        if "joint" in self.responses.needs:
+            raise ScenarioError(
+                f"responses {kind_of(self.responses, RESPONSES)!r} need a joint meta-strategy, and what is announced here is the mean of "
+                "each player's distribution, which a rule has moved. Use responses: best, or scenario psro."
+            )
 
 
 class AnytimePSROScheduler(PSROScheduler):

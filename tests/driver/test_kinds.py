@@ -223,6 +223,7 @@ def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: 
         ),
         ("psro", ["algorithm=exact", "diversity=response"], "'exact' computes it at once"),
         ("anytime_psro", ["rule_options={explore: 7}"], "explore is 7"),
+        ("self_play_psro", ["meta_solver=ce", "responses=recommended"], "announced here is the mean of each player's"),
         ("pbt", ["ranges={clip: {low: -1.0, high: 0.5, log: false}}"], "clip"),
         ("fixed_opponents", ["learners=[3]"], "learners are populations"),
         ("self_play", ["start=nowhere.safetensors"], "nowhere.safetensors"),
