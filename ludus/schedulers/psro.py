@@ -281,6 +281,8 @@ class PSROScheduler(ResponseScheduler):
         groups: list[Sequence[Task]] = [*alone(tasks)]
         if self.generation < self.options.generations and not self._asked:
             self._asked = True
+            if "joint" in self.options.responses.needs and self.solution.joint is None:
+                self.solution = self.solve(view)  # it is of the solver that the run had before it was extended
             at_once = self.options.order == "simultaneous"
             for population in self.populations if at_once else (self.populations[self._turn],):
                 groups += self.groups(population, view, self.solution)

@@ -13,7 +13,8 @@ from ludus.core.types import Evaluated, EvaluationTask, Mixture, PolicyRef, Poli
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
 from ludus.schedulers.psro import PSROOptions, PSROScheduler, WarmStart, choose
-from ludus.schedulers.responses import BestResponse, RectifiedResponse, SequentialLeague, opponents
+from ludus.schedulers.responses import BestResponse, RecommendedResponse, RectifiedResponse, SequentialLeague, opponents
+from ludus.solvers.correlated import Correlated
 from ludus.solvers.fixed import Uniform
 from ludus.solvers.nash import Nash
 from ludus.testing.meta_solver import exact_view
@@ -175,6 +176,11 @@ def test_a_longer_schedule_goes_on_from_the_end_of_a_shorter_one() -> None:
     again, *responses = longer.next_tasks(view, free=8)  # the announcement was out, and never answered
     assert again.id == last.id
     assert responses == []
+    longer.on_result(Evaluated(again), view)
+    joint = scheduler(generations=1, responses=RecommendedResponse())
+    joint.options = joint.options.model_copy(update={"meta_solver": Correlated()})
+    joint.load_state_dict(longer.state_dict())  # whose solution has marginals
+    assert [task.id for task in joint.next_tasks(view, free=8)] == ["response-0-1", "response-1-1"]
 
 
 RULES = (
