@@ -80,6 +80,11 @@ class SweptOption(Config):
             raise ConfigError("either choices, or low and high, were expected.")
         if self.choices is not None and not self.choices:
             raise ConfigError("choices is empty.")
+        others = {"low": self.low, "high": self.high, "log": self.log or None, "step": self.step}
+        if self.choices is not None and (beside := [name for name, value in others.items() if value is not None]):
+            raise ConfigError(
+                f"choices and {beside[0]} were given; choices are taken as they are. Leave one of them out."
+            )
         if self.low is not None and self.high is not None:
             if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
                 raise ConfigError(f"low={self.low} and high={self.high} were given; the lower one comes first.")

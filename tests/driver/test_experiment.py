@@ -244,6 +244,8 @@ def test_a_pruned_trial_is_stopped_and_a_killed_one_goes_on(tmp_path: Path) -> N
         ({"options": {"x": {"low": 2, "high": 1}}}, "the lower one comes first"),
         ({"options": {"x": {"low": 0.0, "high": 1.0, "log": True}}}, "log needs low above 0"),
         ({"options": {"x": {"low": 1}}}, "either choices, or low and high"),
+        ({"options": {"x": {"choices": [1, 2], "low": 1}}}, "choices and low were given"),
+        ({"options": {"x": {"choices": [1, 10], "log": True}}}, "choices and log were given"),
         ({"options": {}}, "options"),
         ({"sampler": "tpa"}, "unknown kind 'tpa'"),
         ({"prunner": "median"}, "did you mean 'pruner'"),
