@@ -110,6 +110,8 @@ def _in_step(trainings: Sequence[Training], *, every: int, proceed: Proceed, che
             proceed(_share(trainings), training.metrics)
         after = max(training.iterations for training in active)
         if after > before and after % every == 0 and any([_barrier(training) for training in active]):  # of all
+            for training in trainings:
+                training.publish()  # of one that is finished the state has its newest weights, too
             checkpoint({training.task.id: training.state_dict() for training in trainings})
 
 

@@ -341,9 +341,14 @@ class Training:
         if self._collect.unit == "decisions" and self._count.requests > self._count.cut_at:
             self._count.truncated += self._parts.rollouts.num_envs
         self._collected(self._collector.drain, ahead=False)
-        if self._count.unpublished and not self._failure:
-            self._publish_newest()
+        if not self._failure:
+            self.publish()
         self._count.cut_at = self._count.requests
+
+    def publish(self) -> None:
+        """Weights that wait for `publish_every`, if there are any."""
+        if self._count.unpublished:
+            self._publish_newest()
 
     def result(self) -> Trained:
         """The trained policy; close the task with it."""

@@ -12,6 +12,7 @@ from test_training import UNIFORM, SpyRollouts
 
 from ludus.core.types import Adaptive, Factor, Mixture, Opponents, PolicyRef, PolicySpec, State, Trained, TrainingTask
 from ludus.envs.registry import make_env
+from ludus.learners.dqn.options import DQN
 from ludus.learners.ppo.options import PPO
 from ludus.learners.spaces import discrete
 from ludus.learners.tabular_q.options import TabularQ
@@ -106,17 +107,31 @@ def test_what_the_other_has_learned_matters() -> None:
     assert not np.array_equal(alone.weights["actor.body.1.weight"], first.weights["actor.body.1.weight"])
 
 
-def test_one_that_is_done_earlier_stays_for_the_others() -> None:
-    class Uneven(Run):
-        def training(self, task: TrainingTask, task_slot: int = 0) -> Training:
-            self.stop = parse_stopper({"episodes": 12 if task.population else 48})
-            return super().training(task, task_slot)
+class Uneven(Run):
+    """The second learner is done after its first rollout."""
 
+    def training(self, task: TrainingTask, task_slot: int = 0) -> Training:
+        self.stop = parse_stopper({"episodes": 12 if task.population else 48})
+        return super().training(task, task_slot)
+
+
+def test_one_that_is_done_earlier_stays_for_the_others() -> None:
     run = Uneven(TabularQ(batch=12), episodes=1)
     results = run.train(*both())
     assert [request[:2] for request in run.opponents] == [("0-1", 1), ("1-1", 1), ("0-1", 2), ("0-1", 3), ("0-1", 4)]
     assert [request[2] for request in run.opponents] == [[1], [1], [2], [2], [2]]
     assert [result.counters["episodes"] for result in results] == [48, 12]
+
+
+def test_one_that_is_done_earlier_is_met_with_the_weights_that_a_checkpoint_has() -> None:
+    """Also where they were not published when it was done."""
+    paced = DQN(hidden=(4,), batch=4, rollout=12, min_size=4, updates_per_decision=1.0, publish_every=5)
+    whole, again = Uneven(paced, episodes=1), Uneven(paced, episodes=1)
+    expected = whole.train(*both(), every=2)
+    found = again.train(*both(), every=2, states=whole.states[0])
+    assert whole.opponents[-2:] == again.opponents == [("0-1", 2, [2]), ("0-1", 2, [2])]
+    for one, other in zip(expected, found, strict=True):
+        assert all(np.array_equal(array, other.weights[name]) for name, array in one.weights.items())
 
 
 @pytest.mark.parametrize("algorithm", [SMALL, DECISIONS], ids=["episodes", "decisions"])
