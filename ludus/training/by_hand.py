@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from ludus.core import seeding
@@ -282,9 +283,10 @@ def rows_of(columns: Mapping[str, Any], env: EnvSpec, *, player: int = 0, needs_
     """N decisions of one agent of `player`, in order of time, as trajectories.
 
     observation [N, …], action [N, …], reward float[N] and terminated bool[N] are needed; truncated bool[N], next_observation [N, …],
-    logp float[N] of who acted, mask and next_mask bool[N, A] may be left out. An episode ends where one of the two says so; what follows
-    the last row goes on. Rows in no order are one-step episodes: truncated where not terminated, with a next_observation each. Raises
-    DataError for columns that are missing, unknown or of other shapes.
+    logp float[N] of who acted, mask and next_mask bool[N, A] may be left out (next_mask not beside a mask, where something is
+    bootstrapped). An episode ends where one of the two says so; what follows the last row goes on. Rows in no order are one-step
+    episodes: truncated where not terminated, with a next_observation each. Raises DataError for columns that are missing, unknown or of
+    other shapes.
     """
     unknown = [name for name in columns if name not in _KNOWN]
     missing = [name for name in (*_NEEDED, *(("logp",) if needs_logp else ())) if columns.get(name) is None]
@@ -298,8 +300,11 @@ def rows_of(columns: Mapping[str, Any], env: EnvSpec, *, player: int = 0, needs_
     given = {name: np.asarray(column) for name, column in columns.items() if column is not None}
     rows = len(given["reward"])
     wanted = {"observation": shape, "next_observation": shape, "action": tuple(agent.action.shape or ())}
+    if isinstance(agent.action, Discrete):
+        wanted |= {"mask": (int(agent.action.n),), "next_mask": (int(agent.action.n),)}
     for name, column in given.items():
-        right = column.shape == (rows, *wanted.get(name, ())) or (name.endswith("mask") and column.shape[:1] == (rows,))
+        free = name.endswith("mask") and name not in wanted and column.shape[:1] == (rows,)
+        right = column.shape == (rows, *wanted.get(name, ())) or free
         if not right or not rows:
             raise DataError(
                 f"column {name!r} has shape {list(column.shape)}; expected {[rows or 'n', *wanted.get(name, ())]}: one entry for each row, "
@@ -328,6 +333,11 @@ def _segments(given: Mapping[str, Array], env: EnvSpec, player: int) -> Trajecto
     mask, bootstrap_mask = given.get("mask"), None
     if mask is not None:
         mask = mask.astype(np.bool_)
+        if "next_mask" not in given and env.enumeration is None and not (tail == Tail.TERMINATED).all():
+            raise DataError(
+                "next_mask is missing, and some rows end without having terminated: what follows them is bootstrapped, over the actions "
+                "that are legal there. Give it, as you gave mask."
+            )
         bootstrap_mask = given["next_mask"].astype(np.bool_)[last] if "next_mask" in given else np.ones_like(mask[last])
     start = np.concatenate([[0], last + 1])
     segments = len(last)

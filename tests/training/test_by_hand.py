@@ -62,6 +62,11 @@ def test_what_follows_an_end_need_not_be_given() -> None:
     assert rows_of(ended, SPEC).bootstrap_observation.tolist() == [[0.0] * 4]
     with pytest.raises(DataError, match="next_observation is missing, and some rows end without having terminated"):
         rows_of(arrays(6, next_observation=None), SPEC)
+    legal = np.ones((6, 2), np.bool_)
+    assert rows_of(arrays(5, mask=legal[:5]), SPEC).bootstrap_mask is not None
+    assert rows_of(arrays(6, mask=legal, next_mask=~legal), SPEC).bootstrap_mask.tolist() == [[False, False]] * 2
+    with pytest.raises(DataError, match="next_mask is missing, and some rows end without having terminated"):
+        rows_of(arrays(6, mask=legal), SPEC)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +77,7 @@ def test_what_follows_an_end_need_not_be_given() -> None:
         ({"logp": None}, "the columns logp are missing; `act` answers the log-probabilities of what it chose"),
         ({"observation": np.zeros((12, 3))}, r"column 'observation' has shape \[12, 3\]; expected \[12, 4\]: one entry for each"),
         ({"terminated": [True]}, r"column 'terminated' has shape \[1\]; expected \[12\]"),
+        ({"mask": np.ones((12, 1), np.bool_)}, r"column 'mask' has shape \[12, 1\]; expected \[12, 2\]"),
     ],
 )  # fmt: skip
 def test_columns_that_do_not_fit(columns: dict[str, Any], words: str) -> None:
