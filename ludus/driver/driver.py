@@ -359,6 +359,7 @@ class Driver:
             "scheduler": self.scheduler.state_dict(),
             "manager": self.manager.state_dict(),
             "exact": None if self.work.exact is None else list(self.work.exact.known),
+            "exact_payoffs": self._exact_payoffs(),
             "history": self.history.state_dict(self.seconds),
             "trainings": dict(trainings),
             "kept": dict(self.work.kept),
@@ -374,6 +375,14 @@ class Driver:
         self.clean()
         self._covered, self._matches = True, 0
         self.control.checkpointed()
+
+    def _exact_payoffs(self) -> Array | None:
+        """What the exact evaluator has computed of payoffs for itself (the exploitability of joint meta-strategies asks for that) where the
+        table has played ones; None where the table has them."""
+        exact = self.work.exact
+        if exact is None or self.manager.table.view().exact[tuple(map(slice, exact.known))].all():
+            return None
+        return exact.table.copy()
 
     def _checkpoint_now(self) -> None:
         """Between tasks one may be taken at any time: nothing of the run depends on it. Within one it may not, as open episodes end at a
@@ -413,7 +422,12 @@ class Driver:
             for ref in population:
                 self.work.admit(ref)
         if self.work.exact is not None and state["exact"] is not None:
-            self.work.exact.restore(tuple(state["exact"]), self.manager.table.view().mean)
+            known, played = tuple(state["exact"]), state.get("exact_payoffs")
+            payoffs = self.manager.table.view()
+            if played is not None:
+                self.work.exact.restore(known, np.asarray(played))
+            elif payoffs.exact[tuple(map(slice, known))].all():
+                self.work.exact.restore(known, payoffs.mean)
         self.scheduler.load_state_dict(state["scheduler"])
         self.history = History(**state["history"])
         self.work.resumed, self.work.kept = state["trainings"], state["kept"]

@@ -85,6 +85,11 @@ class ExactEvaluator:
 
     def _computed(self) -> NDArray[np.float64]:
         self._extend()
+        return self.table
+
+    @property
+    def table(self) -> NDArray[np.float64]:
+        """float64[P, *known]: what is computed so far; valid until more is."""
         return self._table[(slice(None), *map(slice, self._known))]
 
     @property
