@@ -23,6 +23,7 @@ from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import PlayMode, ScheduleContext, ScheduleOptions
 from ludus.schedulers.queue import PlanningScheduler, alone
 from ludus.schedulers.subgame import Places, everyone
+from ludus.schedulers.win_rates import spans_of
 from ludus.solvers.base import Solution
 from ludus.solvers.match_selection import PolicyProfile
 
@@ -78,6 +79,16 @@ class OwnPastOptions(ChunkedOptions):
     @property
     def complete(self) -> bool:
         return self.cells == "all"
+
+    @property
+    def reads_rates(self) -> bool:
+        """Whether win rates are read, where there are opponents."""
+        return False
+
+    def check_schedule(self, context: ScheduleContext) -> None:
+        super().check_schedule(context)
+        if self.reads_rates and context.env.num_players > 1:
+            spans_of(context.env.utility_range, self.span)
 
 
 class ChunkedScheduler(PlanningScheduler):

@@ -257,6 +257,10 @@ class LeagueOptions(OwnPastOptions):
     def needs_learner(self) -> bool:
         return True
 
+    @property
+    def reads_rates(self) -> bool:
+        return True
+
     def check_schedule(self, context: ScheduleContext) -> None:
         if self.meta_solver is not None:
             context.check_solver(self.meta_solver)

@@ -165,6 +165,10 @@ class PBTOptions(OwnPastOptions):
     def needs_learner(self) -> bool:
         return True
 
+    @property
+    def reads_rates(self) -> bool:
+        return True
+
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
         for algorithm in (assignment.algorithm for assignment in context.assigned):

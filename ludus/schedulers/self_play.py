@@ -160,7 +160,11 @@ class SelfPlayOptions(_SolvedOptions):
 
     @property
     def asks_for_all(self) -> bool:
-        return super().asks_for_all or (self.past.reads and self.latest < 1)
+        return super().asks_for_all or self.reads_rates
+
+    @property
+    def reads_rates(self) -> bool:
+        return bool(self.past.reads) and self.latest < 1
 
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
@@ -205,7 +209,11 @@ class PFSPOptions(_SolvedOptions):
 
     @property
     def asks_for_all(self) -> bool:
-        return super().asks_for_all or self.latest < 1
+        return super().asks_for_all or self.reads_rates
+
+    @property
+    def reads_rates(self) -> bool:
+        return self.latest < 1
 
     @property
     def past(self) -> PastRule:
@@ -249,7 +257,7 @@ class SelfPlayScheduler(ChunkedScheduler):
 
     def needed(self, view: View) -> Iterable[PolicyProfile]:
         """Newest snapshots against the past, where the rule reads win rates."""
-        if not self._reads:
+        if not self.options.reads_rates:
             return []
         rates = self._win_rates(view)
         return [
@@ -261,7 +269,7 @@ class SelfPlayScheduler(ChunkedScheduler):
 
     def review(self, view: View) -> None:
         """Update the scores of the past, and read its win rates."""
-        rates = self._win_rates(view) if self._reads else None
+        rates = self._win_rates(view) if self.options.reads_rates else None
         for mine in self.populations:
             for other in self.populations:
                 key, size = f"{mine}/{other}", len(view.populations[other])
@@ -272,10 +280,6 @@ class SelfPlayScheduler(ChunkedScheduler):
                 games = self._games.get(str(mine), 0.0) * (1.0 - self.options.latest)
                 self._scores[key] = grown(self.past.updated(old, against[: len(old)], games), size)
                 self._rates[key] = against
-
-    @property
-    def _reads(self) -> bool:
-        return self.past.reads and self.options.latest < 1
 
     def _win_rates(self, view: View) -> WinRates:
         reference = {k: _newest(view, k).place for k in self.populations}

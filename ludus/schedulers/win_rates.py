@@ -47,6 +47,18 @@ def pairing(
     return tuple(pairs)
 
 
+def spans_of(
+    utility_range: Sequence[tuple[float, float]], span: tuple[float, float] | None
+) -> list[tuple[float, float]]:
+    """[P] the returns of a defeat and of a victory of each player, as `WinRates` takes them, and raises."""
+    spans = [span or bounds for bounds in utility_range]
+    if not np.isfinite(spans).all() or any(low >= high for low, high in spans):
+        raise SolverError(
+            f"win rates need the returns of a defeat and of a victory; given {spans}. Set span: [least, largest]."
+        )
+    return spans
+
+
 class WinRates:
     """Win rates in [0, 1] of members against others; 0.5 where nothing is known."""
 
@@ -57,11 +69,7 @@ class WinRates:
         None: the game's least and largest return. With returns of -1, 0 and 1 that makes won games and half of the drawn ones.
         Raises SolverError if a return of the game has no bound and there is no `span`."""
         self.payoffs, self.reference = payoffs, reference
-        self._spans = [span or bounds for bounds in payoffs.utility_range]
-        if not np.isfinite(self._spans).all() or any(low >= high for low, high in self._spans):
-            raise SolverError(
-                f"win rates need the returns of a defeat and of a victory; given {self._spans}. Set span: [least, largest]."
-            )
+        self._spans = spans_of(payoffs.utility_range, span)
 
     def profiles(self, mine: Member, others: Iterable[Member]) -> list[PolicyProfile]:
         """What has to be evaluated for `of`."""
