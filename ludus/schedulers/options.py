@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
+import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.parts import build_part, dump_part, kind_of, require
-from ludus.core.types import EnvSpec, PolicySpec
+from ludus.core.types import EnvSpec, PolicySpec, Solution
 from ludus.learners.registry import Algorithms
 from ludus.policies.file import load_policy
 from ludus.population.base import seats_of
+from ludus.population.payoffs import Payoffs
 from ludus.solvers.base import MetaSolver
-from ludus.solvers.registry import META_SOLVERS
+from ludus.solvers.registry import META_SOLVERS, solve
 
 Solver = Annotated[
     Any,
@@ -64,7 +66,7 @@ class ScheduleContext:
             )
 
     def check_solver(self, solver: object) -> None:
-        """Raises ConfigError if it is no meta-solver, ScenarioError if it cannot solve this game."""
+        """Raises ConfigError if it is no meta-solver, ScenarioError or SolverError if it cannot solve this game."""
         require(solver, "meta-solver", (MetaSolver,), META_SOLVERS)
         assert isinstance(solver, MetaSolver)
         env, needs, name = self.env, solver.needs, kind_of(solver, META_SOLVERS)
@@ -79,6 +81,15 @@ class ScheduleContext:
             raise ScenarioError(
                 f"meta-solver {name!r} needs one population that all players share; in {env.id} they do not. {others}"
             )
+        if name in META_SOLVERS:  # one of the user's own is asked when there is something to solve
+            self.answer(solver)
+
+    def answer(self, solver: MetaSolver) -> Solution:
+        """What it says where each player has one policy, and all payoffs are 0. Raises SolverError if it cannot."""
+        env, shape = self.env, (1,) * self.env.num_players
+        nothing, counts, known = np.zeros((env.num_players, *shape)), np.ones(shape, np.int64), np.ones(shape, np.bool_)
+        alone = Payoffs(nothing, counts, nothing, known, env.utility_range, self.population, bool(env.zero_sum))
+        return solve(solver, alone, rng=np.random.default_rng(0))
 
 
 class Opponent(Config):

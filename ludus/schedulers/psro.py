@@ -21,7 +21,6 @@ from ludus.core.errors import ConfigError, ScenarioError, SolverError
 from ludus.core.parts import build_part, dump_part, kind_of, require
 from ludus.core.types import EvaluationTask, Opponents, PolicyRef, State, Task, TrainingTask
 from ludus.population.base import View
-from ludus.population.payoffs import Payoffs
 from ludus.schedulers.diversity import DiversityField, check_diversity, moved_by, objective_of
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
@@ -231,14 +230,8 @@ class PSROOptions(ResponseOptions):
 
     def _solves_jointly(self, context: ScheduleContext) -> bool:
         """Whether the solver answers with a joint distribution, or will say for itself what it lacks: asked about one policy per player."""
-        env, shape = context.env, (1,) * context.env.num_players
-        per_player, counts = np.zeros((env.num_players, *shape)), np.ones(shape, np.int64)
-        exact = counts.astype(np.bool_)
-        alone = Payoffs(
-            per_player, counts, per_player, exact, env.utility_range, context.population, bool(env.zero_sum)
-        )
         try:
-            return solve(self.meta_solver, alone, rng=np.random.default_rng(0)).joint is not None
+            return context.answer(self.meta_solver).joint is not None
         except SolverError:
             return True
 

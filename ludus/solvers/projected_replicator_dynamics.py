@@ -265,14 +265,15 @@ class ProjectedReplicatorDynamics:
         """
         games.require_complete(payoffs, "projected_replicator_dynamics")
         mean, sizes = games.symmetrised(payoffs), np.array(payoffs.sizes, dtype=np.int64)
+        iterations = self.iterations if sizes.max() > 1 else 1  # or nobody has a choice
         average, _ = replicator(
             own_axis_last(mean),
             sizes,
             padded_uniform(payoffs.sizes),
-            self.iterations,
+            iterations,
             self.dt,
             min(self.gamma, 1.0 / max(payoffs.sizes)),
-            self.average_last or self.iterations + 1,
+            self.average_last or iterations + 1,
             self.precision * games.payoff_range(mean),
         )
         marginals = games.unpadded(average, payoffs)

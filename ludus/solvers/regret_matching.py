@@ -87,6 +87,7 @@ def _require_iterations(iterations: int, solver: str) -> None:
 def _solve(payoffs: Payoffs, *, solver: str, iterations: int, gamma: float, plus: bool) -> Solution:
     games.require_complete(payoffs, solver)
     mean, sizes = games.symmetrised(payoffs), np.array(payoffs.sizes, dtype=np.int64)
+    iterations = iterations if sizes.max() > 1 else 1  # or nobody has a choice
     in_turn = plus and not games.shared(payoffs)  # players of one population move at once, so that they stay alike
     average = regret_matching(
         own_axis_last(mean), sizes, padded_uniform(payoffs.sizes), iterations, gamma, plus, in_turn

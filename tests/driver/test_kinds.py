@@ -222,6 +222,12 @@ def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: 
             "algorithm 'exact' has no term for behavioural diversity",
         ),
         ("psro", ["algorithm=exact", "diversity=response"], "'exact' computes it at once"),
+        ("psro", ["meta_solver={kind: nash_bargaining, disagreement: [0, 0, 0]}"], "3 numbers; the game has 2 players"),
+        (
+            "pipeline_psro",
+            ["meta_solver={kind: alpha_rank, model: single_population}"],
+            "needs two players of one population",
+        ),
         ("anytime_psro", ["rule_options={explore: 7}"], "explore is 7"),
         ("self_play_psro", ["meta_solver=ce", "responses=recommended"], "announced here is the mean of each player's"),
         ("pbt", ["ranges={clip: {low: -1.0, high: 0.5, log: false}}"], "clip"),
