@@ -429,6 +429,7 @@ class Driver:
             elif payoffs.exact[tuple(map(slice, known))].all():
                 self.work.exact.restore(known, payoffs.mean)
         self.scheduler.load_state_dict(state["scheduler"])
+        self.work.task_slots = max(self.work.task_slots, self.scheduler.together)
         self.history = History(**state["history"])
         self.work.resumed, self.work.kept = state["trainings"], state["kept"]
         self.parts.profile.load_state_dict(state["profile"])

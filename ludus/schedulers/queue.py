@@ -94,6 +94,11 @@ class TaskQueue:
         """Whether a training task is planned or out."""
         return any(isinstance(task, TrainingTask) for group in (*self._out, *self._planned) for task in group)
 
+    @property
+    def together(self) -> int:
+        """Tasks of the largest group."""
+        return max(map(len, (*self._out, *self._planned)), default=0)
+
     def take(self, free: int) -> list[Task]:
         """The next groups that fit into `free` tasks; they are out now. Raises ScenarioError if the next group does not fit and nothing is
         out that could make room."""
@@ -187,3 +192,4 @@ class PlanningScheduler(ABC):
 
     def load_state_dict(self, state: State) -> None:
         self._queue.load_state_dict(state["tasks"])
+        self.together = max(self.together, self._queue.together)  # with other options later groups may be smaller

@@ -259,6 +259,24 @@ def test_the_kind_is_an_override_too(tmp_path: Path) -> None:
         resume(tmp_path / "run", ["scenario=pfsp"])
 
 
+@pytest.mark.parametrize(
+    ("kind", "change", "members"),
+    [
+        ("efficient_psro", "levels=1", ["0-0", "0-1-1", "0-1-2", "0-2"]),
+        ("self_play", "latest=0", ["0-0", "0-1", "0-2"]),
+    ],
+)
+def test_what_trains_together_ends_together(kind: str, change: str, members: list[str], tmp_path: Path) -> None:
+    """Where the run goes on with an option by which later tasks would not: it holds from the next generation."""
+    observer = tools.Impatient(7)
+    run(tools.scenario(kind), run_dir=tmp_path, observer=observer, stop=observer.stop, report=False)
+    assert len(tools.state_of(tmp_path)["scheduler"]["tasks"]["groups"][0]) > 1
+    resume(tmp_path, [change, "generations=2"], report=False)
+    with Reader(tmp_path) as reader:
+        names = [policy.record.ref.policy for policy in reader.policies() if policy.record.ref.population == 0]
+    assert names == members
+
+
 def test_a_learner_that_goes_on_comes_from_its_last_snapshot(tmp_path: Path) -> None:
     tools.train("self_play", tmp_path / "run")
     with Reader(tmp_path / "run") as reader:
