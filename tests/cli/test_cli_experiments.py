@@ -109,6 +109,9 @@ def test_runs_are_deleted(capsys: pytest.CaptureFixture[str]) -> None:
     synthetic.write(Path("runs/a"), generations=1)
     made = experiment("e")
     made.log("seed-0").write_text("generation 3")
+    for path in ("replays/0123456789abcdef.json", "episode.txt"):  # of `ludus record`
+        Path("runs/a", path).parent.mkdir(exist_ok=True)
+        Path("runs/a", path).touch()
     assert main(["runs", "rm", "e/seed-0", "--yes"]) == 0
     assert [s.state for s in read_experiment(made.folder).standings()] == ["waiting", "finished"]
     assert main(["runs", "rm", "a", "e", "--yes"]) == 0
@@ -146,7 +149,7 @@ def test_progress_counts_what_is_still_to_come() -> None:
         ("runs rm noted --yes", "holds notes.txt, which no run of Ludus writes"),
         ("runs rm mine --yes", "there is no run 'mine'"),
         ("runs rm runs/mine --yes", "'runs/mine' is not a run"),
-        ("runs rm foreign --yes", "holds a ludus.db, which no run of Ludus writes"),
+        ("runs rm foreign --yes", "holds a ludus.db that is damaged, or of another program"),
         ("runs rm link --yes", "'link' is a link"),
         ("runs rename a noted", "is there already"),
         ("runs rename e/seed-0 b", "belongs to an experiment"),
