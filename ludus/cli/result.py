@@ -130,7 +130,7 @@ def show_next(result: Result) -> None:
         commands.append((f"tournament {' '.join(entrants)}", "who beats whom"))
     commands.append((f"record {quote(f'{run}@best')}", "see it play"))
     if len(last.marginals) > 1 and result.summary.stopped_by == COMPLETE and result.scenario.generations is not None:
-        commands.append((f"resume {quote(run)} generations={2 * result.scenario.generations}", "go on"))
+        commands.append((f"resume {quote(run)} generations={2 * max(1, last.number)}", "go on"))
     facts("Next", [(f"ludus {command}", why) for command, why in commands])
 
 

@@ -74,6 +74,10 @@ def test_the_mixture_against_random_and_the_best_generation(tmp_path: Path, told
     run = tmp_path / "run"
     assert f"ludus tournament {run}@meta {run}@1 {run}@best random" in found
     assert f"ludus resume {run} generations=4" in found
+    for reached, further in ((0, 2), (5, 10)):  # of none; of more than were asked for at last
+        run = tmp_path / str(reached)
+        found = told(result(run, replace(last, number=reached), matches=matches))
+        assert f"ludus resume {run} generations={further}" in found
 
 
 def test_what_cannot_be_computed_says_so_and_what_to_type(tmp_path: Path, told: Any) -> None:
