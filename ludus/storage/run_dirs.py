@@ -48,6 +48,9 @@ def _no_run(text: str) -> RunError:
         inside = [f"{text.rstrip('/')}/{path.parent.name}" for path in sorted(folder.glob(f"*/{FILE}"))]
         named = f" Name one of them: {', '.join(inside)}." if inside else ""
         return RunError(f"{text!r} is an experiment, and one run was expected.{named}")
+    if inside := [str(path.parent) for path in sorted(Path(text).glob(f"*/{FILE}"))]:
+        named = f"{', '.join(inside[:3])}{', …' if len(inside) > 3 else ''}"
+        return RunError(f"{text!r} is a folder of runs, and one run was expected: {named}.")
     if entries := zoo_entries(Path(text)):
         named = ", ".join(str(path) for path in entries[:3])
         return RunError(
