@@ -281,6 +281,8 @@ def test_a_sweep_seeks_what_its_runs_know(tmp_path: Path) -> None:
 
     played = {"evaluation": {"payoffs": "simulate"}}
     assert sought() == "nash_conv"
+    assert sought(scenario="gymnasium/CartPole-v1") == "training_return"  # which nobody evaluates
+    assert sought(scenario="cartpole") == "return"
     assert sought(changes={**played, "opponents": ["bot:uniform_random"]}) == "against_random"
     with pytest.raises(
         ConfigError, match="metric: return is not known in such runs; expected nash_conv, against_random or"
