@@ -19,6 +19,7 @@ from ludus.cli.experiment import ExperimentProgress
 from ludus.cli.main import main
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import load_scenario
+from ludus.storage import live
 from ludus.storage.experiments import Experiment, read_experiment
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RunLock
@@ -90,7 +91,10 @@ def test_status_of_an_experiment(capsys: pytest.CaptureFixture[str]) -> None:
     assert out[4] == "seed-1 waiting"
     with Store.create(made.folder / "seed-1", synthetic.info(made.folder / "seed-1")):
         assert main(["status", "a"]) == 0
-    assert lines(capsys)[4] == "seed-1 running"
+        assert lines(capsys)[4] == "seed-1 running"
+        live.write(made.folder / "seed-1", live.Status("x", "here", 1, "0.1.0", 0.0, 0.0, paused=True, generation=2))
+        assert main(["status", "a"]) == 0
+    assert lines(capsys)[4] == "seed-1 paused generation 2, starting"
 
 
 def test_runs_are_renamed_with_what_they_are_called(capsys: pytest.CaptureFixture[str]) -> None:
