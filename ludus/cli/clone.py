@@ -21,6 +21,7 @@ from ludus.cli.command import (
 from ludus.cli.output import facts
 from ludus.cli.progress import ProgressLine
 from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.files import check_place
 
 if TYPE_CHECKING:
     from ludus.core.types import EnvSpec, PolicySpec
@@ -127,8 +128,7 @@ def _check_target(options: argparse.Namespace) -> None:
     path: Path = options.out
     if path.suffix != ".safetensors":
         raise ConfigError(f"--out {str(path)!r} was given; a name that ends in .safetensors is needed.")
-    if not path.parent.is_dir():
-        raise ConfigError(f"--out {str(path)!r} was given; there is no folder {str(path.parent)!r}.")
+    check_place(path)
     if path.exists() and not options.overwrite:
         raise ConfigError(f"--out {str(path)!r} is there already; --overwrite replaces it.")
 

@@ -29,7 +29,7 @@ def add_comparison(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metric",
         metavar="NAME",
-        help="nash_conv, return, win_rate or against_random (default: the first of them that all have)",
+        help="nash_conv, return, training_return, win_rate or against_random (default: the first of them that all have)",
     )
     parser.add_argument(
         "--baseline",

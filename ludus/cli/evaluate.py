@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from ludus.cli.command import Command, add_device, add_rating, positive_number
+from ludus.cli.command import Command, add_device, add_rating, positive_number, whole_number
 from ludus.cli.evaluations import (
     show_against,
     show_exploiters,
@@ -67,7 +67,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="another run of the game: all policies of one against all of the other, played or computed, and whose population is better",
     )
     add_rating(parser, "by what the run has stored: nothing is played")
-    parser.add_argument("--seed", type=int, default=0, help="of --exploit and --against (default: 0)")
+    parser.add_argument("--seed", type=whole_number, help="of --exploit and --against (default: 0)")
     add_device(parser, what="exact values are computed, and --exploit learns")
 
 
@@ -92,7 +92,7 @@ def _execute(options: argparse.Namespace) -> int:
             run_dir,
             budget=options.exploit,
             episodes=episodes,
-            seed=options.seed,
+            seed=options.seed or 0,
             of=of,
             device=options.device,
             tell=tell,
@@ -124,7 +124,7 @@ def _against(run_dir: Path, options: argparse.Namespace) -> None:
             run_dir,
             find_run(options.against),
             deals=options.episodes or _DEALS,
-            seed=options.seed,
+            seed=options.seed or 0,
             device=options.device,
             tell=progress,
         )
@@ -151,7 +151,7 @@ def _population(run_dir: Path, options: argparse.Namespace, episodes: int) -> No
         rounds=rounds,
         episodes=min(_STEERING, episodes),
         checks=episodes,
-        seed=options.seed,
+        seed=options.seed or 0,
         device=options.device,
         tell=_Progress(doing),
     )
@@ -175,6 +175,14 @@ def _one_question(options: argparse.Namespace) -> None:
         raise ConfigError(f"{first} and {second} were given, which are two questions; leave one out.")
     if options.rounds is not None and given != ["population", "exploit"]:
         raise ConfigError("--rounds was given, which belongs to --population with --exploit EPISODES.")
+    if options.seed is not None and not {"exploit", "against"} & {*given}:
+        raise ConfigError(
+            "--seed was given, which belongs to --exploit and --against. Matches have seeds of their own; more --episodes say more."
+        )
+    if options.episodes is not None and given in (["rating"], ["population"]):
+        raise ConfigError(
+            f"--episodes was given, and --{given[0]} (of {_SUBJECTS[given[0]]}) plays nothing. Leave it out."
+        )
     if options.rating and options.device is not None:
         raise ConfigError(
             f"--device {options.device} was given; ratings are computed from what is recorded. Leave it out."

@@ -54,6 +54,8 @@ def _execute(options: argparse.Namespace) -> int:
         )
     if options.rated and options.hints:
         raise ConfigError("--rated and --hints were given; who is told what to do is not rated. Leave one out.")
+    if options.rated and options.text:
+        raise ConfigError("--rated and --text were given; only games on the page are kept and rated. Leave one out.")
     against = options.against or [named or f"@{META}"]
     return _in_terminal(run_dir, against, options) if options.text else _on_the_page(run_dir, against, options)
 

@@ -12,6 +12,7 @@ from ludus.cli.command import Command, positive_number, whole_number
 from ludus.cli.output import facts
 from ludus.cli.progress import EpisodesProgress, ProgressLine
 from ludus.core.errors import ConfigError, either
+from ludus.core.files import check_place
 from ludus.storage.run_dirs import find_run, is_entry
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _STEPS, _FPS = 1000, 15
 _PAGE, _JSON, _LINES = ".html", ".json", ".jsonl"
 _FILMS = (".gif", ".mp4")
+_ENDS = (*_FILMS, ".txt", _PAGE, _JSON)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,6 +86,8 @@ def _execute(options: argparse.Namespace) -> int:
         raise ConfigError(f"{str(options.file)!r} and --out {str(options.out)!r} were given. Leave one out.")
     options.out = options.out or options.file
     suffix = options.out.suffix.lower() if options.out is not None else ""
+    if options.out is not None and suffix not in _ENDS:
+        raise ConfigError(f"{str(options.out)!r} was given; a name that ends in {either(_ENDS)} is needed.")
     if options.keep or options.run.endswith(_LINES) or suffix in (_PAGE, _JSON):
         return _replay(options)
     from ludus.evaluation.policies import split_name
@@ -172,10 +176,8 @@ def _check_replay(path: Path, *, fps: int) -> None:
     elif suffix not in (_PAGE, _JSON):
         known = either((_PAGE, _JSON, *_FILMS))
         raise ConfigError(f"{str(path)!r} was given for a replay; a name that ends in {known} is needed.")
-    elif not path.parent.is_dir():
-        raise ConfigError(f"{str(path)!r} was given; there is no folder {str(path.parent)!r}.")
-    elif path.is_dir():
-        raise ConfigError(f"{str(path)!r} was given, which is a folder; name a file.")
+    else:
+        check_place(path)
 
 
 def _replay_of(options: argparse.Namespace) -> tuple[Replay, Path | None]:

@@ -130,7 +130,7 @@ def show_next(result: Result) -> None:
         commands.append((f"tournament {' '.join(entrants)}", "who beats whom"))
     commands.append((f"record {quote(f'{run}@best')}", "see it play"))
     if len(last.marginals) > 1 and result.summary.stopped_by == COMPLETE and result.scenario.generations is not None:
-        commands.append((f"resume {quote(run)} generations={2 * result.scenario.generations}", "go on"))
+        commands.append((f"resume {quote(run)} generations={2 * max(1, last.number)}", "go on"))
     facts("Next", [(f"ludus {command}", why) for command, why in commands])
 
 
@@ -196,7 +196,7 @@ def _why_not(result: Result) -> str:
         return "evaluation.exploitability is off"
     if any(record.spec.kind == "bot" for members in result.populations for record in members):
         return "a bot plays a part, whose strategy nobody can read, or the game is not enumerated"
-    return "the game is not enumerated: too large, or env.tree is off"
+    return "the game is not enumerated: too large, wrapped, or env.tree is off"
 
 
 def _against_random(result: Result, last: GenerationRecord) -> str | None:

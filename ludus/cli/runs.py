@@ -29,7 +29,16 @@ from ludus.storage.run_dirs import (
     run_name,
 )
 
-_OF_A_RUN = ("policies", "checkpoint", "tensorboard", "scenario.yaml", "report.html", "episode.gif", "episode.txt")
+_OF_A_RUN = (
+    "policies",
+    "checkpoint",
+    "tensorboard",
+    "replays",
+    "scenario.yaml",
+    "report.html",
+    "episode.gif",
+    "episode.txt",
+)
 _OF_ANY = (LOCK_FILE, "control.json", "status.json", "report.html")
 
 # ---------------------------------------------------------------------------------------------- listing
@@ -109,9 +118,7 @@ def _check_removable(name: str, folder: Path) -> None:
                 f"run {run_name(run)!r} is going on; nothing was deleted. Stop it first: ludus stop {run_name(run)}"
             )
         if strange := _strange(run):
-            raise RunError(
-                f"{str(run)!r} holds {strange}, which no run of Ludus writes; nothing was deleted. Move it away first."
-            )
+            raise RunError(f"{str(run)!r} holds {strange}; nothing was deleted. Move it away first.")
 
 
 def _runs_in(folder: Path) -> list[Path]:
@@ -124,17 +131,18 @@ def _is_experiment(folder: Path) -> bool:
 
 
 def _strange(folder: Path) -> str:
-    """Something that is there and not of Ludus; "" if there is nothing."""
+    """Something that is there and not of Ludus, and why not; "" if there is nothing."""
     from ludus.storage.database import is_ours
 
+    names = sorted(os.listdir(folder))
     if _is_experiment(folder):
-        return next((name for name in sorted(os.listdir(folder)) if not _of_experiment(folder / name)), "")
-    if not is_ours(folder / FILE):
-        return f"a {FILE}"
-    known = (*_OF_A_RUN, *_OF_ANY)
-    return next(
-        (name for name in sorted(os.listdir(folder)) if not name.startswith((FILE, ".")) and name not in known), ""
-    )
+        strange = [name for name in names if not _of_experiment(folder / name)]
+    elif not is_ours(folder / FILE):
+        return f"a {FILE} that is damaged, or of another program"
+    else:
+        known = (*_OF_A_RUN, *_OF_ANY)
+        strange = [name for name in names if not name.startswith((FILE, ".")) and name not in known]
+    return f"{strange[0]}, which no run of Ludus writes" if strange else ""
 
 
 def _of_experiment(path: Path) -> bool:

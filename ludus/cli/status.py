@@ -100,12 +100,12 @@ def _show_experiment(folder: Path) -> bool:
     experiment = read_experiment(folder)
     rows, standings = [], experiment.standings()
     for standing in standings:
-        does = standing.why
+        does, state = standing.why, standing.state
         if standing.state == "running" and (status := live.read_status(standing.folder)) is not None:
             share = "" if status.fraction is None else f", {100 * status.fraction:.0f}%"
             limit = "" if status.generations is None else f" of {status.generations}"
-            does = f"generation {status.generation}{limit}, {status.doing}{share}"
-        rows.append((standing.name, standing.state, _after(standing.folder), does))
+            does, state = f"generation {status.generation}{limit}, {status.doing}{share}", live.state_of(status)
+        rows.append((standing.name, state, _after(standing.folder), does))
     done = sum(standing.is_done for standing in standings)
     title = f"{run_name(folder)}: {done} of {len(standings)} runs are done"
     table(("run", "state", "complete", "what it does, or why it ended"), rows, title=title, left=(0, 1, 2, 3))

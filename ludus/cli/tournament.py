@@ -103,8 +103,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "default: bradley_terry, of two players, which orders it only where returns are wins, draws and losses"
     )
     parser.add_argument("--cross", action="store_true", help=f"the cross-table for more than {_CROSS} entrants too")
-    parser.add_argument("--json", action="store_true", help="print the results as JSON")
-    parser.add_argument("--csv", action="store_true", help="print a row for each entrant as CSV")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--json", action="store_true", help="print the results as JSON")
+    chosen.add_argument("--csv", action="store_true", help="print a row for each entrant as CSV")
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -156,6 +157,11 @@ def _check_budget(options: argparse.Namespace) -> None:
     other = "--episodes" if options.episodes is not None else "--exact" if options.exact else None
     if options.budget is not None and other is not None:
         raise ConfigError(f"--budget and {other} were given; each says what is played by itself. Give one of them.")
+    unused = "--episodes" if options.episodes is not None else "--dir" if options.dir is not None else None
+    if options.exact and unused is not None:
+        raise ConfigError(
+            f"--exact and {unused} were given; nothing is played or stored where results are computed. Leave one out."
+        )
 
 
 def _folder_name(game: str) -> str:

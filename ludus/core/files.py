@@ -6,12 +6,27 @@ import os
 import re
 from pathlib import Path
 
+from ludus.core.errors import ConfigError
+
 _FOLDERS = re.compile(r"""(?<![\w.~@-])~?(?:/[^\s/'",:;()]+)+/(?=[^\s/'",:;()])""")
 
 
 def without_folders(text: str) -> str:
     """A message with files' names alone, for people on other machines, whom it is not to tell where things lie on this one."""
     return _FOLDERS.sub("", text)
+
+
+def check_place(path: Path) -> None:
+    """What can be known of a file before there is anything to write. Raises ConfigError for a folder that there is not, or into which
+    nothing can be written, and for a folder in the file's place."""
+    if not path.parent.is_dir():
+        raise ConfigError(f"{str(path)!r} was given; there is no folder {str(path.parent)!r}.")
+    if path.is_dir():
+        raise ConfigError(f"{str(path)!r} was given, which is a folder; name a file.")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"{str(path)!r} cannot be written: nothing can be written into {str(path.parent)!r}. Name a file elsewhere."
+        )
 
 
 def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:

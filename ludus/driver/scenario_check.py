@@ -14,6 +14,7 @@ from ludus.core.own_code import own_name
 from ludus.core.parts import kind_of
 from ludus.core.types import CPU, DeviceChoice, EnvSpec
 from ludus.envs.families import GivenObject
+from ludus.envs.tree.game_tree import GameTree
 from ludus.learners.acting import learns_in_place
 from ludus.learners.base import Algorithm, ChecksStart, Learner, LearnerContext, WarmsUp, sizes_of
 from ludus.learners.registry import ALGORITHMS, COMPUTED, Assignment
@@ -116,11 +117,30 @@ def require_sendable(scenario: Scenario) -> None:
 
 def check_vector(scenario: Scenario, env: VectorEnv) -> None:
     """What no spec of an environment says; it may be reset for that. Raises ScenarioError or ConfigError."""
+    _check_tree(scenario, env)
     for algorithm in (scenario.algorithm, *scenario.algorithms.values()):
         if isinstance(algorithm, ChecksStart):
             algorithm.check_start(env)
     if scenario.runtime.environments == "device":
         _check_played_there(scenario, env)
+
+
+def _check_tree(scenario: Scenario, env: VectorEnv) -> None:
+    """That there is a tree where a game is compiled, and where something is computed: a list of information states is none."""
+    if env.spec.enumeration is None or isinstance(getattr(env, "tree", None), GameTree):
+        return
+    if scenario.env.workers and scenario.env.id.startswith("openspiel/"):
+        raise ScenarioError(
+            f"env.workers={scenario.env.workers} was given, and {scenario.env.id} is compiled into a tree, which is stepped, and computed "
+            "on, in one process. Leave it out, or give env.tree=off."
+        )
+    if scenario.computes or "exact" in (scenario.evaluation.payoffs, scenario.evaluation.exploitability):
+        asked = "an algorithm" if scenario.computes else "evaluation"
+        raise ScenarioError(
+            f"{asked} that computes was asked for, which needs a game's tree, and {scenario.env.id} has none here: trees are of "
+            "OpenSpiel's games as they are, without wrappers. Take an algorithm that learns, such as ppo, and play payoffs."
+        )
+    check_stop(scenario.stop, learns=scenario.learns, exploitability=False)
 
 
 def _check_played_there(scenario: Scenario, env: VectorEnv) -> None:

@@ -194,7 +194,7 @@ def _read(name_or_path: str) -> tuple[str, str]:
         except (OSError, UnicodeDecodeError) as error:
             detail = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             family, _, name = name_or_path.partition("/")
-            near = [] if Path(family).exists() else get_close_matches(family, FAMILIES, n=1)
+            near = get_close_matches(family, FAMILIES, n=1) if name and not Path(family).exists() else []
             other = f" Or is {f'{near[0]}/{name}'!r} meant, an environment?" if near else ""
             raise ConfigError(
                 f"scenario file {name_or_path!r} cannot be read: {detail}. `ludus list presets` shows what is there by name.{other}"

@@ -40,6 +40,7 @@ from ludus.driver.experiment import (
 from ludus.driver.imported_policies import with_files
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import load_scenario
+from ludus.driver.scenario_kinds import FixedOpponents
 from ludus.storage.experiments import PRUNED, Experiment, read_experiment
 from ludus.storage.run_dirs import STUDY, SWEEP
 from ludus.view.compared_runs import MEASURES, Measure, final_value, intermediate_values
@@ -131,7 +132,7 @@ class Sweep(Config):
     scenario: str
     changes: dict[str, Any] = Field(default_factory=dict)
     options: dict[str, SweptOption] = Field(min_length=1)
-    metric: Literal["nash_conv", "return", "win_rate", "against_random"] | None = None
+    metric: Literal["nash_conv", "return", "training_return", "win_rate", "against_random"] | None = None
     trials: int = Field(20, ge=1)
     sampler: dict[str, Any] = Field(default_factory=lambda: {"kind": "tpe", "seed": 0})
     pruner: dict[str, Any] = Field(default_factory=lambda: {"kind": "median"})
@@ -221,8 +222,8 @@ def _assigned(key: str, value: Any) -> str:
 
 def _metrics(scenario: Scenario, spec: EnvSpec) -> tuple[str, ...]:
     """What runs may know, the one first that is sought unless another is asked for."""
-    if len(scenario.population(spec)) == 1:
-        return ("return",)
+    if len(scenario.population(spec)) == 1:  # who meets nobody is not evaluated
+        return ("training_return",) if isinstance(scenario, FixedOpponents) else ("return", "training_return")
     played = ("against_random", "win_rate")
     if spec.enumeration is None or scenario.evaluation.exploitability == "off":
         return played

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, EnvError, LudusError, ScenarioError
+from ludus.core.files import check_place
 from ludus.core.parts import load
 from ludus.core.types import Array, Mixture, PolicyRef, Timestep
 from ludus.envs.base import VectorEnv
@@ -287,14 +288,12 @@ def save_image(image: NDArray[np.uint8], path: Path) -> None:
 
 def check_target(path: Path, *, fps: int = 15) -> None:
     """What can be known before anything is played. Raises ConfigError for a name whose end says nothing about how to write it, a folder
-    that there is not, a folder instead of a file, another number of images a second than 1 to 100, and a missing package."""
+    that there is not or that cannot be written, a folder instead of a file, another number of images a second than 1 to 100, and a missing
+    package."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise ConfigError(f"{str(path)!r} was given; a name that ends in {', '.join(SUFFIXES[:-1])} or .txt is needed.")
-    if not path.parent.is_dir():
-        raise ConfigError(f"{str(path)!r} was given; there is no folder {str(path.parent)!r}.")
-    if path.is_dir():
-        raise ConfigError(f"{str(path)!r} was given, which is a folder; name a file.")
+    check_place(path)
     if not 1 <= fps <= _MOST_FPS:
         raise ConfigError(f"{fps} images a second were given; 1 to {_MOST_FPS} can be shown.")
     if suffix in _PACKAGES:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.files import check_place
 from ludus.core.types import EnvSpec, Factor, Mixture, PolicyRef
 from ludus.envs.base import VectorEnv
 from ludus.evaluation.evaluated_run import Tell
@@ -206,14 +207,11 @@ def _orders(part: _Part, most: int) -> Iterator[RolloutRequest]:
 
 
 def check_file(path: Path) -> None:
-    """What can be known before anything is played. Raises ConfigError for a name that does not end in .parquet, a folder that there is not,
-    a folder instead of a file, and without pyarrow."""
+    """What can be known before anything is played. Raises ConfigError for a name that does not end in .parquet, a folder that there is not
+    or that cannot be written, a folder instead of a file, and without pyarrow."""
     if path.suffix.lower() != ".parquet":
         raise ConfigError(f"{str(path)!r} was given for trajectories; a name that ends in .parquet is needed.")
-    if not path.parent.is_dir():
-        raise ConfigError(f"{str(path)!r} was given; there is no folder {str(path.parent)!r}.")
-    if path.is_dir():
-        raise ConfigError(f"{str(path)!r} was given, which is a folder; name a file.")
+    check_place(path)
     check_pyarrow()
 
 

@@ -48,6 +48,9 @@ def _no_run(text: str) -> RunError:
         inside = [f"{text.rstrip('/')}/{path.parent.name}" for path in sorted(folder.glob(f"*/{FILE}"))]
         named = f" Name one of them: {', '.join(inside)}." if inside else ""
         return RunError(f"{text!r} is an experiment, and one run was expected.{named}")
+    if inside := [str(path.parent) for path in sorted(Path(text).glob(f"*/{FILE}"))]:
+        named = f"{', '.join(inside[:3])}{', …' if len(inside) > 3 else ''}"
+        return RunError(f"{text!r} is a folder of runs, and one run was expected: {named}.")
     if entries := zoo_entries(Path(text)):
         named = ", ".join(str(path) for path in entries[:3])
         return RunError(
@@ -108,6 +111,7 @@ def run_name(run_dir: Path) -> str:
 # One driver per run directory.
 
 LOCK_FILE = "driver.lock"
+_ELSEWHERE = "Make it writable; a new run can be given another --run-dir."
 
 
 class RunLock:
@@ -123,7 +127,7 @@ class RunLock:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise RunError(
-                f"run directory {str(run_dir)!r} cannot be written: {error.strerror}. Give another --run-dir."
+                f"run directory {str(run_dir)!r} cannot be written: {error.strerror}. {_ELSEWHERE}"
             ) from error
         try:
             acquired = self._acquire()
@@ -173,7 +177,7 @@ def require_writable(run_dir: Path) -> None:
     there = next(path for path in (run_dir.absolute(), *run_dir.absolute().parents) if os.path.exists(path))
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         why = f"{str(there)!r} is not a folder" if not there.is_dir() else f"nothing can be written into {str(there)!r}"
-        raise RunError(f"run directory {str(run_dir)!r} cannot be written: {why}. Give another --run-dir.")
+        raise RunError(f"run directory {str(run_dir)!r} cannot be written: {why}. {_ELSEWHERE}")
     if (run_dir / LOCK_FILE).exists():
         RunLock(run_dir).close()
 

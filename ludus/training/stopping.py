@@ -128,6 +128,9 @@ def parse_stopper(value: Any) -> Stopper:
     if len(value) > 1:
         return AnyOf(of=[{name: setting} for name, setting in value.items()])
     name, setting = next(iter(value.items()))
+    head, _, rest = str(name).partition(":")
+    if rest and setting is None and head in STOPPERS:  # as YAML reads {seconds:600}
+        raise ConfigError(f"{name!r} was given, where a space is missing: {{{head}: {rest}}}.")
     cls = load("stopper", str(name), STOPPERS)
     if not hasattr(cls, "setting"):
         raise ConfigError(

@@ -43,6 +43,16 @@ def _return(records: Sequence[GenerationRecord], _: Reader) -> Array:
     return np.array([record.values[0] if len(record.values) == 1 else math.nan for record in records])
 
 
+def _training_return(records: Sequence[GenerationRecord], reader: Reader) -> Array:
+    found = np.full(len(records), math.nan)
+    if reader.info().players == 1 and (learning := _learning(reader)) is not None:
+        curves, value = reader.curves(), newest_returns(learning)
+        last = np.cumsum([len(stored.curve) for stored in curves]) - 1
+        tasks = np.searchsorted([s.generation for s in curves], [record.number for record in records], side="right")
+        found[tasks > 0] = value[last[tasks[tasks > 0] - 1]]
+    return found
+
+
 def _against_random(records: Sequence[GenerationRecord], reader: Reader) -> Array:
     payoffs = reader.payoffs()
     return _of_mixtures(records, reader, lambda player, profile: float(payoffs.mean[(player, *profile)]))
@@ -86,6 +96,7 @@ MEASURES = {
     for measure in (
         Measure("nash_conv", "NashConv", True, _nash_conv),
         Measure("return", "return", False, _return),
+        Measure("training_return", "return of the newest 100 episodes of training", False, _training_return),
         Measure("win_rate", "win rate against random play", False, _win_rate),
         Measure("against_random", "payoff against random play", False, _against_random),
     )
@@ -101,6 +112,8 @@ AXES = {
 
 LEARNED = "return"
 """The measure that a single learner's curve has points of, too."""
+OF_LEARNERS = (LEARNED, "training_return")
+"""And the one that is of nothing else, for runs that evaluate nobody."""
 _COUNTED = ("episodes", "decisions", "seconds")
 _STEPS = 20  # of a training, that a pruner is told of
 
@@ -133,7 +146,7 @@ class ComparedRun:
 
     def series(self, measure: str, axis: str) -> tuple[Array, Array]:
         """(spent, value) where the value is known: after each generation; of a return, while a single learner trains."""
-        if measure == LEARNED and axis in _COUNTED and self.learning is not None:
+        if measure in OF_LEARNERS and axis in _COUNTED and self.learning is not None:
             value = newest_returns(self.learning)
             known = np.isfinite(value)
             return self.learning[axis][known], value[known]
@@ -225,7 +238,7 @@ def intermediate_values(
         return []
     try:
         with Reader(folder, check=False) as reader:
-            if budget is not None and measure.name == LEARNED:
+            if budget is not None and measure.name in OF_LEARNERS:
                 return _while_training(reader, *budget)
             records = reader.generations()
             values = measure.of(records, reader)

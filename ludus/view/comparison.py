@@ -203,15 +203,17 @@ class Comparison:
         return f"{title} ({which} is better)"
 
 
+_UNMEASURED = "and it has nothing of what runs are measured by; `ludus compare --help` lists that"
+
+
 def compare(groups: Sequence[Group], *, metric: str | None = None, baselines: Iterable[Baseline] = ()) -> Comparison:
     """Raises ConfigError for a metric that there is not, or that not every group knows; RunError where there is nothing to compare."""
     groups = _learning_alike(_named_apart(groups))
     counted = {group.name: _counted(group) for group in groups}
     if empty := [group for group in groups if not counted[group.name]]:
         run = empty[0].runs[0] if empty[0].runs else None
-        told = (
-            "it has none" if run is None else f"{run.name}: {run.state}{f', {run.why}' if run.why else ''}".rstrip(".")
-        )
+        why = "" if run is None else run.why or (_UNMEASURED if run.state == "finished" else "")
+        told = "it has none" if run is None else f"{run.name}: {run.state}{f', {why}' if why else ''}".rstrip(".")
         raise RunError(f"{empty[0].name!r} has no run that could be compared ({told}).")
     measure = _measure(metric, counted)
     kept = {name: [run for run in runs if math.isfinite(run.final(measure.name))] for name, runs in counted.items()}

@@ -19,6 +19,7 @@ from ludus.cli.experiment import ExperimentProgress
 from ludus.cli.main import main
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import load_scenario
+from ludus.storage import live
 from ludus.storage.experiments import Experiment, read_experiment
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RunLock
@@ -90,7 +91,10 @@ def test_status_of_an_experiment(capsys: pytest.CaptureFixture[str]) -> None:
     assert out[4] == "seed-1 waiting"
     with Store.create(made.folder / "seed-1", synthetic.info(made.folder / "seed-1")):
         assert main(["status", "a"]) == 0
-    assert lines(capsys)[4] == "seed-1 running"
+        assert lines(capsys)[4] == "seed-1 running"
+        live.write(made.folder / "seed-1", live.Status("x", "here", 1, "0.1.0", 0.0, 0.0, paused=True, generation=2))
+        assert main(["status", "a"]) == 0
+    assert lines(capsys)[4] == "seed-1 paused generation 2, starting"
 
 
 def test_runs_are_renamed_with_what_they_are_called(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,6 +113,9 @@ def test_runs_are_deleted(capsys: pytest.CaptureFixture[str]) -> None:
     synthetic.write(Path("runs/a"), generations=1)
     made = experiment("e")
     made.log("seed-0").write_text("generation 3")
+    for path in ("replays/0123456789abcdef.json", "episode.txt"):  # of `ludus record`
+        Path("runs/a", path).parent.mkdir(exist_ok=True)
+        Path("runs/a", path).touch()
     assert main(["runs", "rm", "e/seed-0", "--yes"]) == 0
     assert [s.state for s in read_experiment(made.folder).standings()] == ["waiting", "finished"]
     assert main(["runs", "rm", "a", "e", "--yes"]) == 0
@@ -146,7 +153,7 @@ def test_progress_counts_what_is_still_to_come() -> None:
         ("runs rm noted --yes", "holds notes.txt, which no run of Ludus writes"),
         ("runs rm mine --yes", "there is no run 'mine'"),
         ("runs rm runs/mine --yes", "'runs/mine' is not a run"),
-        ("runs rm foreign --yes", "holds a ludus.db, which no run of Ludus writes"),
+        ("runs rm foreign --yes", "holds a ludus.db that is damaged, or of another program"),
         ("runs rm link --yes", "'link' is a link"),
         ("runs rename a noted", "is there already"),
         ("runs rename e/seed-0 b", "belongs to an experiment"),

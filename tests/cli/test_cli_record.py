@@ -86,7 +86,7 @@ def test_what_a_run_has_is_named_and_listed(runs: Path, capsys: pytest.CaptureFi
         (["--policies", "@0/0-9", "@meta"], "has no '0/0-9' to be named after the @; did you mean '0/0-"),
         (["--policies", *["@meta"] * 3], "3 policies were given; one for each of 2 players is needed"),
         (["--policies", "@1/1-0", "@meta"], "policy '@1/1-0' cannot play as player 0; @0/0-0 to @0/0-2 can"),
-        (["--out", "x.avi"], "a name that ends in .gif, .mp4 or .txt is needed"),
+        (["--out", "x.avi"], "a name that ends in .gif, .mp4, .txt, .html or .json is needed"),
         (["--out", "nowhere/x.gif"], "there is no folder 'nowhere'"),
         (
             ["--out", "x.gif", "--episodes", "2"],

@@ -74,12 +74,16 @@ def test_the_mixture_against_random_and_the_best_generation(tmp_path: Path, told
     run = tmp_path / "run"
     assert f"ludus tournament {run}@meta {run}@1 {run}@best random" in found
     assert f"ludus resume {run} generations=4" in found
+    for reached, further in ((0, 2), (5, 10)):  # of none; of more than were asked for at last
+        run = tmp_path / str(reached)
+        found = told(result(run, replace(last, number=reached), matches=matches))
+        assert f"ludus resume {run} generations={further}" in found
 
 
 def test_what_cannot_be_computed_says_so_and_what_to_type(tmp_path: Path, told: Any) -> None:
     last = GenerationRecord(2, 2.0, 60, marginals=(HALF, HALF))
     found = told(result(tmp_path / "large", last, matches=[]))
-    assert found["NashConv"] == "not computed: the game is not enumerated: too large, or env.tree is off"
+    assert found["NashConv"] == "not computed: the game is not enumerated: too large, wrapped, or env.tree is off"
     assert f"ludus evaluate {tmp_path}/large --exploit 100000" in found
     assert "against random" not in found  # nothing was played
     with_bot = result(tmp_path / "bots", last, matches=[])

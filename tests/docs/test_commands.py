@@ -66,6 +66,16 @@ def test_commands_in_the_text_have_the_options_that_are_named() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_tables_of_options_have_those_of_their_command() -> None:
+    wrong = []
+    for page in pages.PRESENT:
+        for heading, *rows in pages.tables(page):
+            if found := re.fullmatch(r"option of `ludus ([a-z-]+)`", heading[0]):
+                named = {option for row in rows for option in re.findall(r"`(--[a-z-]+)`", row[0])}
+                wrong += [f"{pages.name(page)}: ludus {found[1]} {option}" for option in named - options_of(found[1])]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_every_command_and_option_is_on_a_page() -> None:
     readme = pages.text("README.md")
     assert {name for name in COMMANDS if f"ludus {name}" not in readme} == set()

@@ -283,6 +283,8 @@ def test_a_sweep_seeks_what_its_runs_know(tmp_path: Path) -> None:
 
     played = {"evaluation": {"payoffs": "simulate"}}
     assert sought() == "nash_conv"
+    assert sought(scenario="gymnasium/CartPole-v1") == "training_return"  # which nobody evaluates
+    assert sought(scenario="cartpole") == "return"
     learned = {**played, "algorithm": "ppo", "opponents": ["bot:uniform_random"]}
     assert sought(changes=learned) == "against_random"
     with pytest.raises(

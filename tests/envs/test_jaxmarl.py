@@ -77,6 +77,7 @@ REFUSED: list[Refusal] = [
     ("jaxmarl/overcooked", {"layouts": 3}, ConfigError, "cannot be made with.*layouts"),
     ("jaxmarl/overcooked", {"shaped_rewards": "all"}, ConfigError, "expected a number"),
     (SPREAD, {"shaped_rewards": 1}, ConfigError, "has none"),
+    (SPREAD, {"num_agnets": 5}, ConfigError, "unknown option 'num_agnets'.*did you mean 'num_agents'"),
     ("jaxmarl/storm", {}, ConfigError, "no observations of their own"),
     ("jaxmarl/JaxRobotarium_rware", {}, ConfigError, "needs jaxrobotarium"),
     (SPREAD, {"state": True}, ConfigError, "no common state.*joint_state"),

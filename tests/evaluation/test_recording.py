@@ -218,6 +218,10 @@ def test_names_and_packages_that_do_not_do(tmp_path: Path, monkeypatch: pytest.M
         save(film, tmp_path / "d.gif")
     with pytest.raises(ConfigError, match="there is no folder"):
         save(film, tmp_path / "e" / "a.gif")
+    with monkeypatch.context() as changed:
+        changed.setattr("os.access", lambda *_: False)
+        with pytest.raises(ConfigError, match=r"a\.gif' cannot be written: nothing can be written into"):
+            save(film, tmp_path / "a.gif")
     for fps in (0, 101):
         with pytest.raises(ConfigError, match=f"{fps} images a second were given; 1 to 100"):
             save(film, tmp_path / "a.gif", fps=fps)

@@ -245,6 +245,12 @@ def test_three_players(tmp_path: Path, names: str) -> None:
     assert total == pytest.approx(0, abs=1e-9)  # zero-sum
     assert [s.mean for s in report.standings] == sorted((s.mean for s in report.standings), reverse=True)
     assert sum(s.episodes for s in report.standings) == 3 * 180
+    for k, standing in enumerate(
+        report.standings
+    ):  # they meet once: what one earns against another is what it earns at all
+        others = np.arange(len(report.standings)) != k
+        assert report.cross[k, others] == pytest.approx(standing.mean)
+        assert report.cross_half[k, others] == pytest.approx(standing.half_width)
 
 
 def test_a_single_player(tmp_path: Path) -> None:

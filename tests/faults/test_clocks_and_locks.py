@@ -105,7 +105,10 @@ def test_a_directory_that_cannot_be_written_is_refused_before_ray_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[str]
 ) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match=r"cannot be written: '.*/file' is not a folder\. Give another --run-dir"):
+    with pytest.raises(
+        RunError,
+        match=r"cannot be written: '.*/file' is not a folder\. Make it writable; a new run can be given another --run-dir",
+    ):
         tools.train("exact", tmp_path / "file" / "runs" / "a")
     tools.train("exact", tmp_path / "run", "stop={generations: 1}")
     assert started == ["inprocess"]

@@ -39,7 +39,7 @@ class Server:
     def start(self) -> None:
         """Again, at the same address, after `kill`."""
         command = "from ludus.cli.main import script; script()"
-        port = ("--port", str(self.port)) if self.port else ()
+        port = ("--port", str(self.port or 0))  # any that is free at first: others may want the usual one in between
         self._process = subprocess.Popen(
             [sys.executable, "-c", command, "ui", "--no-open", "--root", str(self._root), *port, *self._options],
             stdout=subprocess.PIPE,

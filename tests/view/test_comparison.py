@@ -194,6 +194,30 @@ def test_measures_against_random_play(tmp_path: Path) -> None:
     assert got.final("win_rate") == pytest.approx(0.25 * 0.5 + 0.75 * 6.5 / 8)
 
 
+def test_who_meets_nobody_is_measured_in_training(tmp_path: Path) -> None:
+    """By the newest 100 episodes: k = 11 … 60 of the first task's; then the second's 12, and 88 of the first's."""
+    with Store.create(tmp_path / "a", synthetic.info(tmp_path / "a", 1)) as made:
+        for number, iterations in enumerate((0, 60, 6)):
+            if iterations:
+                task = synthetic.training(0, number)
+                made.task_started(task)
+                made.curve_recorded(task.id, synthetic.curve(iterations))
+            made.generation_done(replace(synthetic.generation(number, (1,), nash_conv=None), values=()))
+        made.commit("last")
+        made.run_finished(RunSummary(tmp_path / "a", 2, 1.0, 132, None, "done"))
+    found = compare([read_group(str(tmp_path / "a"))])
+    assert (
+        found.title
+        == found.curve_title + " (higher is better)"
+        == "return of the newest 100 episodes of training (higher is better)"
+    )
+    (got,) = found.groups[0].counted
+    assert (got.values or {})["training_return"] == pytest.approx(
+        [np.nan, 36.5, (12 * 4.5 + 88 * 39.5) / 100], nan_ok=True
+    )
+    assert got.series("training_return", "decisions")[0][-1] == 3300
+
+
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     kuhn, leduc = run(tmp_path / "kuhn", [1.0], env="kuhn"), run(tmp_path / "leduc", [1.0])
     with pytest.raises(ConfigError, match=r"no run on openspiel/leduc_poker"):
@@ -204,6 +228,8 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
         compare([read_group(str(kuhn))] * 2)
     with pytest.raises(RunError, match=r"no run that could be compared .*seed-0: waiting"):
         compare([read_group(str(experiment(tmp_path / "none", [], waiting=1)))])
+    with pytest.raises(RunError, match=r"finished, and it has nothing of what runs are measured by"):
+        compare([read_group(str(run(tmp_path / "bare", [None])))])
 
 
 def learner(name: str, returns: list[float], *, env: str = "a", final: float = 1.0) -> Group:

@@ -204,6 +204,10 @@ def test_a_single_player_s_policies_are_rows_of_one_column(tmp_path: Path) -> No
     with Store.create(run_dir, facts) as store:
         for place in range(3):
             store.policy_added(synthetic.policy(0, place, generation=place))
+            store.metrics_recorded("generations", place, {"response/0/return": 5.0 * place})
+        store.commit("c0")
+        first = _panel(run_dir, "overview").tiles[0]
+        assert (first.label, first.value, first.under) == ("Return", "10.00", "of the newest policy, in training")
         store.matches_recorded(
             [
                 Match(f"m{k}", (k,), (synthetic.policy(0, k).ref,), 4, np.array([10.0 * k]), np.array([12.0]))

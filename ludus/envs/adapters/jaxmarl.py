@@ -142,7 +142,10 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
             warnings.simplefilter("ignore")  # Overcooked says that there is a newer one
             options = dict(given)
             shaped = _share(name, options.pop("shaped_rewards", 0.0))
-            return JaxmarlEnv(f"jaxmarl/{name}", jaxmarl.make(name, **_by_name(name, options)), shaped=shaped)
+            env = jaxmarl.make(name, **_by_name(name, options))
+            if name.startswith("MPE_"):
+                _check_particles(name, env, options)
+            return JaxmarlEnv(f"jaxmarl/{name}", env, shaped=shaped)
 
     return functional_vector(f"jaxmarl/{name}", made, num_envs=num_envs, options=options, defaults=_sides)
 
@@ -210,6 +213,21 @@ def _check_options(name: str, given: Mapping[str, Any]) -> None:
     known = {key for kind in kinds for key in inspect.signature(getattr(registration, kind)).parameters} - {
         "env_kwargs"
     }
+    if unknown := sorted(set(given) - known):
+        raise ConfigError(f"unknown option {unknown[0]!r} for jaxmarl/{name}{nearest(unknown[0], sorted(known))}")
+
+
+_PARTICLES = {
+    *("rad", "moveable", "silent", "collide", "mass", "accel", "max_speed", "u_noise", "c_noise", "damping"),
+    *("contact_force", "contact_margin"),
+}
+"""What particle environments take without naming it."""
+
+
+def _check_particles(name: str, env: Any, given: Mapping[str, Any]) -> None:
+    """Raises ConfigError for what no class of the environment's takes; they swallow whatever they are given."""
+    named = {key for kind in type(env).__mro__[:-1] for key in inspect.signature(kind).parameters}
+    known = _PARTICLES | (named - {"kwargs"})
     if unknown := sorted(set(given) - known):
         raise ConfigError(f"unknown option {unknown[0]!r} for jaxmarl/{name}{nearest(unknown[0], sorted(known))}")
 

@@ -314,8 +314,12 @@ def _pace(speed: float) -> str:
 def _first_tile(reader: Reader, info: RunInfo, last: GenerationRecord | None) -> Tile:
     """How good it is: how far from an equilibrium, or what a single player earns."""
     if info.players == 1:
-        mean = reader.payoff_log().mean
-        return Tile("Return", short(float(np.nanmax(mean))) if np.isfinite(mean).any() else "–", "of the best policy")
+        mean, trained = reader.payoff_log().mean, reader.metrics("response/0/return", "generations").value
+        if np.isfinite(mean).any() or not np.isfinite(trained).any():  # where nobody is evaluated, training tells
+            return Tile(
+                "Return", short(float(np.nanmax(mean))) if np.isfinite(mean).any() else "–", "of the best policy"
+            )
+        return Tile("Return", short(float(trained[np.isfinite(trained)][-1])), "of the newest policy, in training")
     nash = None if last is None else last.nash_conv
     if last is None or nash is None:
         return Tile("NashConv", "–", "not computed")

@@ -58,7 +58,7 @@ const last = (values) => values[values.length - 1];
 function heading(state, { live, asked, go }) {
   const title = h("h1", { text: "Comparison" }), told = h("p", { class: "lead" }), wrong = h("p", { class: "hint", role: "status" });
   const choice = h("select", { class: "field", "aria-label": "Measure", on: { change: () => again({ metric: choice.value }) } },
-    [["", "measure: what all have"], ["nash_conv", "NashConv"], ["return", "return"], ["win_rate", "win rate against random play"], ["against_random", "payoff against random play"]].map(([value, text]) => h("option", { value, text, selected: value === (asked.metric ?? "") })));
+    [["", "measure: what all have"], ["nash_conv", "NashConv"], ["return", "return"], ["training_return", "return in training"], ["win_rate", "win rate against random play"], ["against_random", "payoff against random play"]].map(([value, text]) => h("option", { value, text, selected: value === (asked.metric ?? "") })));
   const seeds = h("label", { class: "check" }, h("input", { type: "checkbox", checked: asked.apart !== "1", on: { change: (event) => again({ apart: event.target.checked ? "" : "1" }) } }), " seeds of an experiment as one");
   const again = (changed) => go(`/compare?${new URLSearchParams(Object.entries({ ...asked, ...changed }).filter(([, value]) => value))}`);
   return {
