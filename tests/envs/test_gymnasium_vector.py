@@ -15,7 +15,8 @@ from vector_games import Counting
 from ludus.core.errors import EnvError
 from ludus.core.seeding import keys
 from ludus.core.types import Timestep
-from ludus.envs.adapters.native import joint_seed, native_env
+from ludus.envs.adapters.native import AsyncNativeVectorEnv, Native, joint_seed, native_env
+from ludus.envs.adapters.single import one_agent
 from ludus.envs.base import VectorEnv
 from ludus.testing.env import check_env
 
@@ -178,6 +179,39 @@ def test_who_is_told_no_mask_may_do_anything(mode: AutoresetMode, silent: tuple[
         assert due.mask.tolist() == expected(due.slot, due.observation)
         assert ended.mask.tolist() == expected(ended.slot, ended.observation)
         timestep = env.step((due.mask.argmax(axis=1),))
+
+
+class OneAtATime:
+    """Two environments, of which the first answers three times in a row: in its episode, cut off, in the next one."""
+
+    def __init__(self) -> None:
+        self.answers = iter([0, 1, 2])
+
+    def recv(self) -> tuple[Any, ...]:
+        t = next(self.answers)
+        info = {"env_id": np.array([0]), "mask": [np.arange(3) == t]}
+        return np.full((1, 1), t, np.float32), np.zeros(1), np.array([False]), np.array([t == 1]), info
+
+
+def test_a_final_mask_stays_when_the_next_episode_is_waited_for() -> None:
+    seen, acts = Box(0, 9, (1,), np.float32), Discrete(3)
+
+    def start(_: Any) -> tuple[Any, Any, Any]:
+        pool = OneAtATime()
+        first, *_, info = pool.recv()
+        return pool, first, info
+
+    spec = one_agent("turns", seen, acts)
+    native = Native(spec, 2, seen, acts, NEXT, start, mask=lambda _, info: info["mask"])
+    env = AsyncNativeVectorEnv(native, send=lambda *_: None)
+    timestep = do(env, env.reset(SEEDS), 0)
+    due, ended = timestep.due[0], timestep.ended[0]
+    assert ended.observation.tolist() == [[1]]
+    assert ended.mask is not None
+    assert ended.mask.tolist() == [[False, True, False]]
+    assert due.observation.tolist() == [[2]]
+    assert due.mask is not None
+    assert due.mask.tolist() == [[False, False, True]]
 
 
 def test_agrees_with_a_plain_loop() -> None:

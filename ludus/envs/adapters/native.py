@@ -645,13 +645,14 @@ class AsyncNativeVectorEnv(NativeBase):
         pub.observation[0][ids] = rows
         self._shown = pub.observation[0]
         legal, final_legal = pub.mask[0], pub.final_mask[0]
+        done = terminated | truncated
         if self._native.mask is not None and legal is not None and final_legal is not None:
-            legal[ids] = final_legal[ids] = np.asarray(self._native.mask(seen, info), np.bool_)
+            given = np.asarray(self._native.mask(seen, info), np.bool_)
+            legal[ids], final_legal[ids[done]] = given, given[done]
             self._idle_actions(legal)
         counts: tuple[int, int] = play_some(
             ids, reward, terminated, truncated, True, pub.idle, self._resting, pub.due[0], pub.reward[0], pub.over
         )
         if counts[1]:
-            done = terminated | truncated
             pub.final[0][ids[done]] = rows[done]
         return counts
