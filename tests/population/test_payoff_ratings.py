@@ -154,6 +154,7 @@ def test_openskill_of_three_players_by_rank():
     assert second == pytest.approx(third), "a draw for the second place"
     assert unknown == 25
     assert rated.group.tolist() == [0, 1, 0, 0]
+    assert rated.notes == ("no matches connect 2 groups of policies; ratings compare only within a group",)
 
 
 @pytest.mark.parametrize(

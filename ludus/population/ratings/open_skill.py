@@ -14,7 +14,7 @@ from ludus.core.types import Match
 from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.base import RatingTable, population_sizes, table
 from ludus.population.ratings.bradley_terry import Z95
-from ludus.population.ratings.results import groups_of
+from ludus.population.ratings.results import apart, groups_of
 
 MODELS: Final = {
     "plackett_luce": models.PlackettLuce,
@@ -62,9 +62,8 @@ class OpenSkill:
                 _update(model, skills, teams, ranks)
                 together[teams[0][0], [i for team in teams for i in team]] = 1
         mu, sigma = (np.array([getattr(s, name) for s in skills]) for name in ("mu", "sigma"))
-        return table(
-            "openskill", "skill", sizes, mu, half_width=Z95 * sigma, group=groups_of(len(mu), *np.nonzero(together))
-        )
+        group = groups_of(len(mu), *np.nonzero(together))
+        return table("openskill", "skill", sizes, mu, half_width=Z95 * sigma, group=group, notes=apart(group))
 
 
 def _games(match: Match, first: Sequence[int], seats: Sequence[Sequence[int]]) -> Iterator[Game]:
