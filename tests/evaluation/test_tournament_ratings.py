@@ -117,6 +117,18 @@ def test_who_never_met_is_told() -> None:
         report(results, game(1), "nash_average")
 
 
+def test_the_cross_table_of_three_has_the_intervals_of_the_standings() -> None:
+    """All three met once, so what each earned against either other is what it earned at all, of three deals."""
+    samples = np.array([[1.0, 0.0, -1.0], [3.0, -2.0, -1.0], [0.5, 0.5, -1.0]])
+    total, meeting = moments(samples), Meeting(tuple("abc"), (tuple("abc"),))
+    seats = {name: [k == p for p in range(3)] for k, name in enumerate("abc")}
+    once = MeetingResult(meeting, 3, total.mean, total.m2, ())
+    found = report_of([once], folder=None, spec=game(3, players=3), seats=seats)
+    for k, standing in enumerate(found.standings):
+        assert np.delete(found.cross_half[k], k) == pytest.approx(standing.half_width)
+        assert np.isnan(found.cross_half[k, k])
+
+
 def test_too_many_profiles_are_refused() -> None:
     place = {str(k): k for k in range(60)}
     with pytest.raises(DataError, match="60 entrants for 4 players"):

@@ -18,7 +18,7 @@ from ludus.evaluation.tournament.orders import Orders
 from ludus.evaluation.tournament.results import MeetingResult, matches_of, only_wins_and_losses, payoffs_of
 from ludus.population.matches import statistics_by_policy
 from ludus.population.ratings.base import Rater, RatingTable
-from ludus.population.ratings.bradley_terry import Z95, BradleyTerry
+from ludus.population.ratings.bradley_terry import BradleyTerry
 from ludus.population.ratings.results import duels, pairs
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def report_of(
     place = {name: k for k, name in enumerate(seats)}
     sums = _Sums(results, place)
     mean, half = sums.means()
-    cross, cross_half = sums.cross(pairs=spec.num_players == 2)
+    cross, cross_half = sums.cross()
     ratings = rate(results, place, spec, raters or {})
     rated = bool(ratings) and (bool(raters) or only_wins_and_losses(results, spec))
     best = _ranked(mean, next(iter(ratings.values())).rating if rated else np.zeros(len(place)))
@@ -184,33 +184,34 @@ class _Sums:
         self._who = np.array([[place[name] for name in result.meeting.entrants] for result in results])  # [meetings, k]
         self._mean = np.array([result.mean for result in results])
         self._variance = np.array([result.variance for result in results])
-        self._half = np.array([result.half_width for result in results])
         self._freedom = np.array([max(result.n - 1, 1) for result in results])[:, None]
 
     def means(self) -> tuple[Vector, Vector]:
         """Of each entrant over its meetings, and half width of the 95% interval: Student's, with Welch's (1947) degrees of freedom."""
         count, total, variance = self._sum(np.ones_like(self._mean)), self._sum(self._mean), self._sum(self._variance)
-        spread = self._sum(self._variance**2 / self._freedom)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            freedom = np.where(spread > 0, variance**2 / spread, np.inf)
-            return total / count, student.ppf(0.975, np.maximum(freedom, 1.0)) * np.sqrt(variance) / count
+        return _interval(count, total, variance, self._sum(self._variance**2 / self._freedom))
 
-    def cross(self, *, pairs: bool) -> tuple[Vector, Vector]:
-        """float64[n, n]: mean of the row's entrant over its meetings with the column's, and half width. pairs: two meet only once, so that
-        the interval is that meeting's."""
-        count, total, variance, half = (np.zeros((self._n, self._n)) for _ in range(4))
+    def cross(self) -> tuple[Vector, Vector]:
+        """float64[n, n]: mean of the row's entrant over its meetings with the column's, and half width, likewise."""
+        count, total, variance, spread = (np.zeros((self._n, self._n)) for _ in range(4))
         k = self._who.shape[1]
         for a, b in ((a, b) for a in range(k) for b in range(k) if a != b):
             where = self._who[:, a], self._who[:, b]
             np.add.at(count, where, 1)
             np.add.at(total, where, self._mean[:, a])
             np.add.at(variance, where, self._variance[:, a])
-            half[where] = self._half[:, a]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return total / count, np.where(count > 0, half, np.nan) if pairs else Z95 * np.sqrt(variance) / count
+            np.add.at(spread, where, (self._variance**2 / self._freedom)[:, a])
+        return _interval(count, total, variance, spread)
 
     def _sum(self, values: Vector) -> Vector:
         return np.bincount(self._who.ravel(), values.ravel(), self._n).astype(np.float64)
+
+
+def _interval(count: Vector, total: Vector, variance: Vector, spread: Vector) -> tuple[Vector, Vector]:
+    """Means over so many meetings, NaN over none, and half widths. total, variance: sums; spread: of variance**2 / degrees of freedom."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        freedom = np.where(spread > 0, variance**2 / spread, np.inf)
+        return total / count, student.ppf(0.975, np.maximum(freedom, 1.0)) * np.sqrt(variance) / count
 
 
 def _wins(results: Sequence[MeetingResult], place: Mapping[str, int]) -> NDArray[np.int64]:
