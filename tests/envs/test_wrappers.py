@@ -244,6 +244,13 @@ def test_a_time_limit_keeps_the_state_at_the_end() -> None:
     assert timestep.state.tolist() == [[0], [0]]
 
 
+def test_returns_that_sum_to_one_may_not_when_they_are_cut_off() -> None:
+    """Of two who share 1 in the end, both have 0 before it; no solver may take what one lacks for the other's."""
+    for least, known in ((0.0, False), (-1.0, True)):
+        game = replace(spec([0, 1]), utility_range=((least, 1.0),) * 2, zero_sum=True)
+        assert w.time_limit(PythonVectorEnv(Turns, 1, spec=game, masked=(True, True)), 3).spec.zero_sum == known
+
+
 def test_an_episode_that_ends_at_its_limit_is_terminated() -> None:
     env = w.time_limit(screens(1), 3)
     timestep = env.reset(SEEDS[:1])
@@ -285,7 +292,6 @@ def test_merged_players_rows_slots_and_returns() -> None:
     env = w.group_players(three(2), {"*_0": 1, "*_1": 0, "*_2": 1})
     assert [(a.name[-1], a.player) for a in env.spec.agents] == [("1", 0), ("0", 1), ("2", 1)]
     assert env.spec.utility_range == ((-2, 4), (-4, 8))
-    assert env.spec.zero_sum
     assert env.spec.symmetry == ((0,), (1,))
     timestep = env.reset(SEEDS)
     assert timestep.due[1].slot.tolist() == [0, 2]  # old player 0 begins: slots e × 2 + 0
