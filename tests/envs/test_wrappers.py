@@ -277,6 +277,16 @@ def test_masks_by_a_function_join_those_of_the_game() -> None:
     assert timestep.due[1].mask.tolist() == [[True, True, False]] * 2
 
 
+def test_who_alone_is_changed_is_not_interchangeable() -> None:
+    """Players of one group share policies, and a tournament plays one order of theirs."""
+    alike = replace(spec([0, 1, 2, 3]), symmetry=((0, 2), (1, 3)))
+    for wrap in (w.frame_stack, w.mask_actions):
+        given: Any = 2 if wrap is w.frame_stack else [0, 1]
+        for players, known in (([2], ((0,), (2,), (1, 3))), ([0, 2], ((0, 2), (1, 3))), (None, ((0, 2), (1, 3)))):
+            env = PythonVectorEnv(Turns, 1, spec=alike, masked=(True,) * 4)
+            assert wrap(env, given, players=players).spec.symmetry == known
+
+
 def test_masks_that_leave_nothing_or_are_none_are_errors() -> None:
     env = w.mask_actions(turns(2), [2])
     timestep = env.reset(SEEDS)
