@@ -46,6 +46,10 @@ class OpenSkill:
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
         """Raises DataError for one player, or teams that are no partition of the seats."""
+        if payoffs.num_players == 1:
+            raise DataError(
+                "openskill rates who wins, given a game of one player; mean_payoff, worst_opponent and alpha_rank rate by returns."
+            )
         seats = tuple((p,) for p in range(payoffs.num_players)) if not self.teams else self.teams
         if sorted(p for team in seats for p in team) != list(range(payoffs.num_players)) or len(seats) < 2:
             raise DataError(
