@@ -36,6 +36,13 @@ def _known_wrappers(value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], 
     return value
 
 
+def _without_own(value: dict[str, Any]) -> dict[str, Any]:
+    """Raises ConfigError for what stands beside the options, and not in them."""
+    if own := sorted(Environment.model_fields.keys() & value.keys()):
+        raise ConfigError(f"env.options.{own[0]} was given, and that stands beside the options. Give env.{own[0]}.")
+    return value
+
+
 def _named_teams(value: dict[str, Any]) -> dict[str, Any]:
     """A function as `teams` by its name, under which every process and file finds it."""
     teams = value.get("teams")
@@ -69,7 +76,9 @@ class Environment(Config):
     deadline: float | None = Field(None, gt=0)
     restarts: int = Field(0, ge=0)
     wrappers: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_wrappers), AfterValidator(_known_wrappers)] = ()
-    options: Annotated[dict[str, Any], AfterValidator(_named_teams)] = Field(default_factory=dict)
+    options: Annotated[dict[str, Any], AfterValidator(_without_own), AfterValidator(_named_teams)] = Field(
+        default_factory=dict
+    )
     source: Any = Field(None, exclude=True, repr=False)
 
     @model_validator(mode="before")
