@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError
+from ludus.core.types import EnvSpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.families import EXPECTED, FAMILIES, UNNAMED, GivenObject, described, importable
 
@@ -131,6 +132,10 @@ class Environment(Config):
         """As the matches of a run are counted: without rewards that only learners are paid, such as football's for passes."""
         family = FAMILIES.get(self.id.partition("/")[0])
         return self if family is None else self._without(family.shaping)
+
+    def enumerated(self, spec: EnvSpec) -> bool:
+        """Whether its games are those of a compiled tree, on which payoffs can be computed; wrapped, they are others."""
+        return spec.enumeration is not None and not self.wrappers
 
     def _without(self, keys: Collection[str]) -> Environment:
         if not self.options.keys() & keys:
