@@ -77,7 +77,8 @@ def _pull(options: argparse.Namespace) -> int:
     for warning in entry.warnings:
         write(f"warning: {warning}")
     name = run_name(entry.folder)
-    write(f"`ludus list policies {name}` shows it; `ludus evaluate {name}` plays it.")
+    plays = f"evaluate {name}" if all(entry.manifest.sizes) else f"tournament {name} random"  # of some players only
+    write(f"`ludus list policies {name}` shows it; `ludus {plays}` plays it.")
     return 0
 
 

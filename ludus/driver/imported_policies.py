@@ -204,7 +204,7 @@ class _Members:
     def _require_fit(self, wanted: Wanted, drawn: Drawn, population: int) -> None:
         """That it can play, and be evaluated, in all seats of its population: members do."""
         spec, scenario = self._spec, self._scenario
-        exact = spec.enumeration is not None and (scenario.evaluation.payoffs != "simulate" or scenario.computes)
+        exact = scenario.env.enumerated(spec) and (scenario.evaluation.payoffs != "simulate" or scenario.computes)
         name = f"{wanted.text} {drawn.name}" if wanted.several else wanted.text
         seats = [p for p, which in enumerate(self._population) if which == population]
         for seat in seats:

@@ -136,7 +136,12 @@ class Evaluation(Config):
                 f"evaluation.{exact[0]}=exact needs a game that can be enumerated; {spec.id} is not (tree={env.tree}, "
                 f"node_limit={env.node_limit}). Use auto, or raise env.node_limit."
             )
-        if spec.enumeration is not None:
+        if exact and env.wrappers:
+            raise ScenarioError(
+                f"evaluation.{exact[0]}=exact was given, and a wrapped {spec.id} is no longer the game of its tree. Leave it out, or "
+                "env.wrappers."
+            )
+        if env.enumerated(spec):
             self._check_tables(context, schedule)
         if self.adaptive is not None:
             self.adaptive.check(spec)

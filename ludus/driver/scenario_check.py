@@ -43,6 +43,11 @@ def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec) -> None:
             f"in {article(scenario.kind)} scenario policies meet others that still learn, or go on learning; the algorithm "
             f"{computed.name!r} computes each at once. Use one that learns, such as ppo."
         )
+    if computed is not None and scenario.env.wrappers and env.enumeration is not None:
+        raise ScenarioError(
+            f"the algorithm {computed.name!r} computes on the tree of {env.id}, which is no longer the game where that is wrapped. Leave "
+            "out env.wrappers, or use one that learns, such as ppo."
+        )
     if scenario.evaluation.adaptive is not None and not scenario.reads_payoffs:
         raise ScenarioError(
             f"{scenario.kind} plays no match for payoffs, so that evaluation.adaptive would do nothing. Leave it out, or use scenario psro."
@@ -57,7 +62,7 @@ def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec) -> None:
     counted = ScheduleContext(matches, scenario.who_learns(context.population))
     scenario.check_schedule(counted)
     scenario.evaluation.check(counted, scenario, scenario.env)
-    exploitability = env.enumeration is not None and scenario.evaluation.exploitability != "off"
+    exploitability = scenario.env.enumerated(env) and scenario.evaluation.exploitability != "off"
     _check_device(scenario.runtime.device_choice, context)
     _check_modes(scenario, context)
     learners = [a.algorithm for a in context.assigned if isinstance(a.algorithm, Algorithm)]
@@ -80,7 +85,7 @@ def _check_workers(scenario: Scenario, env: EnvSpec) -> None:
     asked = f"evaluation.workers={workers} play matches while others train"
     if not scenario.reads_payoffs:
         raise ScenarioError(f"{asked}, and {scenario.kind} plays none for payoffs. Leave it out, or use scenario psro.")
-    if env.enumeration is not None and scenario.evaluation.payoffs != "simulate":
+    if scenario.env.enumerated(env) and scenario.evaluation.payoffs != "simulate":
         raise ScenarioError(
             f"{asked}, and the payoffs of {env.id} are computed from its tree. Leave it out, or set evaluation.payoffs=simulate."
         )
@@ -129,11 +134,6 @@ def _check_tree(scenario: Scenario, env: VectorEnv) -> None:
     """That there is a tree where a game is compiled, and where something is computed: a list of information states is none."""
     if env.spec.enumeration is None or isinstance(getattr(env, "tree", None), GameTree):
         return
-    if scenario.env.workers and scenario.env.id.startswith("openspiel/"):
-        raise ScenarioError(
-            f"env.workers={scenario.env.workers} was given, and {scenario.env.id} is compiled into a tree, which is stepped, and computed "
-            "on, in one process. Leave it out, or give env.tree=off."
-        )
     if scenario.computes or "exact" in (scenario.evaluation.payoffs, scenario.evaluation.exploitability):
         asked = "an algorithm" if scenario.computes else "evaluation"
         raise ScenarioError(

@@ -225,7 +225,7 @@ def _metrics(scenario: Scenario, spec: EnvSpec) -> tuple[str, ...]:
     if len(scenario.population(spec)) == 1:  # who meets nobody is not evaluated
         return ("training_return",) if isinstance(scenario, FixedOpponents) else ("return", "training_return")
     played = ("against_random", "win_rate")
-    if spec.enumeration is None or scenario.evaluation.exploitability == "off":
+    if not scenario.env.enumerated(spec) or scenario.evaluation.exploitability == "off":
         return played
     # Where a bot, or a script that may be one, plays a part in the meta-strategies, NashConv is not computed.
     return (

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError
+from ludus.core.types import EnvSpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.families import EXPECTED, FAMILIES, UNNAMED, GivenObject, described, importable
 
@@ -33,6 +34,13 @@ def _known_wrappers(value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], 
 
         for wrapper in value:
             check_wrapper(wrapper)
+    return value
+
+
+def _without_own(value: dict[str, Any]) -> dict[str, Any]:
+    """Raises ConfigError for what stands beside the options, and not in them."""
+    if own := sorted(Environment.model_fields.keys() & value.keys()):
+        raise ConfigError(f"env.options.{own[0]} was given, and that stands beside the options. Give env.{own[0]}.")
     return value
 
 
@@ -69,7 +77,9 @@ class Environment(Config):
     deadline: float | None = Field(None, gt=0)
     restarts: int = Field(0, ge=0)
     wrappers: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_wrappers), AfterValidator(_known_wrappers)] = ()
-    options: Annotated[dict[str, Any], AfterValidator(_named_teams)] = Field(default_factory=dict)
+    options: Annotated[dict[str, Any], AfterValidator(_without_own), AfterValidator(_named_teams)] = Field(
+        default_factory=dict
+    )
     source: Any = Field(None, exclude=True, repr=False)
 
     @model_validator(mode="before")
@@ -122,6 +132,10 @@ class Environment(Config):
         """As the matches of a run are counted: without rewards that only learners are paid, such as football's for passes."""
         family = FAMILIES.get(self.id.partition("/")[0])
         return self if family is None else self._without(family.shaping)
+
+    def enumerated(self, spec: EnvSpec) -> bool:
+        """Whether its games are those of a compiled tree, on which payoffs can be computed; wrapped, they are others."""
+        return spec.enumeration is not None and not self.wrappers
 
     def _without(self, keys: Collection[str]) -> Environment:
         if not self.options.keys() & keys:

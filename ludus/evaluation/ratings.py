@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError, ScenarioError
 from ludus.core.own_code import brief, own_name
-from ludus.core.parts import build_part, load
+from ludus.core.parts import build_part
 from ludus.core.types import Match, NamedStatistics, Solution
 from ludus.evaluation.evaluated_run import RunResult, facts_of
 from ludus.population.payoffs import Payoffs
@@ -168,8 +168,8 @@ class AlphaRankRating:
 
 
 def solve(name: str, payoffs: Payoffs, options: dict[str, Any]) -> Solution:
-    """What the meta-solver `name` (registered, or `module:Class`) answers."""
-    solver = load("meta-solver", name, META_SOLVERS)(**options)
+    """What the meta-solver `name` (registered, or `module:Class`) answers. Raises UnknownName, or ConfigError for options it lacks."""
+    solver = build_part("meta-solver", {**options, "kind": name}, META_SOLVERS)
     return registry.solve(solver, payoffs, rng=seeding.generator(0, "ratings", name))
 
 

@@ -140,6 +140,8 @@ def parse_bot(text: str) -> BotSpec:
     """`mcts`, `mcts-1000` or `mcts,simulations=1000`, `my.module:Class,depth=3`; a registered bot of OpenSpiel by its own name. Raises
     UnknownName or ConfigError for options that are not `key=value`."""
     kind, *pairs = text.split(",")
+    if kind == "random" and pairs:
+        raise ConfigError(f"bot {text!r}: bot:random has no options.")
     options: dict[str, Any] = {}
     if short := _SIMULATIONS.fullmatch(kind):
         kind, options = short[1], {"simulations": int(short[2])}

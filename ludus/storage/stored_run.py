@@ -177,7 +177,7 @@ class StoredRun:
             for other, size in zip((q for q in range(mean.ndim) if q != player), others, strict=True):
                 weight = np.multiply.outer(weight, _padded(solution.strategies[other], size)).ravel()
         met_at = np.flatnonzero(weight)
-        values: NDArray[np.float64] = own.reshape(own.shape[0], -1)[:, met_at] @ weight[met_at]
+        values: NDArray[np.float64] = own.reshape(len(own), len(weight))[:, met_at] @ weight[met_at]
         return values
 
     def _finished(self) -> GenerationRecord:

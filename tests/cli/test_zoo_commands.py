@@ -70,6 +70,19 @@ def test_push_list_pull_and_use(
     assert "was changed since it was signed" in says("evaluate", "zoo/best", code=2)
 
 
+def test_an_entry_that_plays_one_seat(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main(["push", "mine@1/1-2", "seats", "--name", "one"]) == 0
+    assert main(["pull", "seats/one", "one-seat"]) == 0
+    assert "`ludus tournament one-seat random` plays it" in capsys.readouterr().out
+    assert main(["list", "policies", "one-seat"]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "one-seat@1/1-2" in line)
+    assert line.split()[1] == "1"
+    assert line.split()[-1] == "best"
+
+
 def test_a_warning_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The package had another version where the entry was pushed."""
     monkeypatch.chdir(folder)

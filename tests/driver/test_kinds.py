@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from ludus.core.errors import ConfigError, LudusError, ScenarioError
 from ludus.core.parts import load, with_options
 from ludus.core.types import PolicyRef, TrainingTask
 from ludus.driver.runner import resume, run
-from ludus.driver.scenario_files import parse_scenario
+from ludus.driver.scenario_check import check_vector
+from ludus.driver.scenario_files import load_scenario, parse_scenario
 from ludus.driver.scenario_kinds import PSRO, SCENARIOS
 from ludus.storage.reader import Reader
 from ludus.storage.stored_run import open_run
@@ -394,3 +396,13 @@ def test_a_task_without_an_update_says_so(tmp_path: Path) -> None:
     )
     with Reader(tmp_path / "longer") as reader:
         assert not reader.events()
+
+
+def test_a_list_of_states_is_no_tree() -> None:
+    """Of an environment that lists its information states, and has no game behind them."""
+    scenario = load_scenario("kuhn")
+    env = scenario.env.make(num_envs=1)
+    check_vector(scenario, env)
+    listed = SimpleNamespace(spec=env.spec, tree=None)
+    with pytest.raises(ScenarioError, match="which needs a game's tree, and openspiel/kuhn_poker has none here"):
+        check_vector(scenario, listed)  # type: ignore[arg-type]

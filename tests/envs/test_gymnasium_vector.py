@@ -8,13 +8,15 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from vector_games import Counting
 
 from ludus.core.errors import EnvError
 from ludus.core.seeding import keys
 from ludus.core.types import Timestep
-from ludus.envs.adapters.native import joint_seed, native_env
+from ludus.envs.adapters.native import AsyncNativeVectorEnv, Native, joint_seed, native_env
+from ludus.envs.adapters.single import one_agent
 from ludus.envs.base import VectorEnv
 from ludus.testing.env import check_env
 
@@ -138,6 +140,78 @@ def test_gymnasiums_own_vector_with_masks(mode: AutoresetMode) -> None:
         return native_env(SyncVectorEnv(builders, autoreset_mode=mode), id="taxi")
 
     check_env(make, num_envs=3, steps=15)
+
+
+class Forgetful(gymnasium.Env[Any, Any]):
+    """Cut off after 3 steps. After step t only action t % 3 is legal, which is told at the start and where t is not `silent`."""
+
+    observation_space, action_space = Box(0, 9, (1,), np.float32), Discrete(3)
+
+    def __init__(self, silent: int) -> None:
+        self.silent, self.t = silent, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.t = 0
+        return np.zeros(1, np.float32), {"action_mask": np.arange(3) == 0}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        info = {} if self.t == self.silent else {"action_mask": np.arange(3) == self.t % 3}
+        return np.full(1, self.t, np.float32), 0.0, False, self.t == 3, info
+
+
+@pytest.mark.parametrize("silent", [(1, 2), (2, 2), (3, 9), (3, 3)])
+@pytest.mark.parametrize("mode", MODES)
+def test_who_is_told_no_mask_may_do_anything(mode: AutoresetMode, silent: tuple[int, int]) -> None:
+    """As in single environments: neither an earlier step's mask nor none at all, whether the others are told one or not."""
+    builders = [lambda t=t: Forgetful(t) for t in silent]
+    env = native_env(SyncVectorEnv(builders, autoreset_mode=mode), id="forgetful")
+
+    def expected(slot: Any, seen: Any) -> list[list[bool]]:
+        times = zip(slot.tolist(), seen[:, 0].astype(int).tolist(), strict=True)
+        return [[t == silent[e] or a == t % 3 for a in range(3)] for e, t in times]
+
+    timestep = env.reset(SEEDS)
+    for _ in range(7):
+        due, ended = timestep.due[0], timestep.ended[0]
+        assert due.mask is not None
+        assert ended.mask is not None
+        assert due.mask.tolist() == expected(due.slot, due.observation)
+        assert ended.mask.tolist() == expected(ended.slot, ended.observation)
+        timestep = env.step((due.mask.argmax(axis=1),))
+
+
+class OneAtATime:
+    """Two environments, of which the first answers three times in a row: in its episode, cut off, in the next one."""
+
+    def __init__(self) -> None:
+        self.answers = iter([0, 1, 2])
+
+    def recv(self) -> tuple[Any, ...]:
+        t = next(self.answers)
+        info = {"env_id": np.array([0]), "mask": [np.arange(3) == t]}
+        return np.full((1, 1), t, np.float32), np.zeros(1), np.array([False]), np.array([t == 1]), info
+
+
+def test_a_final_mask_stays_when_the_next_episode_is_waited_for() -> None:
+    seen, acts = Box(0, 9, (1,), np.float32), Discrete(3)
+
+    def start(_: Any) -> tuple[Any, Any, Any]:
+        pool = OneAtATime()
+        first, *_, info = pool.recv()
+        return pool, first, info
+
+    spec = one_agent("turns", seen, acts)
+    native = Native(spec, 2, seen, acts, NEXT, start, mask=lambda _, info: info["mask"])
+    env = AsyncNativeVectorEnv(native, send=lambda *_: None)
+    timestep = do(env, env.reset(SEEDS), 0)
+    due, ended = timestep.due[0], timestep.ended[0]
+    assert ended.observation.tolist() == [[1]]
+    assert ended.mask is not None
+    assert ended.mask.tolist() == [[False, True, False]]
+    assert due.observation.tolist() == [[2]]
+    assert due.mask is not None
+    assert due.mask.tolist() == [[False, False, True]]
 
 
 def test_agrees_with_a_plain_loop() -> None:

@@ -82,6 +82,7 @@ REFUSED: list[Refusal] = [
     ("Corridor", {"teams": "one"}, ConfigError, "does not take teams"),
     ("Corridors", {"restarts": 1}, ConfigError, "looks after itself"),
     ("Together", {"teams": "prefix", "utility_range": "wide"}, ConfigError, "expected \\[least, largest\\]"),
+    ("Together", {"teams": "prefix", "utility_range": [1]}, ConfigError, "expected \\[least, largest\\]"),
     ("Couple", {"state": True}, ConfigError, "has no state"),
 ]
 

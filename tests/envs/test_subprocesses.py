@@ -13,6 +13,8 @@ from ludus.core.errors import ConfigError, EnvError
 from ludus.core.seeding import keys
 from ludus.envs.base import Renders, VectorEnv
 from ludus.envs.processes.vector import SubprocessVectorEnv
+from ludus.envs.registry import make_env
+from ludus.envs.tree.game_tree import GameTree
 from ludus.testing.env import check_env
 from ludus.testing.ledger import Actor, record, same
 
@@ -97,6 +99,13 @@ def test_render_snapshot_and_illegal_actions(shared: SubprocessVectorEnv) -> Non
     assert len(timestep.due[0].slot) == 4
     env.step((np.zeros(4, np.int64), np.zeros(0, np.int64)))
     assert env.render(0) == "move 1"
+
+
+def test_a_compiled_game_has_its_tree() -> None:
+    env = make_env("openspiel/kuhn_poker", num_envs=1, workers=1)
+    assert isinstance(env, SubprocessVectorEnv)
+    env.close()
+    assert isinstance(env.tree, GameTree)
 
 
 def test_wrong_parameters_are_refused(made: Made) -> None:

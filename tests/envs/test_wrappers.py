@@ -244,6 +244,13 @@ def test_a_time_limit_keeps_the_state_at_the_end() -> None:
     assert timestep.state.tolist() == [[0], [0]]
 
 
+def test_returns_that_sum_to_one_may_not_when_they_are_cut_off() -> None:
+    """Of two who share 1 in the end, both have 0 before it; no solver may take what one lacks for the other's."""
+    for least, known in ((0.0, False), (-1.0, True)):
+        game = replace(spec([0, 1]), utility_range=((least, 1.0),) * 2, zero_sum=True)
+        assert w.time_limit(PythonVectorEnv(Turns, 1, spec=game, masked=(True, True)), 3).spec.zero_sum == known
+
+
 def test_an_episode_that_ends_at_its_limit_is_terminated() -> None:
     env = w.time_limit(screens(1), 3)
     timestep = env.reset(SEEDS[:1])
@@ -270,6 +277,16 @@ def test_masks_by_a_function_join_those_of_the_game() -> None:
     assert timestep.due[1].mask.tolist() == [[True, True, False]] * 2
 
 
+def test_who_alone_is_changed_is_not_interchangeable() -> None:
+    """Players of one group share policies, and a tournament plays one order of theirs."""
+    alike = replace(spec([0, 1, 2, 3]), symmetry=((0, 2), (1, 3)))
+    for wrap in (w.frame_stack, w.mask_actions):
+        given: Any = 2 if wrap is w.frame_stack else [0, 1]
+        for players, known in (([2], ((0,), (2,), (1, 3))), ([0, 2], ((0, 2), (1, 3))), (None, ((0, 2), (1, 3)))):
+            env = PythonVectorEnv(Turns, 1, spec=alike, masked=(True,) * 4)
+            assert wrap(env, given, players=players).spec.symmetry == known
+
+
 def test_masks_that_leave_nothing_or_are_none_are_errors() -> None:
     env = w.mask_actions(turns(2), [2])
     timestep = env.reset(SEEDS)
@@ -285,7 +302,6 @@ def test_merged_players_rows_slots_and_returns() -> None:
     env = w.group_players(three(2), {"*_0": 1, "*_1": 0, "*_2": 1})
     assert [(a.name[-1], a.player) for a in env.spec.agents] == [("1", 0), ("0", 1), ("2", 1)]
     assert env.spec.utility_range == ((-2, 4), (-4, 8))
-    assert env.spec.zero_sum
     assert env.spec.symmetry == ((0,), (1,))
     timestep = env.reset(SEEDS)
     assert timestep.due[1].slot.tolist() == [0, 2]  # old player 0 begins: slots e × 2 + 0

@@ -17,6 +17,8 @@ from ludus.core.types import Act, AgentSpec, EnvSpec, PolicySpec, Solution
 from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
 from ludus.envs.python_loop import Happened, PythonVectorEnv
+from ludus.envs.registry import make_env
+from ludus.evaluation.play.controls import action_names_of, keys_of
 from ludus.evaluation.play.hints import Advisor
 from ludus.evaluation.play.records import FrameDecision
 from ludus.evaluation.play.tables import FinishedGame, Kept, Order, Table, Tables, Wish
@@ -144,6 +146,8 @@ def test_numbered_actions_have_names_and_keys() -> None:
     assert [one["label"] for one in table.view(0)["frame"]["decisions"][0]["legal"]] == ["left", "right"]
     assert table.view(0)["keys"] == {"ArrowLeft": 0, "ArrowRight": 1}
     table.close()
+    names = action_names_of(make_env("gymnasium/Taxi-v4", num_envs=1))  # the version that Gymnasium has now
+    assert (keys_of("gymnasium/Taxi-v4", names, 6) or {})["p"] == names.index("pick up") == 4
 
 
 def noting(told: list[FinishedGame], id: str = "") -> Callable[[FinishedGame], Kept]:

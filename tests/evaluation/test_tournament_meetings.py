@@ -74,6 +74,23 @@ def test_who_cannot_play_a_seat_does_not() -> None:
         meetings_of(everywhere("a"), TWO)
 
 
+def test_who_plays_one_seat_of_many_meets_the_others() -> None:
+    """No rotation has everybody in its seat: what matters is not the order of the names."""
+    seats = {"a": 1, "b": 0, "c": 4, "d": 2, "e": 3}
+    alone = {name: [p == seat for p in range(5)] for name, seat in seats.items()}
+    assert [meeting.seatings for meeting in meetings_of(alone, ())] == [(("b", "a", "d", "e", "c"),)]
+    (few,) = meetings_of({"a": [True, *[False] * 4], "b": [False, *[True] * 4]}, ())
+    assert few.seatings == (("a", "b", "b", "b", "b"),)
+    able = {"a": [True, *[False] * 4], "b": [False, False, True, False, False], **everywhere("cdefg", 5)}
+    found = meetings_of(able, ())
+    assert len(found) == 21
+    (both, *_) = [meeting for meeting in found if {"a", "b"} <= {*meeting.entrants}]
+    assert all(order[0] == "a" and order[2] == "b" for order in both.seatings)
+    assert [{order[p] for order in both.seatings} for p in (1, 3, 4)] == [set("cde")] * 3
+    with pytest.raises(ConfigError, match="can meet none of the others"):
+        meetings_of({name: [p != 4 for p in range(5)] for name in "abcde"}, ())
+
+
 MEETING = Meeting(("a", "b"), (("a", "b"), ("b", "a")))
 
 

@@ -121,6 +121,8 @@ def test_holes_and_other_games_are_refused_by_name():
         rate("nash_average", made.view(), solver="nash")
     with pytest.raises(SolverError, match="nash needs two players, given 3"):
         rate("nash_average", table((1, 1, 1)).view(), solver="nash")
+    with pytest.raises(ConfigError, match="unknown key 'alph'; did you mean 'alpha'"):
+        rate("alpha_rank", made.view(), options={"alph": 10.0})
 
 
 # ---------------------------------------------------------------------------------------------- OpenSkill
@@ -154,6 +156,7 @@ def test_openskill_of_three_players_by_rank():
     assert second == pytest.approx(third), "a draw for the second place"
     assert unknown == 25
     assert rated.group.tolist() == [0, 1, 0, 0]
+    assert rated.notes == ("no matches connect 2 groups of policies; ratings compare only within a group",)
 
 
 @pytest.mark.parametrize(
@@ -188,5 +191,9 @@ def test_openskill_leaves_self_play_out_and_refuses_wrong_teams():
     for teams in (((0,),), ((0, 1),), ((0,), (0, 1))):
         with pytest.raises(DataError, match=r"openskill: the teams .* each of the 2 seats once"):
             rate("openskill", made.view(), log, teams=teams)
+    alone = table((2,))
+    alone.record_exact(np.zeros((1, 2)))
+    with pytest.raises(DataError, match=r"openskill rates who wins.*one player; mean_payoff"):
+        rate("openskill", alone.view())
     with pytest.raises(ConfigError, match=r"unknown model 'placket'.*plackett_luce"):
         rate("openskill", made.view(), log, model="placket")

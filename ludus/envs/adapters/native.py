@@ -337,8 +337,8 @@ class NativeBase(Unsaved):
         if wrong >= 0:
             check_actions(self._space, given, mask=due.mask, what=f"player 0 of {self.spec.id}")
 
-    def _see(self, seen: Any, info: Mapping[str, Any]) -> None:
-        """Put observations and masks of all environments into the publisher."""
+    def _see(self, seen: Any, info: Mapping[str, Any], *, told: Array | None = None) -> None:
+        """Put observations and masks of all environments into the publisher. told: bool[E], whom the info is about (None: all)."""
         pub = self._pub
         if not self._boxes or getattr(seen, "shape", None) != self._shape:
             self._copy(seen, pub.observation[0])
@@ -348,19 +348,25 @@ class NativeBase(Unsaved):
             pub.observation[0][...] = seen
         self._shown = pub.observation[0]
         if self._native.mask is not None:
-            self._see_masks(self._native.mask(seen, info), info.get(f"_{MASK}"))
+            self._see_masks(self._native.mask(seen, info), info.get(f"_{MASK}"), told)
 
-    def _see_masks(self, given: Any, present: Array | None) -> None:
-        """present: bool[E], whose masks these are; after a partial reset only of those that were reset."""
+    def _see_masks(self, given: Any, present: Array | None, told: Array | None) -> None:
+        """present: bool[E], whose masks these are. Whom the info is about and who has none may do anything."""
         legal = self._pub.mask[0]
         assert legal is not None
+        if given is None or present is not None:
+            legal[... if told is None else told] = True
+        if given is not None:
+            self._put_masks(given, present, legal)
+        self._idle_actions(legal)
+
+    def _put_masks(self, given: Any, present: Array | None, legal: NDArray[np.bool_]) -> None:
         given = self._laid(given, present)
         if given.shape != legal.shape:
             raise self._broken(
                 f"gave masks of shape {given.shape}; expected {legal.shape}, an entry for each value of each number, side by side"
             )
         np.copyto(legal, given, where=True if present is None else present[:, None], casting="unsafe")
-        self._idle_actions(legal)
 
     def _laid(self, given: Any, present: Array | None) -> Array:
         """Masks as an array; of environments that give one mask for each number, those of each environment side by side."""
@@ -523,7 +529,14 @@ class NativeVectorEnv(NativeBase):
         pub.final[0] = pub.observation[0] if shared or self._keeps else pub.observation[0].copy()
         legal = pub.mask[0]
         if legal is not None:
-            pub.final_mask[0] = legal if shared else legal.copy()
+            final = pub.final_mask[0] = legal if shared else legal.copy()
+            self._open_finals(final)
+
+    def _open_finals(self, legal: NDArray[np.bool_]) -> None:
+        """A mask without a legal action says nothing of an episode's end."""
+        assert self._choices is not None
+        over = np.flatnonzero(self._pub.over)
+        legal[over[~self._choices.possible(legal[over])]] = True
 
     def _restart(self, more: NDArray[np.int64], info: Mapping[str, Any]) -> None:
         """New episodes within the same step."""
@@ -541,7 +554,7 @@ class NativeVectorEnv(NativeBase):
             seen, info = self._vector.reset(options={"reset_mask": self._done})
         except Exception as error:
             raise self._broken(f"raised {type(error).__name__} in reset: {error}") from error
-        self._see(seen, info)
+        self._see(seen, info, told=self._done)
 
     def _see_finals(self, info: Mapping[str, Any]) -> None:
         """Final observations of a vector that shows the next episodes' first ones already."""
@@ -564,6 +577,7 @@ class NativeVectorEnv(NativeBase):
             final = info.get("final_info", {})
             given = final.get(MASK)
             legal[...] = True if given is None else self._laid(given, final.get(f"_{MASK}"))
+            self._open_finals(legal)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -631,13 +645,14 @@ class AsyncNativeVectorEnv(NativeBase):
         pub.observation[0][ids] = rows
         self._shown = pub.observation[0]
         legal, final_legal = pub.mask[0], pub.final_mask[0]
+        done = terminated | truncated
         if self._native.mask is not None and legal is not None and final_legal is not None:
-            legal[ids] = final_legal[ids] = np.asarray(self._native.mask(seen, info), np.bool_)
+            given = np.asarray(self._native.mask(seen, info), np.bool_)
+            legal[ids], final_legal[ids[done]] = given, given[done]
             self._idle_actions(legal)
         counts: tuple[int, int] = play_some(
             ids, reward, terminated, truncated, True, pub.idle, self._resting, pub.due[0], pub.reward[0], pub.over
         )
         if counts[1]:
-            done = terminated | truncated
             pub.final[0][ids[done]] = rows[done]
         return counts

@@ -442,7 +442,7 @@ def _ranges(given: Sequence[Any] | None, players: int) -> tuple[tuple[float, flo
         return ((-np.inf, np.inf),) * players
     try:
         pairs = np.asarray(given, float)
-        pairs = np.broadcast_to(pairs, (players, 2)) if pairs.ndim == 1 else pairs
+        pairs = np.tile(pairs, (players, 1)) if pairs.shape == (2,) else pairs
         if pairs.shape == (players, 2) and (pairs[:, 0] <= pairs[:, 1]).all():
             return tuple((float(low), float(high)) for low, high in pairs)
     except (TypeError, ValueError):

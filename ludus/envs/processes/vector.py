@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -354,6 +355,15 @@ class SubprocessVectorEnv:
             self.close()
             raise
         self._record = Record(self.spec, num_envs, repairs=restarts > 0)
+
+    @cached_property
+    def tree(self) -> Any:
+        """The `GameTree` of a compiled game, as a vector in this process has it; None of others."""
+        if self.spec.enumeration is None:
+            return None
+        here = self._make(num_envs=1)
+        here.close()
+        return getattr(here, "tree", None)
 
     # ------------------------------------------------------------------------------------------ the contract
 

@@ -161,7 +161,14 @@ def close(ended: Ended, observation: Array) -> Ended:
 def with_observations(spec: EnvSpec, spaces: Mapping[int, Box]) -> EnvSpec:
     """The spec with other observation spaces for some players."""
     agents = (replace(a, observation=spaces.get(a.player, a.observation)) for a in spec.agents)
-    return replace(spec, agents=tuple(agents))
+    return apart(replace(spec, agents=tuple(agents)), spaces)
+
+
+def apart(spec: EnvSpec, players: Iterable[int]) -> EnvSpec:
+    """The spec where something changed for these players alone: with others they are no longer interchangeable."""
+    changed = set(players)
+    parts = (tuple(p for p in group if (p in changed) == new) for group in spec.symmetry for new in (False, True))
+    return replace(spec, symmetry=tuple(part for part in parts if part))
 
 
 def refuse_enumerated(env: VectorEnv, name: str) -> None:

@@ -14,7 +14,7 @@ from ludus.core.types import Array, Due, Ended, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.python_loop import check_actions
 from ludus.envs.spaces import Choices
-from ludus.envs.wrappers.base import Wrapper, chosen, refuse_enumerated
+from ludus.envs.wrappers.base import Wrapper, apart, chosen, refuse_enumerated
 
 MaskFunction: TypeAlias = Callable[[Array], NDArray[np.bool_]]
 """Observations [n, *shape] -> bool[n, A], which actions are legal; A as in `Choices`."""
@@ -84,7 +84,7 @@ def _asked(function: MaskFunction, count: int, what: str) -> MaskFunction:
 
 class _MaskActions(Wrapper):
     def __init__(self, env: VectorEnv, functions: Mapping[int, MaskFunction], choices: Mapping[int, Choices]) -> None:
-        super().__init__(env, env.spec)
+        super().__init__(env, apart(env.spec, functions))
         self._functions, self._choices = functions, choices
         rows = {p: env.num_envs * len(env.spec.agents_of(p)) for p in functions}
         self._sides = [{p: np.empty((rows[p], some.width), np.bool_) for p, some in choices.items()} for _ in range(2)]

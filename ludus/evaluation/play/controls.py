@@ -19,6 +19,7 @@ _ACTIONS: Mapping[str, tuple[str, ...]] = {
     "LunarLander-v3": ("nothing", "left engine", "main engine", "right engine"),
     "MountainCar-v0": ("left", "nothing", "right"),
     "Taxi-v3": ("down", "up", "right", "left", "pick up", "drop off"),
+    "Taxi-v4": ("down", "up", "right", "left", "pick up", "drop off"),
 }
 """As Gymnasium documents them."""
 _OF_FAMILIES: Mapping[str, tuple[str, ...]] = {"mpe2": ("nothing", "left", "right", "down", "up")}

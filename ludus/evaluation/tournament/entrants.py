@@ -29,7 +29,7 @@ from ludus.evaluation.policies import (
     take_apart,
 )
 from ludus.policies.base import Policy
-from ludus.policies.bots import DEADLINE, BotPolicy, BotSpec, parse_bot
+from ludus.policies.bots import DEADLINE, BotPolicy, parse_bot
 from ludus.policies.file import digest_of
 from ludus.rollout.bot_process import NamedBot, read_bots
 from ludus.storage.database import FILE
@@ -143,13 +143,6 @@ def _common_game(wanted: Sequence[Wanted], env: Environment | None) -> Environme
     return settings
 
 
-def _bot(wanted: Wanted) -> BotSpec:
-    """Raises as `parse_bot` does."""
-    if wanted.bot.startswith("random,"):
-        raise ConfigError(f"{wanted.text!r}: bot:random has no options.")
-    return parse_bot(wanted.bot)
-
-
 class _Reader:
     """Makes entrants of a game. env: one environment of it."""
 
@@ -160,7 +153,7 @@ class _Reader:
 
     def examine(self, wanted: Sequence[Wanted]) -> None:
         """Make the bots for the first time."""
-        named = [(one.text, _bot(one)) for one in wanted if one.bot]
+        named = [(one.text, parse_bot(one.bot)) for one in wanted if one.bot]
         wrapped = bool(self._settings.wrappers)
         found = read_bots([bot for _, bot in named], self._spec, wrapped=wrapped, deadline=self._deadline)
         self._bots = dict(zip([text for text, _ in named], found, strict=True))

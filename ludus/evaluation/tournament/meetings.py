@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, permutations, product
+from itertools import combinations, count, permutations, product
 
 import numpy as np
 
@@ -84,6 +84,8 @@ def _seatings(
 ) -> tuple[tuple[str, ...], ...]:
     every = [tuple(chosen[k] for k in seating) for seating in places]
     seated = [order for order in every if all(able[name][p] for p, name in enumerate(order))]
+    if not seated and _many(len(chosen), len(every[0])):
+        seated = _fitting(chosen, able)
     return tuple(dict.fromkeys(_canonical(order, alike) for order in seated)) if alike else tuple(seated)
 
 
@@ -100,6 +102,42 @@ def _assignments(chosen: int, players: int) -> list[tuple[int, ...]]:
 
 def _rotations(chosen: int, players: int) -> list[tuple[int, ...]]:
     return [tuple((p + r) % chosen for p in range(players)) for r in range(chosen)]
+
+
+def _fitting(chosen: Sequence[str], able: Mapping[str, Sequence[bool]]) -> list[tuple[str, ...]]:
+    """Orders in which each of `chosen` sits, where it can, until no further one brings somebody to a seat that it has not had."""
+    had: set[tuple[str, int]] = set()
+    found: list[tuple[str, ...]] = []
+    while (order := _fitting_order(chosen, able, had)) is not None and not had.issuperset(zip(order, count())):
+        found.append(order)
+        had.update(zip(order, count()))
+    return found
+
+
+def _fitting_order(
+    chosen: Sequence[str], able: Mapping[str, Sequence[bool]], had: Collection[tuple[str, int]]
+) -> tuple[str, ...] | None:
+    """One of them, in which many have seats that are not among those that they `had`; None if there is none."""
+    seats = range(len(able[chosen[0]]))
+    picky = sorted(chosen, key=lambda name: (sum(able[name]), sum((name, p) in had for p in seats)))
+    taken: dict[int, str] = {}
+
+    def seat(k: int) -> bool:
+        """Find seats for those from the k-th on."""
+        if k == len(picky):
+            return True
+        free = [p for p in seats if able[picky[k]][p] and p not in taken]
+        for p in sorted(free, key=lambda p: (picky[k], p) in had):
+            taken[p] = picky[k]
+            if seat(k + 1):
+                return True
+            del taken[p]
+        return False
+
+    others = [[name for name in picky if able[name][p]] for p in seats]  # for seats that are left
+    if not all(others) or not seat(0):
+        return None
+    return tuple(taken[p] if p in taken else min(others[p], key=lambda name: (name, p) in had) for p in seats)
 
 
 def _canonical(order: tuple[str, ...], alike: Sequence[Sequence[int]]) -> tuple[str, ...]:

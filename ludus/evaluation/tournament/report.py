@@ -200,7 +200,7 @@ class _Sums:
             np.add.at(count, where, 1)
             np.add.at(total, where, self._mean[:, a])
             np.add.at(variance, where, own)
-            np.add.at(spread, where, own**2 / self._freedom[:, 0])
+            np.add.at(spread, where, (self._variance**2 / self._freedom)[:, a])
         return _interval(count, total, variance, spread)
 
     def _sum(self, values: Vector) -> Vector:

@@ -106,6 +106,6 @@ def require_two_players(payoffs: Payoffs, kind: str) -> None:
     """Raises DataError for any other number of players."""
     if payoffs.num_players != 2:
         raise DataError(
-            f"{kind} rates two-player games, given {payoffs.num_players} players; "
-            "openskill, mean_payoff, worst_opponent and alpha_rank take any number."
+            f"{kind} rates two-player games, given {payoffs.num_players} player{'s' if payoffs.num_players > 1 else ''}; "
+            "mean_payoff, worst_opponent and alpha_rank take any number, openskill from two on."
         )

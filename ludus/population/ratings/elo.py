@@ -15,7 +15,7 @@ from ludus.core.errors import ConfigError
 from ludus.core.types import Match
 from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.base import RatingTable, population_sizes, require_two_players, table
-from ludus.population.ratings.results import duels, groups_of
+from ludus.population.ratings.results import apart, duels, groups_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +50,7 @@ class OnlineElo:
         rating = _play(found.first[order], found.second[order], games[order], score[order], float(self.k), n)
         met = games > 0
         group = groups_of(n, found.first[met], found.second[met])
-        notes = [f"in the order of {'the log' if self.order == 'log' else f'shuffle {self.seed}'}"]
-        if n and group.max() > 0:
-            notes.append(
-                f"no matches connect {group.max() + 1} groups of policies; ratings compare only within a group"
-            )
+        notes = [f"in the order of {'the log' if self.order == 'log' else f'shuffle {self.seed}'}", *apart(group)]
         return table("online_elo", "Elo points", sizes, rating, group=group, notes=notes)
 
 

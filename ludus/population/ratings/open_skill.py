@@ -14,7 +14,7 @@ from ludus.core.types import Match
 from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.base import RatingTable, population_sizes, table
 from ludus.population.ratings.bradley_terry import Z95
-from ludus.population.ratings.results import groups_of
+from ludus.population.ratings.results import apart, groups_of
 
 MODELS: Final = {
     "plackett_luce": models.PlackettLuce,
@@ -46,6 +46,10 @@ class OpenSkill:
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
         """Raises DataError for one player, or teams that are no partition of the seats."""
+        if payoffs.num_players == 1:
+            raise DataError(
+                "openskill rates who wins, given a game of one player; mean_payoff, worst_opponent and alpha_rank rate by returns."
+            )
         seats = tuple((p,) for p in range(payoffs.num_players)) if not self.teams else self.teams
         if sorted(p for team in seats for p in team) != list(range(payoffs.num_players)) or len(seats) < 2:
             raise DataError(
@@ -62,9 +66,8 @@ class OpenSkill:
                 _update(model, skills, teams, ranks)
                 together[teams[0][0], [i for team in teams for i in team]] = 1
         mu, sigma = (np.array([getattr(s, name) for s in skills]) for name in ("mu", "sigma"))
-        return table(
-            "openskill", "skill", sizes, mu, half_width=Z95 * sigma, group=groups_of(len(mu), *np.nonzero(together))
-        )
+        group = groups_of(len(mu), *np.nonzero(together))
+        return table("openskill", "skill", sizes, mu, half_width=Z95 * sigma, group=group, notes=apart(group))
 
 
 def _games(match: Match, first: Sequence[int], seats: Sequence[Sequence[int]]) -> Iterator[Game]:

@@ -75,6 +75,12 @@ def groups_of(n: int, first: NDArray[np.int64], second: NDArray[np.int64]) -> ND
     return np.asarray(label, dtype=np.int64)
 
 
+def apart(group: NDArray[np.int64]) -> list[str]:
+    """A note that there are several groups, where there are. group: int64[n], as of `groups_of`."""
+    count = int(group.max(initial=0)) + 1
+    return [f"no matches connect {count} groups of policies; ratings compare only within a group"] if count > 1 else []
+
+
 class PairTally:
     """The win counts of a log that grows; every match is read once."""
 
