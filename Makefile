@@ -56,7 +56,7 @@ test: install $(if $(WHEEL),football)
 	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist loadfile -q
 
 test-slow: install $(if $(WHEEL),football)
-	$(BIN)/python -m pytest -m "slow and not gpu" -n 3 --dist loadfile -q --durations=15
+	$(BIN)/python -m pytest -m "slow and not gpu" -n 4 --dist loadfile -q --durations=15
 
 test-gpu: install
 	$(BIN)/python -m pytest -m gpu -q --durations=15
