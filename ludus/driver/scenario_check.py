@@ -138,7 +138,7 @@ def _check_tree(scenario: Scenario, env: VectorEnv) -> None:
         asked = "an algorithm" if scenario.computes else "evaluation"
         raise ScenarioError(
             f"{asked} that computes was asked for, which needs a game's tree, and {scenario.env.id} has none here: trees are of "
-            "OpenSpiel's games as they are, without wrappers. Take an algorithm that learns, such as ppo, and play payoffs."
+            "OpenSpiel's games. Take an algorithm that learns, such as ppo, and play payoffs."
         )
     check_stop(scenario.stop, learns=scenario.learns, exploitability=False)
 
