@@ -34,6 +34,7 @@ from ludus.cli import (
 )
 from ludus.cli.command import Command
 from ludus.core.errors import LudusError, UnknownName
+from ludus.core.machine import roomy
 
 # New objects until Python looks for garbage among them. Its 700 would make a run's imports and compilation a second longer.
 _GARBAGE = 10_000
@@ -100,6 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"{type(error).__name__}: {error} (a fault of Ludus; LUDUS_DEBUG=1 shows where)", 1)
 
 
+@roomy
 def script() -> None:
     """The console entry point. A `module:Class` of the user's own is found in the working directory too; that comes last, so that a
     yaml.py there is not taken for the library."""

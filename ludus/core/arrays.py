@@ -1,12 +1,15 @@
-"""Arrays: pointers for compiled code, copies that nobody can write to, equality to the bit."""
+"""Compiled functions, arrays by their addresses for them, copies that nobody can write to, equality to the bit."""
 
 from __future__ import annotations
 
-from typing import Any
+import gc
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
 
 import numpy as np
-from numba import types
-from numba.core import cgutils
+from numba import njit, types
+from numba.core import cgutils, event
+from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic, register_jitable
 from numba.np.arrayobj import populate_array
 from numpy.typing import NDArray
@@ -14,10 +17,44 @@ from numpy.typing import NDArray
 from ludus.core.types import Array, Weights
 
 # --------------------------------------------------------------------------------------------------------------------
-# A function that only compiled code calls: without a way in from Python and a file in the cache, and not once more for each constant that
-# it is called with, it compiles in half the time. In Python it stays what it is.
+# A new installation's first run waits for its kernels. So they are compiled without the way in that C would take, and a function that
+# only kernels call is `inner`: without one from Python and a file in the cache, and not once more for each constant that it is called with,
+# it compiles in half the time. In Python it stays what it is.
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 inner: Any = register_jitable
+
+
+@overload
+def kernel(function: _F, /) -> Dispatcher[_F]: ...
+@overload
+def kernel(**options: Any) -> Callable[[_F], Dispatcher[_F]]: ...
+def kernel(*function: Any, **options: Any) -> Any:
+    """`@kernel`, or with numba's options: a function that is compiled when it is first called, once for this installation."""
+    compiled: Any = njit  # its stub lacks the option
+    return compiled(*function, cache=True, no_cfunc_wrapper=True, **options)
+
+
+class _NoCollections(event.Listener):
+    """While numba compiles, which leaves no garbage to speak of, Python does not look for any: a tenth of the time. Under numba's lock."""
+
+    def __init__(self) -> None:
+        self._depth, self._enabled = 0, True
+
+    def on_start(self, compiled: event.Event) -> None:
+        if self._depth == 0:
+            self._enabled = gc.isenabled()
+            gc.disable()
+        self._depth += 1
+
+    def on_end(self, compiled: event.Event) -> None:
+        self._depth -= 1
+        if self._depth == 0 and self._enabled:
+            gc.enable()
+
+
+event.register("numba:compile", _NoCollections())  # type: ignore[no-untyped-call]
 
 # --------------------------------------------------------------------------------------------------------------------
 # Arrays that compiled code takes by their addresses. Handing an array to a compiled function costs about 50 ns, and
@@ -37,20 +74,60 @@ _intrinsic: Any = intrinsic  # mypy would hold callers to the signature by which
 @_intrinsic
 def flat_at(context: Any, table: Any, k: Any, dtype: Any) -> Any:  # noqa: ARG001  numba passes all by name
     """The k-th array of a table, [its size]. In compiled code only; that the dtype is the array's is not checked."""
-    entries = types.Array(dtype.dtype, 1, "C")
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pairs = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        begin = builder.mul(context.cast(builder, arguments[1], signature.args[1], types.intp), cgutils.intp_t(2))
-        address = builder.load(builder.gep(pairs, [begin]))
-        size = builder.load(builder.gep(pairs, [builder.add(begin, cgutils.intp_t(1))]))
-        array = context.make_array(entries)(context, builder)
-        data = builder.inttoptr(address, array.data.type)
-        itemsize = cgutils.intp_t(context.get_abi_sizeof(context.get_data_type(entries.dtype)))
-        populate_array(array, data, [size], [itemsize], itemsize, None)  # type: ignore[no-untyped-call]
-        return array._getvalue()
+        data, size = _entry(context, builder, signature, arguments)
+        return _view(context, builder, signature.return_type, data, [size])
 
-    return entries(table, k, dtype), generate
+    return types.Array(dtype.dtype, 1, "C")(table, k, dtype), generate
+
+
+@_intrinsic
+def rows_at(context: Any, table: Any, k: Any, dtype: Any, width: Any) -> Any:  # noqa: ARG001  numba passes all by name
+    """The k-th array of a table as rows, [its size // width, width]. As `flat_at`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data, size = _entry(context, builder, signature, arguments)
+        width = context.cast(builder, arguments[3], signature.args[3], types.intp)
+        return _view(context, builder, signature.return_type, data, [builder.sdiv(size, width), width])
+
+    return types.Array(dtype.dtype, 2, "C")(table, k, dtype, width), generate
+
+
+@_intrinsic
+def rows_from(context: Any, flat: Any, at: Any, rows: Any, width: Any) -> Any:  # noqa: ARG001  numba passes all by name
+    """From entry `at` of a contiguous array on, [rows, width]: in compiled code only, and within bounds that nothing checks. Numba takes
+    eight times as long to compile a slice and its `reshape`."""
+    if flat.layout != "C":
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        at, rows, width = (
+            context.cast(builder, value, kind, types.intp)
+            for value, kind in zip(arguments[1:], signature.args[1:], strict=True)
+        )
+        return _view(context, builder, signature.return_type, builder.gep(array.data, [at]), [rows, width])
+
+    return types.Array(flat.dtype, 2, "C")(flat, at, rows, width), generate
+
+
+def _entry(context: Any, builder: Any, signature: Any, arguments: Any) -> tuple[Any, Any]:
+    """Where the array of a table begins, as a pointer to entries of the result, and its size."""
+    pairs = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+    begin = builder.mul(context.cast(builder, arguments[1], signature.args[1], types.intp), cgutils.intp_t(2))
+    address = builder.load(builder.gep(pairs, [begin]))
+    size = builder.load(builder.gep(pairs, [builder.add(begin, cgutils.intp_t(1))]))
+    return builder.inttoptr(address, context.get_data_type(signature.return_type.dtype).as_pointer()), size
+
+
+def _view(context: Any, builder: Any, kind: Any, data: Any, shape: list[Any]) -> Any:
+    """A contiguous array of type `kind` over memory that somebody else keeps."""
+    itemsize = cgutils.intp_t(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+    strides = [itemsize] if len(shape) == 1 else [builder.mul(shape[1], itemsize), itemsize]
+    array = context.make_array(kind)(context, builder)
+    populate_array(array, data, shape, strides, itemsize, None)  # type: ignore[no-untyped-call]
+    return array._getvalue()
 
 
 # --------------------------------------------------------------------------------------------------------------------

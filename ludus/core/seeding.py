@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from ludus.core.arrays import kernel
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -30,7 +31,7 @@ def keys(seed: int, *path: int | str, count: int) -> NDArray[np.uint64]:
     return generator(seed, *path).integers(0, 2**64, size=count, dtype=np.uint64)
 
 
-@njit(cache=True)
+@kernel
 def mix(x: np.uint64) -> np.uint64:
     """SplitMix64's finaliser (Steele, Lea, Flood 2014): uint64 -> uint64, usable in compiled code."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -38,13 +39,13 @@ def mix(x: np.uint64) -> np.uint64:
     return x ^ (x >> np.uint64(31))
 
 
-@njit(cache=True)
+@kernel
 def uniform(key: np.uint64, counter: np.uint64) -> float:
     """A uniform in [0, 1) from a key and a counter; the same for the same pair, independent across pairs."""
     return float(mix(mix(key + _GOLDEN * (counter + np.uint64(1))) ^ _GOLDEN) >> np.uint64(11)) * 1.1102230246251565e-16
 
 
-@njit(cache=True)
+@kernel
 def uniforms(keys: NDArray[np.uint64], counters: NDArray[np.uint64]) -> NDArray[np.float64]:
     """`uniform` of each pair: uint64[n], uint64[n] -> float64[n]."""
     out = np.empty(len(keys))

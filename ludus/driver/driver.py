@@ -20,6 +20,7 @@ import numpy as np
 
 from ludus.core import curves
 from ludus.core.errors import ScenarioError
+from ludus.core.machine import roomy
 from ludus.core.own_code import brief, own_name
 from ludus.core.types import (
     Array,
@@ -189,6 +190,7 @@ class Driver:
         """What plays and learns."""
         return self.work.parts
 
+    @roomy
     def run(self) -> str:
         """Until the schedule is complete, a stopper fires or a stop is asked for; says which."""
         try:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ludus.core import seeding
-from ludus.core.arrays import flat_at, inner
+from ludus.core.arrays import flat_at, inner, kernel
 
 NOT_FINITE, NOTHING_LEGAL = 1, 2
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-@njit(cache=True)
+@kernel
 def episode_seed(seed, episode):  # type: ignore[no-untyped-def]
     """The seed of one episode of an environment, a function of both numbers alone. OpenSpiel's games and compiled trees take it for the key
     of all chance in the episode: counter c of it is for the c-th event, so that both play the same episodes under the same seeds."""
@@ -36,7 +35,7 @@ def each_finite(values):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True)
+@kernel
 def first_reward_not_finite(reward):  # type: ignore[no-untyped-def]
     """The first slot with such a reward, or -1."""
     for s in range(len(reward)):
@@ -45,7 +44,7 @@ def first_reward_not_finite(reward):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True)
+@kernel
 def impossible(mask, starts):  # type: ignore[no-untyped-def]
     """Whether a number of an action has no legal value in one row of a mask. starts: as in `Choices`."""
     for k in range(len(starts)):
@@ -55,7 +54,7 @@ def impossible(mask, starts):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True)
+@kernel
 def first_without(mask, due, starts):  # type: ignore[no-untyped-def]
     """The first due slot without a legal action, or -1. starts: as in `Choices`."""
     for s in range(len(due)):
@@ -64,7 +63,7 @@ def first_without(mask, due, starts):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True)
+@kernel
 def first_not_finite(reward, seen, due, final, agents, gone, over, is_open):  # type: ignore[no-untyped-def]
     """The first slot with a reward that is not finite, or that is due with such an observation, or that closes now with such a final one,
     or -1. seen, final: float[S, n]."""
@@ -81,7 +80,7 @@ def first_not_finite(reward, seen, due, final, agents, gone, over, is_open):  # 
     return -1
 
 
-@njit(cache=True)
+@kernel
 def put_row(seen, mask, starts, slot, table):  # type: ignore[no-untyped-def]
     """What an agent that must act sees, and its legal actions (None: it has no masks), into row `slot` of its player's arrays, unless
     there is a flaw. starts: as in `Choices`. table: addresses of observations of the same dtype, masks, and who is due. Returns
@@ -103,7 +102,7 @@ def put_row(seen, mask, starts, slot, table):  # type: ignore[no-untyped-def]
     return 0
 
 
-@njit(cache=True)
+@kernel
 def begin(over, episode, quota, idle, ended, more):  # type: ignore[no-untyped-def]
     """Writes the environments whose episode is over to `ended`, those of them that play another to `more`; the others become idle.
     Returns how many of each."""
@@ -121,7 +120,7 @@ def begin(over, episode, quota, idle, ended, more):  # type: ignore[no-untyped-d
     return count, going_on
 
 
-@njit(cache=True)
+@kernel
 def settle(tables, agents, tick, now, ended, counts):  # type: ignore[no-untyped-def]
     """Pays, closes and opens the decisions of all players, and finishes the episodes of the environments `ended`, which begin their counts
     anew. counts int64[P, 2]: written, due rows and closed rows of each player. tables: of each player, addresses of what is read off them
@@ -198,7 +197,7 @@ def _finish(table, ended, tick, players):  # type: ignore[no-untyped-def]
         episode[e] += 1
 
 
-@njit(cache=True)
+@kernel
 def settle_one(seen, given, terminated, truncated, resting, now, table):  # type: ignore[no-untyped-def]
     """`begin`, `settle`, `finish` and both gatherings of rows at once, for one agent that is due in each step of its episodes, in
     environments that rest for a step after each. Returns (due rows, closed rows), or -1 and leaves the state as it is if nobody would be

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError
 from ludus.core.parts import build_part
 from ludus.core.types import Array, EnvSpec
@@ -169,7 +169,7 @@ class InARow:
         return Symmetries(observation, np.stack([view[0] for view in seen]) if self.gravity else cells)
 
 
-@njit(cache=True)
+@kernel
 def _put(board, action, rows, columns, length, gravity, reward, discount):  # type: ignore[no-untyped-def]
     cells = rows * columns
     for i in range(len(board)):
@@ -199,7 +199,7 @@ def _put(board, action, rows, columns, length, gravity, reward, discount):  # ty
             discount[i] = 0.0
 
 
-@njit(cache=True)
+@kernel
 def _show(board, plane, out):  # type: ignore[no-untyped-def]
     cells = board.shape[1] - 1
     for i in range(len(board)):

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import kernel
 from ludus.core.device import fetched, to_host
 from ludus.core.types import Array, State
 from ludus.learners.network import FlatModule, FlatPart
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@kernel(fastmath={"reassoc", "contract"})
 def _norm(gradient: Array) -> float:
     total = 0.0
     for i in range(len(gradient)):
@@ -25,7 +25,7 @@ def _norm(gradient: Array) -> float:
     return math.sqrt(total)
 
 
-@njit(cache=True, error_model="numpy")  # the check of divisors would keep it from being vectorised: nine times slower
+@kernel(error_model="numpy")  # the check of divisors would keep it from being vectorised: nine times slower
 def _adam(p, g, m, v, scale, rate, beta1, beta2, epsilon, correction):  # type: ignore[no-untyped-def]
     scale, rate = p.dtype.type(scale), p.dtype.type(rate)
     b1, b2, epsilon = p.dtype.type(beta1), p.dtype.type(beta2), p.dtype.type(epsilon)

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ludus.core.arrays import kernel
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, Tail
 from ludus.replay.trajectories import Trajectories
@@ -29,7 +29,7 @@ def bootstrap_values(tail: NDArray[np.int8], value: Array) -> Floats:
     return np.where(tail == Tail.TERMINATED, 0.0, value).astype(np.float64)
 
 
-@njit(cache=True)
+@kernel
 def gae(
     start: NDArray[np.int64], reward: Array, value: Array, bootstrap_value: Floats, gamma: float, lam: float
 ) -> tuple[Floats, Floats]:
@@ -48,7 +48,7 @@ def gae(
     return advantage, target
 
 
-@njit(cache=True)
+@kernel
 def gae_in_time(
     start: NDArray[np.int64], reward: Array, value: Array, bootstrap_value: Floats, discount: Array, lam: float
 ) -> tuple[Floats, Floats]:
@@ -68,7 +68,7 @@ def gae_in_time(
     return advantage, target
 
 
-@njit(cache=True)
+@kernel
 def lambda_returns(
     start: NDArray[np.int64], reward: Array, value: Array, bootstrap_value: Floats, gamma: float, lam: float
 ) -> Floats:
@@ -83,7 +83,7 @@ def lambda_returns(
     return out
 
 
-@njit(cache=True)
+@kernel
 def n_step(
     start: NDArray[np.int64], reward: Array, tail: NDArray[np.int8], gamma: float, n: int
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
@@ -119,7 +119,7 @@ def follow(rows: Array, bootstrap: Array, following: NDArray[np.int64]) -> Array
     return out
 
 
-@njit(cache=True)
+@kernel
 def vtrace(
     start: NDArray[np.int64],
     reward: Array,

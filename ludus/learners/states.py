@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import kernel
 from ludus.core.types import Array, Enumeration
 from ludus.policies.mlp import as_rows
 from ludus.policies.specs import covered
@@ -21,7 +21,7 @@ def compact(ids: Array, size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]
     return unique[:count].copy(), index
 
 
-@njit(cache=True)
+@kernel
 def _compact(ids, place, unique, index):  # type: ignore[no-untyped-def]
     """Answers how many ids occur. place int32[size]: -1 so far."""
     for k in range(len(ids)):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ludus.core.arrays import kernel
 from ludus.core.device import to_host
 from ludus.core.types import Array, State, Tail
 from ludus.learners.returns import scanned
@@ -140,7 +140,7 @@ def _earlier(key: NDArray[np.int64], tail: NDArray[np.int8]) -> NDArray[np.int64
     return out
 
 
-@njit(cache=True)
+@kernel
 def _accumulate(start, reward, before, earlier, gamma):  # type: ignore[no-untyped-def]
     returns, after = np.empty(len(reward)), np.empty(len(before))
     for s in range(len(before)):

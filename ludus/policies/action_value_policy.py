@@ -10,10 +10,10 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ludus.core.arrays import kernel
 from ludus.core.device import Placement, multiplications
 from ludus.core.errors import PolicyError
 from ludus.core.seeding import mix, uniform
@@ -44,7 +44,7 @@ from ludus.policies.stacks import CarriedWeights, DeviceStack, Form, Memory, for
 # From what networks answer to actions, compiled.
 
 
-@njit(cache=True)
+@kernel
 def action_values(out: Array, mask: NDArray[np.bool_]) -> Array:
     """Q from network outputs: out float[n, A] as it is, or float[n, A + 1] dueling: V + advantage - mean legal advantage
     (Wang et al. 2016, equation 9, with the mean over legal actions). 0 where illegal."""
@@ -78,7 +78,7 @@ def epsilon_greedy(
     return Act(action, logp, None, {"taken": taken, "best": best})
 
 
-@njit(cache=True)
+@kernel
 def _epsilon_greedy(q, mask, noise, epsilon, action, logp, taken, most):  # type: ignore[no-untyped-def]
     """Fills action, logp, taken and most; returns the first row that has no legal action or a NaN, or -1."""
     actions, masked = q.shape[1], mask.size > 0
@@ -97,7 +97,7 @@ def _epsilon_greedy(q, mask, noise, epsilon, action, logp, taken, most):  # type
     return -1
 
 
-@njit(cache=True)
+@kernel
 def scaled_normals(noise: NDArray[np.float32], size: int) -> NDArray[np.float32]:
     """f(z) = sign(z) √|z| of standard normals z, float32[n, size], which each row has from its own uniform (Fortunato et al. 2018, below
     equation 11; Box and Muller 1958)."""

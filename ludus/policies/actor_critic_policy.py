@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ludus.core.arrays import kernel
 from ludus.core.device import Placement, multiplications
 from ludus.core.errors import PolicyError
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
@@ -89,7 +89,7 @@ def _flat(core: nn.RNNBase, head: Sequence[nn.Linear]) -> Rows:
     return out
 
 
-@njit(cache=True, fastmath={"contract", "nsz"}, error_model="numpy")
+@kernel(fastmath={"contract", "nsz"}, error_model="numpy")
 def _activate(x, activation):  # type: ignore[no-untyped-def]
     """In place: a place in `ACTIVATIONS`."""
     for i in range(len(x)):
@@ -102,7 +102,7 @@ def _activate(x, activation):  # type: ignore[no-untyped-def]
                 row[j] = np.float32(0.0) if row[j] < np.float32(0.0) else row[j]
 
 
-@njit(cache=True)
+@kernel
 def _cells(flats, x, h, hidden, lstm, order, start, out, after):  # type: ignore[no-untyped-def]
     """Row order[i] of x [n, F] and h [n, M] goes through the network whose rows hold i, into out [n, outputs] and after [n, M]."""
     for k in range(len(flats)):
@@ -116,7 +116,7 @@ def _cells(flats, x, h, hidden, lstm, order, start, out, after):  # type: ignore
                     after[rows[r], j] = state[r, j]
 
 
-@njit(cache=True, fastmath={"contract"}, error_model="numpy")
+@kernel(fastmath={"contract"}, error_model="numpy")
 def _cell(flat, x, h, hidden, lstm, outputs):  # type: ignore[no-untyped-def]
     """GRU (Cho et al. 2014, as in torch): r = σ(x_r + h_r), z = σ(x_z + h_z), c = tanh(x_c + r h_c), h' = (1 - z) c + z h. LSTM (Hochreiter
     and Schmidhuber 1997, with Gers's forget gate): c' = σ(f) c + σ(i) tanh(g), h' = σ(o) tanh(c'); memory is h, then c."""
@@ -198,7 +198,7 @@ def _last(weight: torch.Tensor) -> torch.Tensor:
     return weight.detach().contiguous(memory_format=torch.channels_last)
 
 
-@njit(cache=True)
+@kernel
 def _move(images, out):  # type: ignore[no-untyped-def]
     """out[n, pixels, C] = images[n, C, pixels], as float32."""
     n, channels, pixels = images.shape

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import kernel
 from ludus.core.errors import PolicyError
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.checks import check_mode
@@ -32,7 +32,7 @@ def epsilon_mix(probs: NDArray[np.float64], mask: NDArray[np.bool_], epsilon: fl
 _ALL_LEGAL = np.empty((1, 0), np.bool_)
 
 
-@njit(cache=True)
+@kernel
 def masked_softmax(logits: Array, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Softmax over the legal actions: logits float[n, >= A], mask bool[n, A] -> float64[n, A], exactly 0 where illegal."""
     n, actions = mask.shape
@@ -53,7 +53,7 @@ def masked_softmax(logits: Array, mask: NDArray[np.bool_]) -> NDArray[np.float64
     return out
 
 
-@njit(cache=True)
+@kernel
 def one_hot_best(scores: Array, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Probability 1 on the first best legal action: scores float[n, >= A], mask bool[n, A] -> float64[n, A]."""
     n, actions = mask.shape
@@ -69,7 +69,7 @@ def one_hot_best(scores: Array, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
     return out
 
 
-@njit(cache=True)
+@kernel
 def inverse_cdf(
     probs: NDArray[np.float64], noise: NDArray[np.float32]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -125,7 +125,7 @@ def checked_mask(mask: NDArray[np.bool_] | None, rows: int, actions: int) -> NDA
     return mask
 
 
-@njit(cache=True)
+@kernel
 def best_legal(scores, mask):  # type: ignore[no-untyped-def]
     """The first best legal action of one row, scores float[>= A] and mask bool[A], or bool[0] if all A = len(scores) are legal; -1 if
     there is none, or a NaN among them."""
@@ -140,7 +140,7 @@ def best_legal(scores, mask):  # type: ignore[no-untyped-def]
     return best
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _sample(logits, mask, noise, actions, greedy, action, logp):  # type: ignore[no-untyped-def]
     """Fills action and logp; returns the first row that has no action of positive probability, or -1."""
     weight, masked = np.empty(actions), mask.size > 0
@@ -160,7 +160,7 @@ def _sample(logits, mask, noise, actions, greedy, action, logp):  # type: ignore
     return -1
 
 
-@njit(cache=True)
+@kernel
 def draw_row(weight, total, noise):  # type: ignore[no-untyped-def]
     """The first action whose cumulative share of `total` exceeds the noise, among those of positive weight, and the log of its share."""
     threshold, below, chosen = float(noise) * total, 0.0, 0

@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ludus.core.arrays import kernel
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array
 from ludus.policies.categorical import sample
@@ -119,19 +119,19 @@ class MultiCategorical:
 # and logp float32[n], and answer the first row whose outputs are not finite, or -1.
 
 
-@njit(cache=True)
+@kernel
 def log_slope(u):  # type: ignore[no-untyped-def]
     """log(1 - tanh(u)²), the logarithm of tanh's slope, exact also where tanh rounds to ±1: 2 (log 2 - |u| - log(1 + e^(-2|u|)))."""
     return 2.0 * (math.log(2.0) - abs(u) - math.log1p(math.exp(-2.0 * abs(u))))
 
 
-@njit(cache=True)
+@kernel
 def normal_density(deviate, log_std):  # type: ignore[no-untyped-def]
     """Log-density of what is `deviate` standard deviations from its mean."""
     return -0.5 * deviate * deviate - HALF_LOG_TWO_PI - log_std
 
 
-@njit(cache=True)
+@kernel
 def _log_beyond(x):  # type: ignore[no-untyped-def]
     """log P(Z > x) of a normal deviate."""
     if x < 25.0:
@@ -139,19 +139,19 @@ def _log_beyond(x):  # type: ignore[no-untyped-def]
     return -0.5 * x * x - HALF_LOG_TWO_PI - math.log(x) + math.log1p(-1.0 / (x * x))  # erfc underflows at 38
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _tanh(x):  # type: ignore[no-untyped-def]
     """To 1e-16, not relatively: four times as fast as the library's."""
     return 1.0 - 2.0 / (1.0 + math.exp(2.0 * x))
 
 
-@njit(cache=True)
+@kernel
 def _scaled(x, low, high, middle, half):  # type: ignore[no-untyped-def]
     """The network's number as an action, float32 within the bounds."""
     return min(max(np.float32(middle + half * x), np.float32(low)), np.float32(high))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _draw_clipped(out, std, squash, normal, greedy, low, high, middle, half, action, logp):  # type: ignore[no-untyped-def]
     """std [n, size], or [n, 1]. squash: means are tanh of the outputs."""
     for i in range(len(out)):
@@ -176,7 +176,7 @@ def _draw_clipped(out, std, squash, normal, greedy, low, high, middle, half, act
     return -1
 
 
-@njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _draw_squashed(out, least, most, normal, greedy, low, high, middle, half, action, logp):  # type: ignore[no-untyped-def]
     """(Haarnoja et al. 2018, "Soft actor-critic algorithms and applications", appendix C.)"""
     size, scale = len(low), np.sum(np.log(half))

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  (what compiled `np.dot` calls: loaded here, so that thread limits reach it)
 from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
-from numba import njit
 from numpy.typing import NDArray
 
-from ludus.core.arrays import inner
+from ludus.core.arrays import inner, kernel, rows_from
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array
 from ludus.policies.mlp import ACTIVATIONS, Layout
@@ -39,8 +38,8 @@ class Perceptron:
         """Observations [n, *shape] -> float32[n, outputs]."""
         rows = float_rows(observation, self._inputs)
         out = np.empty((len(rows), self._outputs), np.float32)
-        kernel = _row_by_row if _one_by_one(len(rows), self._small) else _in_tiles
-        kernel(self.flat, self._widths, self._widest, self._activation, rows, out)
+        forward = _row_by_row if _one_by_one(len(rows), self._small) else _in_tiles
+        forward(self.flat, 0, self._widths, self._widest, self._activation, rows, out)
         return out
 
 
@@ -101,7 +100,7 @@ def by_policy(index: NDArray[np.int32], policies: int) -> tuple[NDArray[np.int64
     return order, start
 
 
-@njit(cache=True)
+@kernel
 def _sort(index, policies):  # type: ignore[no-untyped-def]
     start = np.zeros(policies + 1, np.int64)
     order = np.empty(len(index), np.int64)
@@ -118,7 +117,7 @@ def _sort(index, policies):  # type: ignore[no-untyped-def]
     return order, start
 
 
-@njit(cache=True, fastmath={"contract", "nsz"}, error_model="numpy")
+@kernel(fastmath={"contract", "nsz"}, error_model="numpy")
 def tanh(x):  # type: ignore[no-untyped-def]
     """tanh of a float32 to about 3e-7, as a quotient of polynomials, which vectorises (Eigen's `generic_fast_tanh_float`).
     NaN stays NaN."""
@@ -141,23 +140,23 @@ def tanh(x):  # type: ignore[no-untyped-def]
 
 @inner(fastmath={"contract", "nsz"}, error_model="numpy")
 def _activate(x, bias, activation):  # type: ignore[no-untyped-def]
-    """x[m] = activation(x + bias); -1: none."""
+    """x[:m] = activation(x[:m] + bias[0]), bias [1, m]; -1: none."""
     if activation == 0:
-        for j in range(len(x)):
-            x[j] = tanh(x[j] + bias[j])
+        for j in range(bias.shape[1]):
+            x[j] = tanh(x[j] + bias[0, j])
     elif activation == 1:
-        for j in range(len(x)):
-            v = x[j] + bias[j]
+        for j in range(bias.shape[1]):
+            v = x[j] + bias[0, j]
             x[j] = np.float32(0.0) if v < np.float32(0.0) else v  # a NaN stays
     else:
-        for j in range(len(x)):
-            x[j] += bias[j]
+        for j in range(bias.shape[1]):
+            x[j] += bias[0, j]
 
 
 @inner(fastmath={"contract", "nsz"}, error_model="numpy")
 def _row(x, place, used, weight, out):  # type: ignore[no-untyped-def]
-    """out[m] = Σ x[k] weight[k, m] over k in place[:used], eight at a time."""
-    m = len(out)
+    """out[:m] = Σ x[k] weight[k, m] over k in place[:used], eight at a time."""
+    m = weight.shape[1]
     for j in range(m):
         out[j] = 0.0
     u = 0
@@ -179,48 +178,16 @@ def _row(x, place, used, weight, out):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _through(flat, at, widths, activation, x, work, place, out):  # type: ignore[no-untyped-def]
-    """One row x[inputs] through all layers of the network at flat[at], row by row of the weights, into out[outputs]. Inputs that are 0
-    (most of a board's planes) are passed over. work [2, widest] and place int64[widest]: scratch."""
-    used = 0
-    for k in range(widths[0]):
-        place[used] = k
-        used += x[k] != 0.0
-    last = len(widths) - 2
-    source = x
-    for k in range(last + 1):
-        i, o = widths[k], widths[k + 1]
-        target = out if k == last else work[k % 2][:o]
-        _row(source, place, used, flat[at : at + i * o].reshape(i, o), target)
-        _activate(target, flat[at + i * o : at + (i + 1) * o], -1 if k == last else activation)
-        at += (i + 1) * o
-        source, used = target, o
-        for j in range(o):
-            place[j] = j
-
-
-@inner
 def dense_from(flat, at, x, activation, out):  # type: ignore[no-untyped-def]
     """out[n, m] = activation(x[n, k] @ weight[k, m] + bias[m]), whose parameters begin at flat[at]. Returns where they end.
     activation: a place in `ACTIVATIONS`, or -1."""
     k, m = x.shape[1], out.shape[1]
     end = at + k * m
-    np.dot(x, flat[at:end].reshape(k, m), out)
-    bias = flat[end : end + m]
+    np.dot(x, rows_from(flat, at, k, m), out)
+    bias = rows_from(flat, end, 1, m)
     for i in range(len(out)):
         _activate(out[i], bias, activation)
     return end + m
-
-
-@inner
-def _layers(flat, at, widths, activation, x, work, out):  # type: ignore[no-untyped-def]
-    """Rows x[n, inputs] through all layers of the network at flat[at] into out[n, outputs]; work [2, n × widest]."""
-    n, last = len(x), len(widths) - 2
-    source = x
-    for k in range(last + 1):
-        target = out if k == last else work[k % 2, : n * widths[k + 1]].reshape(n, widths[k + 1])
-        at = dense_from(flat, at, source, -1 if k == last else activation, target)
-        source = target
 
 
 @inner
@@ -229,40 +196,58 @@ def _one_by_one(n, small):  # type: ignore[no-untyped-def]
     return n == 1 or small < n <= _FEW
 
 
-@njit(cache=True)
-def _row_by_row(flat, widths, widest, activation, x, out):  # type: ignore[no-untyped-def]
-    work, place = np.empty((2, widest), np.float32), np.empty(widest, np.int64)
-    for i in range(len(x)):
-        _through(flat, 0, widths, activation, x[i], work, place, out[i])
+@kernel
+def _row_by_row(flat, begin, widths, widest, activation, x, out):  # type: ignore[no-untyped-def]
+    """Rows x[n, inputs] through all layers of the network at flat[begin] into out[n, outputs], row by row of the weights. Inputs that are 0
+    (most of a board's planes) are passed over."""
+    work, place, last = np.empty((2, widest), np.float32), np.empty(widest, np.int64), len(widths) - 2
+    for r in range(len(x)):
+        at, used, source = begin, 0, x[r]
+        for j in range(widths[0]):
+            place[used] = j
+            used += source[j] != 0.0
+        for k in range(last + 1):
+            i, o = widths[k], widths[k + 1]
+            target = out[r] if k == last else work[k % 2]
+            _row(source, place, used, rows_from(flat, at, i, o), target)
+            _activate(target, rows_from(flat, at + i * o, 1, o), -1 if k == last else activation)
+            at += (i + 1) * o
+            source, used = target, o
+            for j in range(o):
+                place[j] = j
 
 
-@njit(cache=True)
-def _in_tiles(flat, widths, widest, activation, x, out):  # type: ignore[no-untyped-def]
-    n = len(x)
-    work = np.empty((2, min(n, _TILE) * widest), np.float32)
-    for begin in range(0, n, _TILE):
-        end = min(begin + _TILE, n)
-        _layers(flat, 0, widths, activation, x[begin:end], work, out[begin:end])
+@kernel
+def _in_tiles(flat, begin, widths, widest, activation, x, out):  # type: ignore[no-untyped-def]
+    """As `_row_by_row`, by BLAS."""
+    last = len(widths) - 2
+    work = np.empty((2, min(len(x), _TILE) * widest), np.float32)
+    for first in range(0, len(x), _TILE):
+        n, at = min(_TILE, len(x) - first), begin
+        source = x[first : first + n]
+        for k in range(last + 1):
+            target = out[first : first + n] if k == last else rows_from(work, k % 2 * work.shape[1], n, widths[k + 1])
+            at = dense_from(flat, at, source, -1 if k == last else activation, target)
+            source = target
 
 
-@njit(cache=True)
+@kernel
 def _many(flat, size, widths, widest, activation, small, x, order, start, out):  # type: ignore[no-untyped-def]
     """The network of policy k is flat[k × size : (k + 1) × size]; its rows are order[start[k] : start[k + 1]]."""
     tile = min(len(x), _TILE)
-    one, place = np.empty((2, widest), np.float32), np.empty(widest, np.int64)
-    work = np.empty((2, tile * widest), np.float32)
     given, answer = np.empty((tile, widths[0]), np.float32), np.empty((tile, widths[-1]), np.float32)
     for k in range(len(start) - 1):
-        if _one_by_one(start[k + 1] - start[k], small):
-            for i in order[start[k] : start[k + 1]]:
-                _through(flat, k * size, widths, activation, x[i], one, place, out[i])
-            continue
+        few = _one_by_one(start[k + 1] - start[k], small)
         for begin in range(start[k], start[k + 1], _TILE):
             rows = order[begin : min(begin + _TILE, start[k + 1])]
-            for r in range(len(rows)):
+            n = len(rows)
+            for r in range(n):
                 for j in range(x.shape[1]):
                     given[r, j] = x[rows[r], j]
-            _layers(flat, k * size, widths, activation, given[: len(rows)], work, answer[: len(rows)])
-            for r in range(len(rows)):
+            if few:
+                _row_by_row(flat, k * size, widths, widest, activation, given[:n], answer[:n])
+            else:
+                _in_tiles(flat, k * size, widths, widest, activation, given[:n], answer[:n])
+            for r in range(n):
                 for j in range(out.shape[1]):
                     out[rows[r], j] = answer[r, j]

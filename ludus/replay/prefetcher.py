@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 
 from ludus.core.errors import DataError
+from ludus.core.machine import roomy
 from ludus.replay.base import Sample
 from ludus.replay.table import moved
 from ludus.replay.waiting import WaitCounts, WaitingTable
@@ -239,6 +240,7 @@ class _Line(Generic[Request, Batch]):
             self._thread.join()
         return self._thrown
 
+    @roomy
     def _run(self) -> None:
         while (work := self._next()) is not None:
             try:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import kernel
 from ludus.core.errors import DataError
 from ludus.core.types import Array
 
@@ -27,7 +27,7 @@ def num_leaves(capacity: int) -> int:
     return 1 << (capacity - 1).bit_length()
 
 
-@njit(cache=True)
+@kernel
 def set_weights(tree: NDArray[np.float64], slots: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
     """Give slots new weights, level by level: neighbouring slots share the work above them."""
     leaves = len(tree) // 2
@@ -48,7 +48,7 @@ def set_weights(tree: NDArray[np.float64], slots: NDArray[np.int64], weights: ND
         count = kept
 
 
-@njit(cache=True)
+@kernel
 def draw_weighted(tree: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.int64]:
     """Slots in proportion to their weights, with replacement: noise float64[n] in [0, 1) -> int64[n]. The weights must not all be 0;
     a slot of weight 0 is never drawn."""
@@ -68,7 +68,7 @@ def draw_weighted(tree: NDArray[np.float64], noise: NDArray[np.float64]) -> NDAr
     return node - leaves
 
 
-@njit(cache=True)
+@kernel
 def pop_weighted(tree: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.int64]:
     """Like `draw_weighted`, one after the other without replacement. The drawn slots are left with weight 0."""
     leaves = len(tree) // 2
@@ -88,7 +88,7 @@ def pop_weighted(tree: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArr
     return out
 
 
-@njit(cache=True)
+@kernel
 def _first(x: int, y: int, key: NDArray[np.float64], tie: NDArray[np.int64]) -> int:
     """Of two slots (−1: none) the one with the smaller (key, tie)."""
     if x < 0 or (y >= 0 and (key[y] < key[x] or (key[y] == key[x] and tie[y] < tie[x]))):
@@ -96,7 +96,7 @@ def _first(x: int, y: int, key: NDArray[np.float64], tie: NDArray[np.int64]) -> 
     return x
 
 
-@njit(cache=True)
+@kernel
 def set_keys(
     tree: NDArray[np.int64],
     slots: NDArray[np.int64],
@@ -123,7 +123,7 @@ def set_keys(
         count = kept
 
 
-@njit(cache=True)
+@kernel
 def pop_first(
     tree: NDArray[np.int64], count: int, key: NDArray[np.float64], tie: NDArray[np.int64]
 ) -> NDArray[np.int64]:
@@ -140,7 +140,7 @@ def pop_first(
     return out
 
 
-@njit(cache=True)
+@kernel
 def swap_out(order: NDArray[np.int64], place: NDArray[np.int64], size: int, slots: Array) -> None:
     """Move slots, which lie among the first `size` of `order`, behind those that stay; `place` is the inverse of `order`."""
     for k in range(len(slots)):

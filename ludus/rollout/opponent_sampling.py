@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ludus.core import seeding
+from ludus.core.arrays import kernel
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import Factor, Mixture, PolicyRef
 from ludus.policies.specs import drawn, mode_keys
@@ -227,7 +227,7 @@ def compiled(
     return cumulative, policies, seats
 
 
-@njit(cache=True)
+@kernel
 def _draw(environments, episode, keys, cumulative, policies, seats, learner, entry, policy):  # type: ignore[no-untyped-def]
     factors, players = seats.shape
     for e in environments:

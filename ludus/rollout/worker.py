@@ -16,11 +16,10 @@ from time import perf_counter
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
-from numba import njit
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.arrays import addresses, flat_at
+from ludus.core.arrays import addresses, flat_at, kernel
 from ludus.core.errors import EnvError, ScenarioError
 from ludus.core.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Tail, Timestep
 from ludus.envs.base import VectorEnv
@@ -90,7 +89,7 @@ class PlannedUniforms:
         return out
 
 
-@njit(cache=True)
+@kernel
 def _fill(environment, key, count, out):  # type: ignore[no-untyped-def]
     for i in range(len(environment)):
         e = environment[i]
@@ -177,7 +176,7 @@ class EpisodeLog:
         return addresses(clocks.episode, clocks.index, clocks.quota, clocks.clock, *self._drawn, *self._columns)
 
 
-@njit(cache=True)
+@kernel
 def _finish(environment, returns, terminated, length, at, total, factors, table):  # type: ignore[no-untyped-def]
     """Writes episodes from row `at` on, and sends their environments on, to indices that are `total`, the environments of all shards,
     higher. Returns how many environments have played their quota."""

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
-from ludus.core.arrays import addresses, flat_at
+from ludus.core.arrays import addresses, flat_at, kernel
 from ludus.core.errors import EnvError, PolicyError, ScenarioError
 from ludus.core.types import Act, Array, Due, Ended, EnvSpec, PolicyRef, Tail, Timestep
 from ludus.replay.trajectories import Trajectories
@@ -52,7 +51,7 @@ class WriterArrays(NamedTuple):
 _SLOTS, _REWARD, _PLACE, _HEAD, _PICKED, _OPENED, _CLOCK, _INDEX = range(8)
 
 
-@njit(cache=True)
+@kernel
 def settle(end_slot, end_reward, terminated, slot, reward, first, tail, table):  # type: ignore[no-untyped-def]
     """Ended rows, then due rows, pay their slots' open decisions. `picked` gets the ended rows whose segments close; their observations
     are to be written to the bootstrap observations from row `tail` on. Returns how many closed, and how many due rows paid, or -1 - slot
@@ -83,7 +82,7 @@ def settle(end_slot, end_reward, terminated, slot, reward, first, tail, table): 
     return closed, paid
 
 
-@njit(cache=True)
+@kernel
 def tick(slot, agents, clock, step):  # type: ignore[no-untyped-def]
     """The clocks of the environments of `slot` go on, unless they have done so in this step. Returns how many did."""
     ticks = 0
@@ -96,7 +95,7 @@ def tick(slot, agents, clock, step):  # type: ignore[no-untyped-def]
     return ticks
 
 
-@njit(cache=True)
+@kernel
 def append(slot, agents, step, row, segment, player, agent, version, table):  # type: ignore[no-untyped-def]
     """Rows for the learner's decisions, from `row` on; new segments, from `segment` on, where a slot has none; and `tick`. agent: number
     of the player's first one. picked: the due rows taken; opened: the slots that opened a segment. Returns (rows, segments, ticks)."""
@@ -138,7 +137,7 @@ def sort_by_segment(
     return order[: start[-1]], start
 
 
-@njit(cache=True)
+@kernel
 def _sort(place, is_open, start, at, order):  # type: ignore[no-untyped-def]
     for r in range(len(place)):
         if not is_open[r]:

@@ -32,6 +32,7 @@ from typing import Any, Protocol
 
 from ludus.core import errors
 from ludus.core.errors import ConfigError, LudusError, UnknownName
+from ludus.core.machine import roomy
 
 _GRACE = 2.0  # seconds that a child has to end by itself
 _LOOK = 1.0  # seconds of waiting after which it is looked whether a child is there at all
@@ -212,6 +213,7 @@ def end_all(children: Iterable[ChildProcess]) -> None:
 # Seen from the child.
 
 
+@roomy
 def serve(descriptor: int, lifeline: int, module: str, name: str, what: str) -> None:
     """Answer the calls that come through a socket until asked to end, or the parent is gone: then the other end of `lifeline`, a pipe that
     carries nothing, is closed too."""

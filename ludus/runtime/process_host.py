@@ -23,6 +23,7 @@ import cloudpickle
 from threadpoolctl import threadpool_limits
 
 from ludus.core.errors import RunError
+from ludus.core.machine import roomy
 from ludus.runtime.process_peers import Arrived, Surroundings, raised, settle_here
 from ludus.runtime.shared_values import Value, pack
 from ludus.runtime.wires import BEGIN, CALL, DONE, PULSE, RAISED, Wire, Wires
@@ -88,6 +89,7 @@ class Host:
         except Exception as error:  # noqa: BLE001  (held for the calls)
             self._flaw = error
 
+    @roomy
     def _answer_all(self) -> None:
         while True:
             try:

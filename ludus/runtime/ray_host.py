@@ -13,6 +13,7 @@ from ray import cloudpickle
 from ray.exceptions import RaySystemError
 from threadpoolctl import threadpool_limits
 
+from ludus.core.machine import roomy
 from ludus.runtime.carried import THREADS, Carried, carry
 
 
@@ -48,6 +49,7 @@ class Host:
             self._flaw = carry(loading_error(error))
         self._made.set()
 
+    @roomy
     def call(self, method: str, *args: Any) -> Any:
         """`part.method(*args)`. Raises Carried with whatever that, or making the part, raised."""
         self._made.wait()  # calls that run at the same time may come before it

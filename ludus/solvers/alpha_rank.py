@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, SolverError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
@@ -79,7 +79,7 @@ def eliminate(rates: NDArray[np.float64]) -> NDArray[np.float64] | None:
     return weights if np.isfinite(weights).all() else None
 
 
-@njit(cache=True)
+@kernel
 def _eliminate_rows(rates: NDArray[np.float64], first: int, last: int) -> bool:
     """Finishes rows first:last. A row's entries left of the diagonal become the factors by which earlier rows were added to it."""
     n = len(rates)
@@ -98,7 +98,7 @@ def _eliminate_rows(rates: NDArray[np.float64], first: int, last: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@kernel
 def _eliminate_columns(rates: NDArray[np.float64], first: int, last: int) -> None:
     """Turns columns first:last of the rows below into factors."""
     for i in range(last, len(rates)):
@@ -109,7 +109,7 @@ def _eliminate_columns(rates: NDArray[np.float64], first: int, last: int) -> Non
                 rates[i, j] += factor * rates[k, j]
 
 
-@njit(cache=True)
+@kernel
 def _substitute(factors: NDArray[np.float64]) -> NDArray[np.float64]:
     """The weight of the last state is 1; each earlier one is visited `factors` times per visit of later ones."""
     n = len(factors)

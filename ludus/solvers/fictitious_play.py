@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from ludus.core.arrays import inner
+from ludus.core.arrays import inner, kernel
 from ludus.core.errors import ConfigError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
@@ -76,7 +75,7 @@ def gained(
     return out
 
 
-@njit(cache=True)
+@kernel
 def fictitious_play(
     tables: NDArray[np.float64],
     sizes: NDArray[np.int64],

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from ludus.core.arrays import inner
+from ludus.core.arrays import inner, kernel
 from ludus.core.errors import ConfigError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
@@ -29,7 +28,7 @@ LONGEST = 64  # steps in a block
 EASY = 1.0 / 64.0  # a block whose error is below this part of the allowed one is followed by one of twice the length
 
 
-@njit(cache=True, fastmath=SUMS)
+@kernel(fastmath=SUMS)
 def project(point: NDArray[np.float64], least: float) -> None:
     """The nearest point (Euclidean) of {p : p_i >= least, sum p = 1}, in place.
 
@@ -172,7 +171,7 @@ def block(
     return guess
 
 
-@njit(cache=True)
+@kernel
 def replicator(
     tables: NDArray[np.float64],
     sizes: NDArray[np.int64],

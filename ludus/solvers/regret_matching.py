@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from ludus.core.arrays import inner
+from ludus.core.arrays import inner, kernel
 from ludus.core.errors import ConfigError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
@@ -50,7 +49,7 @@ def match(
         total[i] += weight * strategy[i]
 
 
-@njit(cache=True)
+@kernel
 def regret_matching(
     tables: NDArray[np.float64],
     sizes: NDArray[np.int64],

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
 from ludus.core.types import Array, Due, Ended, EnvSpec, Finished, Timestep
 from ludus.envs.adapters.teams import players_of, seat_agents, split_options
@@ -25,7 +25,7 @@ from ludus.envs.publisher_kernels import episode_seed
 # The compiled parts of `ludus.envs.adapters.magent2`.
 
 
-@njit(cache=True)
+@kernel
 def hand_out(given, slot, legal, out):  # type: ignore[no-untyped-def]
     """Copy actions int[n] to int32 `out`. legal: int32[agents], how many actions each agent has. Returns the first row whose action is
     none of them, or -1."""
@@ -38,7 +38,7 @@ def hand_out(given, slot, legal, out):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True)
+@kernel
 def tally(alive, reward):  # type: ignore[no-untyped-def]
     """bool[n], float32[n] -> how many live, and the sum of all rewards."""
     living = 0

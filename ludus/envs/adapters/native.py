@@ -11,9 +11,9 @@ import numpy as np
 from gymnasium import Space, spaces
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode
-from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, EnvError, nearest
 from ludus.core.machine import cores
 from ludus.core.types import Array, Determinism, EnvSpec, Timestep
@@ -30,7 +30,7 @@ from ludus.envs.spaces import Choices, action_start, observation_space
 GOES_ON, TERMINATED, TRUNCATED = 0, 1, 2
 
 
-@njit(cache=True)
+@kernel
 def hand_out(given, slot, actions, bounds):  # type: ignore[no-untyped-def]
     """actions[slot[i]] = bounds[0] + given[i]. Returns the first row that is not in 0 … bounds[1] - 1, or -1."""
     for i in range(len(given)):
@@ -41,7 +41,7 @@ def hand_out(given, slot, actions, bounds):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True)
+@kernel
 def hand_out_masked(given, slot, actions, bounds, mask):  # type: ignore[no-untyped-def]
     """As `hand_out`, with mask bool[n, A]."""
     for i in range(len(given)):
@@ -52,7 +52,7 @@ def hand_out_masked(given, slot, actions, bounds, mask):  # type: ignore[no-unty
     return -1
 
 
-@njit(cache=True)
+@kernel
 def play(reward, terminated, truncated, rest, idle, resting, due, earned, over):  # type: ignore[no-untyped-def]
     """What a step of all environments means for each. rest: an ended environment takes its next step to restart.
 
@@ -78,7 +78,7 @@ def play(reward, terminated, truncated, rest, idle, resting, due, earned, over):
     return acting, ended
 
 
-@njit(cache=True)
+@kernel
 def play_some(ids, reward, terminated, truncated, rest, idle, resting, due, earned, over):  # type: ignore[no-untyped-def]
     """As `play`, of the environments `ids` alone, whose rewards and ends are given in that order. Nobody else is due."""
     acting = 0

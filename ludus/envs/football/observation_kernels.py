@@ -9,10 +9,9 @@ from math import atan2, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from ludus.core.arrays import inner
+from ludus.core.arrays import inner, kernel
 
 _X, _Y = 54.4, 83.6  # metres in one unit
 _HALF_WIDTH, _GOAL_HALF = 0.42, 0.044
@@ -243,7 +242,7 @@ def write_others(row, c, bodies, order, count, place, line, mates):  # type: ign
     return c
 
 
-@njit(cache=True)
+@kernel
 def write_features(out, own, their, moment, controlled, sticky, designated):  # type: ignore[no-untyped-def]
     """Write float32[k, F], the columns of `features`."""
     n, m, k = len(own.position), len(their.position), len(controlled)
@@ -297,14 +296,14 @@ def write_legal(row, own, body, ball, ball_side, sticky):  # type: ignore[no-unt
     row[18] = sticky[9]
 
 
-@njit(cache=True)
+@kernel
 def write_mask(mask, own, ball, ball_side, controlled, sticky):  # type: ignore[no-untyped-def]
     """Write bool[k, 19]."""
     for a in range(len(controlled)):
         write_legal(mask[a], own, controlled[a], ball, ball_side, sticky[a])
 
 
-@njit(cache=True)
+@kernel
 def write_state(out, own, their, moment, controlled, sticky):  # type: ignore[no-untyped-def]
     """Write float32[S], the columns of `CentralState`."""
     line, defending = lines(own, their, moment)

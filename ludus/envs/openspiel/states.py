@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pyspiel
-from numba import njit
 from numpy.typing import NDArray
 
 from ludus.core import seeding
+from ludus.core.arrays import kernel
 from ludus.core.errors import EnvError
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.tree.walk import title
@@ -60,7 +60,7 @@ def observer(game: Any, observation: str) -> Tensor:
     return Tensor(memory, len(memory) // 4, made.set_from)
 
 
-@njit(cache=True)
+@kernel
 def _block(seed: np.uint64, episode: np.uint64, start: int) -> NDArray[np.float64]:
     key = episode_seed(seed, episode)
     out = np.empty(_BLOCK)
@@ -69,7 +69,7 @@ def _block(seed: np.uint64, episode: np.uint64, start: int) -> NDArray[np.float6
     return out
 
 
-@njit(cache=True)
+@kernel
 def _opening(seed: np.uint64, episode: np.uint64, n: int) -> NDArray[np.float64]:
     key = seeding.mix(episode_seed(seed, episode) ^ _OPENING)
     out = np.empty(n)

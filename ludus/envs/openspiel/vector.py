@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyspiel
-from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import kernel
 from ludus.core.errors import EnvError
 from ludus.core.types import Array, Ended, Finished, Timestep
 from ludus.envs.openspiel.games import check_playable, describe, replay
@@ -31,7 +31,7 @@ __all__ = ["Observation", "OpenSpielVectorEnv", "check_playable"]
 Numbers = NDArray[np.integer]
 
 
-@njit(cache=True)
+@kernel
 def take(
     given: Numbers,
     slot: NDArray[np.int32],
@@ -50,7 +50,7 @@ def take(
     return -1
 
 
-@njit(cache=True)
+@kernel
 def mark(
     environment: NDArray[np.int32],
     who: Numbers,
@@ -89,7 +89,7 @@ def mark(
     return -1
 
 
-@njit(cache=True)
+@kernel
 def pay(
     environment: NDArray[np.int32],
     returns: NDArray[np.float64],
@@ -106,7 +106,7 @@ def pay(
             earned[e, p] = returns[i, p]
 
 
-@njit(cache=True)
+@kernel
 def end(
     environment: NDArray[np.int32],
     returns: NDArray[np.float64],

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import kernel
 from ludus.core.errors import EnvError
 from ludus.envs.tree.walk import TERMINAL, Walk
 
@@ -155,7 +155,7 @@ def _merge(sequence: NDArray[np.int32], weight: NDArray[np.float64]) -> Outcomes
 # hundredths of a second of compilation.
 
 
-@njit(cache=True)
+@kernel
 def _link(parent, player, prob, child, degree, cumulative):  # type: ignore[no-untyped-def]
     """First children (-1 so far), degrees (0), and cumulative probabilities under chance (1)."""
     for c in range(1, len(parent)):
@@ -167,7 +167,7 @@ def _link(parent, player, prob, child, degree, cumulative):  # type: ignore[no-u
             cumulative[c] = prob[c] + (cumulative[c - 1] if degree[x] > 1 else 0.0)
 
 
-@njit(cache=True)
+@kernel
 def _sequences(parent, player, info, child, prob, first, sequence, own, reach, before):  # type: ignore[no-untyped-def]
     """Every node's sequences int32[N, P] (0 so far), own decisions [N, P] (0) and chance reach [N] (1), and the sequence before each
     information state [I] (-1). Answers a node at which a player has forgotten something, or -1."""

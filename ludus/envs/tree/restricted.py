@@ -20,10 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from ludus.core.arrays import inner
+from ludus.core.arrays import inner, kernel
 from ludus.core.errors import ScenarioError
 from ludus.core.types import RestrictedSolution
 from ludus.envs.tree.game_tree import GameTree
@@ -135,7 +134,7 @@ class _Play:
 # The sweeps. parent, start, action: of `Sequences`. first, rows: of `Choices`. sigma, regret: float64[C].
 
 
-@njit(cache=True)
+@kernel
 def _mark_new(tables, new):  # type: ignore[no-untyped-def]
     """Marks in bool[K, I] the rows that no member before has."""
     for i in range(tables.shape[1]):
@@ -173,7 +172,7 @@ def _learn(parent, start, action, first, rows, gradient, sigma, regret):  # type
         gradient[parent[i]] += value
 
 
-@njit(cache=True)
+@kernel
 def _realise(parent, start, action, first, rows, sigma, plan):  # type: ignore[no-untyped-def]
     """The plan of playing sigma."""
     plan[0] = 1.0
@@ -186,7 +185,7 @@ def _realise(parent, start, action, first, rows, sigma, plan):  # type: ignore[n
             plan[s] = above * prob
 
 
-@njit(cache=True)
+@kernel
 def _cfr_plus(forms, choices, sides, sigma, regret, plan, total, gradient, done, count):  # type: ignore[no-untyped-def]
     """`count` iterations after the first `done`; what they play is added to `total`."""
     for t in range(done, done + count):
@@ -202,7 +201,7 @@ def _cfr_plus(forms, choices, sides, sigma, regret, plan, total, gradient, done,
                 total[p][s] += (t + 1) * plan[p][s]
 
 
-@njit(cache=True)
+@kernel
 def _best(parent, start, action, first, rows, gradient):  # type: ignore[no-untyped-def]
     """The most that can be earned by choices, bottom-up."""
     for i in range(len(parent) - 1, -1, -1):
@@ -213,7 +212,7 @@ def _best(parent, start, action, first, rows, gradient):  # type: ignore[no-unty
     return gradient[0]
 
 
-@njit(cache=True)
+@kernel
 def _behave(start, action, first, rows, sigma, plan, table):  # type: ignore[no-untyped-def]
     """The table of a plan; sigma where the plan does not come."""
     for i in range(len(start) - 1):

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import kernel
 from ludus.envs.tree.arrays import Outcomes, unique_columns
 
 _TOLERANCE = 1e-5  # rows of float32 softmaxes pass, forgotten actions do not
 
 
-@njit(cache=True)
+@kernel
 def realise(parent, start, action, table, plan):  # type: ignore[no-untyped-def]
     """plan[s] = product of the player's own probabilities along s. Returns the first row that is no distribution, or -1."""
     plan[0] = 1.0
@@ -36,7 +36,7 @@ def realise(parent, start, action, table, plan):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True)
+@kernel
 def behave(start, action, plan, table):  # type: ignore[no-untyped-def]
     """Conditional probabilities of a plan; uniform over legal actions where the plan does not come."""
     for i in range(len(start) - 1):
@@ -47,14 +47,14 @@ def behave(start, action, plan, table):  # type: ignore[no-untyped-def]
             table[i, action[s]] = plan[s] / total if total > 0.0 else 1.0 / (start[i + 1] - start[i])
 
 
-@njit(cache=True)
+@kernel
 def gradient_two(own, other, weight, plan, scale, gradient):  # type: ignore[no-untyped-def]
     """Adds to gradient[s] what sequence s earns (times its own plan) against the other's plan; two players."""
     for u in range(len(own)):
         gradient[own[u]] += scale * weight[u] * plan[other[u]]
 
 
-@njit(cache=True)
+@kernel
 def gradient_many(player, sequence, weight, plans, offset, scale, gradient):  # type: ignore[no-untyped-def]
     """As `gradient_two` for any number of players; `plans` are concatenated, player q's from offset[q] on."""
     for u in range(sequence.shape[1]):
@@ -65,7 +65,7 @@ def gradient_many(player, sequence, weight, plans, offset, scale, gradient):  # 
         gradient[sequence[player, u]] += reach
 
 
-@njit(cache=True)
+@kernel
 def maximise(parent, start, action, gradient, table):  # type: ignore[no-untyped-def]
     """Bottom-up: the best action of every information state (the lowest of equals) into the zero `table`; the value."""
     for i in range(len(parent) - 1, -1, -1):
@@ -78,7 +78,7 @@ def maximise(parent, start, action, gradient, table):  # type: ignore[no-untyped
     return gradient[0]
 
 
-@njit(cache=True)
+@kernel
 def value_two(first, second, weight, plan0, plan1, out):  # type: ignore[no-untyped-def]
     """out[p] = expected return of player p; two players."""
     for p in range(2):
@@ -88,7 +88,7 @@ def value_two(first, second, weight, plan0, plan1, out):  # type: ignore[no-unty
         out[p] = total
 
 
-@njit(cache=True)
+@kernel
 def contract(coefficient, sequence, group, plan, out):  # type: ignore[no-untyped-def]
     """out[p, group[u]] += coefficient[p, u] * plan[sequence[u]]: one player's sequences are summed out."""
     for p in range(coefficient.shape[0]):

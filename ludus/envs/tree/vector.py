@@ -8,10 +8,9 @@ import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from ludus.core.arrays import inner
+from ludus.core.arrays import inner, kernel
 from ludus.core.errors import EnvError
 from ludus.core.seeding import uniform
 from ludus.core.types import Array, Due, Ended, Finished, Timestep
@@ -191,7 +190,7 @@ def _finish(board, games, out, e, x):  # type: ignore[no-untyped-def]
             out.ended_reward[p, n] = gain - games.paid[e, p]
 
 
-@njit(cache=True)
+@kernel
 def start(board, games, out):  # type: ignore[no-untyped-def]
     """Begin episode 0 of every environment that has any to play."""
     out.rows[:] = 0
@@ -205,7 +204,7 @@ def start(board, games, out):  # type: ignore[no-untyped-def]
         _ask(board, games, out, e, x)
 
 
-@njit(cache=True)
+@kernel
 def move(board, games, last, action):  # type: ignore[no-untyped-def]
     """Where the actions int64[P, E] (rows as in the last `due`) lead, into games.landing. Changes nothing else.
 
@@ -228,7 +227,7 @@ def move(board, games, last, action):  # type: ignore[no-untyped-def]
     return -1, -1
 
 
-@njit(cache=True)
+@kernel
 def advance(board, games, out):  # type: ignore[no-untyped-def]
     """Go on from games.landing to the next decisions; ended games start again until their quotas are played."""
     out.rows[:] = 0

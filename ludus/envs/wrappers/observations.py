@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 from gymnasium.spaces import Box
-from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError
 from ludus.core.types import Array, Timestep
 from ludus.envs.base import VectorEnv
@@ -20,7 +20,7 @@ from ludus.envs.wrappers.base import RowWrapper, Wrapper, boxes, close, show, wh
 # The compiled parts of wrappers.
 
 
-@njit(cache=True)
+@kernel
 def push(slot, first, zeros, frames, ring, head):  # type: ignore[no-untyped-def]
     """Write frames [n, F] into the rings [S, k, F] of their slots; head int32[S] is where the next one goes, the oldest's place. A slot's
     first frame fills its ring, or follows zeros."""
@@ -37,7 +37,7 @@ def push(slot, first, zeros, frames, ring, head):  # type: ignore[no-untyped-def
         head[s] = (h + 1) % k
 
 
-@njit(cache=True)
+@kernel
 def show_stack(slot, ring, head, out):  # type: ignore[no-untyped-def]
     """Copy the rings of slots to out [n, k, F], the oldest frame first."""
     k, size = ring.shape[1], ring.shape[2]
@@ -49,7 +49,7 @@ def show_stack(slot, ring, head, out):  # type: ignore[no-untyped-def]
                 out[i, j, f] = ring[s, place, f]
 
 
-@njit(cache=True)
+@kernel
 def show_final_stack(slot, frames, ring, head, out):  # type: ignore[no-untyped-def]
     """As if frames [n, F] had been pushed, with the rings left as they are."""
     k, size = ring.shape[1], ring.shape[2]
@@ -63,7 +63,7 @@ def show_final_stack(slot, frames, ring, head, out):  # type: ignore[no-untyped-
             out[i, k - 1, f] = frames[i, f]
 
 
-@njit(cache=True)
+@kernel
 def luminance(images, out):  # type: ignore[no-untyped-def]
     """uint8[pixels, 3] -> uint8[pixels]: 0.299 R + 0.587 G + 0.114 B in 14-bit fixed point, rounded (ITU-R BT.601, as OpenCV does it)."""
     for i in range(len(out)):

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.envs.tree.game_tree import GameTree
 from ludus.envs.tree.walk import CHANCE, TERMINAL
@@ -118,7 +118,7 @@ def _legal_actions(tree: GameTree) -> NDArray[np.int32]:
     return legal
 
 
-@njit(cache=True)
+@kernel
 def _down(
     player: Players,
     info: Ints,
@@ -146,7 +146,7 @@ def _down(
             reach[c, who] *= prob[c]
 
 
-@njit(cache=True)
+@kernel
 def _up(
     child: Ints,
     degree: Ints,
@@ -169,7 +169,7 @@ def _up(
                 value[x, p] += prob[c] * value[c, p]
 
 
-@njit(cache=True)
+@kernel
 def _regrets(
     player: Players, info: Ints, child: Ints, degree: Ints, legal: Ints, reach: Floats, value: Floats, regret: Floats
 ) -> None:

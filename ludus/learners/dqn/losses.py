@@ -12,10 +12,10 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ludus.core.arrays import kernel
 from ludus.core.types import Array
 from ludus.learners.losses import huber
 from ludus.policies.action_values import midpoints
@@ -24,7 +24,7 @@ from ludus.policies.action_values import midpoints
 # DQN's targets and loss, compiled.
 
 
-@njit(cache=True)
+@kernel
 def next_values(online: Array, target: Array, mask: NDArray[np.bool_], index: NDArray[np.int32]) -> NDArray[np.float64]:
     """target[s, argmax over legal a of online[s, a]] of the states s = index[k]; 0 where index is -1. online: values by the online
     network, target: by the target network (double Q-learning: van Hasselt et al. 2016, equation 4); plain Q-learning gives the target's
@@ -42,7 +42,7 @@ def next_values(online: Array, target: Array, mask: NDArray[np.bool_], index: ND
     return out
 
 
-@njit(cache=True)
+@kernel
 def q_loss(
     q: Array,
     mask: NDArray[np.bool_],

@@ -19,11 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.arrays import inner
+from ludus.core.arrays import inner, kernel
 from ludus.core.types import Array
 from ludus.learners.losses import masked_log_softmax
 from ludus.learners.on_policy.written import CompressedRows, clipped_surrogate, log_softmax
@@ -50,7 +49,7 @@ def regularised(trajectories: Trajectories, reward: Floats, cost: Floats, *, opp
     return out
 
 
-@njit(cache=True)
+@kernel
 def _pay(out, cost, start, t, seat, episode, order):  # type: ignore[no-untyped-def]
     begin = 0
     while begin < len(order):
@@ -86,7 +85,7 @@ class MMDLosses:
     clipped: float
 
 
-@njit(cache=True)
+@kernel
 def log_policy(out: Array, mask: NDArray[np.bool_]) -> Floats:
     """Log-probabilities float64[m, A] of network outputs float[m, >= A]; 0 where illegal."""
     logp, prob = np.zeros(mask.shape), np.zeros(mask.shape[1])
@@ -95,7 +94,7 @@ def log_policy(out: Array, mask: NDArray[np.bool_]) -> Floats:
     return logp
 
 
-@njit(cache=True)
+@kernel
 def log_uniform(mask: NDArray[np.bool_]) -> Floats:
     """Log-probabilities float64[m, A] of the uniform policy; 0 where illegal."""
     return log_policy(np.zeros(mask.shape), mask)
@@ -120,7 +119,7 @@ def policy_losses(
     return MMDLosses(*_losses(out, mask, *given))
 
 
-@njit(cache=True)
+@kernel
 def _losses(  # type: ignore[no-untyped-def]
     out, mask, state, action, old, up, down, weight, count, rows, magnet, before, alpha, beta, clip, gradient
 ):
@@ -213,7 +212,7 @@ def neurd_losses(
     return MMDLosses(*_neurd(out, mask, *rows, *given, cost, bounds.threshold, bounds.clip))
 
 
-@njit(cache=True)
+@kernel
 def _neurd(  # type: ignore[no-untyped-def]
     out, mask, state, action, old, advantage, count, rows, magnet, before, alpha, beta, gradient, cost, threshold, clip
 ):

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core import seeding
+from ludus.core.arrays import kernel
 from ludus.core.device import Placement, Work, placed, placement_of, to_device, to_host, where
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, State, Weights
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # Imitation of recorded actions, over states.
 
 
-@njit(cache=True)
+@kernel
 def imitation_loss(
     out: Array, mask: NDArray[np.bool_], state: NDArray[np.int32], action: NDArray[np.int32], gradient: Array
 ) -> float:

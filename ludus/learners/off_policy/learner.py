@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import seeding
+from ludus.core.arrays import kernel
 from ludus.core.device import Work, placed, to_device, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 # The critics' loss, compiled.
 
 
-@njit(cache=True)
+@kernel
 def regression(q: Array, action: NDArray[np.int32], target: Array, gradient: Array, joint: int) -> tuple[float, float]:
     """½ (Q - y)² and Q, each summed over n rows and divided by `joint` (n, or the rows of all ranks); the first one's gradient with respect
     to q is written to gradient. q, gradient float[n, A], action int32[n] says which column was taken, target float[n] is y."""
@@ -64,7 +64,7 @@ def regression(q: Array, action: NDArray[np.int32], target: Array, gradient: Arr
     return loss / rows, value / rows
 
 
-@njit(cache=True)
+@kernel
 def weighted_regression(
     q: Array, action: NDArray[np.int32], target: Array, weight: Array, gradient: Array, errors: Array, joint: int
 ) -> tuple[float, float]:

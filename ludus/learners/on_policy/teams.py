@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from gymnasium.spaces import Box
-from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import kernel
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import Due, EnvSpec
 from ludus.envs.base import VectorEnv
@@ -48,7 +48,7 @@ def team_rewards(rows: Trajectories, gamma: float = 1.0) -> NDArray[np.float64]:
     return out
 
 
-@njit(cache=True)
+@kernel
 def _share(order, group, t, agent, agents, reward, gamma, out):  # type: ignore[no-untyped-def]
     newest = np.full(agents, -1, np.int64)
     begin, n = 0, len(order)

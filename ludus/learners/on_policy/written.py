@@ -18,11 +18,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.arrays import inner
+from ludus.core.arrays import inner, kernel
 from ludus.core.device import Placement, Work, multiplications, placed
 from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.learners.base import LearnerContext
@@ -100,7 +99,7 @@ def compress(
     )
 
 
-@njit(cache=True)
+@kernel
 def _sums(state, target, count, total, square):  # type: ignore[no-untyped-def]
     for k in range(len(state)):
         s, g = state[k], float(target[k])
@@ -109,7 +108,7 @@ def _sums(state, target, count, total, square):  # type: ignore[no-untyped-def]
         square[s] += g * g
 
 
-@njit(cache=True)
+@kernel
 def _merge(state, action, logp, advantage, place, where, what, old, up, down, weight):  # type: ignore[no-untyped-def]
     """One compressed row per (state, action) that occurs, in the order of first occurrence, into the zeros of the last six; how many, or -1
     if some rows differ in logp. place int32[states, actions]: -1 so far."""
@@ -185,7 +184,7 @@ def clipped_surrogate(logp, prob, state, action, old, up, down, weight, rows, cl
     return surrogate / rows, kl / rows, clipped / rows
 
 
-@njit(cache=True)
+@kernel
 def log_probs(out: Array, mask: NDArray[np.bool_], state: NDArray[np.int32], action: NDArray[np.int32]) -> Floats:
     """Log-probability float64[n] of each row's action, of network outputs float[m, >= A] of the states."""
     logp, prob = np.empty(mask.shape), np.zeros(mask.shape)
@@ -204,7 +203,7 @@ def squared_value_loss(out: Array, compressed: CompressedRows, *, scale: float, 
     )
 
 
-@njit(cache=True)
+@kernel
 def _value(out, count, total, square, rows, scale, gradient):  # type: ignore[no-untyped-def]
     loss, column = 0.0, out.shape[1] - 1
     for s in range(len(count)):
@@ -232,7 +231,7 @@ def clipped_value_loss(
     )
 
 
-@njit(cache=True)
+@kernel
 def _clipped_value(out, state, target, old, rows, clip, scale, gradient):  # type: ignore[no-untyped-def]
     loss, column = 0.0, out.shape[1] - 1
     gradient[:, column] = 0

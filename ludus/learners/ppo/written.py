@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import kernel
 from ludus.core.device import Placement
 from ludus.core.types import Array, Metrics, Weights
 from ludus.learners.base import LearnerContext
@@ -39,7 +39,7 @@ def policy_losses(
     return PPOLosses(*_policy(out, mask, *given, *np.zeros((2, *mask.shape))))
 
 
-@njit(cache=True)
+@kernel
 def _policy(out, mask, state, action, old, up, down, weight, count, rows, clip, bonus, gradient, logp, prob):  # type: ignore[no-untyped-def]
     actions = mask.shape[1]
     entropy = 0.0

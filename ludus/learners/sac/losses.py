@@ -7,10 +7,10 @@ import math
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ludus.core.arrays import kernel
 from ludus.core.types import Array
 from ludus.learners.losses import masked_log_softmax
 from ludus.policies.heads import log_slope, normal_density
@@ -19,7 +19,7 @@ Rows = TypeVar("Rows", Array, Tensor)
 Limits: TypeAlias = tuple[float, float]
 
 
-@njit(cache=True)
+@kernel
 def squash(out: Array, normal: Array, limits: Limits, action: Array) -> NDArray[np.float64]:
     """Actions tanh(mean + std × normal), written to action[n, d], and their log-densities float64[n]. out float[n, 2 d] holds means, then
     logarithms of standard deviations, kept within limits. (Haarnoja et al. 2018, appendix C, equation 21.)"""
@@ -35,7 +35,7 @@ def squash(out: Array, normal: Array, limits: Limits, action: Array) -> NDArray[
     return logp
 
 
-@njit(cache=True)
+@kernel
 def squash_gradient(
     out: Array,
     normal: Array,
@@ -79,7 +79,7 @@ def soft_losses(logits: Tensor, mask: Tensor, q: Tensor, alpha: Tensor) -> tuple
     return (chance * (alpha * logp - q)).sum(dim=1), -(chance * logp).sum(dim=1), legal
 
 
-@njit(cache=True)
+@kernel
 def soft_values(logits: Array, mask: NDArray[np.bool_], q: Array, alpha: float) -> NDArray[np.float64]:
     """Σ π (Q - α log π) over the legal actions, float64[n]; logits, q float[n, A], mask bool[n, A]. (Christodoulou 2019, equation 10.)"""
     out = np.zeros(len(logits))
@@ -92,7 +92,7 @@ def soft_values(logits: Array, mask: NDArray[np.bool_], q: Array, alpha: float) 
     return out
 
 
-@njit(cache=True)
+@kernel
 def policy_losses(
     logits: Array, mask: NDArray[np.bool_], q: Array, alpha: float, joint: int, gradient: Array
 ) -> tuple[float, float, float]:
@@ -121,7 +121,7 @@ def policy_losses(
     return loss / joint, entropy / joint, most / joint
 
 
-@njit(cache=True)
+@kernel
 def log_sum(logits, mask):  # type: ignore[no-untyped-def]
     """(the largest legal logit, the logarithm of Σ exp(logit - that) over the legal actions) of one row."""
     top, total = -np.inf, 0.0

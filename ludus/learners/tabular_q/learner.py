@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
+from ludus.core.arrays import kernel
 from ludus.core.errors import ScenarioError, TrainingError
 from ludus.core.types import Metrics, State, Weights
 from ludus.learners.base import TRANSITIONS, LearnerContext
@@ -130,7 +130,7 @@ class TabularQLearner:
         self._updates, self._waiting, self._blind = (int(state[key]) for key in ("updates", "waiting", "blind"))
 
 
-@njit(cache=True)
+@kernel
 def _sweep(q, visits, mask, state, action, reward, discount, after, rate, power):  # type: ignore[no-untyped-def]
     """Q(s, a) += α (r + γ max_b Q(s', b) - Q(s, a)) for all rows, last first; the mean |error|. α = rate / visits^power, at most 1."""
     total = 0.0

@@ -14,10 +14,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from ludus.core.arrays import inner
+from ludus.core.arrays import inner, kernel
 from ludus.core.seeding import mix, uniform
 
 PENDING, OPEN, OVER = 0, 1, 2  # a node that waits for its evaluation, one that may be searched on, the end of a game
@@ -210,7 +209,7 @@ def _with_visits(tree, formula, g, wanted, scores):  # type: ignore[no-untyped-d
 # A simulation.
 
 
-@njit(cache=True)
+@kernel
 def select(tree, formula, wanted, node, action, leaf):  # type: ignore[no-untyped-def]
     """Walks down every tree, leaf.shape[1] times, to an edge without a node, which gets one, to the end of a game, or to a node that waits
     for its evaluation already. node, action, leaf int32[G, L]: where the walk left the tree, by which action, and its last node.
@@ -241,7 +240,7 @@ def select(tree, formula, wanted, node, action, leaf):  # type: ignore[no-untype
                 x = c
 
 
-@njit(cache=True)
+@kernel
 def attach(tree, game, node, reward, discount, logits, legal, value):  # type: ignore[no-untyped-def]
     """What was found of the nodes int32[n] of games int32[n]: priors are the softmax of the legal actions' logits [n, A]."""
     for i in range(len(game)):
@@ -265,7 +264,7 @@ def attach(tree, game, node, reward, discount, logits, legal, value):  # type: i
                 tree.prior[g, x, a] /= total
 
 
-@njit(cache=True)
+@kernel
 def back_up(tree, leaf):  # type: ignore[no-untyped-def]
     """Each leaf's value goes up to its root: v ← r + d v, added to the edge."""
     for g in range(len(leaf)):
@@ -320,7 +319,7 @@ def _key(first, second):  # type: ignore[no-untyped-def]
     return mix((high << np.uint64(24)) | low)
 
 
-@njit(cache=True)
+@kernel
 def add_dirichlet(tree, noise, concentration, share):  # type: ignore[no-untyped-def]
     """P ← (1 - share) P + share Dirichlet(concentration, …) over each root's legal actions; noise float32[G, 2], uniforms. (Silver et al.
     2018.)"""
@@ -339,7 +338,7 @@ def add_dirichlet(tree, noise, concentration, share):  # type: ignore[no-untyped
                 tree.prior[g, 0, a] = (1.0 - share) * tree.prior[g, 0, a] + share * drawn[a] / total
 
 
-@njit(cache=True)
+@kernel
 def draw_gumbel(tree, noise):  # type: ignore[no-untyped-def]
     """Standard Gumbel noise of each root's actions; noise float32[G, 2], uniforms."""
     for g in range(len(noise)):
@@ -349,7 +348,7 @@ def draw_gumbel(tree, noise):  # type: ignore[no-untyped-def]
             tree.noise[g, a] = -math.log(-math.log(u))
 
 
-@njit(cache=True)
+@kernel
 def answers(tree, formula, policy, value, best):  # type: ignore[no-untyped-def]
     """Of each root: policy float64[G, A], the shares of the visits, or of Gumbel's the improved policy; value float64[G], the mean of all
     that came back; best int32[G], the action with the most visits, of equals the one with the greatest Q and then the first, or of Gumbel's

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ludus.core import seeding
+from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError
 from ludus.core.types import Match
 from ludus.population.payoffs import Payoffs
@@ -54,7 +54,7 @@ class OnlineElo:
         return table("online_elo", "Elo points", sizes, rating, group=group, notes=notes)
 
 
-@njit(cache=True)
+@kernel
 def _play(
     first: NDArray[np.int64],
     second: NDArray[np.int64],

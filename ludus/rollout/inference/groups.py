@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ludus.core import device as devices
+from ludus.core.arrays import kernel
 from ludus.core.device import Placement, Work, placed, to_device, to_host
 from ludus.core.errors import PolicyError
 from ludus.core.types import CPU, Act, Array, DeviceChoice, Due, Enumeration, EnvSpec, PolicyRef
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # player.
 
 
-@njit(cache=True)
+@kernel
 def assign(bound, slots, policy, row_of, kind):  # type: ignore[no-untyped-def]
     """bound[slots] = row_of[policy]; the least and the greatest kind among these rows."""
     least, most = 127, -128
@@ -37,7 +37,7 @@ def assign(bound, slots, policy, row_of, kind):  # type: ignore[no-untyped-def]
     return least, most
 
 
-@njit(cache=True)
+@kernel
 def common(bound):  # type: ignore[no-untyped-def]
     """The row that every slot is bound to, or -1."""
     for row in bound:
@@ -46,7 +46,7 @@ def common(bound):  # type: ignore[no-untyped-def]
     return bound[0]
 
 
-@njit(cache=True)
+@kernel
 def families(slot, bound, group_of, index_of, index):  # type: ignore[no-untyped-def]
     """index[i]: place of the policy of slot[i] within its group. Returns the least and the greatest group."""
     least, most = len(group_of), -1

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import kernel
 from ludus.core.device import Placement
 from ludus.core.errors import PolicyError
 from ludus.core.types import CPU, Act, Array, DeviceChoice, Due, Enumeration, EnvSpec, PolicyRef
@@ -94,7 +94,7 @@ class StackedTables:
             setattr(self, name, new)
 
 
-@njit(cache=True)
+@kernel
 def _sample(slot, ids, bound, cumulative, table, offset, noise, action, logp):  # type: ignore[no-untyped-def]
     for i in range(len(slot)):
         k = bound[slot[i]]
