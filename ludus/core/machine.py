@@ -32,7 +32,8 @@ def cores() -> int:
 # took a fifth longer to compile for it.
 
 _CLAIMED = 1 << 17  # entries: more than 1 MiB, so that the piece has 2
-_P, _T = ParamSpec("_P"), TypeVar("_T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def roomy(function: Callable[_P, _T]) -> Callable[_P, _T]:
