@@ -23,8 +23,6 @@ from ludus.core.types import Array, Weights
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-inner: Any = register_jitable
-
 
 @overload
 def kernel(function: _F, /) -> Dispatcher[_F]: ...
@@ -34,6 +32,12 @@ def kernel(*function: Any, **options: Any) -> Any:
     """`@kernel`, or with numba's options: a function that is compiled when it is first called, once for this installation."""
     compiled: Any = njit  # its stub lacks the option
     return compiled(*function, cache=True, no_cfunc_wrapper=True, **options)
+
+
+def inner(*function: Any, **options: Any) -> Any:
+    """`@inner`, or with numba's options. With those that it shares with `kernel`, as what differs in one is compiled apart."""
+    register: Any = register_jitable(no_cfunc_wrapper=True, **options)
+    return register(*function) if function else register
 
 
 class _NoCollections(event.Listener):

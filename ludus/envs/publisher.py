@@ -433,7 +433,8 @@ class Publisher:
                     reward, seen, self.due[p], final, agents, gone, self.over, self._open[p]
                 )
             else:
-                slot = publisher_kernels.first_reward_not_finite(reward)
+                fine = np.isfinite(reward)
+                slot = -1 if fine.all() else int(fine.argmin())
             if slot >= 0 and not np.isfinite(reward[slot]):
                 return slot // agents, f"gave {self._who(p, slot)} the reward {reward[slot]}; expected a finite number"
             if slot >= 0:

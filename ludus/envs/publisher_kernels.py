@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ludus.core import seeding
-from ludus.core.arrays import flat_at, inner, kernel
+from ludus.core.arrays import flat_at, inner, kernel, rows_at
 
 NOT_FINITE, NOTHING_LEGAL = 1, 2
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -20,28 +20,16 @@ def episode_seed(seed, episode):  # type: ignore[no-untyped-def]
 
 @inner(fastmath={"reassoc"})
 def all_finite(values):  # type: ignore[no-untyped-def]
-    """Whether the sum of float[n] is finite: it is not if an entry is not. Entries may be too large together: then look at each."""
+    """Of float[n]. Their sum, which is quick, is not finite if an entry is not, but also if they are too large together."""
     total = values.dtype.type(0)
     for i in range(len(values)):
         total += values[i]
-    return np.isfinite(total)
-
-
-@inner
-def each_finite(values):  # type: ignore[no-untyped-def]
+    if np.isfinite(total):
+        return True
     for i in range(len(values)):  # noqa: SIM110  compiled
         if not np.isfinite(values[i]):
             return False
     return True
-
-
-@kernel
-def first_reward_not_finite(reward):  # type: ignore[no-untyped-def]
-    """The first slot with such a reward, or -1."""
-    for s in range(len(reward)):
-        if not np.isfinite(reward[s]):
-            return s
-    return -1
 
 
 @kernel
@@ -67,15 +55,10 @@ def first_without(mask, due, starts):  # type: ignore[no-untyped-def]
 def first_not_finite(reward, seen, due, final, agents, gone, over, is_open):  # type: ignore[no-untyped-def]
     """The first slot with a reward that is not finite, or that is due with such an observation, or that closes now with such a final one,
     or -1. seen, final: float[S, n]."""
-    slot = first_reward_not_finite(reward)
-    if slot >= 0:
-        return slot
-    if not all_finite(seen.ravel()):
-        for s in range(len(due)):
-            if due[s] and not each_finite(seen[s]):
-                return s
-    for s in range(len(gone)):
-        if is_open[s] and (gone[s] != 0 or over[s // agents] != 0) and not each_finite(final[s]):
+    for s in range(len(reward)):
+        if not np.isfinite(reward[s]) or (due[s] and not all_finite(seen[s])):
+            return s
+        if is_open[s] and (gone[s] != 0 or over[s // agents] != 0) and not all_finite(final[s]):
             return s
     return -1
 
@@ -203,13 +186,10 @@ def settle_one(seen, given, terminated, truncated, resting, now, table):  # type
     environments that rest for a step after each. Returns (due rows, closed rows), or -1 and leaves the state as it is if nobody would be
     due, or if a number is not finite. seen: [E, n]. table: addresses, of what is read off it here, and of seen's dtype."""
     n, width, count, closed, fine = len(resting), seen.shape[1], 0, 0, True
-    idle, end_rows = flat_at(table, 0, np.bool_), flat_at(table, 20, seen.dtype).reshape(n, width)
-    slot, paid, first = flat_at(table, 9, np.int32), flat_at(table, 10, np.float32), flat_at(table, 11, np.bool_)
-    end_slot, end_reward, rows = (
-        flat_at(table, 12, np.int32),
-        flat_at(table, 13, np.float32),
-        flat_at(table, 19, seen.dtype).reshape(n, width),
-    )
+    idle, slot, paid = flat_at(table, 0, np.bool_), flat_at(table, 9, np.int32), flat_at(table, 10, np.float32)
+    first, rows = flat_at(table, 11, np.bool_), rows_at(table, 19, seen.dtype, width)
+    end_slot, end_reward = flat_at(table, 12, np.int32), flat_at(table, 13, np.float32)
+    end_rows = rows_at(table, 20, seen.dtype, width)
     for e in range(n):
         if idle[e]:
             continue

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.arrays import kernel
+from ludus.core.arrays import inner, kernel
 from ludus.core.errors import PolicyError
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.checks import check_mode
@@ -69,7 +69,7 @@ def one_hot_best(scores: Array, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
     return out
 
 
-@kernel
+@kernel(error_model="numpy")
 def inverse_cdf(
     probs: NDArray[np.float64], noise: NDArray[np.float32]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -80,19 +80,10 @@ def inverse_cdf(
     n, actions = probs.shape
     action, logp = np.empty(n, np.int32), np.empty(n, np.float32)
     for i in range(n):
-        action[i], logp[i], total = -1, 0.0, 0.0
+        total = 0.0
         for a in range(actions):
             total += probs[i, a]
-        threshold = float(noise[i]) * total
-        below = 0.0
-        for a in range(actions):
-            if probs[i, a] > 0.0:
-                action[i] = a
-                below += probs[i, a]
-                if below > threshold:
-                    break
-        if action[i] >= 0:
-            logp[i] = math.log(probs[i, action[i]] / total)
+        action[i], logp[i] = draw_row(probs[i], total, noise[i])
     return action, logp
 
 
@@ -125,7 +116,7 @@ def checked_mask(mask: NDArray[np.bool_] | None, rows: int, actions: int) -> NDA
     return mask
 
 
-@kernel
+@inner
 def best_legal(scores, mask):  # type: ignore[no-untyped-def]
     """The first best legal action of one row, scores float[>= A] and mask bool[A], or bool[0] if all A = len(scores) are legal; -1 if
     there is none, or a NaN among them."""
@@ -160,17 +151,18 @@ def _sample(logits, mask, noise, actions, greedy, action, logp):  # type: ignore
     return -1
 
 
-@kernel
+@inner
 def draw_row(weight, total, noise):  # type: ignore[no-untyped-def]
-    """The first action whose cumulative share of `total` exceeds the noise, among those of positive weight, and the log of its share."""
-    threshold, below, chosen = float(noise) * total, 0.0, 0
+    """The first action whose cumulative share of `total` exceeds the noise, among those of positive weight, and the log of its share; -1 if
+    there is none."""
+    threshold, below, chosen = float(noise) * total, 0.0, -1
     for a in range(len(weight)):
         if weight[a] > 0.0:
             chosen = a
             below += weight[a]
             if below > threshold:
                 break
-    return chosen, math.log(weight[chosen] / total)
+    return chosen, math.log(weight[chosen] / total) if chosen >= 0 else 0.0
 
 
 def draw(probs: NDArray[np.float64], noise: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:

@@ -117,7 +117,7 @@ def _sort(index, policies):  # type: ignore[no-untyped-def]
     return order, start
 
 
-@kernel(fastmath={"contract", "nsz"}, error_model="numpy")
+@inner(fastmath={"contract", "nsz"}, error_model="numpy")
 def tanh(x):  # type: ignore[no-untyped-def]
     """tanh of a float32 to about 3e-7, as a quotient of polynomials, which vectorises (Eigen's `generic_fast_tanh_float`).
     NaN stays NaN."""

@@ -19,7 +19,7 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.arrays import addresses, flat_at, kernel
+from ludus.core.arrays import addresses, flat_at, kernel, rows_at
 from ludus.core.errors import EnvError, ScenarioError
 from ludus.core.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Tail, Timestep
 from ludus.envs.base import VectorEnv
@@ -186,7 +186,7 @@ def _finish(environment, returns, terminated, length, at, total, factors, table)
         flat_at(table, _INDEX, np.int64),
         flat_at(table, _QUOTA, np.int64),
     )
-    clock, seat = flat_at(table, _CLOCK, np.int64).reshape(-1, 2), flat_at(table, _SEAT, np.int8)
+    clock, seat = rows_at(table, _CLOCK, np.int64, 2), flat_at(table, _SEAT, np.int8)
     to_returns, to_length = flat_at(table, _RETURNS, np.float64), flat_at(table, _LENGTH, np.int32)
     to_terminated, to_seat = flat_at(table, _TERMINATED, np.bool_), flat_at(table, _TO_SEAT, np.int8)
     entry, to_entry = flat_at(table, _ENTRY, np.int32), flat_at(table, _TO_ENTRY, np.int32)

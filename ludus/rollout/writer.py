@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ludus.core.arrays import addresses, flat_at, kernel
+from ludus.core.arrays import addresses, flat_at, kernel, rows_at
 from ludus.core.errors import EnvError, PolicyError, ScenarioError
 from ludus.core.types import Act, Array, Due, Ended, EnvSpec, PolicyRef, Tail, Timestep
 from ludus.replay.trajectories import Trajectories
@@ -56,8 +56,8 @@ def settle(end_slot, end_reward, terminated, slot, reward, first, tail, table): 
     """Ended rows, then due rows, pay their slots' open decisions. `picked` gets the ended rows whose segments close; their observations
     are to be written to the bootstrap observations from row `tail` on. Returns how many closed, and how many due rows paid, or -1 - slot
     where a first decision finds one still open."""
-    slots, rewards = flat_at(table, _SLOTS, np.int64).reshape(-1, 3), flat_at(table, _REWARD, np.float32)
-    head, picked = flat_at(table, _HEAD, np.int64).reshape(-1, HEAD), flat_at(table, _PICKED, np.int64)
+    slots, rewards = rows_at(table, _SLOTS, np.int64, 3), flat_at(table, _REWARD, np.float32)
+    head, picked = rows_at(table, _HEAD, np.int64, HEAD), flat_at(table, _PICKED, np.int64)
     closed = 0
     for i in range(len(end_slot)):
         s = end_slot[i]
@@ -99,9 +99,9 @@ def tick(slot, agents, clock, step):  # type: ignore[no-untyped-def]
 def append(slot, agents, step, row, segment, player, agent, version, table):  # type: ignore[no-untyped-def]
     """Rows for the learner's decisions, from `row` on; new segments, from `segment` on, where a slot has none; and `tick`. agent: number
     of the player's first one. picked: the due rows taken; opened: the slots that opened a segment. Returns (rows, segments, ticks)."""
-    slots, place = flat_at(table, _SLOTS, np.int64).reshape(-1, 3), flat_at(table, _PLACE, np.int32).reshape(-1, 2)
-    head, picked = flat_at(table, _HEAD, np.int64).reshape(-1, HEAD), flat_at(table, _PICKED, np.int64)
-    opened, clock = flat_at(table, _OPENED, np.int64), flat_at(table, _CLOCK, np.int64).reshape(-1, 2)
+    slots, place = rows_at(table, _SLOTS, np.int64, 3), rows_at(table, _PLACE, np.int32, 2)
+    head, picked = rows_at(table, _HEAD, np.int64, HEAD), flat_at(table, _PICKED, np.int64)
+    opened, clock = flat_at(table, _OPENED, np.int64), rows_at(table, _CLOCK, np.int64, 2)
     episode = flat_at(table, _INDEX, np.int64)
     taken = fresh = ticks = 0
     for i in range(len(slot)):

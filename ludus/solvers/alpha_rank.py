@@ -75,7 +75,7 @@ def eliminate(rates: NDArray[np.float64]) -> NDArray[np.float64] | None:
         for row in range(last, n, CHUNK):
             end = min(row + CHUNK, n)
             rates[row:end, last:] += rates[row:end, first:last] @ ahead
-    weights = np.asarray(_substitute(rates))
+    weights = _substitute(rates)
     return weights if np.isfinite(weights).all() else None
 
 
@@ -109,7 +109,6 @@ def _eliminate_columns(rates: NDArray[np.float64], first: int, last: int) -> Non
                 rates[i, j] += factor * rates[k, j]
 
 
-@kernel
 def _substitute(factors: NDArray[np.float64]) -> NDArray[np.float64]:
     """The weight of the last state is 1; each earlier one is visited `factors` times per visit of later ones."""
     n = len(factors)
@@ -118,8 +117,7 @@ def _substitute(factors: NDArray[np.float64]) -> NDArray[np.float64]:
     for i in range(n - 1, 0, -1):  # by rows, as they lie in memory
         if weight[i] > 1e200:
             weight /= weight[i]
-        for k in range(i):
-            weight[k] += weight[i] * factors[i, k]
+        weight[:i] += weight[i] * factors[i, :i]
     weight /= weight.sum()
     return weight
 
