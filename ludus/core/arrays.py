@@ -21,6 +21,10 @@ from ludus.core.types import Array, Weights
 # only kernels call is `inner`: without one from Python and a file in the cache, and not once more for each constant that it is called with,
 # it compiles in half the time. In Python it stays what it is.
 
+_SHARED = {
+    "no_cfunc_wrapper": True,
+    "error_model": "numpy",
+}  # a check of divisors would keep loops from being vectorised
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -29,14 +33,15 @@ def kernel(function: _F, /) -> Dispatcher[_F]: ...
 @overload
 def kernel(**options: Any) -> Callable[[_F], Dispatcher[_F]]: ...
 def kernel(*function: Any, **options: Any) -> Any:
-    """`@kernel`, or with numba's options: a function that is compiled when it is first called, once for this installation."""
-    compiled: Any = njit  # its stub lacks the option
-    return compiled(*function, cache=True, no_cfunc_wrapper=True, **options)
+    """`@kernel`, or with numba's options: a function that is compiled when first called, once for this installation. It divides as NumPy
+    does: by 0, too."""
+    compiled: Any = njit  # its stub lacks an option
+    return compiled(*function, cache=True, **_SHARED, **options)
 
 
 def inner(*function: Any, **options: Any) -> Any:
-    """`@inner`, or with numba's options. With those that it shares with `kernel`, as what differs in one is compiled apart."""
-    register: Any = register_jitable(no_cfunc_wrapper=True, **options)
+    """`@inner`, or with numba's options. What kernels and these share of them, numba's own functions are compiled for once."""
+    register: Any = register_jitable(**_SHARED, **options)
     return register(*function) if function else register
 
 

@@ -25,7 +25,7 @@ def _norm(gradient: Array) -> float:
     return math.sqrt(total)
 
 
-@kernel(error_model="numpy")  # the check of divisors would keep it from being vectorised: nine times slower
+@kernel
 def _adam(p, g, m, v, scale, rate, beta1, beta2, epsilon, correction):  # type: ignore[no-untyped-def]
     scale, rate = p.dtype.type(scale), p.dtype.type(rate)
     b1, b2, epsilon = p.dtype.type(beta1), p.dtype.type(beta2), p.dtype.type(epsilon)

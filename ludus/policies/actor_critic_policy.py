@@ -89,7 +89,7 @@ def _flat(core: nn.RNNBase, head: Sequence[nn.Linear]) -> Rows:
     return out
 
 
-@kernel(fastmath={"contract", "nsz"}, error_model="numpy")
+@kernel(fastmath={"contract", "nsz"})
 def _activate(x, activation):  # type: ignore[no-untyped-def]
     """In place: a place in `ACTIVATIONS`."""
     for i in range(len(x)):
@@ -116,7 +116,7 @@ def _cells(flats, x, h, hidden, lstm, order, start, out, after):  # type: ignore
                     after[rows[r], j] = state[r, j]
 
 
-@kernel(fastmath={"contract"}, error_model="numpy")
+@kernel(fastmath={"contract"})
 def _cell(flat, x, h, hidden, lstm, outputs):  # type: ignore[no-untyped-def]
     """GRU (Cho et al. 2014, as in torch): r = σ(x_r + h_r), z = σ(x_z + h_z), c = tanh(x_c + r h_c), h' = (1 - z) c + z h. LSTM (Hochreiter
     and Schmidhuber 1997, with Gers's forget gate): c' = σ(f) c + σ(i) tanh(g), h' = σ(o) tanh(c'); memory is h, then c."""

@@ -69,7 +69,7 @@ def one_hot_best(scores: Array, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
     return out
 
 
-@kernel(error_model="numpy")
+@kernel
 def inverse_cdf(
     probs: NDArray[np.float64], noise: NDArray[np.float32]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -131,7 +131,7 @@ def best_legal(scores, mask):  # type: ignore[no-untyped-def]
     return best
 
 
-@kernel(error_model="numpy")
+@kernel
 def _sample(logits, mask, noise, actions, greedy, action, logp):  # type: ignore[no-untyped-def]
     """Fills action and logp; returns the first row that has no action of positive probability, or -1."""
     weight, masked = np.empty(actions), mask.size > 0

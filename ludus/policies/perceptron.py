@@ -117,7 +117,7 @@ def _sort(index, policies):  # type: ignore[no-untyped-def]
     return order, start
 
 
-@inner(fastmath={"contract", "nsz"}, error_model="numpy")
+@inner(fastmath={"contract", "nsz"})
 def tanh(x):  # type: ignore[no-untyped-def]
     """tanh of a float32 to about 3e-7, as a quotient of polynomials, which vectorises (Eigen's `generic_fast_tanh_float`).
     NaN stays NaN."""
@@ -138,7 +138,7 @@ def tanh(x):  # type: ignore[no-untyped-def]
     return x * p / q
 
 
-@inner(fastmath={"contract", "nsz"}, error_model="numpy")
+@inner(fastmath={"contract", "nsz"})
 def _activate(x, bias, activation):  # type: ignore[no-untyped-def]
     """x[:m] = activation(x[:m] + bias[0]), bias [1, m]; -1: none."""
     if activation == 0:
@@ -153,7 +153,7 @@ def _activate(x, bias, activation):  # type: ignore[no-untyped-def]
             x[j] += bias[0, j]
 
 
-@inner(fastmath={"contract", "nsz"}, error_model="numpy")
+@inner(fastmath={"contract", "nsz"})
 def _row(x, place, used, weight, out):  # type: ignore[no-untyped-def]
     """out[:m] = Σ x[k] weight[k, m] over k in place[:used], eight at a time."""
     m = weight.shape[1]

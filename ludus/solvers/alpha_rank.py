@@ -75,7 +75,8 @@ def eliminate(rates: NDArray[np.float64]) -> NDArray[np.float64] | None:
         for row in range(last, n, CHUNK):
             end = min(row + CHUNK, n)
             rates[row:end, last:] += rates[row:end, first:last] @ ahead
-    weights = _substitute(rates)
+    with np.errstate(over="ignore", invalid="ignore"):  # looked at here
+        weights = _substitute(rates)
     return weights if np.isfinite(weights).all() else None
 
 

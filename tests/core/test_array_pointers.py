@@ -1,12 +1,15 @@
-"""Arrays that compiled code takes by their addresses."""
+"""Compiled functions, and arrays that they take by their addresses."""
 
 from __future__ import annotations
+
+import gc
 
 import numpy as np
 import pytest
 from numba import njit
+from numba.core.errors import TypingError
 
-from ludus.core.arrays import addresses, flat_at
+from ludus.core.arrays import addresses, flat_at, inner, kernel, rows_at, rows_from
 
 
 @njit
@@ -24,6 +27,45 @@ def test_compiled_code_reads_and_writes_the_arrays_of_a_table() -> None:
     np.testing.assert_array_equal(flags, [False] * 3 + [True] * 3)
 
 
+@njit
+def in_rows(table, flat):
+    """Sums of rows of three, and two rows of two from the second entry on, doubled in place."""
+    rows, part = rows_at(table, 0, np.int32, 3), rows_from(flat, 1, 2, 2)
+    part[:] *= 2
+    return rows.shape, rows[1].sum(), part.shape
+
+
+def test_compiled_code_sees_parts_of_arrays_as_rows() -> None:
+    flat = np.arange(6.0)
+    assert in_rows(addresses(np.arange(6, dtype=np.int32)), flat) == ((2, 3), 12, (2, 2))
+    np.testing.assert_array_equal(flat, [0, 2, 4, 6, 8, 5])
+    with pytest.raises(TypingError):
+        in_rows(addresses(np.arange(6, dtype=np.int32)), np.arange(12.0)[::2])
+
+
 def test_an_array_with_gaps_has_no_address() -> None:
     with pytest.raises(AssertionError):
         addresses(np.zeros((4, 4))[:, :2])
+
+
+@inner
+def _ratio(a, b):
+    return a / b
+
+
+@kernel
+def ratio(a, b):
+    return _ratio(a, b)
+
+
+@kernel
+def wrong(a):
+    return a.nothing
+
+
+def test_a_kernel_divides_as_numpy_does_and_leaves_collections_on() -> None:
+    assert ratio(1.0, 0.0) == np.inf
+    assert _ratio(1.0, 2.0) == 0.5  # in Python, it is what it was
+    with pytest.raises(TypingError):
+        wrong(1)
+    assert gc.isenabled()
