@@ -1,4 +1,4 @@
-"""Room for the frames of calls."""
+"""Room for the frames of calls (`ludus.core.machine.roomy`)."""
 
 from __future__ import annotations
 
