@@ -89,7 +89,7 @@ def _team(
     return LearningTask(f"{name}-{kind}", {**keys, "algorithm": algorithm}, budget, length=length)
 
 
-_ONE_STEP = {"cds_qmix": {"n_step": 1}}  # its intrinsic reward is of one
+_ONE_STEP = {"cds_qmix": {"n_step": 1, "target_period": 2000}}  # its intrinsic reward is of one
 
 
 def _lbf(kind: str) -> LearningTask:
