@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import yaml
 from numpy.typing import NDArray
+from scipy.stats import t as student
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError, ScenarioError
@@ -19,7 +20,6 @@ from ludus.core.types import Match, NamedStatistics, Solution
 from ludus.evaluation.evaluated_run import RunResult, facts_of
 from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.base import Rater, RatingTable, population_sizes, require_results, table
-from ludus.population.ratings.bradley_terry import Z95
 from ludus.solvers import games, registry
 from ludus.solvers.registry import META_SOLVERS
 from ludus.storage.reader import Reader
@@ -201,7 +201,7 @@ def _over_opponents(payoffs: Payoffs, kind: str, *, worst: bool) -> RatingTable:
     known = payoffs.exact | (payoffs.count > 0)
     if not np.isfinite(payoffs.mean[:, known]).all():
         raise DataError(f"{kind}: a payoff is NaN or infinite; expected a number in every profile that was played.")
-    values, variances = [], []
+    values, variances, spreads = [], [], []  # spreads: variance² over degrees of freedom
     for p in range(payoffs.num_players):
         played = np.moveaxis(known, p, 0).reshape(payoffs.sizes[p], -1)
         mean = np.moveaxis(payoffs.mean[p], p, 0).reshape(played.shape)
@@ -212,14 +212,26 @@ def _over_opponents(payoffs: Payoffs, kind: str, *, worst: bool) -> RatingTable:
             else np.where(played, mean, 0.0).sum(axis=1) / count
         )
         values.append(np.where(played.any(axis=1), found, np.nan))
-        variances.append(np.where(played, _variance(payoffs, p), 0.0).sum(axis=1) / count**2)
+        variance = _variance(payoffs, p)
+        units = np.moveaxis(payoffs.count, p, 0).reshape(played.shape)
+        variances.append(np.where(played, variance, 0.0).sum(axis=1) / count**2)
+        spreads.append(np.where(played, variance**2 / np.maximum(units - 1.0, 1.0), 0.0).sum(axis=1) / count**4)
     rating = by_population(values, payoffs)
     seats = np.bincount(payoffs.population)
     share = np.repeat(seats, population_sizes(payoffs))
-    half = None if worst else Z95 * np.sqrt(by_population(variances, payoffs) / share)
+    spread = by_population(spreads, payoffs) / share**2  # not **3: in tournaments its seats share their deals
+    half = None if worst else _half_width(by_population(variances, payoffs) / share, spread)
     holes = int((~known).sum())
     notes = [f"{holes} of {known.size} profiles were never played, and are left out"] if holes else []
     return table(kind, "payoff", population_sizes(payoffs), rating, half_width=half, notes=notes)
+
+
+def _half_width(variance: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of 95% intervals: Student's, with Welch's (1947) degrees of freedom; infinite where a variance is."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        freedom = np.where(spread > 0, variance**2 / spread, np.inf)
+        half: NDArray[np.float64] = student.ppf(0.975, np.maximum(freedom, 1.0)) * np.sqrt(variance)
+    return np.where(np.isfinite(variance), half, np.inf)
 
 
 def _variance(payoffs: Payoffs, player: int) -> NDArray[np.float64]:

@@ -86,9 +86,10 @@ def test_a_rating_by_name_orders() -> None:
 
 
 def test_intervals_of_mean_payoff_are_those_of_the_deals() -> None:
-    """Gains 1, 1, 1 and -4 have a mean with variance 18.75 / 3 / 4 = 1.5625: 1.25 either way, times 1.96."""
+    """Gains 1, 1, 1 and -4 have a mean with variance 18.75 / 3 / 4 = 1.5625: 1.25 either way, times Student's 3.182 for three degrees of
+    freedom."""
     (rated,) = report(OFTEN_A_LITTLE, game(4), "mean_payoff").ratings.values()
-    np.testing.assert_allclose(rated.high - rated.rating, 1.959964 * 1.25, rtol=1e-6)
+    np.testing.assert_allclose(rated.high - rated.rating, 3.182446 * 1.25, rtol=1e-6)
 
 
 def test_payoffs_stand_in_both_orders_and_a_policy_earns_half_against_itself() -> None:
