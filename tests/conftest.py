@@ -3,6 +3,7 @@ thread in each process of the tests, as it has under `make`: more threads than c
 few steps, so that compiling it well takes longer than it saves."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch or numpy
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+
+if SET := os.environ.get("ATEN_CPU_CAPABILITY"):  # torch would take what it compiled for another instruction set
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}_{SET}")
 
 settings.register_profile(
     "fixed", derandomize=True, deadline=None

@@ -19,7 +19,7 @@ MPO = {"target_period": 25, "epsilon_std": 1e-3, "alpha_std": 10.0, "epsilon_pol
 @pytest.mark.parametrize(
     ("preset", "decisions", "algorithm", "least"),
     [
-        ("pendulum", 4000, {"kind": "ddpg"}, -400.0),
+        ("pendulum", 6000, {"kind": "ddpg"}, -400.0),
         ("pendulum", 5000, {"kind": "td3", "updates_per_decision": 2.0, "noise": 0.2}, -400.0),
         ("pendulum", 5000, {"kind": "sac"}, -400.0),
         ("cartpole", 10000, {"kind": "sac_discrete", "learning_rate": 1e-3, "updates_per_decision": 0.5}, 150.0),
