@@ -20,15 +20,15 @@ MPO = {"target_period": 25, "epsilon_std": 1e-3, "alpha_std": 10.0, "epsilon_pol
     ("preset", "decisions", "algorithm", "least"),
     [
         ("pendulum", 6000, {"kind": "ddpg"}, -400.0),
-        ("pendulum", 5000, {"kind": "td3", "updates_per_decision": 2.0, "noise": 0.2}, -400.0),
-        ("pendulum", 5000, {"kind": "sac"}, -400.0),
+        ("pendulum", 7500, {"kind": "td3", "updates_per_decision": 2.0, "noise": 0.2}, -400.0),
+        ("pendulum", 7500, {"kind": "sac"}, -400.0),
         ("cartpole", 10000, {"kind": "sac_discrete", "learning_rate": 1e-3, "updates_per_decision": 0.5}, 150.0),
         ("pendulum", 4500, {"kind": "mpo", **MPO, "samples": 8, "target_samples": 2, "batch": 64}, -400.0),
-        ("cartpole", 6000, {"kind": "mpo", **MPO, "updates_per_decision": 0.5}, 150.0),
+        ("cartpole", 9000, {"kind": "mpo", **MPO, "updates_per_decision": 0.5}, 150.0),
         ("pendulum-apex", 5000, {"kind": "apex_ddpg", "rollout": 80}, -400.0),
         (
             "cartpole-apex",
-            12000,
+            30000,
             {
                 "kind": "apex",
                 "start_decisions": None,
@@ -42,7 +42,8 @@ MPO = {"target_period": 25, "epsilon_std": 1e-3, "alpha_std": 10.0, "epsilon_pol
     ids=["ddpg", "td3", "sac", "sac-discrete", "mpo", "mpo-discrete", "apex-ddpg", "apex"],
 )
 def test_it_learns(preset: str, decisions: int, algorithm: dict[str, object], least: float, tmp_path: Path) -> None:
-    """Greedy, over 20 episodes. Uniform play earns about -1200 on Pendulum and about 20 on CartPole."""
+    """Greedy, over 20 episodes. Uniform play earns about -1200 on Pendulum and about 20 on CartPole. With these budgets six seeds of six of
+    DDPG, TD3, SAC, MPO on CartPole and Ape-X pass, and three of three of the others."""
     given = {name: value for name, value in {**SMALL, **algorithm}.items() if value is not None}
     scenario = load_scenario(
         preset, [f"algorithm={given}", f"response.decisions={decisions}", "evaluation.episodes=20"]
