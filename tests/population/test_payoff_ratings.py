@@ -38,13 +38,14 @@ MINE = f"{__name__}:FirstTwo"
 
 
 def test_mean_payoff_by_hand():
-    """Cells of mean 2 (variance of the mean 26/6 by hand) and 0 (exact): mean 1, half width 1.96 sqrt(26/6) / 2."""
+    """Cells of mean 2 (variance of the mean 26/6 by hand) and 0 (exact): mean 1, half width 4.30 sqrt(26/6) / 2, Student's for two degrees
+    of freedom."""
     made = table((1, 2))
     made.record([match("a", (0, 0), [[1, 0], [-1, 0], [6, 0]])])
     made.record_exact(np.zeros((2, 1, 1)), start=(0, 1))
     rated = rate("mean_payoff", made.view())
     assert rated.rating.tolist() == [1.0, 0.0, 0.0]
-    assert rated.high[0] - 1.0 == pytest.approx(1.959964 * np.sqrt(26 / 6) / 2)
+    assert rated.high[0] - 1.0 == pytest.approx(4.302653 * np.sqrt(26 / 6) / 2)
     assert (rated.sizes, rated.notes, rated.high[2]) == ((1, 2), (), 0.0)
     assert rate("worst_opponent", made.view()).rating.tolist() == [0.0, 0.0, 0.0]
 
