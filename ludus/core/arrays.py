@@ -21,10 +21,7 @@ from ludus.core.types import Array, Weights
 # only kernels call is `inner`: without one from Python and a file in the cache, and not once more for each constant that it is called with,
 # it compiles in half the time. In Python it stays what it is.
 
-_SHARED = {
-    "no_cfunc_wrapper": True,
-    "error_model": "numpy",
-}  # a check of divisors would keep loops from being vectorised
+_SHARED = {"no_cfunc_wrapper": True, "error_model": "numpy"}  # checked divisors would keep loops from vectorising
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 

@@ -220,18 +220,19 @@ def _over_opponents(payoffs: Payoffs, kind: str, *, worst: bool) -> RatingTable:
     seats = np.bincount(payoffs.population)
     share = np.repeat(seats, population_sizes(payoffs))
     spread = by_population(spreads, payoffs) / share**2  # not **3: in tournaments its seats share their deals
-    half = None if worst else _half_width(by_population(variances, payoffs) / share, spread)
+    half = None if worst else half_width(by_population(variances, payoffs) / share, spread)
     holes = int((~known).sum())
     notes = [f"{holes} of {known.size} profiles were never played, and are left out"] if holes else []
     return table(kind, "payoff", population_sizes(payoffs), rating, half_width=half, notes=notes)
 
 
-def _half_width(variance: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of 95% intervals: Student's, with Welch's (1947) degrees of freedom; infinite where a variance is."""
+def half_width(variance: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of 95% intervals: Student's, with Welch's (1947) degrees of freedom; infinite where a variance is. spread: the sum of variance² over
+    degrees of freedom."""
     with np.errstate(invalid="ignore", divide="ignore"):
         freedom = np.where(spread > 0, variance**2 / spread, np.inf)
         half: NDArray[np.float64] = student.ppf(0.975, np.maximum(freedom, 1.0)) * np.sqrt(variance)
-    return np.where(np.isfinite(variance), half, np.inf)
+    return np.where(np.isinf(variance), np.inf, half)
 
 
 def _variance(payoffs: Payoffs, player: int) -> NDArray[np.float64]:

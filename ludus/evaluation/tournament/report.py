@@ -9,11 +9,10 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from ludus.core.errors import SolverError
 from ludus.core.types import EnvSpec, NamedStatistics
-from ludus.evaluation.ratings import rate_all
+from ludus.evaluation.ratings import half_width, rate_all
 from ludus.evaluation.tournament.orders import Orders
 from ludus.evaluation.tournament.results import MeetingResult, matches_of, only_wins_and_losses, payoffs_of
 from ludus.population.matches import statistics_by_policy
@@ -211,8 +210,7 @@ def _interval(count: Vector, total: Vector, variance: Vector, spread: Vector) ->
     """A mean of so many means, whose sum and variances' sum are given, and half width of its 95% interval: Student's, with Welch's (1947)
     degrees of freedom. spread: the sum of variance² over degrees of freedom. NaN where there is none."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        freedom = np.where(spread > 0, variance**2 / spread, np.inf)
-        return total / count, student.ppf(0.975, np.maximum(freedom, 1.0)) * np.sqrt(variance) / count
+        return total / count, half_width(variance, spread) / count
 
 
 def _wins(results: Sequence[MeetingResult], place: Mapping[str, int]) -> NDArray[np.int64]:
