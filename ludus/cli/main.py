@@ -6,10 +6,12 @@ import atexit
 import gc
 import io
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from types import FrameType
 from typing import NoReturn
 
 from ludus import __version__
@@ -110,7 +112,32 @@ def script() -> None:
     yaml.py there is not taken for the library."""
     sys.path.append("")
     gc.set_threshold(_GARBAGE)
-    _end(main())
+    for number in _ENDINGS:
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores one
+            signal.signal(number, _stop)
+    try:
+        code = main()
+    except _Stopped as stopped:
+        code = _fail(f"stopped by {stopped.signal.name}", 128 + stopped.signal, prefix="")
+    _end(code)
+
+
+class _Stopped(SystemExit):
+    """A signal came by which a process ends: raised, so that nothing half-written is left behind."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.signal = signal.Signals(number)
+
+
+def _stop(number: int, _: FrameType | None) -> None:
+    for other in _ENDINGS:
+        signal.signal(other, signal.SIG_DFL)  # a second one is not waited for
+    raise _Stopped(number)
+
+
+_ENDINGS = (signal.SIGTERM, signal.SIGHUP)
+"""Those of a kill and a closed terminal. Runs have their own handlers, which end them at a place that they can go on from."""
 
 
 def _end(code: int) -> NoReturn:

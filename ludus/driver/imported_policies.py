@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import EnvSpec, Mixture, PolicyRef
@@ -79,8 +80,9 @@ def with_files(scenario: Scenario) -> Scenario:
 
 
 def _file(text: str) -> str:
+    """Its whole path: a run may be gone on with from another folder."""
     if text.endswith(".safetensors"):
-        return text
+        return str(Path(text).resolve())
     wanted = take_apart(text, find_run, open_run, what="policy to start from", forms=FORMS)
     if wanted.run is None:
         raise ConfigError(
@@ -92,7 +94,7 @@ def _file(text: str) -> str:
             f"{text!r} stands for {len(named)} policies, and learners start from one. Name it, such as "
             f"{run_name(wanted.run.folder)}@{wanted.run.name(min(named))}."
         )
-    return str(wanted.run.file(*named))
+    return str(wanted.run.file(*named).resolve())
 
 
 def read_given(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:

@@ -14,11 +14,11 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError
 from ludus.evaluation.evaluated_run import Tell, require_two_player_zero_sum
 from ludus.evaluation.exact import refuse_device
+from ludus.evaluation.ratings import cell_variance, half_width
 from ludus.evaluation.tournament.entrants import TournamentField, read_field, run_at
 from ludus.evaluation.tournament.results import MeetingResult, payoffs_of
 from ludus.evaluation.tournament.run import Options, computable, exact_tournament, run_tournament
 from ludus.population.payoffs import Payoffs
-from ludus.population.ratings.bradley_terry import Z95
 from ludus.solvers import games
 from ludus.solvers.nash import Nash
 from ludus.storage.stored_run import open_run
@@ -30,10 +30,12 @@ from ludus.storage.stored_run import open_run
 @dataclass(frozen=True, slots=True, eq=False)
 class Performance:
     """value: what the mixture over `first` earns against the one over `second`, if both are at their best. variance: of it, to first order,
-    from the noise of the cells that they play. first, second: places of the policies. mixtures: float64[first], float64[second]."""
+    from the noise of the cells that they play. spread: the sum of variance² over degrees of freedom, for `ratings.half_width`. first,
+    second: places of the policies. mixtures: float64[first], float64[second]."""
 
     value: float
     variance: float
+    spread: float
     first: tuple[int, ...]
     second: tuple[int, ...]
     mixtures: tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -70,23 +72,27 @@ def population_performance(
     )
     solution = Nash(tolerance=tolerance).solve(part, rng=seeding.generator(0, "rpp"))
     row, column = solution.strategies
+    weight = np.outer(row, column) ** 2
+    noisy = weight > 0  # what nobody plays may have an infinite variance
+    variance, spread = (noise[cells][noisy] for noise in _noise(payoffs))
     return Performance(
         value=float(row @ games.zero_sum_matrix(part) @ column),
-        variance=float(row**2 @ _variance(payoffs)[cells] @ column**2),
+        variance=float(weight[noisy] @ variance),
+        spread=float(weight[noisy] ** 2 @ spread),
         first=tuple(first),
         second=tuple(second),
         mixtures=(row, column),
     )
 
 
-def _variance(payoffs: Payoffs) -> NDArray[np.float64]:
-    """float64[n_0, n_1]: of the mean of player 0's returns, over both seat orders where they are pooled; 0 where exact, infinite after one
-    episode."""
-    count = np.maximum(payoffs.count, 1).astype(np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        sampled = np.where(count > 1, payoffs.m2[0] / (count * (count - 1.0)), np.inf)
-    variance = np.where(payoffs.exact, 0.0, sampled)
-    return (variance + variance.T) / 4 if games.shared(payoffs) else variance
+def _noise(payoffs: Payoffs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """float64[n_0, n_1] each: the variance of the mean of player 0's returns, over both seat orders where they are pooled, and its square
+    over its degrees of freedom; 0 where exact, infinite after one episode."""
+    variance = cell_variance(payoffs, 0)
+    spread = variance**2 / np.maximum(payoffs.count - 1.0, 1.0)
+    if games.shared(payoffs):
+        return (variance + variance.T) / 4, (spread + spread.T) / 16
+    return variance, spread
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,12 +145,13 @@ def evaluate_against(
     camp = {name: k for k, names in enumerate(camps) for name in names}
     results = _results(field, camp, Options(episodes=deals, seed=seed), tell, device=device if exact else None)
     found = _seats(field, camps, results)
-    variance = sum(p.variance for p in found) / len(found) ** 2
+    variance = np.array(sum(p.variance for p in found) / len(found) ** 2)
+    spread = np.array(sum(p.spread for p in found) / len(found) ** 4)
     return Against(
         runs=folders,
         env=field.spec.id,
         value=float(np.mean([p.value for p in found])),
-        half_width=Z95 * float(np.sqrt(variance)),
+        half_width=float(half_width(variance, spread)),
         exact=exact,
         deals=0 if exact else deals,
         names=(tuple(camps[0].values()), tuple(camps[1].values())),

@@ -212,7 +212,7 @@ def _over_opponents(payoffs: Payoffs, kind: str, *, worst: bool) -> RatingTable:
             else np.where(played, mean, 0.0).sum(axis=1) / count
         )
         values.append(np.where(played.any(axis=1), found, np.nan))
-        variance = _variance(payoffs, p)
+        variance = cell_variance(payoffs, p)
         units = np.moveaxis(payoffs.count, p, 0).reshape(played.shape)
         variances.append(np.where(played, variance, 0.0).sum(axis=1) / count**2)
         spreads.append(np.where(played, variance**2 / np.maximum(units - 1.0, 1.0), 0.0).sum(axis=1) / count**4)
@@ -235,7 +235,7 @@ def half_width(variance: NDArray[np.float64], spread: NDArray[np.float64]) -> ND
     return np.where(np.isinf(variance), np.inf, half)
 
 
-def _variance(payoffs: Payoffs, player: int) -> NDArray[np.float64]:
+def cell_variance(payoffs: Payoffs, player: int) -> NDArray[np.float64]:
     """float64[n_p, …]: the variance of each cell's mean, 0 where exact; infinite with a single unit."""
     count = payoffs.count.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -498,7 +498,7 @@ def check_entry(folder: Path, manifest: Manifest, *, check_env: bool = True) -> 
         _require_fit(loaded, env.spec, run.population)
     finally:
         env.close()
-    return _warnings(manifest.game)
+    return _warnings(manifest, env.spec)
 
 
 def _require_same(theirs: GameFacts, ours: GameFacts) -> None:
@@ -545,10 +545,23 @@ def _other_version(game: GameFacts) -> str:
     return f"It was pushed with {game.package} {was}, and {is_} is installed." if was and is_ and was != is_ else ""
 
 
-def _warnings(game: GameFacts) -> tuple[str, ...]:
-    other = _other_version(game)
-    return (
-        (f"{other} All spaces fit; the game may still play otherwise, and its results are of the other version.",)
-        if other
-        else ()
-    )
+def _warnings(manifest: Manifest, spec: EnvSpec) -> tuple[str, ...]:
+    """Of what fits."""
+    found = []
+    if other := _other_version(manifest.game):
+        found.append(
+            f"{other} All spaces fit; the game may still play otherwise, and its results are of the other version."
+        )
+    was, now = manifest.utility_range, spec.utility_range
+    if not np.allclose(was, now) or manifest.zero_sum != spec.zero_sum:
+        found.append(
+            f"It pays otherwise here: returns lie in {_ranges(now, spec.zero_sum)}, and in {_ranges(was, manifest.zero_sum)} in the entry, "
+            "whose results are of those."
+        )
+    return tuple(found)
+
+
+def _ranges(ranges: Sequence[tuple[float, float]], zero_sum: bool) -> str:
+    """Of all players; once where they are alike."""
+    told = dict.fromkeys(f"[{low:g}, {high:g}]" for low, high in ranges)
+    return " and ".join(told) + (" (zero-sum)" if zero_sum else "")

@@ -137,7 +137,8 @@ def version_of(connection: sqlite3.Connection, where: str) -> int:
     or too old for it."""
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise RunError(
-            f"{where} is not the database of a Ludus run, or its run died before it began. Give another run, or delete it."
+            f"{where} is not the database of a Ludus run, or its run died before it began. Give another run, or delete it. (A copy of "
+            "a run that was going on needs the file that ends in -wal, too.)"
         )
     version = _pragma(connection, "user_version")
     if version > VERSION:

@@ -25,10 +25,23 @@ with stop_on_signals() as stop:
 print("clean", stop.status, flush=True)
 """
 
+_COMMAND = """
+import time
+from ludus.cli import main
+def work(arguments):
+    try:
+        print("ready", flush=True)
+        time.sleep(60)
+    finally:
+        print("nothing half-written", flush=True)
+main._run = work
+main.script()
+"""
 
-def _start(kind: str) -> subprocess.Popen[str]:
+
+def _start(kind: str, code: str = _LOOP) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", _LOOP, kind],
+        [sys.executable, "-c", code, kind],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -104,6 +117,14 @@ def test_other_commands_end_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setattr("ludus.cli.main._run", pressed)
     assert main(["check-env", "openspiel/kuhn_poker"]) == 130
     assert capsys.readouterr().err == "stopped by Ctrl-C\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_commands_put_away_what_they_began_when_they_are_killed(number: signal.Signals) -> None:
+    process = _start("", _COMMAND)
+    process.send_signal(number)
+    assert process.communicate(timeout=20) == ("nothing half-written\n", f"stopped by {number.name}\n")
+    assert process.returncode == 128 + number
 
 
 def test_ctrl_c_after_another_request_still_asks_first() -> None:

@@ -254,8 +254,9 @@ def test_workers_elsewhere_give_the_same_numbers(old: Path, tmp_path: Path) -> N
     assert tools.policies_of(tmp_path / "here") == tools.policies_of(tmp_path / "apart")
 
 
-def test_learners_start_from_one_policy_by_its_name(old: Path) -> None:
-    file = str(old / "one/policies/0/0-2.safetensors")
+def test_learners_start_from_one_policy_by_its_name(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file is kept with its whole path, so that the run can be gone on with from another folder."""
+    file = str((old / "one/policies/0/0-2.safetensors").resolve())
     begun = with_files(load_scenario("kuhn", ["scenario=self_play", f"start={old}/one@0/0-2"]))
     assert begun.start == file  # type: ignore[attr-defined]
     rules = f"warm_start=[random, {{source: file, path: {old}/one@0/0-2}}]"
@@ -268,6 +269,9 @@ def test_learners_start_from_one_policy_by_its_name(old: Path) -> None:
         with_files(load_scenario("kuhn", ["scenario=self_play", f"start={old}/one@newest"]))
     with pytest.raises(ConfigError, match="'random' has no weights to start from"):
         with_files(load_scenario("kuhn", ["scenario=self_play", "start=random"]))
+    monkeypatch.chdir(old)
+    for name in ("one@0/0-2", "one/policies/0/0-2.safetensors"):
+        assert with_files(load_scenario("kuhn", ["scenario=self_play", f"start={name}"])).start == file  # type: ignore[attr-defined]
 
 
 def test_experiments_and_sweeps_take_names_as_a_run_does(old: Path, tmp_path: Path) -> None:

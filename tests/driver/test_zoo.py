@@ -437,6 +437,16 @@ def test_another_version_of_the_package_is_a_warning(tmp_path: Path) -> None:
     )
 
 
+def test_other_payoffs_are_a_warning(tmp_path: Path) -> None:
+    folder = ludus.push("exact", tmp_path / "zoo").folder
+    manifest = read_manifest(folder)
+    changed = manifest.model_copy(update={"utility_range": ((-4.0, 4.0), (-2.0, 2.0)), "zero_sum": False})
+    (folder / MANIFEST).write_bytes(changed.signed())
+    assert ludus.pull(folder, tmp_path / "here").warnings == (
+        "It pays otherwise here: returns lie in [-2, 2] (zero-sum), and in [-4, 4] and [-2, 2] in the entry, whose results are of those.",
+    )
+
+
 def test_a_damaged_entry_is_not_pulled(tmp_path: Path) -> None:
     folder = ludus.push("exact", tmp_path / "zoo").folder
     file = folder / read_manifest(folder).policies[1].file

@@ -194,6 +194,8 @@ def test_clipped_rewards_are_of_decisions_and_returns_their_sum() -> None:
     assert paid == [[1.5], [0], [0]]  # the last one is a first decision
     assert timestep.ended[0].reward.tolist() == [1.5]
     assert timestep.finished.returns.tolist() == [[3]]
+    # The largest team decides 6 times in 3 steps, its agents together.
+    assert w.sign_reward(w.time_limit(teams(1), 3)).spec.utility_range == ((-6, 6), (-6, 6))
 
 
 # ------------------------------------------------------------------------------------------ steps, actions, players

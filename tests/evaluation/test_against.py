@@ -93,13 +93,15 @@ def test_players_of_one_population_play_one_game(runs: Path) -> None:
 
 
 def test_the_variance_is_that_of_the_cells_that_are_played() -> None:
-    """A saddle point at (0, 1), worth 1: M2 of 12 over 4 episodes is a variance of the mean of 1. The other cells do not count."""
+    """A saddle point at (0, 1), worth 1: M2 of 12 over 4 episodes is a variance of the mean of 1, with 3 degrees of freedom, so that the
+    spread is 1 / 3. The other cells do not count."""
     mean = np.array([[[2.0, 1.0], [3.0, -1.0]]])
     m2 = np.array([[[99.0, 12.0], [99.0, 99.0]]] * 2)
     count = np.full((2, 2), 4)
     payoffs = Payoffs(np.concatenate([mean, -mean]), count, m2, count < 0, ((-9, 9),) * 2, (0, 1), True)
     found = population_performance(payoffs, [0, 1], [0, 1])
     assert (found.value, found.variance) == (pytest.approx(1.0, abs=1e-4), pytest.approx(1.0, abs=1e-3))
+    assert found.spread == pytest.approx(1 / 3, abs=1e-3)
     assert found.mixtures[1].tolist() == pytest.approx([0, 1], abs=1e-3)
 
 

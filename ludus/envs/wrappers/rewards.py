@@ -94,10 +94,7 @@ class _DecisionReward(_RewardWrapper):
         spec = env.spec
         most = np.inf if spec.max_decisions is None else float(spec.max_decisions)
         bounds = (low * most if low else 0.0, high * most if high else 0.0)
-        ranges = tuple(
-            (bounds[0] * n, bounds[1] * n) for n in (len(spec.agents_of(p)) for p in range(spec.num_players))
-        )
-        super().__init__(env, replace(spec, utility_range=ranges, zero_sum=False))
+        super().__init__(env, replace(spec, utility_range=(bounds,) * spec.num_players, zero_sum=False))
         self._low, self._high, self._sign = low, high, sign
         self._agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
         self._returns = np.zeros((env.num_envs, spec.num_players))
