@@ -154,7 +154,7 @@ def add_parallel(parser: argparse.ArgumentParser) -> None:
         "--parallel",
         type=positive_number,
         metavar="N",
-        help="runs of an experiment that go on at a time (default: one for each core; with --runtime ray one)",
+        help="runs of an experiment that go on at a time (default: one for each core; with --runtime processes or ray one)",
     )
 
 

@@ -93,6 +93,14 @@ class EnvSpec:
         return tuple(a for a in self.agents if a.player == player)
 
     @property
+    def constant(self) -> float | None:
+        """What the returns of two players sum to: None unless that is a constant, and 0 where their ranges do not say which."""
+        if self.num_players != 2 or not self.zero_sum:
+            return None
+        (least, _), (_, greatest) = self.utility_range
+        return round(least + greatest, 6) if np.isfinite(self.utility_range).all() else 0.0
+
+    @property
     def places(self) -> NDArray[np.int64]:
         """int64[agents]: which of its player's agents each is."""
         player = np.array([agent.player for agent in self.agents])

@@ -244,13 +244,19 @@ def build_rules(config: Mapping[str, Any]) -> Rules:
     return rules
 
 
+def told_sum(env: EnvSpec) -> str:
+    """In words, what its players' returns sum to."""
+    known = f"has returns that sum to {env.constant:g}" if env.constant else "is zero-sum"
+    return known if env.zero_sum else "is not zero-sum"
+
+
 def require_rules(rules: Rules, env: EnvSpec, *, algorithm: str) -> None:
     """Raises ScenarioError unless `env` may be a game of such rules: two players, one agent each, who win what the other loses."""
     one_each = all(len(env.agents_of(player)) == 1 for player in range(env.num_players))
-    if env.num_players != 2 or not env.zero_sum or not one_each:
+    if env.constant != 0.0 or not one_each:
         raise ScenarioError(
             f"{algorithm} searches games of two players, one agent each, who win what the other loses; {env.id} has {env.num_players} "
-            f"players, {len(env.agents)} agents, and is {'' if env.zero_sum else 'not '}zero-sum."
+            f"players, {len(env.agents)} agents, and {told_sum(env)}."
         )
     agent = env.agents_of(0)[0]
     inputs = int(np.prod(agent.observation.shape or ()))

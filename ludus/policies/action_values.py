@@ -57,6 +57,19 @@ def midpoints(count: int) -> Tensor:
     return (torch.arange(count, dtype=torch.float32) + 0.5) / count
 
 
+def rescale(x: Tensor, *, epsilon: float = 1e-3) -> Tensor:
+    """h(x) = sign(x) (√(|x| + 1) - 1) + ε x. (Pohlen et al. 2018, proposition A.2; R2D2: Kapturowski et al. 2019, §2.3.)"""
+    return torch.sign(x) * ((x.abs() + 1.0).sqrt() - 1.0) + epsilon * x
+
+
+def unscale(x: Tensor, *, epsilon: float = 1e-3) -> Tensor:
+    """The inverse of `rescale`: sign(x) (((√(1 + 4 ε (|x| + 1 + ε)) - 1) / 2 ε)² - 1), in a form that does not cancel in float32:
+    with y = |x| + 1 + ε the root is 2 y / (√(1 + 4 ε y) + 1)."""
+    y = x.abs() + 1.0 + epsilon
+    root = 2.0 * y / ((1.0 + 4.0 * epsilon * y).sqrt() + 1.0)
+    return torch.sign(x) * (root.square() - 1.0)
+
+
 class QHead(nn.Module):
     """features float32[n, F] -> float32[n, A, K]: K is 1, the atoms, or the levels that are asked for."""
 

@@ -16,7 +16,7 @@ from ludus.learners.base import LearnerContext
 from ludus.learners.muzero.losses import Unrolled, Windows, merged, unrolled_loss
 from ludus.learners.muzero.options import MuZero
 from ludus.policies.registry import build_policy
-from ludus.policies.search.learned import make_muzero, scalar, squeezed, stretched, two_hot
+from ludus.policies.search.learned import make_muzero, scalar, two_hot
 from ludus.testing.algorithm import check_algorithm
 
 T = torch.tensor
@@ -41,13 +41,6 @@ def learner_of(algorithm):
 
 
 # ------------------------------------------------------------------ numbers
-
-
-def test_values_are_squeezed_and_come_back():
-    """√4 - 1 + 0.003, of either sign."""
-    torch.testing.assert_close(squeezed(T([3.0, -3.0, 0.0])), T([1.003, -1.003, 0.0]))
-    x = torch.linspace(-300.0, 300.0, 61, dtype=torch.float64)
-    torch.testing.assert_close(stretched(squeezed(x)), x)
 
 
 def test_a_number_lies_on_the_two_next_to_it():
@@ -107,6 +100,20 @@ def test_items_of_two_players():
             assert changed.tolist() == [items["action"][place, k]]
 
 
+def test_rewards_along_the_way_are_of_their_moves():
+    """Each move pays its mover 1 and costs the other 1: a row gets 1, and loses the 1 of the move that follows it."""
+    learner = learner_of(small(unroll=1))
+    rows = played(learner, 0)
+    ends = np.zeros(rows.num_rows, np.bool_)
+    for episode in set(rows.episode):
+        of_it = np.concatenate(
+            [np.arange(rows.start[s], rows.start[s + 1]) for s in np.flatnonzero(rows.episode == episode)]
+        )
+        ends[of_it[np.argmax(rows.t[of_it])]] = True
+    ((_, items),) = learner.items(replace(rows, reward=np.where(ends, 1.0, 0.0).astype(np.float32)))
+    assert (items["reward"][items["policy_weight"][:, 0] == 1] == 1).all()
+
+
 @pytest.mark.parametrize("column", ["seat", "t"])
 def test_of_one_side_alone_and_of_moves_at_once_nothing_is_learned(column):
     """Against fixed opponents only one player's decisions are recorded: what follows one of them is no move of the other."""
@@ -125,7 +132,7 @@ def test_schedules_that_record_one_side_are_refused(changes):
 
 
 def test_value_targets_of_one_player():
-    """γ = 0.5, two steps, then what the search found there; where a segment was cut, what it found last."""
+    """γ = 0.5, two steps, then what the search found there; where a segment was cut, what it found last, the last reward included."""
     algorithm = MuZero(**{**SMALL, "gamma": 0.5, "n_step": 2, "unroll": 1})
     one = replace(spec(), agents=spec().agents[:1], utility_range=((-9.0, 9.0),), symmetry=((0,),), zero_sum=False)
     learner = algorithm.learner(LearnerContext(one, (0,), 0))
@@ -135,7 +142,7 @@ def test_value_targets_of_one_player():
     given = replace(rows, reward=reward, tail=np.full_like(rows.tail, Tail.CUT))
     ((_, items),) = learner.items(given)
     expected = [reward[t] + 0.5 * reward[t + 1] + 0.25 * found[t + 2] for t in range(n - 2)]
-    expected += [reward[n - 2] + 0.5 * reward[n - 1] + 0.25 * found[n - 1], reward[n - 1] + 0.5 * found[n - 1]]
+    expected += [reward[n - 2] + 0.5 * found[n - 1], found[n - 1]]
     np.testing.assert_allclose(items["value"][:n, 0], expected, rtol=1e-5)
     assert items["value_weight"][n - 1].tolist() == [1.0, 0.0]  # nobody knows what came after it
 
@@ -263,6 +270,8 @@ def test_what_it_cannot_imagine(tensors):
         small(gamma=0.9).check(spec())
     with pytest.raises(ScenarioError, match="not zero-sum"):
         small().check(replace(tensors, zero_sum=False))
+    with pytest.raises(ScenarioError, match="and has returns that sum to 1"):
+        small().check(replace(tensors, utility_range=((0.0, 1.0),) * 2))
     with pytest.raises(ConfigError, match="n_step 10 is more than the 5 decisions"):
         MuZero(rollout=5)
     small().check(tensors)

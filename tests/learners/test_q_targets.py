@@ -12,6 +12,7 @@ from ludus.core.types import Tail
 from ludus.learners.dqn import losses
 from ludus.learners.dqn.losses import Candidates, CategoricalReturn, MeanReturn, QuantileReturn
 from ludus.learners.returns import follow, n_step
+from ludus.policies.action_values import rescale, unscale
 
 
 def t(*rows):
@@ -108,6 +109,8 @@ def test_soft_policy_and_munchausen_bonus():
     policy, log_policy = losses.soft_policy(t([0.0, 100.0]), torch.tensor([[True, True]]), 0.001)
     assert values(log_policy)[0] == pytest.approx([-100.0, 0.0])
     assert values(policy)[0] == pytest.approx([0.0, 1.0])
+    for none in losses.soft_policy(q, torch.zeros_like(mask), 1.0):  # after an end
+        assert values(none) == [[0.0, 0.0, 0.0]]
 
 
 def test_munchausen_target_is_the_soft_value():
@@ -133,16 +136,16 @@ def test_value_rescaling_and_its_inverse():
     """h(3) = √4 - 1 + 3 ε; h(-3) = -h(3)."""
     x = torch.tensor([3.0, -3.0, 0.0, 99.0], dtype=torch.float64)
     expected = [1.0 + 0.003, -1.003, 0.0, 9.0 + 0.099]
-    assert values(losses.rescale(x)) == pytest.approx(expected)
-    assert values(losses.unscale(losses.rescale(x))) == pytest.approx(values(x))
+    assert values(rescale(x)) == pytest.approx(expected)
+    assert values(unscale(rescale(x))) == pytest.approx(values(x))
 
 
 @settings(deadline=None, max_examples=80)
 @given(st.floats(-1e6, 1e6), st.sampled_from([1e-3, 1e-2, 0.1]))
 def test_the_inverse_of_rescaling(x, epsilon):
-    there = losses.rescale(t(x), epsilon=epsilon)
-    assert losses.unscale(there, epsilon=epsilon).item() == pytest.approx(x, rel=1e-9, abs=1e-9)
-    single = losses.unscale(losses.rescale(torch.tensor([x], dtype=torch.float32), epsilon=epsilon), epsilon=epsilon)
+    there = rescale(t(x), epsilon=epsilon)
+    assert unscale(there, epsilon=epsilon).item() == pytest.approx(x, rel=1e-9, abs=1e-9)
+    single = unscale(rescale(torch.tensor([x], dtype=torch.float32), epsilon=epsilon), epsilon=epsilon)
     assert single.item() == pytest.approx(x, rel=1e-4, abs=1e-5)
 
 

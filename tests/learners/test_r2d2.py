@@ -11,10 +11,9 @@ import torch
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError
 from ludus.core.types import Tail
 from ludus.learners.base import LearnerContext, priorities_of
-from ludus.learners.dqn.losses import rescale, unscale
 from ludus.learners.r2d2.learner import SequenceSlots, bootstraps, windows
 from ludus.learners.r2d2.options import R2D2
-from ludus.policies.action_values import ActionValues, make_network
+from ludus.policies.action_values import ActionValues, make_network, rescale, unscale
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.replay.kinds import build_table

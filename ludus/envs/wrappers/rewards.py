@@ -209,9 +209,5 @@ def _limited(spec: EnvSpec, steps: int) -> EnvSpec:
     decisions = steps * max(len(spec.agents_of(p)) for p in range(spec.num_players))
     most = decisions if spec.max_decisions is None else min(decisions, spec.max_decisions)
     ranges = tuple((min(low, 0.0), max(high, 0.0)) for low, high in spec.utility_range)
-    constant = 0.0
-    if spec.num_players == 2 and np.isfinite(spec.utility_range).all():
-        (least, _), (_, greatest) = spec.utility_range
-        constant = least + greatest
-    zero_sum = spec.zero_sum and bool(np.isclose(constant, 0.0))
+    zero_sum = spec.zero_sum and spec.constant in (None, 0.0)
     return replace(spec, max_decisions=most, utility_range=ranges, zero_sum=zero_sum)

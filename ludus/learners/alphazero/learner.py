@@ -48,6 +48,14 @@ class SearchLearner(ReplayLearner):
             )
         return rows.extras[SEARCH_POLICY], rows.extras[SEARCH_VALUE].astype(np.float64)
 
+    def coming(self, rows: Trajectories, value: NDArray[np.float64]) -> NDArray[np.float64]:
+        """float64[N]: rewards as they are learned. Where a game was cut, what the last search found stands for its last move's reward and
+        for the rest."""
+        out = rows.reward.astype(np.float64) * self._scale
+        last = rows.start[1:] - 1
+        out[last] = np.where(rows.tail == Tail.TERMINATED, out[last], value[last])
+        return out
+
     def shown(self, rows: Trajectories) -> tuple[Array, NDArray[np.bool_] | None]:
         """(observations [N, inputs], masks bool[N, A] or None) of rows, of an enumerated game those that ids stand for."""
         observation, mask, enumeration = rows.observation, rows.mask, self._context.env.enumeration
@@ -106,13 +114,12 @@ class AlphaZeroLearner(SearchLearner):
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """Every decision that was searched. z is the λ-return of rewards and of what later searches found; where a game did not end, what
-        its last search found stands for the rest."""
+        its last search found."""
         rows = trajectories
         self.count(rows)
         policy, value = self.found(rows)
-        last = rows.start[1:] - 1
-        rest = np.where(rows.tail == Tail.TERMINATED, 0.0, value[last])
-        target = lambda_returns(rows.start, rows.reward * self._scale, value, rest, 1.0, self.config.value_lambda)
+        coming, nothing = self.coming(rows, value), np.zeros(len(rows.tail))
+        target = lambda_returns(rows.start, coming, value, nothing, 1.0, self.config.value_lambda)
         observation, mask = self.shown(rows)
         columns = {
             "observation": observation,

@@ -141,12 +141,12 @@ def quantile_huber(value: Tensor, level: Tensor, target: Tensor, *, delta: float
 
 
 def soft_policy(q: Tensor, mask: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """(π, τ log π), float[n, A] each, of π = softmax(q / τ) over legal actions; both 0 where illegal. τ log π is
+    """(π, τ log π), float[n, A] each, of π = softmax(q / τ) over legal actions; both 0 where illegal, also where none is legal. τ log π is
     q - max q - τ log Σ exp((q - max q) / τ), which is exact for small τ too (Vieillard et al. 2020, "Munchausen RL", appendix B.1)."""
-    masked = q.masked_fill(~mask, -torch.inf)
+    masked = q.masked_fill(~(mask | ~mask.any(dim=-1, keepdim=True)), -torch.inf)
     above = masked - masked.amax(dim=-1, keepdim=True)
     scaled = above - temperature * torch.logsumexp(above / temperature, dim=-1, keepdim=True)
-    policy = torch.softmax(masked / temperature, dim=-1)
+    policy = torch.softmax(masked / temperature, dim=-1).masked_fill(~mask, 0.0)
     return policy, scaled.masked_fill(~mask, 0.0)
 
 
@@ -154,19 +154,6 @@ def munchausen_bonus(log_policy: Tensor, action: Tensor, *, weight: float, least
     """α max(l₀, τ log π(a)), to be added to the reward: log_policy float[n, A] = τ log π as `soft_policy` gives it, action int64[n],
     least = l₀ <= 0. (Vieillard et al. 2020, equation 2 and §4, "clipping".)"""
     return weight * taken(log_policy, action).clamp(min=least, max=0.0)
-
-
-def rescale(x: Tensor, *, epsilon: float = 1e-3) -> Tensor:
-    """h(x) = sign(x) (√(|x| + 1) - 1) + ε x. (Pohlen et al. 2018, proposition A.2; R2D2: Kapturowski et al. 2019, §2.3.)"""
-    return torch.sign(x) * ((x.abs() + 1.0).sqrt() - 1.0) + epsilon * x
-
-
-def unscale(x: Tensor, *, epsilon: float = 1e-3) -> Tensor:
-    """The inverse of `rescale`: sign(x) (((√(1 + 4 ε (|x| + 1 + ε)) - 1) / 2 ε)² - 1), in a form that does not cancel in float32:
-    with y = |x| + 1 + ε the root is 2 y / (√(1 + 4 ε y) + 1)."""
-    y = x.abs() + 1.0 + epsilon
-    root = 2.0 * y / ((1.0 + 4.0 * epsilon * y).sqrt() + 1.0)
-    return torch.sign(x) * (root.square() - 1.0)
 
 
 def mixed_priority(error: Tensor, present: Tensor, *, mix: float) -> Tensor:

@@ -20,7 +20,7 @@ from ludus.learners.base import LearnerContext
 from ludus.learners.muzero.losses import Unrolled, Windows, merged, unrolled_loss
 from ludus.learners.network import multiplications
 from ludus.learners.replayed import Ensemble
-from ludus.learners.returns import follow, lambda_returns, n_step
+from ludus.learners.returns import lambda_returns, n_step
 from ludus.policies.actor_critic import arrays_of, load_arrays
 from ludus.policies.registry import build_policy
 from ludus.policies.search.learned import MuZeroNetwork, MuZeroPolicy, make_muzero
@@ -92,21 +92,20 @@ class MuZeroLearner(SearchLearner):
     def _games(self, rows: Trajectories, found: NDArray[np.float64]) -> tuple[Array, Array, Array, Array, Array]:
         """(value target [N] of each row, reward [N] of the move itself, order of the rows, start of each game or fragment in it, whether
         each ended for good)."""
-        config = self.config
-        reward, last = rows.reward * self._scale, rows.start[1:] - 1
+        config, terminated = self.config, rows.tail == Tail.TERMINATED
+        reward, coming = rows.reward.astype(np.float64) * self._scale, self.coming(rows, found)
         if not self._two:
-            total, discount, after = n_step(rows.start, reward, rows.tail, config.gamma, config.n_step)
-            value = total + discount * follow(found, found[last], after)
-            return value, reward, np.arange(len(value)), rows.start, rows.tail == Tail.TERMINATED
-        rest = np.where(rows.tail == Tail.TERMINATED, 0.0, found[last])
-        value = lambda_returns(rows.start, reward, found, rest, 1.0, 1.0)
-        segment = np.repeat(np.arange(len(last)), np.diff(rows.start))
+            total, discount, after = n_step(rows.start, coming, np.zeros_like(rows.tail), config.gamma, config.n_step)
+            value = total + discount * found[np.maximum(after, 0)]
+            return value, reward, np.arange(len(value)), rows.start, terminated
+        value = _sums(rows.start, coming)
+        segment = np.repeat(np.arange(len(terminated)), np.diff(rows.start))
         order, start = merged(rows.episode[segment], rows.t)
         _require_turns(rows.seat[segment][order], rows.t[order], start)
         ends = order[start[1:] - 1]
-        earned = np.zeros(len(value))
-        earned[ends] = reward[ends]  # what the other's last decision is paid is this move's, too
-        return value, earned, order, start, rows.tail[segment[ends]] == Tail.TERMINATED
+        earned = np.empty(len(value))  # a row is paid by its own move, and, the opposite, by the other's that follows
+        earned[order] = _sums(start, reward[order])
+        return value, earned, order, start, terminated[segment[ends]]
 
     # ------------------------------------------------------------------------------------------ learning
 
@@ -156,6 +155,11 @@ class MuZeroLearner(SearchLearner):
         found = arrays_of(self.networks.target.module)
         found["temperature"] = np.array([self.rate(self.config.temperature)], np.float32)
         return found
+
+
+def _sums(start: NDArray[np.int64], rewards: NDArray[np.float64]) -> NDArray[np.float64]:
+    """float64[N]: of a row's own and all that follow in its segment."""
+    return lambda_returns(start, rewards, rewards, np.zeros(len(start) - 1), 1.0, 1.0)
 
 
 def _require_turns(seat: Array, t: Array, start: Array) -> None:

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.envs.rules import told_sum
 from ludus.learners.alphazero.options import SearchOptions
 from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.schedule import Schedule, Scheduled
@@ -106,10 +107,10 @@ class MuZero(SearchOptions):
 
     def _check_players(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
         one_each = all(len(env.agents_of(player)) == 1 for player in range(env.num_players))
-        if env.num_players > 2 or not one_each or (env.num_players == 2 and not env.zero_sum):
+        if not one_each or (env.num_players > 1 and env.constant != 0.0):
             raise ScenarioError(
                 f"MuZero imagines one player, or two who win what the other loses, one agent each; {env.id} has {env.num_players} players, "
-                f"{len(env.agents)} agents, and is {'' if env.zero_sum else 'not '}zero-sum."
+                f"{len(env.agents)} agents, and {told_sum(env)}."
             )
         if len(seats) < env.num_players:
             raise ScenarioError(

@@ -15,11 +15,11 @@ from ludus.core.device import Work, placed, to_device, to_host
 from ludus.core.types import Array, Tail, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.learner import QLearner, QLossResult, begin
-from ludus.learners.dqn.losses import greedy, mixed_priority, rescale, taken, unscale
+from ludus.learners.dqn.losses import greedy, mixed_priority, taken
 from ludus.learners.losses import huber
 from ludus.learners.network import multiplications
 from ludus.learners.returns import n_step
-from ludus.policies.action_values import ActionValues
+from ludus.policies.action_values import ActionValues, rescale, unscale
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ludus.core.device import to_device, to_host
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.policies.action_values import rescale, unscale
 from ludus.policies.actor_critic import load_arrays, shapes_of
 from ludus.policies.bodies import orthogonal, own_stream
 from ludus.policies.categorical import masked_softmax, one_hot_best, sample
@@ -19,24 +20,11 @@ from ludus.policies.checks import check_mode, entry, fitted, integer, integers
 from ludus.policies.search.policy import Searches
 from ludus.policies.search.search import Expanded
 
-_EPSILON = 1e-3
-
-
-def squeezed(x: Tensor) -> Tensor:
-    """h(x) = sign(x) (√(|x| + 1) - 1) + ε x, ε = 0.001. (Pohlen et al. 2018; Schrittwieser et al. 2020, appendix F.)"""
-    return x.sign() * ((x.abs() + 1.0).sqrt() - 1.0) + _EPSILON * x
-
-
-def stretched(y: Tensor) -> Tensor:
-    """`squeezed`'s inverse."""
-    root = (1.0 + 4.0 * _EPSILON * (y.abs() + 1.0 + _EPSILON)).sqrt()
-    return y.sign() * (((root - 1.0) / (2.0 * _EPSILON)).square() - 1.0)
-
 
 def two_hot(x: Tensor, support: int, *, most: float | None = None) -> Tensor:
     """[…] -> probabilities […, 2 support + 1] of the whole numbers -support … support whose mean is h(x), on the two next to it. most: that
     x can be, where it is known: then the mean is x support / most."""
-    y = (squeezed(x) if most is None else x * (support / most)).clamp(-support, support)
+    y = (rescale(x) if most is None else x * (support / most)).clamp(-support, support)
     low = y.floor()
     high = (y - low)[..., None]
     place = (low.nan_to_num() + support).long()[..., None]  # what is no number shows in the other part
@@ -50,7 +38,7 @@ def scalar(logits: Tensor, *, most: float | None = None) -> Tensor:
     support = logits.shape[-1] // 2
     numbers = torch.arange(-support, support + 1, dtype=logits.dtype, device=logits.device)
     mean = (logits.softmax(-1) * numbers).sum(-1)
-    return stretched(mean) if most is None else mean * (most / support)
+    return unscale(mean) if most is None else mean * (most / support)
 
 
 class Imagined(NamedTuple):
