@@ -41,7 +41,7 @@ from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.run_dirs import find_run, require_empty, require_writable
 from ludus.storage.store import Store, require_new
 from ludus.training.callbacks import CallbackObserver
-from ludus.training.stopping import reason_of
+from ludus.training.stopping import limit_of, reason_of
 from ludus.view.report import write_report
 from ludus.view.tensorboard import TensorBoardWriter
 
@@ -264,9 +264,17 @@ def _info(scenario: Scenario, spec: EnvSpec, folder: Path) -> RunInfo:
         population=population,
         utility_range=spec.utility_range,
         zero_sum=spec.zero_sum,
-        generations=scenario.generations,
+        generations=min(
+            (n for n in (scenario.generations, _limit(scenario, "generations")) if n is not None), default=None
+        ),
+        seconds=_limit(scenario, "seconds"),
         text=scenario.to_yaml(),
     )
+
+
+def _limit(scenario: Scenario, unit: str) -> Any:
+    """What the run's own stopper says of it: a number, or None."""
+    return None if scenario.stop is None else limit_of(scenario.stop, unit)
 
 
 def new_folder(scenario: Scenario, run_dir: Path | str | None, name: str | None) -> Path:

@@ -455,6 +455,10 @@ class Publisher:
             final_mask = side.final_mask[p]
             if final_mask is not None:
                 final_mask[rows] = True
+        if side.final_state is not None:
+            before = self._sides[1 - self._now].state
+            assert before is not None
+            side.final_state[environment] = before[environment]
         if self.statistics is not None:
             self.statistics[environment] = np.nan
         self.over[environment] = TRUNCATED

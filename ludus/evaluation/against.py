@@ -91,7 +91,7 @@ def _noise(payoffs: Payoffs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     variance = cell_variance(payoffs, 0)
     spread = variance**2 / np.maximum(payoffs.count - 1.0, 1.0)
     if games.shared(payoffs):
-        return (variance + variance.T) / 4, (spread + spread.T) / 16
+        return (variance + variance.T) / 4, (spread + spread.T) / 8  # not 16: one meeting's deals are in both orders
     return variance, spread
 
 

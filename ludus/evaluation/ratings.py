@@ -271,10 +271,14 @@ def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
     if not raters:
         raise ConfigError("no rating was given; `ludus list ratings` lists them.")
     stored = open_run(run_dir)
-    with Reader(stored.folder) as reader:
+    with Reader(stored.folder) as reader, reader.moment():
         payoffs = reader.payoffs()
         log = [found.match for found in reader.matches() if not found.match.exact]
         statistics = reader.statistics()
+    known = [len(stored.members[which]) for which in sorted(stored.members)]
+    payoffs = _first(payoffs, known)  # a run that goes on may have newer policies than when it was opened
+    most = [known[which] for which in payoffs.population]
+    log = [match for match in log if all(k < n for k, n in zip(match.profile, most, strict=True))]
     sizes = _met(payoffs)
     if not all(sizes):
         raise DataError(f"run {str(run_dir)!r} has stored no payoffs, so there is nothing to rate its policies by.")

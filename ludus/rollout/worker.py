@@ -255,11 +255,14 @@ class RolloutWorker:
         yield from self._steps(request)
 
     def _load(self, request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Policy]]) -> None:
-        if not request.carry_on:
+        begins = (
+            not request.carry_on or self._timestep is None
+        )  # nor does one go on that stands in for a worker that died
+        if begins:
             self.bank.release()
             self.bank = self._bank(policies)
         self.bank.load(policies, extras=request.extras)
-        if not request.carry_on:
+        if begins:
             self._played = self.bank.env if isinstance(self.bank, BotBank) else self.env
 
     def _bank(self, policies: Sequence[tuple[PolicyRef, Policy]]) -> PolicyBank:

@@ -27,6 +27,7 @@ from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
 from ludus.schedulers.queue import PlanningScheduler, alone, pack_solution, unpack_solution
 from ludus.schedulers.responses import (
     RESPONSES,
+    RecommendedResponse,
     ResponseRule,
     SequentialLeague,
     Target,
@@ -226,6 +227,11 @@ class PSROOptions(ResponseOptions):
         if "two_player" in needs and env.num_players != 2:
             raise ScenarioError(
                 f"responses {name!r} are for two players; {env.id} has {env.num_players}. Use best or recommended."
+            )
+        if isinstance(self.responses, RecommendedResponse) and 2 < env.num_players > len(set(context.population)):
+            raise ScenarioError(
+                f"responses 'recommended' are trained in one seat, and in {env.id}, which has {env.num_players} players, policies play in "
+                "several: players share a population. Set share=never, or responses: best."
             )
 
     def _solves_jointly(self, context: ScheduleContext) -> bool:

@@ -80,20 +80,35 @@ class BestResponse:
 @dataclass(frozen=True, kw_only=True)
 class RecommendedResponse:
     """For each player, and each of its strategies with a probability of at least `least`: a response to what the others play where that
-    strategy is recommended. most: at most so many per player, the likeliest ones."""
+    strategy is recommended. Two who share a population are told the same, so that one response serves both seats. most: at most so many
+    per player, the likeliest ones."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"joint"})
     least: float = 1e-3
     most: int | None = None
 
     def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
-        """Raises SolverError for a product of marginals: there every recommendation says the same."""
+        """Raises SolverError for a product of marginals, where every recommendation says the same, and for players who share a
+        population in a game of more than two: a response to what one seat is told would play in all of theirs."""
         if solution.joint is None:
             raise SolverError(
                 "responses to recommendations need a joint meta-strategy (a correlated equilibrium); this solver gives marginals. "
                 "Choose a correlated one, or respond to the meta-strategy as a whole."
             )
-        out = []
+        out = list[Target]()
+        if len(seats) > 1:
+            if payoffs.num_players != 2:
+                raise SolverError(
+                    f"responses to recommendations are for two players who share a population, or for players who do not; here "
+                    f"{len(seats)} of {payoffs.num_players} do. Set share=never, or responses: best."
+                )
+            both = solution.joint + solution.joint.T  # [recommended to one, played by the other]
+            whole = both.sum(axis=1)
+            for strategy in supported(whole / whole.sum(), least=self.least, most=self.most):
+                other = both[strategy] / whole[strategy]
+                told = Solution((other, other), np.nan)
+                out.append(Target(seats, told, games.against(payoffs.mean[seats[0]], told, seats[0])))
+            return tuple(out)
         for seat in seats:
             for strategy in supported(solution.strategies[seat], least=self.least, most=self.most):
                 told = Solution(None, np.nan, joint=conditional(solution.joint, seat, strategy))

@@ -69,7 +69,8 @@ class GenerationRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """How a run (or its last session) ended. `stopped_by` is a sentence; `complete`: a stopper or the schedule ended it, not the user.
+    """How a run (or its last session) ended, with what came after the last checkpoint, which a resumed run does again. `stopped_by` is a
+    sentence; `complete`: a stopper or the schedule ended it, not the user.
     trained: responses of the whole run; failures: those of them whose training stopped early; failure: why the first one did. places: where
     who learned last, by which road and why."""
 

@@ -65,7 +65,7 @@ class StoredRun:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with Reader(folder) as reader:
+        with Reader(folder) as reader, reader.moment():
             self.info, self.summary = reader.info(), reader.summary()
             self.checkpoints, self.policies = reader.checkpoints(), reader.policies()
             self._last = reader.last_generation()
@@ -127,7 +127,9 @@ class StoredRun:
 
     def solution_after(self, generation: int) -> Solution | None:
         """The meta-strategies after a generation; None if the run has no such generation. Raises RunError as `solution`."""
-        if self._last is not None and generation == self._last.number:
+        if self._last is None or generation > self._last.number:
+            return None  # nor of one that has finished since this was read
+        if generation == self._last.number:
             return self.solution
         with Reader(self.folder, check=False) as reader:
             found = [record for record in reader.generations() if record.number == generation]

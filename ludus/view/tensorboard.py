@@ -89,9 +89,9 @@ class TensorBoardWriter(Silent):
     def _write(self, event: Event) -> None:
         assert self._writer is not None
         self._writer.write(event.SerializeToString())
-        if event.wall_time - self._flushed > _FLUSH:
+        if (now := self._clock()) > self._flushed + _FLUSH:
             self._writer.flush()
-            self._flushed = event.wall_time
+            self._flushed = now
 
     def run_finished(self, summary: RunSummary) -> None:
         self.close()

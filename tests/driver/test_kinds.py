@@ -126,12 +126,19 @@ def test_what_is_refused() -> None:
     )
     with pytest.raises(ScenarioError, match="'rectified' are for two players"):
         three.check(three.env.make(num_envs=3).spec)
+    shared = parse_scenario(
+        COMMON.replace("kuhn_poker", "kuhn_poker(players=3)"),
+        ["responses=recommended", "meta_solver=ce", "share=always"],
+    )
+    with pytest.raises(ScenarioError, match="'recommended' are trained in one seat"):
+        shared.check(shared.env.make(num_envs=3).spec)
 
 
 @pytest.mark.parametrize(
     ("changes", "gained"),
     [
         (["responses=recommended", "meta_solver=ce"], 3),
+        (["responses=recommended", "meta_solver=ce", "share=always", "algorithm=exact"], 3),
         (["responses=preference", "meta_solver=alpha_rank"], 3),
         (["responses={kind: sequential_league, first: exploiter}", "meta_solver=nash"], 3),
     ],
@@ -141,7 +148,8 @@ def test_a_run_of_other_responses(changes: list[str], gained: int, tmp_path: Pat
     with Reader(tmp_path / "run") as reader:
         records, policies = reader.generations(), reader.policies()
     assert records[-1].number == 3
-    assert len(policies) >= 2 * (1 + gained)  # a correlated equilibrium may recommend several policies
+    populations = {policy.record.ref.population for policy in policies}
+    assert len(policies) >= len(populations) * (1 + gained)  # a correlated equilibrium may recommend several policies
     assert all(record.nash_conv is not None and np.isfinite(record.nash_conv) for record in records)
 
 

@@ -72,6 +72,13 @@ def test_an_extended_run_equals_the_longer_one(name: str, changes: tuple[str, ..
         assert short.info().generations == 3
 
 
+def test_what_limits_a_run_is_told(tmp_path: Path) -> None:
+    """So that the time left is that until the first limit."""
+    tools.train("exact", tmp_path, "generations=9", "stop={generations: 1, seconds: 60}")
+    with Reader(tmp_path) as reader:
+        assert (reader.info().generations, reader.info().seconds) == (1, 60.0)
+
+
 def test_what_extends_a_run_whose_stop_is_met(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_dir = tmp_path / "run"
     tools.train("exact", run_dir, "stop={nash_conv: 100}")

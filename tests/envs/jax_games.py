@@ -57,7 +57,7 @@ class Relay:
         row = jnp.stack([step.astype(jnp.float32), state["draw"], noise])
         due = jnp.stack([jnp.bool_(True), step % 2 == 0, ~out])
         mask = (jnp.array([True, True, False]), jnp.ones(2, bool), jnp.array([True, False]))
-        return Seen((row, row[:1], row), mask, due, jnp.stack([jnp.bool_(False), jnp.bool_(False), out]), row[:1])
+        return Seen((row, row[:1], row), mask, due, row[:1])
 
 
 _program: list[Program] = []

@@ -48,7 +48,7 @@ def test_an_episode_by_hand() -> None:
         assert timestep.state is not None
         assert timestep.state.tolist() == [[t], [t]]
         timestep = env.step((np.zeros(len(a.slot), int), np.array(choices.get(t, []), int)))
-    # The first environment is truncated after five steps. a_1 acted in two of them, and its part is over: what was paid later is its own.
+    # The first environment is truncated after five steps. a_1 acted in two of them: what was paid later is its own, too.
     assert timestep.finished.environment.tolist() == [0]
     assert timestep.finished.returns.tolist() == [[30.0, 50.0]]
     assert timestep.finished.length.tolist() == [5]
@@ -56,7 +56,7 @@ def test_an_episode_by_hand() -> None:
     a, b = timestep.ended
     assert a.slot.tolist() == [0, 1]
     assert a.reward.tolist() == [5.0, 2 + 3 + 4 + 5]
-    assert a.terminated.tolist() == [False, True]
+    assert a.terminated.tolist() == [False, False]
     assert a.observation[:, 0].tolist() == [5, 105]  # as `final` has it
     assert b.reward.tolist() == [10.0]
     assert timestep.final_state is not None

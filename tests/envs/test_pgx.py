@@ -89,8 +89,12 @@ def test_moves_may_be_limited() -> None:
     assert timestep.finished.terminated.tolist() == [False, False]
     assert timestep.finished.length.tolist() == [3, 3]
     for p, ended in enumerate(timestep.ended):  # each sees the board from its own side: [own, other's]
-        for slot, seen in zip(ended.slot.tolist(), ended.observation, strict=True):
+        assert ended.mask is not None
+        for slot, seen, mask in zip(ended.slot.tolist(), ended.observation, ended.mask, strict=True):
             assert seen.sum(axis=(0, 1)).tolist() == ([2, 1] if slot in begins[p] else [1, 2])
+            assert mask.sum() == (
+                9 if slot in begins[p] else 6
+            )  # whose turn it is not: what it may do then is not known
 
 
 @pytest.mark.slow

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 from python_games import Team, Turns, spec
 
 from ludus.core.errors import EnvError
@@ -153,6 +155,25 @@ def test_a_fault_may_be_repaired_and_its_episode_is_truncated(fault: str) -> Non
     assert timestep.due[0].slot.tolist() == [0]  # the new one's first decision; environment 1 goes on
     assert timestep.due[0].first.all()
     assert timestep.due[1].slot.tolist() == [1]
+
+
+def test_the_state_at_a_repaired_end_is_that_before_the_fault() -> None:
+    def told(t: int, happened: Happened) -> Happened:
+        happened.state = np.full(1, t, np.float32)
+        return happened
+
+    class Watched(Bad):
+        def reset(self, seed: int) -> Happened:
+            return told(0, super().reset(seed))
+
+        def step(self, actions: Sequence[Any]) -> Happened:
+            return told(self.t + 1, super().step(actions))
+
+    watched = replace(spec([0, 1]), state=Box(0, 9, (1,), np.float32))
+    env = PythonVectorEnv(lambda: Watched(raises), 2, spec=watched, masked=(True, True), restarts_allowed=9)
+    timestep = play(env, 3)[-1]
+    assert timestep.final_state is not None
+    assert timestep.final_state.tolist() == [[2], [2]]
 
 
 def test_faults_are_repaired_so_many_times_only() -> None:

@@ -105,6 +105,15 @@ def test_the_variance_is_that_of_the_cells_that_are_played() -> None:
     assert found.mixtures[1].tolist() == pytest.approx([0, 1], abs=1e-3)
 
 
+def test_a_meeting_in_both_orders_of_seats_has_its_own_degrees_of_freedom() -> None:
+    """M2 of 6 over 3 deals: variance 1, spread 1 / 2. Tournaments have it in both orders, twice as large in each."""
+    count, m2 = np.array([[0, 3], [3, 0]]), np.array([[[0.0, 12.0], [12.0, 0.0]]] * 2)
+    mean = np.array([[[np.nan, 0.5], [-0.5, np.nan]], [[np.nan, -0.5], [0.5, np.nan]]])
+    payoffs = Payoffs(mean, count, m2, count < 0, ((-1, 1),) * 2, (0, 0), True)
+    found = population_performance(payoffs, [0], [1])
+    assert (found.value, found.variance, found.spread) == pytest.approx((0.5, 1.0, 0.5))
+
+
 def test_what_is_refused(runs: Path) -> None:
     with pytest.raises(ConfigError, match="was given twice; a run is as good as itself"):
         ludus.evaluate_against(runs / "good", runs / ".." / "runs" / "good")

@@ -298,6 +298,10 @@ def test_open_episodes_are_carried_on_with_their_bots(name: str) -> None:
     assert sum(rollout.counters["episodes"] for rollout in found) > 20
     fresh = played.play(RolloutRequest(ME, (0, 1), mixture, "episodes", 5, seed=1), policies)
     assert fresh.counters["episodes"] == 5
+    stands_in = worker(
+        make_env(TIC_TAC_TOE, num_envs=5, tree="off")
+    )  # for one that died: it is asked to go on, and begins
+    assert stands_in.play(requests[1], policies).counters["learner_decisions"] >= 7
 
 
 def test_a_seed_for_each_episode_decides_what_bots_play() -> None:

@@ -57,8 +57,11 @@ def test_a_response_per_recommendation() -> None:
     np.testing.assert_allclose(chicken.scores, [14 / 3, 14 / 3])
     (likeliest,) = RecommendedResponse(most=1).targets(CHICKEN, TRAFFIC_LIGHT, (1,))
     np.testing.assert_allclose(likeliest.opponents.joint, [[0, 1 / 3], [0, 2 / 3]])
-    both = RecommendedResponse().targets(CHICKEN, TRAFFIC_LIGHT, (0, 1))
-    assert [target.seats for target in both] == [(0,), (0,), (1,), (1,)]
+    dare, chicken = RecommendedResponse().targets(CHICKEN, TRAFFIC_LIGHT, (0, 1))  # who share a population
+    assert dare.seats == chicken.seats == (0, 1)
+    np.testing.assert_allclose(dare.opponents.strategies, [[0, 1]] * 2)
+    np.testing.assert_allclose(chicken.opponents.strategies, [[1 / 3, 2 / 3]] * 2)
+    np.testing.assert_allclose(chicken.scores, [14 / 3, 14 / 3])
     with pytest.raises(SolverError, match="joint"):
         RecommendedResponse().targets(CHICKEN, Solution((np.ones(2) / 2,) * 2, 0.0), (0,))
 

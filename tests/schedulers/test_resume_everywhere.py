@@ -87,13 +87,16 @@ def test_one_population(kind: str) -> None:
 
 
 def test_joint_strategies_of_three_players() -> None:
-    for rule in (BestResponse(), RecommendedResponse(most=1)):
+    for rule, population, initial in (
+        (BestResponse(), (0, 1, 1), (2, 1)),
+        (RecommendedResponse(most=1), (0, 1, 2), (2, 1, 1)),
+    ):
         check_scheduler(
-            lambda rule=rule: PSROScheduler(
-                PSROOptions(meta_solver=Joint(), responses=rule, **RUN), population=(0, 1, 1)
+            lambda rule=rule, population=population: PSROScheduler(
+                PSROOptions(meta_solver=Joint(), responses=rule, **RUN), population=population
             ),
-            population=(0, 1, 1),
-            initial=(2, 1),
+            population=population,
+            initial=initial,
         )
 
 

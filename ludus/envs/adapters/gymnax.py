@@ -56,7 +56,7 @@ class GymnaxEnv:
 
 
 def _seen(observation: Value) -> Seen:
-    return Seen((flat(observation),), None, jnp.ones(1, bool), jnp.zeros(1, bool))
+    return Seen((flat(observation),), None, jnp.ones(1, bool))
 
 
 def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:

@@ -22,18 +22,22 @@ from ludus.envs.functional.making import functional_vector
 __all__ = ["make", "names"]
 
 _STATE, _SHAPED = "world_state", "shaped_reward"
+_BRAX = ("ant_4x2", "halfcheetah_6x1", "hopper_3x1", "humanoid_9|8", "walker2d_2x3")
 _REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(
+        _BRAX, "JaxMARL has given it up with Brax; play such bodies as mamujoco/…, `ludus list envs mamujoco`"
+    ),
     "LearnedPolicyEnemySMAX": "it wants the network of an enemy; play jaxmarl/SMAX, where the enemy is a player",
     "storm": "agents of it are shown no observations of their own",
     "storm_2p": "its step ends in no observation by agent",
     "storm_np": "agents of it are shown no observations of their own",
 }
-_BRAX = ("ant_4x2", "halfcheetah_6x1", "hopper_3x1", "humanoid_9|8", "walker2d_2x3")
 
 
 class JaxmarlEnv:
     """`FunctionalEnv` over one of JaxMARL's. An end at its limit of steps is truncation, unless the battle is over then, or the riddle
-    told. Units that are dead, and agents that have arrived, are not due; what their team still earns is theirs, too."""
+    told. Units that are dead, and agents that have arrived, are due until then, as in JaxMARL's own learners: so a team is paid when it
+    earns."""
 
     def __init__(self, id: str, env: Any, *, shaped: float = 0.0) -> None:
         """shaped: what the environment's own rewards for steps on the way (Overcooked's) count."""
@@ -53,36 +57,34 @@ class JaxmarlEnv:
     def init(self, key: Value) -> tuple[Value, Seen]:
         """See `FunctionalEnv.init`."""
         shown, state = self._env.reset(key)
-        return state, self._seen(shown, state, jnp.zeros(len(self._agents), bool))
+        return state, self._seen(shown, state)
 
     def step(self, state: Value, actions: tuple[Value, ...], key: Value) -> tuple[Value, Seen, Earned]:
         """See `FunctionalEnv.step`."""
         given = dict(zip(self._agents, actions, strict=True))
         shown, state, rewards, dones, info = self._env.step_env(key, state, given)
         done = jnp.asarray(dones["__all__"]).astype(bool).reshape(())
-        gone = jnp.stack([jnp.asarray(dones.get(agent, False)).astype(bool).reshape(()) for agent in self._agents])
         reward = jnp.stack([jnp.asarray(rewards[agent], jnp.float32).reshape(()) for agent in self._agents])
         if self._shaped:
             on_the_way = [jnp.asarray(info[_SHAPED][agent], jnp.float32).reshape(()) for agent in self._agents]
             reward += self._shaped * jnp.stack(on_the_way)
         truncated = done & self._late(state) & ~self._decided(state, reward)
-        gone &= ~gone.all()  # where all are, it is the end of the episode that they are told
-        return state, self._seen(shown, state, gone), Earned(reward, done & ~truncated, truncated)
+        return state, self._seen(shown, state), Earned(reward, done & ~truncated, truncated)
 
     def final(self, state: Value, seen: Seen) -> tuple[Value, ...]:
         """See `FunctionalEnv.final`."""
         return seen.observation
 
-    def _seen(self, shown: Mapping[str, Value], state: Value, gone: Value) -> Seen:
+    def _seen(self, shown: Mapping[str, Value], state: Value) -> Seen:
         mask = None
         if self._legal is not None:
             legal = self._legal(state)
             mask = tuple(jnp.asarray(legal[agent]).astype(bool) for agent in self._agents)
-        due = ~gone
+        due = jnp.ones(len(self._agents), bool)
         if hasattr(state, "cur_player_idx"):  # Hanabi's agents take turns
-            due &= jnp.arange(len(self._agents)) == state.seat_order[jnp.argmax(state.cur_player_idx)]
+            due = jnp.arange(len(self._agents)) == state.seat_order[jnp.argmax(state.cur_player_idx)]
         world = flat(shown[_STATE]) if self.state is not None else None
-        return Seen(tuple(flat(shown[agent]) for agent in self._agents), mask, due, gone, world)
+        return Seen(tuple(flat(shown[agent]) for agent in self._agents), mask, due, world)
 
     def _late(self, state: Value) -> Value:
         """Whether the episode has taken the time that it may."""
@@ -128,10 +130,6 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
         raise ConfigError(f"jaxmarl/{name} is not played: {_REFUSED[name]}.")
     if name not in jaxmarl.registered_envs:
         raise UnknownName("environment of JaxMARL", name, names())
-    if name in _BRAX and not jaxmarl.registration.MABRAX_AVAILABLE:
-        raise ConfigError(
-            f"jaxmarl/{name} needs brax, which cannot be imported; `pip install 'jaxmarl[mabrax]'` brings it."
-        )
     if name.startswith("JaxRobotarium"):
         raise ConfigError(
             f"jaxmarl/{name} needs jaxrobotarium, which is installed from its repository only; Ludus has not tried it."
@@ -153,10 +151,9 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
 def names() -> list[str]:
     """The ids that JaxMARL registers and that can be made without options, sorted."""
     jaxmarl = _package()
-    brax = () if jaxmarl.registration.MABRAX_AVAILABLE else _BRAX
     return sorted(
         name for name in jaxmarl.registered_envs
-        if name not in _REFUSED and name not in brax and not name.startswith("JaxRobotarium")
+        if name not in _REFUSED and not name.startswith("JaxRobotarium")
     )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ class JumanjiEnv:
             legal = observation.action_mask.astype(bool).reshape(self._agents, -1)
             some = legal.any(axis=1)
             due, mask = some | ~some.any(), tuple(legal | ~some[:, None])
-        return Seen(self._see(observation), mask, due, jnp.zeros_like(due))
+        return Seen(self._see(observation), mask, due)
 
     def _see(self, observation: Value) -> tuple[Value, ...]:
         """What each agent sees; of a step's number its share of the time limit."""

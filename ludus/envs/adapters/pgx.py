@@ -56,10 +56,10 @@ class PgxEnv:
         return tuple(fit(self._game._observe(state, jnp.int32(p))) for p in range(self._players))
 
     def _seen(self, state: Value) -> Seen:
-        """What the one who is due sees stands in the rows of all."""
+        """What the one who is due sees stands in the rows of all. What others may do in their turn is not known."""
         due = jnp.arange(self._players) == state.current_player
         observation = (fit(state.observation),) * self._players
-        return Seen(observation, (state.legal_action_mask,) * self._players, due, jnp.zeros_like(due))
+        return Seen(observation, tuple(state.legal_action_mask | ~mine for mine in due), due)
 
 
 def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:

@@ -36,16 +36,12 @@ KEY = Struct((2,), np.uint32)
 
 
 class Seen(NamedTuple):
-    """What N agents see of one environment. observation: an array for each; float32 or uint8. mask: bool[A] legal actions of each, or None.
-
-    due: bool[N], must act now. gone: bool[N], never acts again in this episode: its last decision is paid what it still earns, and closes
-    with the episode, as terminated. state: for central critics, or None.
-    """
+    """What N agents see of one environment. observation: float32, an array for each. mask: bool[A] legal actions of each, or None. due:
+    bool[N], must act now. state: for central critics, or None."""
 
     observation: tuple[Value, ...]
     mask: tuple[Value, ...] | None
     due: Value
-    gone: Value
     state: Value | None = None
 
 
@@ -86,9 +82,8 @@ class FunctionalEnv(Protocol):
 
 
 def fit(value: Value) -> Value:
-    """As observations are: float32, or uint8 as it is."""
-    array = jnp.asarray(value)
-    return array if array.dtype == jnp.uint8 else array.astype(jnp.float32)
+    """As observations are: float32. Bytes are flags and small counts in the packages that are played here, and no pixels."""
+    return jnp.asarray(value).astype(jnp.float32)
 
 
 def flat(tree: Value) -> Value:
@@ -100,9 +95,7 @@ def flat(tree: Value) -> Value:
 
 
 def shown_space(observation: Any) -> spaces.Box:
-    """The space of observations of this shape and dtype (`jax.eval_shape` gives it)."""
-    if observation.dtype == np.uint8:
-        return spaces.Box(0, 255, observation.shape, np.uint8)
+    """The space of observations of this shape (`jax.eval_shape` gives it)."""
     return spaces.Box(-np.inf, np.inf, observation.shape, np.float32)
 
 
@@ -127,16 +120,14 @@ def own_space(space: Any, *, what: str) -> Space[Any]:
 class Shown(NamedTuple):
     """What a step of E environments brought, for P players of n agents each, [E × n, …] a player.
 
-    observation, mask, due: of the decisions that are due now, new episodes' included. reward: float32. gone: uint8, TERMINATED where an
-    agent's part was over before its episode was. over: uint8[E], how an episode ended in this step, or GOES_ON. final, final_mask: before
-    new episodes began; read where over. state, final_state: [E, …], or None.
+    observation, mask, due: of the decisions that are due now, new episodes' included. reward: float32. over: uint8[E], how an episode ended
+    in this step, or GOES_ON. final, final_mask: before new episodes began; read where over. state, final_state: [E, …], or None.
     """
 
     observation: tuple[Value, ...]
     mask: tuple[Value | None, ...]
     due: tuple[Value, ...]
     reward: tuple[Value, ...]
-    gone: tuple[Value, ...]
     over: Value
     final: tuple[Value, ...]
     final_mask: tuple[Value | None, ...]
@@ -206,7 +197,7 @@ class Program:
         key, state, seen = self._new(seed, nothing)
         reward = jnp.zeros((num_envs, len(self.env.spaces)), jnp.float32)
         over = jnp.full(num_envs, GOES_ON, jnp.uint8)
-        shown = self._shown(seen, seen, seen.observation, reward, jnp.zeros_like(seen.gone), over)
+        shown = self._shown(seen, seen, seen.observation, reward, over)
         return Carry(_strong(state), seed, nothing, nothing, key), shown
 
     def _step(self, carry: Carry, actions: tuple[Value, ...]) -> tuple[Carry, Shown]:
@@ -227,7 +218,7 @@ class Program:
 
         ((key, state, seen), final) = jax.lax.cond(over.any(), begun, gone_on)
         length = jnp.where(over, 0, carry.length + 1)
-        shown = self._shown(seen, last, final, earned.reward, over[:, None] & last.gone, how)
+        shown = self._shown(seen, last, final, earned.reward, how)
         return Carry(state, carry.seed, carry.episode + over, length, key), shown
 
     def _new(self, seed: Value, episode: Value) -> tuple[Value, Value, Seen]:
@@ -244,15 +235,13 @@ class Program:
                 out[place.agent] = given[:, k]
         return tuple(out)
 
-    def _shown(self, seen: Seen, last: Seen, final: Sequence[Value], reward: Value, gone: Value, over: Value) -> Shown:
-        how = jnp.where(gone, TERMINATED, GOES_ON).astype(jnp.uint8)
+    def _shown(self, seen: Seen, last: Seen, final: Sequence[Value], reward: Value, over: Value) -> Shown:
         some = self._with_state
         return Shown(
             observation=self._rows(seen.observation),
             mask=self._masks(seen),
             due=self._columns(seen.due),
             reward=self._columns(reward.astype(jnp.float32)),
-            gone=self._columns(how),
             over=over,
             final=self._rows(final),
             final_mask=self._masks(last),

@@ -76,7 +76,6 @@ class JaxVectorEnv(Unsaved):
         going = ~pub.idle
         for p, agents in enumerate(pub.agents):
             pub.reward[p].reshape(-1, agents)[:] = np.asarray(shown.reward[p]).reshape(-1, agents) * going[:, None]
-            pub.gone[p].reshape(-1, agents)[:] = np.asarray(shown.gone[p]).reshape(-1, agents) * going[:, None]
         if pub.over.any():
             pub.begin_next()
         self._show(shown)
@@ -177,7 +176,7 @@ class JaxDeviceEnv:
     def _timestep(self, shown: Shown, over: Tensor, terminated: Tensor, goes_on: Tensor) -> DeviceTimestep:
         slots = []
         for p, agents in enumerate(self._program.agents):
-            mask, gone = shown.mask[p], _torch(shown.gone[p]).reshape(-1, agents)
+            mask = shown.mask[p]
             slots.append(
                 DeviceSlots(
                     observation=self._dense(shown.observation[p], agents),
@@ -185,7 +184,7 @@ class JaxDeviceEnv:
                     due=_torch(shown.due[p]).reshape(-1, agents) & goes_on[:, None],
                     reward=self._pending[p],
                     ended=over[:, None].expand(-1, agents),
-                    terminated=terminated[:, None] | (gone == TERMINATED),
+                    terminated=terminated[:, None].expand(-1, agents),
                     final=self._dense(shown.final[p], agents),
                 )
             )
