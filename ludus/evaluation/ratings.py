@@ -117,8 +117,9 @@ def _rated(name: str, rater: Rater, payoffs: Payoffs, log: Sequence[Match]) -> R
 @dataclass(frozen=True, kw_only=True)
 class MeanPayoff:
     """The mean return over all profiles of the other players that were played, each with equal weight; averaged over the seats of players
-    who share a population. Its 95% interval is normal, and takes cells for independent, as profiles of runs are.
-    """
+    who share a population. Its 95% interval is Student's, and takes cells for independent. Where players share a population, a run's two
+    orders of seats have the same luck: there it is too wide where one wins what the other loses, and too narrow, by √2 at most, where both
+    are paid alike."""
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
         """Raises DataError for infinite payoffs."""

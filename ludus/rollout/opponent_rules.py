@@ -45,6 +45,15 @@ class Rule(Protocol):
 
 
 @runtime_checkable
+class NoRegret(Protocol):
+    """A rule whose mean over rounds is announced: that of what it holds best, without what it explores."""
+
+    def strategy(self, state: State) -> NDArray[np.float64]:
+        """float64[K], summing to 1."""
+        ...
+
+
+@runtime_checkable
 class PerGroup(Protocol):
     """A rule that is another one for each group of factors with the same entries, which are moved as one."""
 
@@ -136,10 +145,13 @@ class RegretMatchingPlusRule:
         regret = np.maximum(state["regret"] + _advantage(evidence, self.probs(state)), 0.0)
         return {**state, "regret": regret}
 
-    def probs(self, state: State) -> NDArray[np.float64]:
+    def strategy(self, state: State) -> NDArray[np.float64]:
         regret = state["regret"]
         total = regret.sum()
-        return _explored(regret / total if total > 0 else state["start"], self.explore)
+        return np.asarray(regret / total if total > 0 else state["start"])
+
+    def probs(self, state: State) -> NDArray[np.float64]:
+        return _explored(self.strategy(state), self.explore)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +179,17 @@ class Hedge:
             "scale": max(float(state["scale"]), float(np.abs(gained).max())),
         }
 
-    def probs(self, state: State) -> NDArray[np.float64]:
+    def strategy(self, state: State) -> NDArray[np.float64]:
         start, scale = np.asarray(state["start"]), float(state["scale"])
         if scale == 0.0:
-            return _explored(start, self.explore)
+            return start
         rate = self.rate * np.sqrt(np.log(max(2, len(start))) / state["rounds"]) / scale
         power = rate * state["sum"]
         weight = start * np.exp(power - power.max())
-        return _explored(weight / weight.sum(), self.explore)
+        return np.asarray(weight / weight.sum())
+
+    def probs(self, state: State) -> NDArray[np.float64]:
+        return _explored(self.strategy(state), self.explore)
 
 
 def _check(*, explore: float) -> None:

@@ -13,7 +13,7 @@ from ludus.core.own_code import distribution, own_name
 from ludus.core.parts import build_part
 from ludus.core.types import Adaptive, Factor, Mixture, Opponents, PolicyRef, State
 from ludus.rollout.base import EpisodeResults
-from ludus.rollout.opponent_rules import RULES, Evidence, PerGroup, Rule
+from ludus.rollout.opponent_rules import RULES, Evidence, NoRegret, PerGroup, Rule
 
 
 class MovingOpponents:
@@ -69,14 +69,15 @@ class MovingOpponents:
             movable = self._movable(group)
             if len(movable) < 2:
                 continue
-            self._sums[k] += self._now(k, len(movable))
+            self._sums[k] += self._meant(k, len(movable))
             seen = evidence_of(episodes, [self._start.factors[f].seats for f in group], group, self._size(group))
             seen = Evidence(seen.played[movable], seen.value[movable], seen.won[movable], seen.earned[movable])
             self._states[k] = self._rules[k].update(self._states[k], seen)
 
     @property
     def average(self) -> Mixture | None:
-        """With the mean of the probabilities of all rounds; None where nothing moves, or nothing was played."""
+        """With the mean of the probabilities of all rounds, of rules without regret less what they explore; None where nothing moves, or
+        nothing was played."""
         if not self._rules or not self._rounds:
             return None
         means = [total / total.sum() if total.any() else None for total in self._sums]
@@ -112,6 +113,13 @@ class MovingOpponents:
         """What rule k plays, of so many entries."""
         rule = self._rules[k]
         return distribution(f"opponents' rule {own_name(rule)}", rule.probs(self._states[k]), size)
+
+    def _meant(self, k: int, size: int) -> NDArray[np.float64]:
+        """The same, without what it explores."""
+        rule = self._rules[k]
+        if not isinstance(rule, NoRegret):
+            return self._now(k, size)
+        return distribution(f"opponents' rule {own_name(rule)}", rule.strategy(self._states[k]), size)
 
     def _probs(self) -> list[tuple[float, ...]]:
         sizes = [len(self._movable(group)) for group in self._groups]

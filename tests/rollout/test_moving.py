@@ -58,10 +58,14 @@ def test_live_refs_become_versions_and_the_rest_stays() -> None:
     assert moving.average is None
 
 
-def test_a_rule_moves_all_but_live_entries_and_factors_with_the_same_entries_as_one() -> None:
+@pytest.mark.parametrize(("explore", "met"), [(0.0, [0.4, 0.6, 0.0, 0.0]), (0.3, [0.4, 0.48, 0.06, 0.06])])
+def test_a_rule_moves_all_but_live_entries_and_factors_with_the_same_entries_as_one(
+    explore: float, met: list[float]
+) -> None:
+    """What it explores is met, and no part of the mean."""
     entries = ((LIVE,), (A,), (B,), (C,))
     start = Mixture(tuple(Factor((seat,), entries, (0.4, 0.2, 0.2, 0.2)) for seat in (0, 1)))
-    moving = MovingOpponents(Adaptive(start, "regret_matching_plus", {"explore": 0.0}))
+    moving = MovingOpponents(Adaptive(start, "regret_matching_plus", {"explore": explore}))
     # The learner in seat 0 meets a (whose own return is 2), in seat 1 b (1) and c (0); what seat 0 has seen counts in seat 1 too.
     moving.learn(
         episodes(
@@ -71,7 +75,7 @@ def test_a_rule_moves_all_but_live_entries_and_factors_with_the_same_entries_as_
         )
     )
     for factor in moving.mixture(lambda ref: ref._replace(version=1)).factors:
-        np.testing.assert_allclose(factor.probs, [0.4, 0.6, 0.0, 0.0])  # regrets 1, 0, -1
+        np.testing.assert_allclose(factor.probs, met)  # regrets 1, 0, -1
     assert moving.average is not None
     np.testing.assert_allclose(
         moving.average.factors[1].probs, [0.4, 0.2, 0.2, 0.2]
