@@ -108,7 +108,7 @@ def _ordered(mine, mask, possible, moves):  # type: ignore[no-untyped-def]
     return n
 
 
-@njit(cache=True)
+@njit  # nor is who calls it
 def _value(mine, mask, keys, bounds):  # type: ignore[no-untyped-def]
     if _threats(mine, mask) & ((mask + _BOTTOM) & _BOARD):
         return 1
@@ -125,7 +125,7 @@ def _not_losing(mine, mask, possible):  # type: ignore[no-untyped-def]
     return (forced if forced else possible) & ~(dangers >> np.uint64(1))
 
 
-@njit(cache=True)
+@njit  # what calls itself crashes where numba (0.68) takes it from its cache
 def _search(mine, mask, alpha, beta, keys, bounds):  # type: ignore[no-untyped-def]
     """Of a position in which who moves cannot win at once."""
     possible = (mask + _BOTTOM) & _BOARD
