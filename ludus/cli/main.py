@@ -122,17 +122,18 @@ def script() -> None:
     _end(code)
 
 
-class _Stopped(SystemExit):
+class _Stopped(BaseException):
     """A signal came by which a process ends: raised, so that nothing half-written is left behind."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(128 + number)
+        super().__init__()
         self.signal = signal.Signals(number)
 
 
 def _stop(number: int, _: FrameType | None) -> None:
     for other in _ENDINGS:
-        signal.signal(other, signal.SIG_DFL)  # a second one is not waited for
+        if signal.getsignal(other) is _stop:
+            signal.signal(other, signal.SIG_DFL)  # a second one is not waited for
     raise _Stopped(number)
 
 

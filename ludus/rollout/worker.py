@@ -255,9 +255,8 @@ class RolloutWorker:
         yield from self._steps(request)
 
     def _load(self, request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Policy]]) -> None:
-        begins = (
-            not request.carry_on or self._timestep is None
-        )  # nor does one go on that stands in for a worker that died
+        # One that stands in for a worker that died is asked to carry on, and has nothing to.
+        begins = not request.carry_on or self._timestep is None
         if begins:
             self.bank.release()
             self.bank = self._bank(policies)

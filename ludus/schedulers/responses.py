@@ -109,10 +109,10 @@ class RecommendedResponse:
                 told = Solution((other, other), np.nan)
                 out.append(Target(seats, told, games.against(payoffs.mean[seats[0]], told, seats[0])))
             return tuple(out)
-        for seat in seats:
-            for strategy in supported(solution.strategies[seat], least=self.least, most=self.most):
-                told = Solution(None, np.nan, joint=conditional(solution.joint, seat, strategy))
-                out.append(Target((seat,), told, games.against(payoffs.mean[seat], told, seat)))
+        (seat,) = seats
+        for strategy in supported(solution.strategies[seat], least=self.least, most=self.most):
+            told = Solution(None, np.nan, joint=conditional(solution.joint, seat, strategy))
+            out.append(Target(seats, told, games.against(payoffs.mean[seat], told, seat)))
         return tuple(out)
 
 

@@ -92,9 +92,8 @@ def test_moves_may_be_limited() -> None:
         assert ended.mask is not None
         for slot, seen, mask in zip(ended.slot.tolist(), ended.observation, ended.mask, strict=True):
             assert seen.sum(axis=(0, 1)).tolist() == ([2, 1] if slot in begins[p] else [1, 2])
-            assert mask.sum() == (
-                9 if slot in begins[p] else 6
-            )  # whose turn it is not: what it may do then is not known
+            # Whose turn it is not: what it may do then is not known.
+            assert mask.sum() == (9 if slot in begins[p] else 6)
 
 
 @pytest.mark.slow

@@ -92,7 +92,11 @@ def test_later_searches_stand_in_for_the_outcome():
     expected = np.append(found[1:], 0.0)
     expected[last] = rows.reward[last]
     np.testing.assert_allclose(dict(learner.items(rows))["replay"]["value"], expected, rtol=1e-6)
-    cut = replace(rows, tail=np.full_like(rows.tail, Tail.TRUNCATED), reward=np.zeros_like(rows.reward))
+    cut = replace(
+        rows,
+        tail=np.full_like(rows.tail, Tail.TRUNCATED),
+        reward=np.where(np.isin(np.arange(rows.num_rows), last), 7.0, 0.0),
+    )
     expected[last] = found[last]
     np.testing.assert_allclose(dict(learner.items(cut))["replay"]["value"], expected, rtol=1e-6)
 

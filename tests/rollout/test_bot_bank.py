@@ -298,9 +298,8 @@ def test_open_episodes_are_carried_on_with_their_bots(name: str) -> None:
     assert sum(rollout.counters["episodes"] for rollout in found) > 20
     fresh = played.play(RolloutRequest(ME, (0, 1), mixture, "episodes", 5, seed=1), policies)
     assert fresh.counters["episodes"] == 5
-    stands_in = worker(
-        make_env(TIC_TAC_TOE, num_envs=5, tree="off")
-    )  # for one that died: it is asked to go on, and begins
+    # For one that died: it is asked to go on, and begins.
+    stands_in = worker(make_env(TIC_TAC_TOE, num_envs=5, tree="off"))
     assert stands_in.play(requests[1], policies).counters["learner_decisions"] >= 7
 
 

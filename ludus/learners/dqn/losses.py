@@ -1,8 +1,8 @@
 """Targets and losses of action-value learning as pure functions of rows, compiled or in torch; the latter answer one number or
 distribution per row.
 
-Shapes: q float[n, A] action values, mask bool[n, A] of legal actions (at least one in every row), K atoms or quantiles, everything else
-float[n]. Nothing here holds back gradients: the caller says where they stop.
+Shapes: q float[n, A] action values, mask bool[n, A] of legal actions (at least one in every row, but for `soft_policy`), K atoms or
+quantiles, everything else float[n]. Nothing here holds back gradients: the caller says where they stop.
 """
 
 from __future__ import annotations

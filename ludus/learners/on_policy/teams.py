@@ -37,7 +37,7 @@ def team_rewards(rows: Trajectories, gamma: float = 1.0) -> NDArray[np.float64]:
     teammate who is rewarded.
 
     A reward counts for its own decision, and for each teammate's newest one at that time, if the rollout has one. So agents that decide
-    together all receive the sum, and one that has died still earns, undiscounted, what its team does later in the same rollout.
+    together all receive the sum, and one that has left still earns, undiscounted, what its team does later in the same rollout.
     """
     length = np.diff(rows.start)
     group = np.repeat(rows.episode * 128 + rows.seat, length)
