@@ -13,8 +13,8 @@ M-IQN and Rainbow-IQN have the settings of DQN on CartPole, with 8 levels, one s
 
 Cooperating agents (MPE2's) are one player, whose return is the sum of its agents', as EPyMARL reports it. Budgets in decisions count what
 all of them do: a step of the environment is a decision of each. simple_spread has the same network, replay and exploration for QMIX, VDN
-and independent Q-learning, targets over 5 steps and a discount of 0.95: with one step, or 0.99, QMIX's values grow without end. The first two
-learn from the team's rewards, standardised; independent learners each from its own, scaled by 0.05, so that values are as large.
+and independent Q-learning, targets over 5 steps and a discount of 0.95: with one step, or 0.99, QMIX's values grow without end. The first
+two learn from the team's rewards, standardised; independent learners each from its own, scaled by 0.05, so that values are as large.
 
 The key-and-door grid is played by PPO with random network distillation, with the intrinsic curiosity module, and without either, alike in
 all else. CartPole is imitated from 1, 10 and 100 episodes of the preset's PPO (`benchmarks.learning_imitation`): by behaviour cloning, GAIL
