@@ -13,8 +13,10 @@ from ludus.cli.main import main
 from ludus.core.errors import ConfigError, RunError, ScenarioError
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_runtime import RuntimeChoice
+from ludus.evaluation import ratings
 from ludus.storage.reader import Reader, run_state
 from ludus.storage.run_dirs import RunLock
+from ludus.storage.stored_run import StoredRun
 
 
 def state(run_dir: Path) -> str:
@@ -77,6 +79,19 @@ def test_what_limits_a_run_is_told(tmp_path: Path) -> None:
     tools.train("exact", tmp_path, "generations=9", "stop={generations: 1, seconds: 60}")
     with Reader(tmp_path) as reader:
         assert (reader.info().generations, reader.info().seconds) == (1, 60.0)
+
+
+def test_a_run_that_goes_on_is_read_as_it_was_when_it_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools.train("exact", tmp_path / "run", "generations=1")
+    before = StoredRun(tmp_path / "run")
+    resume(tmp_path / "run", ["generations=2"], report=False)
+    assert before.solution_after(2) is None
+    monkeypatch.setattr(ratings, "open_run", lambda _: before)
+    found = ratings.rate_run(tmp_path / "run", ["mean_payoff"])
+    assert [len(names) for names in found.names] == [len(members) for members in before.members.values()]
+    assert len(found.tables["mean_payoff"].rating) == sum(map(len, found.names))
 
 
 def test_what_extends_a_run_whose_stop_is_met(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
