@@ -8,7 +8,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from ludus.core.errors import ConfigError
@@ -34,7 +34,8 @@ class Family:
     """module: the adapter's. needs: the package that it imports; extra: what `pip install ludus[extra]` calls it, "" if it comes with
     Ludus. also: what it imports and no extra brings. python: its environments are single Python objects, so `restarts` applies to them.
     threads: it brings threads of its own, so `workers` does not apply. example: an id that works. training: options that only training
-    has, and no match that is played afterwards. shaping: of rewards that only learners are paid, and no match counts."""
+    has, and no match that is played afterwards. shaping: options that say what learners are paid; of each, the terms that matches count
+    too, with their weights where the option is not given (0: none)."""
 
     module: str
     summary: str
@@ -45,7 +46,7 @@ class Family:
     python: bool = False
     threads: bool = False
     training: tuple[str, ...] = ()
-    shaping: tuple[str, ...] = ()
+    shaping: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def installed(self) -> bool:
@@ -88,7 +89,7 @@ FAMILIES: Mapping[str, Family] = {
         "football/5_vs_5",
         needs="gfootball",
         python=True,
-        shaping=("rewards",),
+        shaping={"rewards": {"score": 1.0, "win": 0.0}},
     ),
     "gymnasium": Family(
         "ludus.envs.adapters.gymnasium",
@@ -112,7 +113,7 @@ FAMILIES: Mapping[str, Family] = {
         needs="jaxmarl",
         extra="jax",
         threads=True,
-        shaping=("shaped_rewards",),
+        shaping={"shaped_rewards": {}},
     ),
     "jumanji": Family(
         "ludus.envs.adapters.jumanji",

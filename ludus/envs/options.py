@@ -3,7 +3,7 @@ object, or a function that makes one."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -57,6 +57,15 @@ def _named_teams(value: dict[str, Any]) -> dict[str, Any]:
             "module:function."
         )
     return {**value, "teams": found}
+
+
+NEVER_SEEN = frozenset({"batch_size", "determinism", "render", "render_mode", "state", "threads"})
+"""Options that leave a match as it is: its speed, pictures of it, what critics see."""
+UNSEEN = NEVER_SEEN.union(
+    {"statistics", "symmetry", "utility_range", "zero_sum"}, *(family.shaping for family in FAMILIES.values())
+)
+"""Options that leave what a player sees and does in a decision as it is; these may also be what it is paid, and what is counted and said
+of a match."""
 
 
 class Environment(Config):
@@ -125,23 +134,35 @@ class Environment(Config):
     def played(self) -> Environment:
         """As matches after training are played: as `scored`, and from the game's start, without the random `openings` of OpenSpiel's."""
         family = FAMILIES.get(self.id.partition("/")[0])
-        return self if family is None else self._without((*family.training, *family.shaping))
+        if family is None:
+            return self
+        usual = {name: {term: w for term, w in terms.items() if w} for name, terms in family.shaping.items()}
+        options = {
+            name: value
+            for name, value in self.scored.options.items()
+            if name not in family.training and not (name in usual and value == usual[name])
+        }
+        return self._with_options(options)
 
     @property
     def scored(self) -> Environment:
         """As the matches of a run are counted: without rewards that only learners are paid, such as football's for passes."""
         family = FAMILIES.get(self.id.partition("/")[0])
-        return self if family is None else self._without(family.shaping)
+        if family is None:
+            return self
+        options = dict(self.options)
+        for name, terms in family.shaping.items():
+            paid = options.pop(name, None)
+            if counted := {t: w for t, w in paid.items() if t in terms} if isinstance(paid, Mapping) else {}:
+                options[name] = counted
+        return self._with_options(options)
 
     def enumerated(self, spec: EnvSpec) -> bool:
         """Whether its games are those of a compiled tree, on which payoffs can be computed; wrapped, they are others."""
         return spec.enumeration is not None and not self.wrappers
 
-    def _without(self, keys: Collection[str]) -> Environment:
-        if not self.options.keys() & keys:
-            return self
-        options = {key: value for key, value in self.options.items() if key not in keys}
-        return self.model_copy(update={"options": options})
+    def _with_options(self, options: dict[str, Any]) -> Environment:
+        return self if options == self.options else self.model_copy(update={"options": options})
 
     def make(self, *, num_envs: int | None = None, **options: Any) -> VectorEnv:
         """The vector of environments. Raises what `make_env` raises. num_envs, options: in place of its own; of fewer environments than

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, LudusError, PolicyError, RunError, ScenarioError, article, nearest
 from ludus.core.own_code import brief
 from ludus.core.types import EnvSpec, Factor, Mixture, PolicyRef, Solution
-from ludus.envs.options import Environment
+from ludus.envs.options import NEVER_SEEN, UNSEEN, Environment
 from ludus.envs.spaces import Choices
 from ludus.policies.base import Policy, team_size_of, teams_for
 from ludus.policies.bots import DEADLINE, BotPolicy, parse_bot, require_fit, what_raised
@@ -61,9 +61,11 @@ def name_of(settings: Environment) -> str:
     return f"openspiel/{game.get_type().short_name}({parameters})"
 
 
-def identity(settings: Environment) -> str:
-    """What makes two games the same: id, options and wrappers, as JSON."""
-    parts = {"id": name_of(settings), "options": settings.options, "wrappers": list(settings.wrappers)}
+def identity(settings: Environment, *, without: Collection[str] = NEVER_SEEN) -> str:
+    """What makes two games the same: id, options and wrappers, as JSON. without: options that do not; of games that only have to look the
+    same to players, `UNSEEN`."""
+    options = {name: value for name, value in settings.options.items() if name not in without}
+    parts = {"id": name_of(settings), "options": options, "wrappers": list(settings.wrappers)}
     return json.dumps({key: value for key, value in parts.items() if value}, sort_keys=True, default=str)
 
 
@@ -200,9 +202,11 @@ def _with_at(text: str, find_run: FindRun, open_run: Callable[[Path], StoredRun]
 
 
 def require_same_game(wanted: Wanted, settings: Environment, whose: str) -> None:
-    """Raises ScenarioError for a policy of another game than that of these options. whose: they are, in the error."""
-    if wanted.run is not None and identity(wanted.run.env.played) != identity(settings.played):
-        theirs = wanted.run.env
+    """Raises ScenarioError for a policy of another game, as players see it, than that of these options. whose: they are, in the error."""
+    if wanted.run is None:
+        return
+    theirs = wanted.run.env
+    if identity(theirs.played, without=UNSEEN) != identity(settings.played, without=UNSEEN):
         raise ScenarioError(
             f"{wanted.text!r} plays {game_description(theirs, settings)}, and {whose} {game_description(settings, theirs)}. Give a "
             "policy of the same game."

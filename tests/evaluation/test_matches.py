@@ -81,8 +81,17 @@ def test_matches_count_what_matches_count() -> None:
 
 
 def test_what_only_learners_are_paid() -> None:
-    football = Environment(id="football/5_vs_5", options={"rewards": {"goal": 1.0, "checkpoint": 0.1}, "duration": 40})
-    assert (football.scored.options, football.played.options) == ({"duration": 40}, {"duration": 40})
+    def football(**rewards: float) -> Environment:
+        return Environment(id="football/5_vs_5", options={"rewards": rewards, "duration": 40})
+
+    shaped = football(goal=1.0, checkpoints=0.1)
+    assert (shaped.scored.options, shaped.played.options) == ({"duration": 40}, {"duration": 40})
+    assert football(win=2.0, checkpoints=0.1).scored == football(win=2.0)
+    for pure in (football(win=1.0), football(score=1.0), football(score=0.5, win=1.0)):
+        assert pure.scored is pure
+    assert football(win=1.0).played == football(win=1.0)
+    # A game is the same whether its options say what they are anyway.
+    assert football(score=1.0).played == football(score=1.0, checkpoints=0.1).played == shaped.played
     kitchen = Environment(id="jaxmarl/overcooked", options={"layout": "cramped_room", "shaped_rewards": 1.0})
     assert kitchen.scored.options == {"layout": "cramped_room"}
     board = Environment(id="openspiel/tic_tac_toe", options={"openings": 2})

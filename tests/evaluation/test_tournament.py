@@ -9,6 +9,8 @@ import sys
 import time
 from contextlib import chdir, closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +19,9 @@ from scipy import stats
 import ludus
 from ludus.core.errors import ConfigError, PolicyError, RunError, ScenarioError
 from ludus.core.types import Match
-from ludus.envs.options import Environment
+from ludus.envs.options import UNSEEN, Environment
 from ludus.envs.registry import make_env
+from ludus.evaluation.policies import Wanted, identity, require_same_game
 from ludus.evaluation.tournament.entrants import read_field, run_at
 from ludus.evaluation.tournament.report import TournamentReport
 from ludus.evaluation.tournament.run import Options, exact_tournament, play_tournament, run_tournament
@@ -360,6 +363,25 @@ def test_the_same_game_in_other_words(runs: Path) -> None:
         [f"{runs}/one"], env=Environment(id="openspiel/kuhn_poker(players=2)", num_envs=4), find_run=run_at
     )
     assert field.spec.id == "openspiel/kuhn_poker"
+
+
+def test_what_makes_another_game() -> None:
+    """Of a tournament also what is counted and paid; of opponents only what their players see."""
+
+    def football(**options: Any) -> Environment:
+        return Environment(id="football/5_vs_5", options={"sides": "both", **options})
+
+    plain, seen = identity(football()), identity(football(), without=UNSEEN)
+    for options in ({"render": "engine"}, {"state": False}):
+        assert identity(football(**options)) == plain
+    for options in ({"statistics": []}, {"rewards": {"win": 1}}):
+        assert identity(football(**options)) != plain
+        assert identity(football(**options), without=UNSEEN) == seen
+    assert identity(football(masks=None), without=UNSEEN) != seen
+    other = Wanted("other", run=SimpleNamespace(env=football(statistics=[], rewards={"win": 1})))
+    require_same_game(other, football(rewards={"score": 1, "checkpoints": 0.1}), "this")
+    with pytest.raises(ScenarioError, match=r"'other' plays football/5_vs_5 {.*}, and this football/5_vs_5 {.*masks"):
+        require_same_game(other, football(masks="tactical"), "this")
 
 
 def test_a_file_plays_where_its_run_played_it(runs: Path, tmp_path: Path) -> None:

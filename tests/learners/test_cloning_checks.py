@@ -93,7 +93,7 @@ def test_another_environment_is_refused(theirs: dict[str, Any], ours: dict[str, 
     [
         {"num_envs": 3, "workers": 2, "deadline": 5.0, "restarts": 1, "tree": "off", "node_limit": 7},
         {"wrappers": [{"kind": "scale_reward", "factor": 2.0}, STACK, "joint_state"]},
-        {"options": {"limits": [1, 2], "symmetry": [[0, 1]], "state": True}},
+        {"options": {"limits": [1, 2], "symmetry": [[0, 1]], "state": True, "statistics": [], "rewards": {"win": 1}}},
     ],
 )
 def test_what_players_do_not_see_may_differ(ours: dict[str, Any]) -> None:

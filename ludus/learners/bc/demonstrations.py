@@ -18,6 +18,7 @@ from ludus.core import seeding
 from ludus.core.device import to_device
 from ludus.core.errors import ConfigError, DataError
 from ludus.core.types import Array, EnvSpec
+from ludus.envs.options import UNSEEN
 from ludus.envs.spaces import Choices
 from ludus.learners.bc.models import CloneModel
 from ludus.learners.spaces import one_space
@@ -30,10 +31,7 @@ from ludus.replay.trajectories import Trajectories
 
 _ADVICE = "Use the wrappers and options that they were recorded with."
 _UNSEEN_WRAPPERS = frozenset({"clip_reward", "joint_state", "scale_reward", "sign_reward", "time_limit"})
-_UNSEEN_OPTIONS = frozenset(
-    {"batch_size", "determinism", "render", "render_mode", "state", "symmetry", "threads", "utility_range", "zero_sum"}
-)
-"""What leaves what an agent sees and does in a decision as it is: rewards, lengths, what critics see, what is said of a game, speed."""
+"""What leaves what an agent sees and does in a decision as it is: rewards, lengths, what critics see."""
 
 
 def check_environment(origin: TrajectoryOrigin, settings: Mapping[str, Any]) -> None:
@@ -56,7 +54,7 @@ def _decisive(value: Any) -> Any:
     if isinstance(value, list):
         return [item for item in value if not (isinstance(item, Mapping) and item.get("kind") in _UNSEEN_WRAPPERS)]
     if isinstance(value, Mapping):
-        return {key: item for key, item in value.items() if key not in _UNSEEN_OPTIONS}
+        return {key: item for key, item in value.items() if key not in UNSEEN}
     return value
 
 
