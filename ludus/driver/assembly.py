@@ -52,14 +52,14 @@ def as_counted(scenario: Scenario, env: EnvSpec) -> EnvSpec:
     return replace(env, utility_range=made.spec.utility_range, zero_sum=made.spec.zero_sum)
 
 
-def checked(scenario: Scenario) -> tuple[VectorEnv, EnvSpec]:
-    """(The environments of the first shard, the game as matches count it) of a scenario that can run. Raises what the checks raise; then
-    the environments are closed."""
+def checked(scenario: Scenario, *, generation: int = 0) -> tuple[VectorEnv, EnvSpec]:
+    """(The environments of the first shard, the game as matches count it) of a scenario that can run, or go on after a generation. Raises
+    what the checks raise; then the environments are closed."""
     require_sendable(scenario)
     env = first_shard(scenario)
     try:
         counted = as_counted(scenario, env.spec)
-        scenario.check(env.spec, matches=counted)
+        scenario.check(env.spec, matches=counted, generation=generation)
         check_vector(scenario, env)
     except BaseException:
         env.close()

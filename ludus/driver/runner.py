@@ -122,7 +122,8 @@ def resume(
     if stored.finished and not stored.changed:
         return _finished(stored, report=report)
     scenario, files = stored.scenario, stored.files
-    made, counted = checked(scenario)
+    behind = 0 if stored.state is None else History(**stored.state["history"]).generations
+    made, counted = checked(scenario, generation=behind)
     given = None if stored.state is not None else read_given(scenario, made.spec)
     info = _info(scenario, counted, stored.folder)
     if stored.changed and stored.state is not None:  # which refuses what it cannot follow

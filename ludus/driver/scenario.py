@@ -319,9 +319,9 @@ class Scenario(ScheduleOptions):
         """Whether some policies are learned."""
         return not all(isinstance(part, ComputedOracle) for part in (self.algorithm, *self.algorithms.values()))
 
-    def check(self, env: EnvSpec, *, matches: EnvSpec | None = None) -> None:
+    def check(self, env: EnvSpec, *, matches: EnvSpec | None = None, generation: int = 0) -> None:
         """Raises ScenarioError where parts that are fine alone do not fit together. matches: the game as matches count it, where learners
-        are paid otherwise."""
+        are paid otherwise. generation: the last one that a run has behind it: what only earlier ones need is not looked for."""
         from ludus.driver.scenario_check import check  # a scenario can be read without loading what it runs on
 
-        check(self, env, matches=matches or env)
+        check(self, env, matches=matches or env, generation=generation)

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from ludus.schedulers.base import Scheduler
 
 
-def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec) -> None:
-    """Raises ScenarioError or ConfigError: what does not fit, and what would. matches: the game as matches count it."""
+def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec, generation: int = 0) -> None:
+    """Raises ScenarioError or ConfigError: what does not fit, and what would. matches: the game as matches count it. generation: the last
+    one that a run has behind it."""
     scenario.runtime.check()
     context = ScheduleContext(env, scenario.who_learns(scenario.population(env)))
     computed = next((assignment for assignment in context.assigned if assignment.computed), None)
@@ -59,7 +60,7 @@ def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec) -> None:
             f"several learners of this {scenario.kind} run play at the same time, and {env.id} was given as one object. Give a function "
             "that makes an environment: env=lambda: …"
         )
-    counted = ScheduleContext(matches, scenario.who_learns(context.population))
+    counted = ScheduleContext(matches, scenario.who_learns(context.population), generation=generation)
     scenario.check_schedule(counted)
     scenario.evaluation.check(counted, scenario, scenario.env)
     exploitability = scenario.env.enumerated(env) and scenario.evaluation.exploitability != "off"

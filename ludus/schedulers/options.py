@@ -30,10 +30,11 @@ Solver = Annotated[
 
 class ScheduleContext:
     """Where a schedule is to run. algorithms: what answers its training tasks. population: [P] index of each player's population. seats:
-    the players of each population. assigned: what is trained by which algorithm."""
+    the players of each population. assigned: what is trained by which algorithm. generation: the last one that a run has behind it."""
 
-    def __init__(self, env: EnvSpec, algorithms: Algorithms) -> None:
+    def __init__(self, env: EnvSpec, algorithms: Algorithms, *, generation: int = 0) -> None:
         """Raises ScenarioError if one policy of an algorithm cannot serve all the players of its population."""
+        self.generation = generation
         self.env, self.population = env, algorithms.population
         self.seats = seats_of(self.population)
         self.assigned = algorithms.assigned(env)

@@ -122,7 +122,7 @@ class ResponseOptions(ScheduleOptions):
         for assignment in context.assigned:
             check_diversity(self.diversity, assignment.algorithm, [assignment.policy], moved=self.moves_opponents)
         for rule in self.warm_start:
-            if rule.path is not None:
+            if rule.path is not None and (rule.last is None or rule.last > context.generation):
                 context.check_file("warm_start", rule.path)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import ludus
+from ludus.core.errors import PolicyError
 from ludus.core.types import Weights
 from ludus.solvers.games import values_against
 from ludus.storage.reader import Reader
@@ -82,13 +84,14 @@ def test_best_is_the_best_against_the_meta_strategy_of_the_time(tmp_path: Path) 
             assert same(weights(result, player, generation), weights(result, player, best))
 
 
-def test_a_file_starts_every_response(tmp_path: Path) -> None:
+def test_a_file_starts_every_response_and_is_needed_as_long(tmp_path: Path) -> None:
     first = train(tmp_path / "first", "random", generations=1)
-    path = tmp_path / "first/policies/0/0-1.safetensors"
+    path = Path(shutil.copy(tmp_path / "first/policies/0/0-1.safetensors", tmp_path / "start.safetensors"))
     result = train(
         tmp_path / "second",
         {"source": "random", "last": 1},
-        {"source": "file", "path": str(path)},
+        {"source": "file", "path": str(path), "last": 3},
+        {"source": "last"},
         generations=3,
         seed=1,
     )
@@ -97,6 +100,12 @@ def test_a_file_starts_every_response(tmp_path: Path) -> None:
         assert same(weights(result, player, 2), weights(first, 0, 1))
         assert same(weights(result, player, 3), weights(first, 0, 1))
     assert result.populations[1][2].lineage.start == str(path)
+    path.unlink()
+    again = f"warm_start=[{{source: file, path: {path}, last: 4}}]"
+    with pytest.raises(PolicyError, match=r"start.safetensors' cannot be read"):
+        ludus.resume(tmp_path / "second", ["generations=4", again], report=False)
+    more = ludus.resume(tmp_path / "second", ["generations=4"], report=False)
+    assert parents(more, 0)[4] == "0-3"
 
 
 @pytest.mark.parametrize("rules", [(), ({"source": "last", "first": 9},)])
