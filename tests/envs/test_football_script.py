@@ -65,6 +65,29 @@ def test_passes_to_a_free_mate_when_there_is_no_room() -> None:
     looks = holding((0, Action.BOTTOM_RIGHT))
     free = has_ball((0.1, 0.0), mate=mate, right_team=crowd, right_team_roles=roles, left_agent_sticky_actions=looks)
     assert play(free, Tactics(pressed=2.0))[0] == Action.SHORT_PASS
+    off = {"left_team_active": np.array([True, True, False]), "left_agent_controlled_player": [1, -1]}
+    alone = has_ball((0.1, 0.0), mate, right_team=crowd, right_team_roles=roles, left_agent_sticky_actions=looks, **off)
+    assert play(alone, Tactics(pressed=2.0))[0] != Action.SHORT_PASS  # the mate was sent off
+
+
+def test_who_offers_himself_stays_on_side() -> None:
+    # The ball is 16.4 metres from the middle, and so is the second-last opponent: the line. The mate stands 3.6 metres beyond it, in his
+    # lane, and would run 10 metres ahead of the ball if the line were further off.
+    at, mate = (0.3, 0.0), (20 / METRES[0], 8 / METRES[1])
+    theirs = np.array([[1.0, 0.0], [0.3, 0.0], [0.9, 0.0]])
+    assert play(has_ball(at, mate, right_team=theirs))[1] == Action.RIGHT
+    off = np.array([True, True, False])
+    assert play(has_ball(at, mate, right_team=theirs, right_team_active=off))[1] == Action.LEFT
+
+
+def test_an_only_body_plays_though_it_is_a_keeper() -> None:
+    only = {"left_team_active": np.array([True, False, False]), "left_agent_controlled_player": [0, -1]}
+    team = np.array([[0.3, 0.0], [0.0, 0.0], [0.0, 0.0]])
+    assert play(seen(left_team=team, ball=np.array([0.6, 0.0, 0.1]), **only))[0] == Action.RIGHT  # not to its goal
+    near = 1 - 12 / METRES[0]
+    team[0, 0] = near
+    ball = {"ball": np.array([near, 0.0, 0.1]), "ball_owned_team": 0, "ball_owned_player": 0}
+    assert play(seen(left_team=team, **ball, **only))[0] == Action.SHOT
 
 
 def test_restarts() -> None:

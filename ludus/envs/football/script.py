@@ -128,7 +128,7 @@ class _Moment:
 
     def __init__(self, view: View, tactics: Tactics) -> None:
         self.view, self.tactics = view, tactics
-        self.own, self.their = _points(view.own_position), _points(view.their_position)
+        self.own = _points(view.own_position)
         self.ball: Point = (float(view.ball[0] * METRES[0]), float(view.ball[1] * METRES[1]))
         self.holder = view.ball_body if view.ball_side == OWN else -1
         self.agents = [(k, body) for k, body in enumerate(view.controlled.tolist()) if body >= 0]
@@ -136,6 +136,7 @@ class _Moment:
         self.field = np.flatnonzero(view.own_active & ~keepers).tolist() or np.flatnonzero(view.own_active).tolist()
         self.held = view.sticky.tolist()
         field = (view.their_role != 0) & view.their_active
+        self.opponents = _points(view.their_position[view.their_active])
         self.foes = _points(view.their_position[field])
         self.foes_pace = _points(view.their_velocity[field])
         self.pace = (0.0, 0.0) if self.holder < 0 else _points(view.own_velocity[self.holder : self.holder + 1])[0]
@@ -150,7 +151,7 @@ class _Moment:
         for k, body in self.agents:
             if body == self.holder:
                 found[k] = int(self._holds(k, body))
-            elif self.view.own_role[body] == 0:
+            elif self._keeps(body):
                 found[k] = int(self._go(k, body, self._keeper()))
             elif self.holder >= 0:
                 found[k] = int(self._go(k, body, self._offer(body)))
@@ -159,6 +160,10 @@ class _Moment:
             else:
                 found[k] = int(self._go(k, body, self._cover(body, rest)))
         return found
+
+    def _keeps(self, body: int) -> bool:
+        """Whether it stays in goal: a goalkeeper, unless he is all that there is of the side."""
+        return bool(self.view.own_role[body] == 0) and body not in self.field
 
     # ---------------------------------------------------------------------------------------- moving
 
@@ -224,7 +229,7 @@ class _Moment:
             return min(self.ball[0] - self.tactics.ahead, 0.4 * _GOAL), 0.3 * self.ball[1]
         ahead = [b for b in others if b not in behind]
         y = self._lanes(ahead, body, self.tactics.width) if len(ahead) > 1 else (-8.0 if self.ball[1] > 0 else 8.0)
-        line = sorted(x for x, _ in self.their)[-2] if len(self.their) > 1 else _GOAL
+        line = sorted(x for x, _ in self.opponents)[-2] if len(self.opponents) > 1 else _GOAL
         x = min(self.ball[0] + self.tactics.ahead, max(line, self.ball[0]) - 1.0, 0.85 * _GOAL)
         return x, y
 
@@ -245,7 +250,7 @@ class _Moment:
         here = self.own[body]
         if self.view.mode == Mode.PENALTY:
             return Action.SHOT
-        if self.view.mode != Mode.NORMAL or self.view.own_role[body] == 0:
+        if self.view.mode != Mode.NORMAL or self._keeps(body):
             return self._passes(k, body, back=30.0) or Action.SHORT_PASS
         opening = _opening(here)
         if opening > self.tactics.shot and self.view.own_velocity[body, 0] >= 0:
@@ -263,7 +268,7 @@ class _Moment:
         here, best, found = self.own[body], -math.inf, None
         for mate, there in enumerate(self.own):
             length = _distance(here, there)
-            if mate == body or self.view.own_role[mate] == 0 or not 4.0 < length < 30.0 or there[0] < here[0] - back:
+            if mate == body or mate not in self.field or not 4.0 < length < 30.0 or there[0] < here[0] - back:
                 continue
             gap = _gap(here, there, self.foes)
             value = there[0] + 2.0 * min(gap, 6.0) - 0.3 * abs(length - 12.0)
