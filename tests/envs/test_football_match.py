@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -213,3 +215,32 @@ def test_the_first_sight_is_the_formation() -> None:
 def test_a_formation_turned() -> None:
     turned = with_rules("x", MADE, {"duration": 3}).turned
     assert (turned.ball, turned.rules.difficulty, turned.rules.duration) == ((-0.25, -0.5), (0.6, 0.3), 3)
+
+
+def test_who_keeps_goal_for_a_keeper_who_was_sent_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine hands the keeper's part to the first of the bodies that are left."""
+
+    def body(role: int, *, active: bool = True) -> SimpleNamespace:
+        still = {"position": (0.0, 0.0), "direction": (0.0, 0.0), "tired_factor": 0.0}
+        return SimpleNamespace(role=role, is_active=active, has_card=False, designated_player=False, **still)
+
+    whole = [body(0), body(1), body(9)]
+    nothing = {"ball_position": (0, 0, 0), "ball_direction": (0, 0, 0), "ball_rotation": (0, 0, 0), "game_mode": 0}
+    nobody = {"ball_owned_team": -1, "ball_owned_player": -1, "left_goals": 0, "right_goals": 0}
+    info = SimpleNamespace(
+        is_in_play=True, step=1, left_team=whole, right_team=whole, left_controllers=[], right_controllers=[]
+    )
+    info.__dict__.update(nothing | nobody)
+    lib = MagicMock()
+    lib.GameEnv().get_info.return_value = info
+    lib.GameEnv().waiting_for_game_count = 0
+    monkeypatch.setattr(match, "engine", lambda: lib)
+    monkeypatch.setattr(match, "_idle", [])
+    made = match.Engine()
+    ends = {f"end_episode_on_{what}": False for what in ("score", "out_of_play", "possession_change")}
+    made.reset(SimpleNamespace(game_duration=400, **ends), (0, 0))
+    assert made.raw["left_team_roles"].tolist() == made.raw["right_team_roles"].tolist() == [0, 1, 9]
+    info.left_team = [body(0, active=False), body(0), body(9)]
+    made.step([[], []])
+    assert made.raw["left_team_roles"].tolist() == [0, 0, 9]
+    assert made.raw["right_team_roles"].tolist() == [0, 1, 9]

@@ -52,7 +52,8 @@ class Engine:
         self._agents = (0, 0)
         self._mode = -1  # at the step before
         self._owner = NOBODY  # the last side that had the ball
-        self._roles: tuple[NDArray[np.int64], ...] = ()  # a match changes none
+        self._roles: list[NDArray[np.int64]] = []
+        self._active: list[int] = []  # bodies of each side when its roles were read
 
     def reset(self, config: Any, agents: tuple[int, int]) -> None:
         """Begin a match. config: a `ScenarioConfig`, which the engine changes."""
@@ -60,10 +61,7 @@ class Engine:
         self._engine.reset(config, False)
         self._config, self._agents = config, agents
         self._mode, self._owner = -1, NOBODY
-        info = self._engine.get_info()
-        self._roles = tuple(
-            np.array([int(body.role) for body in team], np.int64) for team in (info.left_team, info.right_team)
-        )
+        self._roles, self._active = [np.empty(0, np.int64)] * 2, [-1, -1]
         self._to_next_moment()
 
     def step(self, actions: Sequence[Sequence[int]]) -> bool:
@@ -134,8 +132,13 @@ class Engine:
             "score": [info.left_goals, info.right_goals],
             "steps_left": self._config.game_duration - info.step,
         }
-        _put_team(raw, "left", info.left_team, self._roles[LEFT])
-        _put_team(raw, "right", info.right_team, self._roles[RIGHT])
+        for side, team in ((LEFT, info.left_team), (RIGHT, info.right_team)):
+            name = _NAMES[side]
+            _put_team(raw, name, team)
+            if (active := int(raw[f"{name}_team_active"].sum())) != self._active[side]:
+                # Roles change only where a goalkeeper is sent off, whose part another body takes over.
+                self._active[side], self._roles[side] = active, np.array([int(body.role) for body in team], np.int64)
+            raw[f"{name}_team_roles"] = self._roles[side]
         held = self._engine.sticky_action_state
         for side, controllers in ((LEFT, info.left_controllers), (RIGHT, info.right_controllers)):
             name, agents = _NAMES[side], range(self._agents[side])
@@ -159,7 +162,7 @@ def _started(lib: Any) -> Any:
     return made
 
 
-def _put_team(raw: dict[str, Any], name: str, bodies: Sequence[Any], roles: NDArray[np.int64]) -> None:
+def _put_team(raw: dict[str, Any], name: str, bodies: Sequence[Any]) -> None:
     rows, active, cards, designated = [], [], [], -1
     for i, body in enumerate(bodies):
         at, moves = body.position, body.direction
@@ -174,7 +177,6 @@ def _put_team(raw: dict[str, Any], name: str, bodies: Sequence[Any], roles: NDAr
     raw[f"{name}_team_tired_factor"] = table[:, 4]
     raw[f"{name}_team_active"] = np.array(active)
     raw[f"{name}_team_yellow_card"] = np.array(cards)
-    raw[f"{name}_team_roles"] = roles
     raw[f"{name}_team_designated_player"] = designated
 
 
