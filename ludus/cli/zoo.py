@@ -14,6 +14,7 @@ from ludus.core.errors import ConfigError, LudusError, RunError
 from ludus.storage.run_dirs import MANIFEST, run_name
 
 if TYPE_CHECKING:
+    from ludus.envs.options import Environment
     from ludus.evaluation.zoo import ZooEntry
     from ludus.storage.manifest import Manifest
 
@@ -34,7 +35,14 @@ def _add_push(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="every policy of the populations, not only those that the meta-strategies play",
     )
-    parser.add_argument("--env", metavar="ENV", help="the game of a file that is of no run")
+    parser.add_argument(
+        "--env",
+        metavar="PRESET|FILE.yaml|ENV",
+        help="the game of a file that is of no run, as `ludus clone` takes it: that of a preset or scenario file, or an environment's id",
+    )
+    parser.add_argument(
+        "overrides", metavar="key=value", nargs="*", default=[], help="changes to --env, such as env.options.sides=both"
+    )
     parser.add_argument("--replace", action="store_true", help="take the place of the entry that has the name")
 
 
@@ -47,7 +55,7 @@ def _push(options: argparse.Namespace) -> int:
         name=options.name,
         note=options.note,
         members=options.members,
-        env=options.env,
+        env=_game(options),
         replace=options.replace,
     )
     _show(f"pushed {entry.folder}", entry)
@@ -55,6 +63,19 @@ def _push(options: argparse.Namespace) -> int:
         f"`ludus pull {entry.folder}` fetches it; `ludus list policies {entry.folder}` says how its policies are named where it lies."
     )
     return 0
+
+
+def _game(options: argparse.Namespace) -> Environment | None:
+    """What --env names. Raises ConfigError for changes to nothing; else as `load_scenario`."""
+    if options.env is not None:
+        from ludus.driver.scenario_files import load_scenario
+
+        return load_scenario(options.env, options.overrides).env
+    if options.overrides:
+        raise ConfigError(
+            f"{options.overrides[0]!r} was given without --env, which it changes. Leave it out, or give --env."
+        )
+    return None
 
 
 def _add_pull(parser: argparse.ArgumentParser) -> None:
@@ -165,7 +186,7 @@ PUSH = Command(
         ("ludus push leduc-20261120-120000 zoo", "the policies that its meta-strategies play, and how often"),
         ("ludus push try1@best zoo --name kuhn-best", "of each population the best one"),
         ("ludus push try1 zoo --members --note 'CC BY 4.0'", "whole populations, with their payoffs"),
-        ("ludus push cloned.safetensors zoo --env openspiel/kuhn_poker", "a file that is of no run"),
+        ("ludus push cloned.safetensors zoo --env football-5v5", "a file that is of no run, with the game of a preset"),
     ),
     add_arguments=_add_push,
     execute=_push,

@@ -31,6 +31,7 @@ from ludus.envs.options import Environment
 from ludus.evaluation.policies import FORMS, META, Shares, misfit, policies_of, shares_of, take_apart
 from ludus.evaluation.ratings import rate_run
 from ludus.policies.base import Policy
+from ludus.policies.bots import BotPolicy
 from ludus.policies.file import code_in, load_policy
 from ludus.population.base import Lineage, PolicyRecord, populations_of
 from ludus.population.matches import merge_statistics
@@ -60,6 +61,7 @@ from ludus.storage.zoo import check_name, check_zoo, content_of, find_entry, wri
 _RATINGS = ("elo", "mean_payoff")
 _NEWEST = 100  # episodes of a training that say what it came to, as in reports
 _ALWAYS = ("ludus", "torch", "numpy")
+_UNNAMED = "policy"  # a file of which no letter can stand in a name here
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,19 +84,19 @@ def push(
     name: str | None = None,
     note: str = "",
     members: bool = False,
-    env: str | None = None,
+    env: Environment | str | None = None,
     replace: bool = False,
 ) -> ZooEntry:
     """Copy policies into the zoo, with all that is known of them.
 
     policies: a name, as `ludus.evaluation.policies` takes them; of a mixture, what it plays. zoo: a folder, made where it is missing. name:
     of the entry; default: after the policies. note: in the user's words, such as a licence. members: of a whole run or a generation, every
-    policy of the populations, not only those that the meta-strategies play. env: the game of a file that is of no run. replace: the entry
-    of that name.
+    policy of the populations, not only those that the meta-strategies play. env: the game of a file that is of no run, or its id. replace:
+    the entry of that name.
 
     Durable when it returns; whatever goes wrong leaves the zoo as it was. Raises ConfigError for a name of nobody, or of policies without
     weights; RunError for a run that cannot be read, a zoo that cannot be written, and a name that is taken; ScenarioError for a game that
-    others could not have, PolicyError for policies that need code of the user's own.
+    others could not have, PolicyError for policies that need code of the user's own, or files of somebody else's.
     """
     wanted = take_apart(policies, find_run, open_run, what="policy", forms=FORMS)
     if wanted.bot or wanted.random:
@@ -135,9 +137,16 @@ def _entry_name(name: str | None, run: StoredRun | None, what: str, file: Path |
         return name
     parts = [_name_of(run)] if run is not None else []
     parts += [file.stem] if file is not None else [what] if what not in ("", META) else []
-    made = re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(parts)).lstrip("._-")[:100]
+    made = _plain("-".join(parts)).lstrip("._-")[:100]
+    if not made:
+        raise ConfigError(f"{'-'.join(parts)!r} has nothing that can name an entry of a zoo. Give a name with --name.")
     check_name(made)
     return made
+
+
+def _plain(text: str) -> str:
+    """As part of a file's name; empty where nothing of it can stand there."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).lstrip(".-")
 
 
 def _name_of(run: StoredRun) -> str:
@@ -198,13 +207,13 @@ def _training(run: StoredRun, reader: Reader) -> dict[tuple[int, str], dict[str,
     return known
 
 
-def _of_file(file: Path, text: str, env: str | None) -> _Pushed:
+def _of_file(file: Path, text: str, env: Environment | str | None) -> _Pushed:
     """A policy of no run, for all players whom it fits."""
     if env is None:
         raise ConfigError(
             f"{text!r} is of no run, so its game is not known; say which with --env, such as --env openspiel/leduc_poker."
         )
-    settings = Environment(id=env)
+    settings = (env if isinstance(env, Environment) else Environment(id=env)).played
     made = _alone(settings).make(num_envs=1)
     spec = made.spec
     made.close()
@@ -214,7 +223,7 @@ def _of_file(file: Path, text: str, env: str | None) -> _Pushed:
     fits = sorted({which for which, some in zip(population, seats, strict=True) if some})
     (drawn, *_) = [one for some in seats for one in some]
     data = file.read_bytes()
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", file.stem)
+    name = _plain(file.stem) or _UNNAMED
     records = [PolicyRecord(PolicyRef(which, name), 0, drawn.policy.spec, Lineage()) for which in fits]
     policies = tuple(_member(record, hashlib.sha256(data).hexdigest()) for record in records)
     marginals = tuple((1.0,) if which in fits else () for which in population)
@@ -237,14 +246,19 @@ def _read(path: Path, sha256: str) -> bytes:
 
 
 def _member(record: PolicyRecord, sha256: str) -> Member:
-    """sha256: of its file. Raises PolicyError for a policy that is code."""
+    """sha256: of its file. Raises PolicyError for a policy that is code, or is not whole in its file."""
     ref, spec = record.ref, record.spec
     if code := code_in(spec):
         raise PolicyError(
             f"policy {ref.policy!r} is code of your own, {code!r}, and a zoo has weights and no code. Push others, such as "
             "RUN@PLAYER/POLICY."
         )
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", ref.policy).lstrip(".-")
+    if spec.kind == "bot" and (bot := BotPolicy(spec, {}).bot).own:
+        raise PolicyError(
+            f"policy {ref.policy!r} is the bot {bot.text!r}, which may read files that a zoo does not have. Push others, such as "
+            "RUN@PLAYER/POLICY, or the policy's own file, FILE.safetensors."
+        )
+    name = _plain(ref.policy) or _UNNAMED
     return Member(
         population=ref.population,
         policy=ref.policy,

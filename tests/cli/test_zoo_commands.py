@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import synthetic_run as synthetic
 
@@ -13,7 +14,12 @@ from ludus.cli.main import main
 from ludus.cli.zoo import _result
 from ludus.core.curves import EMPTY
 from ludus.evaluation.zoo import _returns
+from ludus.policies.actor_critic import initial_weights
+from ludus.policies.file import save_policy
+from ludus.policies.specs import mlp_spec
+from ludus.storage.manifest import read_manifest
 from ludus.storage.run_dirs import MANIFEST
+from ludus.storage.stored_run import open_run
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +74,26 @@ def test_push_list_pull_and_use(
     assert "cannot be used: best: 'zoo/best/manifest.json' was changed since it was signed" in listed
     assert listed.splitlines()[2].startswith("all ") or listed.splitlines()[2].strip().startswith("all")
     assert "was changed since it was signed" in says("evaluate", "zoo/best", code=2)
+
+
+def test_a_file_is_pushed_with_the_game_of_a_scenario(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As matches are played: without the openings that its training has."""
+    monkeypatch.chdir(folder)
+    spec = mlp_spec(inputs=27, actions=9, hidden=[2])
+    save_policy("clone.safetensors", spec, initial_weights(spec, np.random.default_rng(0)))
+    doubled = "env.wrappers=[{kind: scale_reward, factor: 2}]"
+    assert main(["push", "clone.safetensors", "games", doubled]) == 2
+    assert "was given without --env, which it changes" in capsys.readouterr().err
+    assert main(["push", "clone.safetensors", "games", "--env", "tic-tac-toe-muzero", doubled]) == 0
+    manifest = read_manifest(Path("games/clone"))
+    assert (manifest.game.id, manifest.game.options, manifest.utility_range[0]) == (
+        "openspiel/tic_tac_toe",
+        {},
+        (-2, 2),
+    )
+    assert open_run(Path("games/clone")).env.tree == "off"
 
 
 def test_an_entry_that_plays_one_seat(

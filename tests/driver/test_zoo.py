@@ -219,8 +219,13 @@ def test_what_is_pushed_on_keeps_where_it_came_from(tmp_path: Path) -> None:
 
 
 def test_a_file_is_pushed_with_its_game(tmp_path: Path) -> None:
-    """In every seat that it fits, as it is named everywhere."""
+    """In every seat that it fits, as it is named everywhere. Where no letter of its name is left, it has one all the same."""
     tools.always(1, tmp_path / "bet.safetensors")
+    foreign = shutil.copy(tmp_path / "bet.safetensors", tmp_path / "клон.safetensors")
+    with pytest.raises(ConfigError, match=r"'клон' has nothing that can name an entry .* Give a name with --name"):
+        ludus.push(str(foreign), tmp_path / "zoo", env=KUHN)
+    plain = ludus.push(str(foreign), tmp_path / "zoo", env=KUHN, name="clone").manifest.policies
+    assert [(member.policy, member.file[:18]) for member in plain[:1]] == [("policy", "policies/0/policy-")]
     with pytest.raises(ConfigError, match=r"is of no run, so its game is not known; say which with --env"):
         ludus.push(str(tmp_path / "bet.safetensors"), tmp_path / "zoo")
     ludus.push(str(tmp_path / "bet.safetensors"), tmp_path / "zoo", env=KUHN)
@@ -355,8 +360,13 @@ def test_code_of_ones_own_is_not_pushed(kind: str, config: dict[str, Any], code:
     """What their modules say is in no file. Ludus's own are everywhere."""
     with pytest.raises(PolicyError, match=f"is code of your own, '{code}', and a zoo has weights and no code"):
         zoo._member(PolicyRecord(PolicyRef(0, "one"), 0, PolicySpec(kind, config), Lineage()), "0" * 64)
+    searches = {"bot": "ludus.policies.search.bot:SearchBot", "options": {"policy": "best.safetensors"}}
+    with pytest.raises(PolicyError, match=r"is the bot '.*SearchBot,policy=best.safetensors', which may read files"):
+        zoo._member(PolicyRecord(PolicyRef(0, "one"), 0, PolicySpec("bot", searches), Lineage()), "0" * 64)
     ours = PolicySpec("torch", {"modules": {"policy": "ludus.policies.connect_four:ConnectFour"}})
-    assert zoo._member(PolicyRecord(PolicyRef(0, "one"), 0, ours, Lineage()), "0" * 64).kind == "torch"
+    for spec in (ours, PolicySpec("bot", {"bot": "mcts", "options": {"simulations": 9}})):
+        member = zoo._member(PolicyRecord(PolicyRef(0, "один"), 0, spec, Lineage()), "0" * 64)
+        assert (member.kind, member.file) == (spec.kind, f"policies/0/policy-{'0' * 12}.safetensors")
 
 
 def test_an_environment_that_only_a_program_has_is_not_pushed() -> None:
