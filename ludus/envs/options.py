@@ -61,9 +61,8 @@ def _named_teams(value: dict[str, Any]) -> dict[str, Any]:
 
 NEVER_SEEN = frozenset({"batch_size", "determinism", "render", "render_mode", "state", "threads"})
 """Options that leave a match as it is: its speed, pictures of it, what critics see."""
-UNSEEN = NEVER_SEEN.union(
-    {"statistics", "symmetry", "utility_range", "zero_sum"}, *(family.shaping for family in FAMILIES.values())
-)
+_PAID = frozenset[str]().union(*(family.shaping for family in FAMILIES.values()))
+UNSEEN = NEVER_SEEN | _PAID | {"statistics", "symmetry", "utility_range", "zero_sum"}
 """Options that leave what a player sees and does in a decision as it is; these may also be what it is paid, and what is counted and said
 of a match."""
 
@@ -156,6 +155,11 @@ class Environment(Config):
             if counted := {t: w for t, w in paid.items() if t in terms} if isinstance(paid, Mapping) else {}:
                 options[name] = counted
         return self._with_options(options)
+
+    @property
+    def own_rewards(self) -> Environment:
+        """With what the game pays by itself."""
+        return self._with_options({name: value for name, value in self.options.items() if name not in _PAID})
 
     def enumerated(self, spec: EnvSpec) -> bool:
         """Whether its games are those of a compiled tree, on which payoffs can be computed; wrapped, they are others."""

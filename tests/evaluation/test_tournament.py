@@ -22,7 +22,7 @@ from ludus.core.types import Match
 from ludus.envs.options import UNSEEN, Environment
 from ludus.envs.registry import make_env
 from ludus.evaluation.policies import Wanted, identity, require_same_game
-from ludus.evaluation.tournament.entrants import read_field, run_at
+from ludus.evaluation.tournament.entrants import _common_game, read_field, run_at
 from ludus.evaluation.tournament.report import TournamentReport
 from ludus.evaluation.tournament.run import Options, exact_tournament, play_tournament, run_tournament
 from ludus.evaluation.tournament.store import FILE, TournamentStore
@@ -379,6 +379,12 @@ def test_what_makes_another_game() -> None:
         assert identity(football(**options), without=UNSEEN) == seen
     assert identity(football(masks=None), without=UNSEEN) != seen
     other = Wanted("other", run=SimpleNamespace(env=football(statistics=[], rewards={"win": 1})))
+    wins = Wanted("wins", run=SimpleNamespace(env=football(rewards={"win": 1})))
+    assert _common_game([wins], None) == _common_game([wins, wins], None) == football(rewards={"win": 1})
+    for entrants in ([wins, Wanted("goals", run=SimpleNamespace(env=football()))], [wins]):
+        assert _common_game(entrants, None if len(entrants) > 1 else football()) == football()
+    with pytest.raises(ConfigError, match=r"'wins' plays football/5_vs_5 .* and 'other' plays .*statistics"):
+        _common_game([wins, other], None)
     require_same_game(other, football(rewards={"score": 1, "checkpoints": 0.1}), "this")
     with pytest.raises(ScenarioError, match=r"'other' plays football/5_vs_5 {.*}, and this football/5_vs_5 {.*masks"):
         require_same_game(other, football(masks="tactical"), "this")

@@ -126,13 +126,15 @@ def read_field(
 
 
 def _common_game(wanted: Sequence[Wanted], env: Environment | None) -> Environment:
-    """A run's, where there is one: it says more than an id."""
+    """A run's, where there is one: it says more than an id. Who were paid otherwise play for what the game pays by itself."""
     found = [(repr(one.text), one.run.env.played) for one in wanted if one.run is not None]
     found += [("--env", env)] if env is not None else []
     if not found:
         raise ConfigError(
             "nobody given belongs to a run, so the game is not known; say which with --env, such as --env openspiel/connect_four."
         )
+    if len({identity(game) for _, game in found}) > 1:
+        found = [(name, game.own_rewards) for name, game in found]
     (first, settings), *others = found
     for name, other in others:
         if identity(other) != identity(settings):
