@@ -58,7 +58,8 @@ class RuntimeChoice(Config):
     them and not on the workers; by default 1 in one process, which is fastest there, and 8 elsewhere. cpus, gpus: that each worker asks
     for (processes ignore cpus, and get whole cards); resources: what else, by name: memory in bytes, or a cluster's own. start_timeout:
     seconds that a part may wait for its process.
-    restarts: how often each worker is replaced when its process dies, or is stuck: when deadline seconds pass without a step.
+    restarts: how often each worker is replaced when its process dies, or is stuck: when deadline seconds pass without a step. A trainer
+    that gives no answer for so long, and whose process does not say that it runs, ends the run; an update may take longer.
     tasks: training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
     inference: local, or server. trainers: processes that learn together from each batch of a task, with trainer_cpus and trainer_gpus
     each (by default a card each where device is cuda); 0: the driver learns. table_shards: processes that learners' tables are spread
