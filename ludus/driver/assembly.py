@@ -186,6 +186,7 @@ def _learning(scenario: Scenario, runtime: Runtime, profile: Timings) -> tuple[E
         shards=shards,
         feed=choice.feed,
         threads=choice.threads,
+        deadline=choice.deadline,
     )
     return EpisodeServer(scenario.seed), trainers
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 SHARDS = 8
-"""Pieces that environments are cut into where there are processes to carry them, unless a scenario says how many."""
+"""Pieces that environments are cut into at most where there are processes to carry them, unless a scenario says how many."""
 
 
 class Inference(Config):
@@ -55,10 +55,12 @@ class RuntimeChoice(Config):
     kind: inprocess; processes, of this machine alone; ray; or `module:Class`. address: of a running Ray (host:port, or auto); by default
     one is started on this machine.
     workers: processes that play. shards: pieces that the environments are cut into, each with random streams of its own: results depend on
-    them and not on the workers; by default 1 in one process, which is fastest there, and 8 elsewhere. cpus, gpus: that each worker asks
-    for (processes ignore cpus, and get whole cards); resources: what else, by name: memory in bytes, or a cluster's own. start_timeout:
-    seconds that a part may wait for its process.
-    restarts: how often each worker is replaced when its process dies, or is stuck: when deadline seconds pass without a step.
+    them and not on the workers; by default 1 in one process, which is fastest there, and 8 elsewhere, or as many as there are
+    environments, or decisions that an iteration collects, if those are fewer. cpus, gpus: that each worker asks for (processes ignore
+    cpus, and get whole cards); resources: what else, by name: memory in bytes, or a cluster's own. start_timeout: seconds that a part may
+    wait for its process.
+    restarts: how often each worker is replaced when its process dies, or is stuck: when deadline seconds pass without a step. A trainer
+    that gives no answer for so long, and whose process does not say that it runs, ends the run; an update may take longer.
     tasks: training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
     inference: local, or server. trainers: processes that learn together from each batch of a task, with trainer_cpus and trainer_gpus
     each (by default a card each where device is cuda); 0: the driver learns. table_shards: processes that learners' tables are spread

@@ -101,7 +101,10 @@ class MatchPlayer:
 
     def is_done(self, pending: Pending) -> bool:
         """Whether `complete` would not wait; of a rollout manager with one host."""
-        return bool(self._rollouts.done([pending], at_least=0, timeout=0.0))
+        try:
+            return bool(self._rollouts.done([pending], at_least=0, timeout=0.0))
+        except PartDied:  # it was stuck and has no restart left, as `complete` will say
+            return True
 
     def _start(self, players: Mixture, episodes: int, *luck: int | str) -> Pending:
         request = RolloutRequest(

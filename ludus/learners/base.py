@@ -34,7 +34,7 @@ from ludus.core.types import (
 from ludus.envs.base import VectorEnv
 from ludus.envs.tree.game_tree import GameTree
 from ludus.learners.ranks import ALONE, Ranks
-from ludus.replay.base import ItemColumns, ItemUnit, ProcessesTrajectories, Sample, Sizes, TableSpec
+from ludus.replay.base import ItemColumns, ItemUnit, ProcessesTrajectories, Sample, Sizes, TableSpec, exact
 from ludus.replay.trajectories import Trajectories
 
 ROLLOUTS: Final = "rollouts"
@@ -206,6 +206,11 @@ def sizes_of(algorithm: Algorithm) -> Mapping[str, Sizes]:
     return algorithm.sizes() if isinstance(algorithm, Sized) else {}
 
 
+def updates_of(decisions: int, per_decision: float) -> int:
+    """Whole updates for so many decisions, toward 0: of 100 at 0.29, which are a little less in floats, 29."""
+    return int(exact(per_decision) * decisions)
+
+
 @dataclass(frozen=True, slots=True)
 class WarmUp:
     """What is collected before the first update. option: of the algorithm, which asks for `decisions` of them. updates_per_decision: that
@@ -226,8 +231,8 @@ class WarmUp:
         """Decisions until one update is due: of 0.02 for each, 50."""
         if self.batch:
             return self.first
-        count = math.ceil(1.0 / self.updates_per_decision)
-        return count if int(count * self.updates_per_decision) >= 1 else count + 1  # as learners count, in floats
+        rate = exact(self.updates_per_decision)
+        return math.ceil(1 / (rate or self.updates_per_decision))
 
     @property
     def needed(self) -> int:

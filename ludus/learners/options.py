@@ -17,7 +17,7 @@ from ludus.core.errors import DataError, ScenarioError
 from ludus.core.own_code import own_name
 from ludus.core.parts import dump_part, load
 from ludus.core.types import EnvSpec
-from ludus.learners.base import REPLAY, Algorithm, WarmUp
+from ludus.learners.base import REPLAY, Algorithm, WarmUp, updates_of
 from ludus.learners.rewards.registry import LearnedRewardChoice
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.replay.base import Sizes, TableSpec
@@ -216,7 +216,7 @@ class ReplayOptions(CollectOptions):
         """Updates that are due now. decisions, items: collected so far, and what the table was given of them. updates: done so far."""
         own: Any = self
         if self.samples_per_insert is None:
-            return int((decisions - own.warm_up().decisions) * own.updates_per_decision) - updates
+            return updates_of(decisions - own.warm_up().decisions, own.updates_per_decision) - updates
         return _limiter(tuple(self.limiter.items())).owed(own.batch, TableFill(items, updates * own.batch, items))
 
     def warm_up(self) -> WarmUp:

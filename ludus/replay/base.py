@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -23,6 +25,12 @@ ON_HOST: Final = frozenset(
     {"agent", "anew", "before", "count", "ends_segment", "joint_step", "length", "present", "priority", "version_lo"}
 )
 """Columns that stay in memory wherever the others are: small ones, by which tables and learners decide what is computed, and how long."""
+
+
+@lru_cache
+def exact(ratio: float) -> Fraction:
+    """The ratio that was meant: 0.29 is 29/100, and 1/3 a third; 0 where it is below half a billionth."""
+    return Fraction(ratio).limit_denominator(10**9)
 
 
 @dataclass(frozen=True, slots=True)

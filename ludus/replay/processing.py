@@ -274,12 +274,14 @@ class HER(Processing):
         return Processed(more=self._relabelled(rows, row, segment[row], goal, self._paid(came, goal, reached), over))
 
     def _reached(self, came: Array, goal: Array) -> NDArray[np.bool_]:
-        near: NDArray[np.bool_] = (np.abs(came - goal) <= self.tolerance).all(axis=1)
+        apart: Array = np.abs(came.astype(np.float64) - goal)  # unsigned numbers would wrap
+        near: NDArray[np.bool_] = np.all(apart <= self.tolerance, axis=1)
         return near
 
     def _paid(self, came: Array, goal: Array, reached: NDArray[np.bool_]) -> Array:
         if self.reward:
-            answer = np.asarray(load("reward of hindsight", self.reward, {})(came, goal), np.float32)
+            pay = load("reward of hindsight", self.reward, {})
+            answer = np.asarray(pay(came.astype(np.float32), goal.astype(np.float32)), np.float32)
             if answer.shape != (len(came),):
                 raise ScenarioError(
                     f"{self.reward} answered {list(answer.shape)} for {len(came)} rows; expected one reward each."

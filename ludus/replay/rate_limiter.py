@@ -24,16 +24,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from functools import lru_cache
 
 from ludus.core.errors import DataError, Deadlock, UnknownName
+from ludus.replay.base import exact
 
 _INFINITY = math.inf
-
-
-@lru_cache
-def _exact(ratio: float) -> Fraction:
-    return Fraction(ratio).limit_denominator(10**9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +84,7 @@ class RateLimiter:
     @property
     def ratio(self) -> Fraction:
         """samples_per_insert, exactly: differences of large counts must not be rounded."""
-        return _exact(self.samples_per_insert)
+        return exact(self.samples_per_insert)
 
     def difference(self, fill: TableFill) -> Fraction:
         """D of the module's formulas."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import EnvError, PolicyError, ScenarioError
 from ludus.core.types import Act, Array, Due, EnvSpec, PolicyRef, Timestep
 from ludus.envs.base import HoldsGames, VectorEnv
+from ludus.envs.processes.vector import SubprocessVectorEnv
 from ludus.envs.spaces import Choices
 from ludus.envs.wrappers.base import Wrapper
 from ludus.policies.bots import OPENSPIEL, BotPolicy, BotSpec, StateBot, what_raised
@@ -190,7 +191,9 @@ class FollowedGames(Wrapper):
         from ludus.envs.openspiel.states import OpenSpielGame
 
         super().__init__(env, env.spec)
-        self._game = OpenSpielGame(load_game(env.spec.id), getattr(_innermost(env), "openings", 0))
+        inner = _innermost(env)
+        self._game = OpenSpielGame(load_game(env.spec.id), getattr(inner, "openings", 0))
+        self._repaired = inner if isinstance(inner, SubprocessVectorEnv) else None
         self._seeds = np.zeros(env.num_envs, np.uint64)
         self._episode = np.zeros(env.num_envs, np.int64)
         self._steps = np.zeros(env.num_envs, np.int64)  # of the present episode
@@ -211,7 +214,7 @@ class FollowedGames(Wrapper):
         from ludus.envs.openspiel.states import Luck
 
         if environment not in self._states:
-            luck = Luck(int(self._seeds[environment]), int(self._episode[environment]))
+            luck = Luck(*self._luck(environment))
             state = self._game.new_state(luck)
             luck.play(state)
             self._states[environment] = _Followed(state, luck, 0)
@@ -227,6 +230,12 @@ class FollowedGames(Wrapper):
             raise EnvError(f"environment {environment} is not in the state that its moves lead to: {error}.") from error
         self._states[environment] = _Followed(state, luck, int(self._steps[environment]))
         return state.clone()
+
+    def _luck(self, environment: int) -> tuple[int, int]:
+        """Seed and number of its present episode, which are others where a subprocess was repaired."""
+        if self._repaired is not None:
+            return self._repaired.luck_of(environment)
+        return int(self._seeds[environment]), int(self._episode[environment])
 
     def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
         if self._steps.max() == self._moves.shape[1]:

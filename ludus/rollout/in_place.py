@@ -96,7 +96,7 @@ class Seats:
 
     def load(self, request: RolloutRequest) -> None:
         """Draw from the mixture of this request from now on, which has the same entries."""
-        own = {*learner_refs(request)} if set(self.others) <= set(request.seats) else set()
+        own = {*learner_refs(request)} - _named_outside(request)
         self.refs = tuple(ref for ref in mixture_refs(request.opponents) if ref not in own)
         known = {ref: k for k, ref in enumerate(self.refs, 1)} | dict.fromkeys(own, LEARNER)
         factors, (players, device) = request.opponents.factors, (self.policy.shape[1], self.policy.device)
@@ -120,6 +120,17 @@ class Seats:
         entry = torch.where(torch.stack(self._needed, 1), entry, -1)
         self.policy = policy if where is None else torch.where(where[:, None], policy, self.policy)
         self.entry = entry if where is None else torch.where(where[:, None], entry, self.entry)
+
+
+def _named_outside(request: RolloutRequest) -> set[PolicyRef]:
+    """The policies that may play a seat which the learner does not learn to play."""
+    return {
+        ref
+        for factor in request.opponents.factors
+        for entry in factor.entries
+        for seat, ref in zip(factor.seats, entry, strict=True)
+        if seat not in request.seats
+    }
 
 
 # --------------------------------------------------------------------------------------------------------------------

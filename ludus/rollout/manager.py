@@ -46,9 +46,17 @@ class _Made(NamedTuple):
     until: float
 
 
+class _Question(NamedTuple):
+    """A pulse that a host was asked for, when, and until when it may take."""
+
+    answer: Ref
+    since: float
+    until: float
+
+
 class HostWatch:
     """A host that owes an answer is stuck when `deadline` seconds pass in which it gives none and makes no step (it is looked at that
-    often, so it is noticed within twice that time)."""
+    often, so it is noticed within twice that time, if somebody waits for answers then)."""
 
     def __init__(
         self,
@@ -64,6 +72,7 @@ class HostWatch:
         self._owed = [0] * len(hosts)
         self._heard = [0.0] * len(hosts)  # when it gave a sign of life last, or was first asked since then
         self._pulse: list[Any] = [None] * len(hosts)
+        self._question: list[_Question | None] = [None] * len(hosts)  # the last one
         self._made: list[_Made | None] = [None] * len(hosts)  # in their present lives
 
     def asked(self, host: int) -> None:
@@ -72,7 +81,7 @@ class HostWatch:
         life, made = self._runtime.incarnation(handle), self._made[host]
         if made is None or made.life != life:
             self._made[host] = _Made(life, self._runtime.call(handle, "ready"), monotonic() + _STARTING)
-            self._pulse[host] = None
+            self._pulse[host] = self._question[host] = None
         if not self._owed[host]:
             self._heard[host] = monotonic()
         self._owed[host] += 1
@@ -83,11 +92,12 @@ class HostWatch:
 
     def wait(self, owed: Sequence[OwedAnswer], *, at_least: int = 1, timeout: float | None = None) -> list[bool]:
         """Which of these are done, once `at_least` are or `timeout` seconds have passed. Hosts that are stuck are made again meanwhile,
-        which makes what they owe done. Raises PartDied if one of them has no restart left."""
+        and where nothing is waited for, too, which makes what they owe done. Raises PartDied if one of them has no restart left."""
         end = None if timeout is None else monotonic() + timeout
         while True:
-            limits = [*([] if end is None else [end]), *(self._limit(each.host) for each in owed if self._deadline)]
-            left = max(0.0, min(limits) - monotonic()) if limits else None
+            limit = {each.host: self._limit(each.host) for each in owed} if self._deadline else {}
+            soonest = min([*([] if end is None else [end]), *limit.values()], default=None)
+            left = None if soonest is None else max(0.0, soonest - monotonic())
             answers, _ = self._runtime.wait([each.answer for each in owed], at_least=at_least, timeout=left)
             found = {id(answer) for answer in answers}
             done = [id(each.answer) in found for each in owed]
@@ -95,11 +105,13 @@ class HostWatch:
             for each, is_done in zip(owed, done, strict=True):
                 if is_done:
                     self._heard[each.host] = now
-            if sum(done) >= at_least or (end is not None and now >= end):
-                return done
+            is_over = sum(done) >= at_least or (end is not None and now >= end)
             for host in sorted({each.host for each, is_done in zip(owed, done, strict=True) if not is_done}):
-                if self._deadline is not None and now >= self._limit(host) and not self._lives(host):
+                late = host in limit and now >= limit[host] and now >= self._limit(host)
+                if late and not self._lives(host, until=now if is_over else end):
                     self._again(host)
+            if is_over:
+                return done
 
     def _limit(self, host: int) -> float:
         """When to look at a host, if it says nothing until then. Time in which it is being made does not count, within reason."""
@@ -109,15 +121,18 @@ class HostWatch:
             self._heard[host] = now
         return self._heard[host] + self._deadline
 
-    def _lives(self, host: int) -> bool:
-        """Whether it has made a step since it was looked at last."""
-        before = self._pulse[host]
+    def _lives(self, host: int, *, until: float | None) -> bool:
+        """Whether it has made a step since it was looked at last, or still has time to say so. until: when not to wait any longer."""
+        before, question, now = self._pulse[host], self._question[host], monotonic()
+        if question is None or question.since <= self._heard[host]:
+            patience = max(_PULSE, self._deadline or 0.0)  # a long step may hold up the thread that answers
+            question = _Question(self._runtime.pulse(self._hosts[host]), now, now + patience)
+            self._question[host] = question
+        last = question.until if until is None else min(until, question.until)
         try:
-            self._pulse[host] = self._runtime.get(
-                self._runtime.pulse(self._hosts[host]), timeout=max(_PULSE, self._deadline or 0.0)
-            )
+            self._pulse[host] = self._runtime.get(question.answer, timeout=max(0.0, last - now))
         except TimeoutError:
-            return False  # its process does not run
+            return monotonic() < question.until  # if not, its process does not run
         except PartDied:
             return True  # it is over, and made again where its answer is looked at
         if self._pulse[host] == before:
@@ -146,6 +161,7 @@ Receive: TypeAlias = Callable[[Sequence[Ref]], Sequence[Any]]
 some are lost."""
 
 _CLOSING = 5.0  # seconds that hosts in the middle of a request may take to close
+_IDLE_CLOSING = 300.0  # and the others, where no deadline says it
 
 
 @dataclass(slots=True, eq=False)
@@ -218,9 +234,10 @@ class RolloutManager:
         self._shards = shards_of(num_envs, shards)
         self._sent: RecentCache[tuple[Policy, Ref]] = RecentCache(KEPT)
         self._out = 0  # requests that were started and not taken
-        self._leave, self._tell = leave, tell
+        self._leave, self._tell, self._closing = leave, tell, max(_CLOSING, deadline or _IDLE_CLOSING)
         self._lives = 0  # restarts of hosts that were counted
         self._blocks = [self._shards[b.first : b.first + b.num_envs] for b in shards_of(shards, hosts)]
+        self._names = [f"{kind.called} {k}" for k in range(hosts)]
         self._hosts = [
             runtime.spawn(
                 kind,
@@ -237,7 +254,7 @@ class RolloutManager:
                 resources=resources,
                 restarts=restarts,
                 pulse=True,
-                name=f"{kind.called} {k}",
+                name=self._names[k],
             )
             for k, block in enumerate(self._blocks)
         ]
@@ -344,9 +361,16 @@ class RolloutManager:
             self._watch.answered(partial.host)
 
     def close(self) -> None:
-        """Close the environments and give the hosts back, those that are still playing at once."""
+        """Close the environments and give the hosts back, those that are still playing at once, others within the deadline."""
         answers = [self._runtime.call(host, "close") for host in self._hosts]
-        done, _ = self._runtime.wait(answers, at_least=len(answers), timeout=_CLOSING if self._out else None)
+        seconds = _CLOSING if self._out else self._closing
+        done, pending = self._runtime.wait(answers, at_least=len(answers), timeout=seconds)
+        if pending and not self._out:
+            names = (name for name, answer in zip(self._names, answers, strict=True) if answer in pending)
+            self._tell(
+                f"the environments of {', '.join(names)} were not closed within {seconds:g} seconds; their processes are ended now. "
+                "If closing may take so long, raise runtime.deadline."
+            )
         for answer in done:
             with suppress(PartDied):  # then there is nothing to close
                 self._runtime.get(answer)

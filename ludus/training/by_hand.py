@@ -9,6 +9,7 @@ learner.save("pole.safetensors")                     # `ludus evaluate RUN --pol
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +41,7 @@ from ludus.training.trainer import Trainer, TrainerSpec
 _TASK: Final = "by-hand"
 _ENVS = 16  # that `collect` plays at once, where nobody says how many
 _MINE = PolicyRef(0, "mine")
+_NONE = -1
 
 
 class HandLearner:
@@ -70,6 +72,7 @@ class HandLearner:
         self.algorithm, self._seed = algorithm, seed
         self._version = 0  # of the weights: a new one after each call that learns
         self._collected = self._episode = self._acted = 0
+        self._open = _NONE  # number of the episode that the arrays given last left open
         self._policy: Policy | None = None
 
     def __repr__(self) -> str:
@@ -84,7 +87,7 @@ class HandLearner:
         it. Raises DataError for rows that do not fit, TrainingError where a loss is not finite: then the weights stay as they were.
         """
         metrics: Metrics = {}
-        for table, items in self._learner.items(self.rows(batch)):
+        for table, items in self._learner.items(self._counted(batch)):
             rows = len(next(iter(items.values())))
             sample = Sample(items, np.arange(rows), np.ones(rows))
             place = placement_of(self._learner, table)
@@ -97,14 +100,15 @@ class HandLearner:
     def learn(self, batch: Batch) -> Metrics:
         """As in a run: the rows go into the learner's tables, and every update that is due is done. The metrics of the last one; empty if
         none was due. batch, and what it raises: as of `update`."""
-        learned = self._trainer.learn([self.rows(batch)], version=self._version)
+        learned = self._trainer.learn([self._counted(batch)], version=self._version)
         self._learned()
         if learned.failure is not None:
             raise TrainingError(learned.failure)
         return learned.metrics
 
     def rows(self, batch: Batch) -> Trajectories:
-        """What `update` makes of a batch."""
+        """What `update` makes of a batch. Episodes of arrays are numbered on from those of earlier updates, the last of which goes on if it
+        was left open."""
         if isinstance(batch, Trajectories):
             return batch
         if isinstance(batch, str | PathLike):
@@ -113,7 +117,20 @@ class HandLearner:
             return join(read_trajectories(Path(batch)).trajectories)
         about = getattr(self.algorithm, "about", None)
         needs_logp = about is not None and about.data == "on-policy"
-        return rows_of(batch, self.env, player=self.players[0], needs_logp=needs_logp)
+        rows = rows_of(batch, self.env, player=self.players[0], needs_logp=needs_logp)
+        goes_on = self._open != _NONE
+        episode = rows.episode + self._episode - goes_on
+        episode[0] = self._open if goes_on else episode[0]
+        return replace(rows, episode=episode)
+
+    def _counted(self, batch: Batch) -> Trajectories:
+        """Its rows, which are learned from now."""
+        rows = self.rows(batch)
+        if isinstance(batch, Mapping):
+            last = int(rows.episode[-1])
+            self._episode = max(self._episode, last + 1)
+            self._open = last if rows.tail[-1] == Tail.CUT else _NONE
+        return rows
 
     # ------------------------------------------------------------------------------------------ acting
 
@@ -204,13 +221,13 @@ class HandLearner:
 
     def state_dict(self) -> State:
         """All that the next update and the next `collect` depend on."""
-        counts = [self._version, self._collected, self._episode, self._acted]
+        counts = [self._version, self._collected, self._episode, self._acted, self._open]
         return {**self._trainer.state_dict(), "counts": counts}
 
     def load_state_dict(self, state: State) -> None:
         """Into one that was made equally: what follows is equal to the bit."""
         self._trainer.load_state_dict(state)
-        self._version, self._collected, self._episode, self._acted = map(int, state["counts"])
+        self._version, self._collected, self._episode, self._acted, self._open = map(int, state["counts"])
         self._policy = None
 
     def close(self) -> None:

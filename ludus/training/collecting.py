@@ -193,14 +193,13 @@ class AsyncCollector:
         return True
 
     def _gather(self, least: int) -> Collected:
-        """So many partial results, or all that are still asked for, and those that come within the window after them."""
+        """So many partial results that are not too old, or all that are still asked for, and those that come within the window after
+        them."""
         found: list[Rollout] = []
-        came = stale = 0
-        while came < least and self._asked:
+        stale = 0
+        while len(found) < least and self._asked:
             for asked in self._arrived(at_least=1, timeout=None):
-                rollout = self._deliver(asked)
-                came += rollout is not None
-                stale += self._keep(found, asked, rollout)
+                stale += self._keep(found, asked, self._deliver(asked))
         if self._async_limits.gather_window and self._asked:
             for asked in self._arrived(at_least=len(self._asked), timeout=self._async_limits.gather_window):
                 stale += self._keep(found, asked, self._deliver(asked))
@@ -231,13 +230,18 @@ class AsyncCollector:
         return rollout
 
     def _keep(self, found: list[Rollout], asked: _Asked, rollout: Rollout | None) -> int:
-        """Add what came to `found`, or throw it away and return how many decisions it was, if it is too old."""
+        """Add what came to `found`. If it is too old, throw it away, ask for another with the newest weights, and return how many decisions
+        it was."""
         if rollout is None:
             return 0
         learner = asked.pending.request.learner
         assert learner is not None
         assert learner.version is not None
         if self._async_limits.max_lag is not None and self._version() - learner.version > self._async_limits.max_lag:
+            if asked.lease in self._taken:  # nothing will be learned from it
+                self._taken.remove(asked.lease)
+                self._credits.release([asked.lease])
+            self._ask(asked.host)
             return rollout.counters["learner_decisions"]
         found.append(rollout)
         return 0

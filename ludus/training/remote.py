@@ -4,7 +4,8 @@
       ^                                                                    |
       +--------------------- weights, as a reference <---- rank 0 ---------+
 
-The driver sees references, counts and metrics. A rank that dies ends the run: its learner's state is that of the last checkpoint.
+The driver sees references, counts and metrics. A rank that dies, or whose process is stopped, ends the run: its learner's state is that
+of the last checkpoint.
 """
 
 from __future__ import annotations
@@ -188,6 +189,7 @@ def _first_line(error: BaseException) -> str:
 
 LOCAL = "127.0.0.1"
 _LAST_WORDS = 10.0  # seconds in which a rank that has no memory says so after others have missed it
+_PULSE = 20.0  # seconds at least that a rank's process may take to say that it runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,10 @@ class TrainerHost:
         self._trainer = Trainer(here, episodes, feed=self._spec.feed)
         return self._trainer.spec
 
+    def pulse(self) -> bool:
+        """That its process runs, however long it learns. Asked from another thread."""
+        return True
+
     def receive(self, numbers: Sequence[int], *parts: Sequence[Trajectories]) -> None:
         """Keep what hosts have left, under these numbers, until the next `learn`."""
         self._received.update(zip(numbers, parts, strict=True))
@@ -286,21 +292,68 @@ class TrainerHost:
         return self._trainer
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _RankParts:
+    """The parts of a group. deadline: seconds without an answer after which a rank is asked whether its process runs (None: never)."""
+
+    runtime: Runtime
+    handles: Sequence[Handle]
+    deadline: float | None
+
+    def call(self, method: str, *args: Any) -> list[Ref]:
+        """Ask every rank."""
+        return [self.runtime.call(rank, method, *args) for rank in self.handles]
+
+    def answers(self, method: str, *args: Any) -> list[Any]:
+        """What every rank answers. Raises as `gathered`."""
+        return self.gathered(self.call(method, *args))
+
+    def first(self, method: str, *args: Any) -> Any:
+        """What rank 0 answers, which alone is asked. Raises as `gathered`."""
+        return self.gathered([self.runtime.call(self.handles[0], method, *args)])[0]
+
+    def gathered(self, answers: Sequence[Ref]) -> list[Any]:
+        """The values of answers of the first ranks. The first error ends it: the others wait for one that will not come. Raises RunError
+        for a rank whose process does not run."""
+        found: dict[int, Any] = {}
+        pending = answers
+        while pending:
+            done, pending = self.runtime.wait(pending, at_least=1, timeout=self.deadline)
+            found.update((id(answer), self.runtime.get(answer)) for answer in done)
+            if not done:
+                self._require_running([rank for rank, answer in enumerate(answers) if id(answer) not in found])
+        return [found[id(answer)] for answer in answers]
+
+    def _require_running(self, ranks: Sequence[int]) -> None:
+        for rank in ranks:
+            seconds = max(_PULSE, self.deadline or 0.0)
+            try:
+                self.runtime.get(self.runtime.pulse(self.handles[rank]), timeout=seconds)
+            except PartDied:
+                continue  # as its answer will say
+            except TimeoutError:
+                raise RunError(
+                    f"trainer {rank} has not answered for {self.deadline:g} seconds, and for {seconds:g} more it has not said that its "
+                    "process runs: it is stopped, or its machine is too busy. `ludus resume` goes on from the last checkpoint; if it only "
+                    "was slow, raise runtime.deadline."
+                ) from None
+
+
 class RemoteTrainer:
-    """A `Trainer` that lives elsewhere, in one part for each rank. Every method raises PartDied if one of them is dead."""
+    """A `Trainer` that lives elsewhere, in one part for each rank. Every method raises PartDied if one of them is dead, and RunError if
+    the process of one is stopped."""
 
     def __init__(
         self,
-        runtime: Runtime,
-        ranks: Sequence[Handle],
+        ranks: _RankParts,
         spec: TrainerSpec,
         profile: Timings,
         *,
         over: Callable[[], None] = lambda: None,
     ) -> None:
         """over: called when the ranks cannot learn together any more. Raises what `Algorithm.learner` raises."""
-        self._runtime, self._ranks, self._profile, self._over = runtime, ranks, profile, over
-        self.spec: PolicySpec = self._all("begin", runtime.put(spec))[0]
+        self._runtime, self._ranks, self._profile, self._over = ranks.runtime, ranks, profile, over
+        self.spec: PolicySpec = ranks.answers("begin", self._runtime.put(spec))[0]
         self._policy: tuple[int, RemotePolicy] | None = None
         self._parts = 0  # received so far
 
@@ -309,15 +362,15 @@ class RemoteTrainer:
         before that; once one rank learns, the others must have it, too, since they wait for each other."""
         numbers = range(self._parts, self._parts + len(left))
         self._parts += len(left)
-        self._all("receive", numbers, *left)
+        self._ranks.answers("receive", numbers, *left)
         return numbers
 
     def learn(self, collected: Sequence[Any], *, version: int) -> LearnResult:
         """See `Trainer.learn`. collected: as `receive` gave it, or some of it."""
-        answers = [self._runtime.call(rank, "learn", version, collected) for rank in self._ranks]
+        answers = self._ranks.call("learn", version, collected)
         with self._profile.part("learning"):
             try:
-                learned: list[LearnResult] = _gathered(self._runtime, answers)
+                learned: list[LearnResult] = self._ranks.gathered(answers)
             except RunError as error:
                 if isinstance(error, PartDied) or (full := self._full(answers)) is None:
                     raise
@@ -342,38 +395,33 @@ class RemoteTrainer:
     def policy(self, version: int) -> RemotePolicy:
         """The policy with the present weights, which are `version`."""
         if self._policy is None or self._policy[0] != version:
-            self._policy = version, RemotePolicy(self._runtime.call(self._ranks[0], "message"))
+            self._policy = version, RemotePolicy(self._runtime.call(self._ranks.handles[0], "message"))
         return self._policy[1]
 
     @property
     def weights(self) -> Weights:
-        found: Weights = self._runtime.get(self._runtime.call(self._ranks[0], "weights"))
+        found: Weights = self._ranks.first("weights")
         return found
 
     @property
     def place(self) -> str:
         """Where the ranks learn, as the first says."""
-        found: str = self._runtime.get(self._runtime.call(self._ranks[0], "place"))
+        found: str = self._ranks.first("place")
         return found
 
     def announce(self, version: int) -> None:
-        for rank in self._ranks:
-            self._runtime.call(rank, "announce", version)
+        self._ranks.call("announce", version)
 
     def state_dict(self) -> State:
-        state: State = self._runtime.get(self._runtime.call(self._ranks[0], "state_dict"))
+        state: State = self._ranks.first("state_dict")
         return state
 
     def load_state_dict(self, state: State) -> None:
         self._policy = None
-        self._all("load_state_dict", self._runtime.put(state))
+        self._ranks.answers("load_state_dict", self._runtime.put(state))
 
     def close(self) -> None:
-        for rank in self._ranks:
-            self._runtime.call(rank, "end")
-
-    def _all(self, method: str, *args: Any) -> list[Any]:
-        return _answers(self._runtime, self._ranks, method, *args)
+        self._ranks.call("end")
 
 
 class Trainers:
@@ -390,11 +438,13 @@ class Trainers:
         shards: Sequence[Peer] = (),
         feed: Feed = FROM_MEMORY,
         threads: int = 1,
+        deadline: float | None = None,
     ) -> None:
-        """resources: of each rank. shards, feed, threads: as of `RankSpec`."""
-        self._runtime, self._resources, self._profile = runtime, resources, profile
+        """resources: of each rank. shards, feed, threads: as of `RankSpec`. deadline: seconds without an answer after which a rank is asked
+        whether its process runs (None: never); learning may take longer."""
+        self._runtime, self._resources, self._profile, self._deadline = runtime, resources, profile, deadline
         self._ranks = [RankSpec(k, size, seed, tuple(shards), feed, threads) for k in range(size)]
-        self._task_slots: dict[int, list[Handle]] = {}
+        self._task_slots: dict[int, _RankParts] = {}
         self._over: set[int] = set()  # task slots whose ranks are no group any more
 
     def begin(self, spec: TrainerSpec, *, task_slot: int) -> RemoteTrainer:
@@ -405,7 +455,7 @@ class Trainers:
         if task_slot not in self._task_slots:
             self._task_slots[task_slot] = self._group()
         ranks, over = self._task_slots[task_slot], partial(self._over.add, task_slot)
-        return RemoteTrainer(self._runtime, ranks, spec, self._profile, over=over)
+        return RemoteTrainer(ranks, spec, self._profile, over=over)
 
     def close(self) -> None:
         """End the parts."""
@@ -413,36 +463,21 @@ class Trainers:
             self._stop(ranks)
         self._task_slots = {}
 
-    def _stop(self, ranks: Sequence[Handle]) -> None:
-        for rank in ranks:
+    def _stop(self, ranks: _RankParts) -> None:
+        for rank in ranks.handles:
             self._runtime.stop(rank)
 
-    def _group(self) -> list[Handle]:
+    def _group(self) -> _RankParts:
         runtime = self._runtime
-        ranks = [
-            runtime.spawn(TrainerHost, spec, resources=self._resources, name=f"trainer {rank}")
+        handles = [
+            runtime.spawn(TrainerHost, spec, resources=self._resources, pulse=True, name=f"trainer {rank}")
             for rank, spec in enumerate(self._ranks)
         ]
-        if len(ranks) > 1:
-            local = len({runtime.node(rank) for rank in ranks}) == 1
-            address = runtime.get(runtime.call(ranks[0], "meet", local))
-            _answers(runtime, ranks, "join", address)
+        nodes = {runtime.node(rank) for rank in handles}  # waits until all are there: no deadline holds for that
+        ranks = _RankParts(runtime, handles, self._deadline)
+        if len(handles) > 1:
+            ranks.answers("join", ranks.first("meet", len(nodes) == 1))
         return ranks
-
-
-def _answers(runtime: Runtime, ranks: Sequence[Handle], method: str, *args: Any) -> list[Any]:
-    """What every rank answers."""
-    return _gathered(runtime, [runtime.call(rank, method, *args) for rank in ranks])
-
-
-def _gathered(runtime: Runtime, answers: Sequence[Ref]) -> list[Any]:
-    """The first error ends it: the other ranks wait for one that will not come."""
-    found: dict[int, Any] = {}
-    pending = answers
-    while pending:
-        done, pending = runtime.wait(pending, at_least=1)
-        found.update((id(answer), runtime.get(answer)) for answer in done)
-    return [found[id(answer)] for answer in answers]
 
 
 def _address() -> str:

@@ -16,7 +16,7 @@ from ludus.driver.runner import run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.driver.scenario_runtime import RuntimeChoice
 from ludus.evaluation.matches import EarlyMatches, MatchPlayer, MatchProfile
-from ludus.rollout.manager import Pending
+from ludus.rollout.manager import Pending, RolloutManager
 from ludus.runtime.base import nobody
 from ludus.storage.reader import Reader
 
@@ -115,6 +115,18 @@ def test_one_that_has_died_too_often_plays_no_more_and_loses_nothing() -> None:
     ]
     assert matches.take(profile(2)) is None
     assert matches.take(profile(1)) == "match 1"
+
+
+def test_a_player_that_is_stuck_for_good_is_looked_at_no_more() -> None:
+    """`go_on` only looks in; `complete` then raises, as it does of one that died."""
+
+    class Stuck:
+        def done(self, pending: Any, *, at_least: int, timeout: float | None) -> Any:
+            assert (at_least, timeout) == (0, 0.0)
+            raise PartDied("evaluator 0 has made no step for 600 seconds.")
+
+    player = MatchPlayer(cast("RolloutManager", Stuck()), cast("Any", None), seed=0)
+    assert player.is_done(cast("Pending", "some"))
 
 
 # ---------------------------------------------------------------------------------------------- runs

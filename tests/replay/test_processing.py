@@ -98,8 +98,17 @@ def squared(achieved: np.ndarray, goal: np.ndarray) -> np.ndarray:
     return -((achieved - goal) ** 2).sum(axis=1)
 
 
-def test_rewards_of_ones_own() -> None:
-    found = done(rows(), HER(**PLACES, copies=1, strategy="final", reward=f"{__name__}:squared", tolerance=1.0))
+@pytest.mark.parametrize("kind", [np.float32, np.uint8])
+def test_rewards_of_ones_own(kind: type[Any]) -> None:
+    """Of unsigned numbers 1 − 2 is not 255."""
+    given = rows()
+    given = replace(
+        given,
+        observation=given.observation.astype(kind),
+        bootstrap_observation=given.bootstrap_observation.astype(kind),
+    )
+    found = done(given, HER(**PLACES, copies=1, strategy="final", reward=f"{__name__}:squared", tolerance=1.0))
+    assert found.observation.dtype == kind
     assert found.reward[3:].tolist() == [-1, 0, 0]
     assert found.tail[2:].tolist() == [Tail.TERMINATED] * 3  # 1 is near enough to 2
 

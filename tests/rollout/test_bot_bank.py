@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +18,7 @@ from gymnasium.spaces import Box
 from ludus.core.errors import EnvError, PolicyError, ScenarioError
 from ludus.core.types import Mixture, PolicyRef, PolicySpec
 from ludus.envs.base import VectorEnv
+from ludus.envs.processes.vector import SubprocessVectorEnv
 from ludus.envs.registry import make_env
 from ludus.policies.bots import BotPolicy, BotSettings, parse_bot, require_fit
 from ludus.policies.registry import build_policy
@@ -198,11 +203,27 @@ def test_actions_are_finite(answer: float) -> None:
 )
 def test_states_follow_the_vector(game: str, options: dict[str, Any]) -> None:
     """Chance and moves lead to the states that the vector is in, episode after episode, whenever one is asked for."""
-    env = FollowedGames(make_env(f"openspiel/{game}", num_envs=4, **options))
+    follow(FollowedGames(make_env(f"openspiel/{game}", num_envs=4, **options)))
+
+
+@pytest.mark.slow
+def test_states_follow_subprocesses_that_are_repaired() -> None:
+    """What is played after a repair has other seeds, and the game begins with random moves there, too."""
+    vector = make_env("openspiel/leduc_poker", num_envs=4, workers=1, restarts=1, openings=2)
+    assert isinstance(vector, SubprocessVectorEnv)
+    try:
+        follow(FollowedGames(vector), kill=partial(os.kill, vector._processes[0].pid, signal.SIGKILL), at=4)
+        assert vector.restarts == 1
+    finally:
+        vector.close()
+
+
+def follow(env: FollowedGames, *, kill: Callable[[], None] | None = None, at: int = 0) -> None:
+    """kill: called before a step, when this many have been made."""
     seeds = np.arange(4, dtype=np.uint64) + 100
     actor, timestep = Actor(env.spec, seeds), env.reset(seeds, episodes=3)
     enumeration = env.spec.enumeration
-    seen = finished = 0
+    seen = finished = steps = 0
     while any(len(due.slot) for due in timestep.due):
         for player, due in enumerate(timestep.due):
             for slot, observation in zip(due.slot.tolist(), due.observation, strict=True):
@@ -214,7 +235,10 @@ def test_states_follow_the_vector(game: str, options: dict[str, Any]) -> None:
                     assert state.information_state_string(player) == enumeration.key[observation]
                 else:
                     np.testing.assert_allclose(observation, state.information_state_tensor(player))
+        if kill is not None and steps == at:
+            kill()
         timestep = env.step(actor.actions(timestep))
+        steps += 1
         finished += len(timestep.finished.environment)
     assert finished == 12
     assert seen >= 12

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ludus.core.errors import PartDied, ScenarioError
+from ludus.core.errors import PartDied, RunError, ScenarioError
 from ludus.core.types import Mixture, PolicyRef
 from ludus.envs.registry import make_env
 from ludus.policies.actor_critic import initial_weights
@@ -20,7 +20,7 @@ from ludus.replay.trajectories import Trajectories, join
 from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.shards import Shard, check_shares, shards_of, whole
-from ludus.runtime.inprocess import InProcess
+from ludus.runtime.inprocess import Answer, InProcess
 
 ME, YOU, OTHER = PolicyRef(0, "me", 1), PolicyRef(1, "you"), PolicyRef(1, "other")
 MIXTURE = Mixture.product({1: ([YOU, OTHER], [0.5, 0.5])})
@@ -175,6 +175,75 @@ def test_a_host_that_is_stuck_too_often_ends_it() -> None:
     runtime.deaf = 2
     with pytest.raises(PartDied, match=r"rollout worker 0 has made no step for 0.01 seconds.*raise runtime.deadline"):
         manager.run(request("episodes", 25), policies())
+
+
+class Stuck(InProcess):
+    """While `stuck`, plays nothing that it is asked to. `frozen`: no process says how it is, either."""
+
+    stuck = frozen = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.owed: list[Answer] = []
+
+    def call(self, handle, method, *args):
+        if not self.stuck or method not in ("play", "close"):
+            return super().call(handle, method, *args)
+        self.owed.append(Answer(self))
+        return self.owed[-1]
+
+    def wait(self, refs, *, at_least=1, timeout=None):
+        assert timeout is not None or all(ref not in self.owed for ref in refs), "this would hang"
+        return [ref for ref in refs if ref not in self.owed], [ref for ref in refs if ref in self.owed]
+
+    def get(self, ref, *, timeout=None):
+        if self.frozen and isinstance(ref.value, list):
+            raise TimeoutError
+        return super().get(ref, timeout=timeout)
+
+    def restart(self, handle, *, why=""):
+        for answer in self.owed:
+            answer.error = PartDied("it was given up")
+        self.owed, self.stuck = [], False
+        super().restart(handle, why=why)
+
+
+def one_stuck(told: list[str]) -> tuple[Stuck, RolloutManager]:
+    make, runtime = partial(make_env, "openspiel/kuhn_poker", tree="off"), Stuck()
+    return runtime, RolloutManager(
+        runtime, make, spec=make(num_envs=1).spec, num_envs=2, restarts=1, deadline=10.0, tell=told.append
+    )
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_stuck_host_is_noticed_by_who_only_looks_in(frozen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As background evaluation and matches that are played early do, between updates."""
+    now = [0.0]
+    monkeypatch.setattr("ludus.rollout.manager.monotonic", lambda: now[0])
+    runtime, manager = one_stuck([])
+    runtime.stuck, runtime.frozen = True, frozen
+    pending = manager.start(request("episodes", 4), policies())
+    found = []
+    for now[0] in (9.0, 25.0, 50.0, 50.0):  # at 25 its pulse is a sign of life, or has 20 seconds to come
+        done = bool(manager.done([pending], at_least=0, timeout=0.0))
+        found.append((done, runtime.incarnation(manager._hosts[0])))
+    assert found == [(False, 0), (False, 0), (False, 1), (True, 1)]
+    runtime.frozen = False
+    assert manager.finish(pending).counters["worker_restarts"] == 1
+
+
+def test_closing_waits_no_longer_than_the_deadline() -> None:
+    told: list[str] = []
+    runtime, manager = one_stuck(told)
+    manager.run(request("episodes", 4), policies())
+    runtime.stuck = True
+    manager.close()
+    assert told == [
+        "the environments of rollout worker 0 were not closed within 10 seconds; their processes are ended now. If closing may take so "
+        "long, raise runtime.deadline."
+    ]
+    with pytest.raises(RunError, match="was stopped"):
+        runtime.get(runtime.call(manager._hosts[0], "ready"))
 
 
 def test_task_slots_have_episodes_of_their_own() -> None:

@@ -118,6 +118,21 @@ def test_learning_as_in_a_run_replays() -> None:
     assert differ(before, learner.weights())
 
 
+def test_episodes_are_numbered_from_call_to_call() -> None:
+    """Arrays of 12 rows end after rows 4 and 9, and what follows goes on in the next call: a statistic of episodes counts it once."""
+    learner, other = made(), made()
+    assert learner.rows(arrays()).episode.tolist() == [0, 1, 2]
+    learner.update(arrays())
+    assert learner.rows(arrays()).episode.tolist() == [2, 3, 4], "looking at rows gives them no number"
+    learner.learn(arrays(5))
+    assert learner.rows(arrays(4)).episode.tolist() == [3], "the last one ended"
+    learner.update(arrays(4))
+    other.load_state_dict(learner.state_dict())
+    assert set(learner.collect(2).episode.tolist()) == {4, 5}, "what it plays is none of those"
+    for each, expected in ((learner, [3, 6, 7]), (other, [3, 4, 5])):
+        assert each.rows(arrays()).episode.tolist() == expected
+
+
 def test_what_it_plays_is_what_it_learned_last() -> None:
     learner = made(batch=3)
     played = learner.collect()

@@ -156,11 +156,27 @@ def test_what_is_too_old_is_thrown_away_and_counted() -> None:
 
 @pytest.mark.parametrize(("version", "stale"), [(3, 0), (4, 10)])
 def test_the_largest_lag_is_still_learned_from(version: int, stale: int) -> None:
-    task = Task(FakeManager([1]), AsyncLimits(in_flight=1, min_completed=1, max_lag=2))
+    manager = FakeManager([1])
+    task = Task(manager, AsyncLimits(in_flight=1, min_completed=1, max_lag=2))
     task.collector.begin()  # with version 1
     task.version = version
     collected = task.collector.take()
-    assert (collected.stale, len(collected.rollouts)) == (stale, 0 if stale else 1)
+    assert (collected.stale, len(collected.rollouts)) == (stale, 1)
+    assert [made_with for _, made_with, _ in manager.started] == ([1, 4] if stale else [1]), "asked for again"
+
+
+def test_what_is_too_old_does_not_count_as_completed() -> None:
+    manager = FakeManager([1, 2])
+    task = Task(manager, AsyncLimits(in_flight=1, min_completed=2, max_lag=0))
+    task.collector.begin()
+    task.version = 2
+    assert task.iteration() == [0, 1], "both were thrown away, and play again with the newest weights"
+    assert manager.started == [(0, 1, False), (1, 1, False), (0, 2, True), (1, 2, True)]
+    task.collector.begin()
+    task.version = 4
+    owed = task.collector.drain()
+    assert (owed.stale, len(owed.rollouts)) == (20, 0), "a barrier asks for nothing"
+    assert len(manager.started) == 6
 
 
 def test_a_host_that_died_is_asked_anew_and_its_credits_return() -> None:

@@ -367,8 +367,8 @@ def test_opponents_are_drawn_by_the_mixture_and_stay_for_their_episode():
     third = Factor((2,), ((ONE,), (OTHER,)), (0.1, 0.9))
     request = RolloutRequest(LEARNER, (0, 2), Mixture((joint, third)), "episodes", 20_000, seed=1)
     seats = Seats(request, num_envs=20_000, num_players=3, device=torch.device("cpu"))
-    assert seats.refs == (ONE, OTHER, LEARNER)  # who plays seat 1 as anybody else, since it learns to play 0 and 2
-    assert set(seats.plays) == {(1, 0), (2, 0), (3, 0), (1, 1), (2, 1), (1, 2), (2, 2)}  # nobody plays where it cannot
+    assert seats.refs == (ONE, OTHER)  # the learner plays seat 0 itself, where it is drawn for it
+    assert set(seats.plays) == {(1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (2, 2)}  # nobody plays where it cannot
     generator = torch.Generator().manual_seed(0)
     seats.draw(generator)
     policy, entry = seats.policy.clone(), seats.entry.clone()
@@ -379,6 +379,9 @@ def test_opponents_are_drawn_by_the_mixture_and_stay_for_their_episode():
     shares = Counter((name[a], name[b]) for a, b in policy[even + 1][:, :2].tolist())
     for pair, prob in zip(joint.entries, joint.probs, strict=True):
         assert shares[pair] / len(even) == pytest.approx(prob, abs=0.02)
+    strange = replace(request, opponents=Mixture((joint, Factor((2,), ((LEARNER,),), (1.0,)))), seats=(0, 1))
+    elsewhere = Seats(strange, num_envs=2, num_players=3, device=torch.device("cpu"))
+    assert (3, 2) in elsewhere.plays, "in a seat that it does not learn to play, it is somebody else"
     assert np.mean([name[k] == OTHER for k in policy[even, 2].tolist()]) == pytest.approx(0.9, abs=0.02)
     over = torch.zeros(20_000, dtype=torch.bool)
     over[:100] = True

@@ -73,6 +73,14 @@ def test_without_a_window_it_is_updates_per_decision() -> None:
         np.testing.assert_array_equal(array, by_items.weights[name])
 
 
+def test_decisions_and_items_are_counted_exactly() -> None:
+    """100 × 0.29 is 29, and 49 × (1 / 49) is 1; both are less in floats."""
+    for pace in ({"updates_per_decision": 0.29}, {"samples_per_insert": 29.0}):
+        algorithm = DQN(**{**SMALL, "batch": 100, **pace})
+        assert [algorithm.due(decisions=10 + n, items=10 + n, updates=0) for n in (99, 100)] == [28, 29]
+    assert DQN(**SMALL, updates_per_decision=1 / 49).warm_up().more == 49
+
+
 def differences(episodes: EpisodeServer, ratio: float, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What ratio × inserted − sampled comes to with each insert and each sample, once the least size is held."""
     seen: list[float] = []

@@ -1,5 +1,5 @@
 """Ranks find each other while all of them live; one that dies meanwhile, or has no memory to learn, is noticed at once, not after the
-others' time to wait."""
+others' time to wait. One whose process is stopped is noticed after the deadline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from ludus.core.errors import PartDied, RunError
 from ludus.core.timings import Timings
-from ludus.training.remote import RankSpec, TrainerHost, Trainers
+from ludus.training.remote import RankSpec, RemoteTrainer, TrainerHost, Trainers
 from ludus.training.trainer import LearnResult
 
 
@@ -20,7 +20,7 @@ class Runtime:
     def __init__(self) -> None:
         self.asked: list[tuple[int, str]] = []
 
-    def spawn(self, factory: type, spec: RankSpec, *, resources: object, name: str = "") -> int:
+    def spawn(self, factory: type, spec: RankSpec, *, resources: object, pulse: bool, name: str = "") -> int:
         assert factory is TrainerHost
         return spec.rank
 
@@ -31,9 +31,13 @@ class Runtime:
         self.asked.append((rank, method))
         return rank, method
 
-    def wait(self, answers: Sequence[tuple[int, str]], *, at_least: int) -> tuple[list[Any], list[Any]]:
+    def wait(
+        self, answers: Sequence[tuple[int, str]], *, at_least: int, timeout: float | None
+    ) -> tuple[list[Any], list[Any]]:
         """The dead one's answer comes first."""
         assert at_least == 1
+        if len(answers) == 1:
+            return list(answers), []
         return [max(answers)], sorted(answers)[:-1]
 
     def get(self, answer: tuple[int, str]) -> str:
@@ -59,7 +63,7 @@ class Scripted(Runtime):
         self.learned, self.spawned, self.stopped = learned, 0, 0
         self.tell = lambda text: None
 
-    def spawn(self, factory: type, spec: RankSpec, *, resources: object, name: str = "") -> int:
+    def spawn(self, factory: type, spec: RankSpec, *, resources: object, pulse: bool, name: str = "") -> int:
         self.spawned += 1
         return spec.rank
 
@@ -103,3 +107,42 @@ def test_a_rank_without_memory_says_why_others_miss_it(who: int) -> None:
     died = Trainers(Scripted(missed, LearnResult()), 2, seed=0, profile=Timings())  # type: ignore[arg-type]
     with pytest.raises(RunError, match=r"another rank died$"):
         died.begin(None, task_slot=0).learn([], version=0)  # type: ignore[arg-type]
+
+
+class Slow(Scripted):
+    """Of two ranks, the second of which learns for longer than the deadline. runs: what its pulse says each time it is asked."""
+
+    def __init__(self, *runs: bool) -> None:
+        super().__init__(LearnResult(samples=3), LearnResult(samples=3))
+        self.runs = list(runs)
+
+    def wait(self, answers: Any, *, at_least: int, timeout: float | None = None) -> tuple[list[Any], list[Any]]:
+        if (1, "learn") not in answers:
+            return list(answers), []
+        assert timeout in (600.0, 10.0)  # the others are heard, too
+        done = answers if not self.runs else [answer for answer in answers if answer != (1, "learn")]
+        return list(done), [answer for answer in answers if answer not in done]
+
+    def pulse(self, rank: int) -> tuple[int, str]:
+        assert rank == 1, "the other one has answered"
+        return rank, "pulse"
+
+    def get(self, answer: tuple[int, str], *, timeout: float | None = None) -> Any:
+        if answer != (1, "pulse"):
+            return super().get(answer)
+        assert timeout == 600.0
+        if not self.runs.pop(0):
+            raise TimeoutError
+        return True
+
+
+def test_a_rank_may_learn_for_long_and_its_process_may_not_be_stopped() -> None:
+    def trainer(*runs: bool) -> RemoteTrainer:
+        trainers = Trainers(Slow(*runs), 2, seed=0, profile=Timings(), deadline=600.0)  # type: ignore[arg-type]
+        return trainers.begin(None, task_slot=0)  # type: ignore[arg-type]
+
+    assert trainer(True, True).learn([], version=0).samples == 3
+    with pytest.raises(
+        RunError, match=r"trainer 1 has not answered for 600 seconds.*stopped.*ludus resume.*runtime\.deadline"
+    ):
+        trainer(True, False).learn([], version=0)

@@ -359,11 +359,23 @@ class SubprocessVectorEnv:
     @cached_property
     def tree(self) -> Any:
         """The `GameTree` of a compiled game, as a vector in this process has it; None of others."""
-        if self.spec.enumeration is None:
-            return None
+        return None if self.spec.enumeration is None else getattr(self._made_here(), "tree", None)
+
+    @cached_property
+    def openings(self) -> int:
+        """How many random moves episodes of OpenSpiel's games begin with at most, as a vector in this process has it."""
+        return getattr(self._made_here(), "openings", 0)
+
+    def _made_here(self) -> VectorEnv:
+        """A vector as the subprocesses have, closed."""
         here = self._make(num_envs=1)
         here.close()
-        return getattr(here, "tree", None)
+        return here
+
+    def luck_of(self, environment: int) -> tuple[int, int]:
+        """(seed, number): the present episode of an environment is this episode of an undisturbed one with this seed."""
+        record = self._record
+        return int(record.seeds[environment]), int(record.episode[environment] - record.began[environment])
 
     # ------------------------------------------------------------------------------------------ the contract
 

@@ -18,7 +18,7 @@ from ludus.core.arrays import kernel
 from ludus.core.device import Placement, Work, placed, placement_of, to_device, to_host, where
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, State, Weights
-from ludus.learners.base import RESERVOIR, LearnerContext, Priorities, priorities_of
+from ludus.learners.base import RESERVOIR, LearnerContext, Priorities, priorities_of, updates_of
 from ludus.learners.losses import log_prob
 from ludus.learners.network import FlatModule, multiplications
 from ludus.learners.optimizer import Guard, GuardedAdam, ModuleAdam
@@ -131,7 +131,7 @@ class NFSPLearner:
         """The best response's, and `updates_per_decision` × decisions steps of imitation once the reservoir has `min_size`, in turn."""
         config, self._due = self.config, 0
         if self._kept >= config.min_size:
-            self._due = max(0, int(self._seen * config.updates_per_decision) - self._updates)
+            self._due = max(0, updates_of(self._seen, config.updates_per_decision) - self._updates)
         imitation = [(RESERVOIR, config.batch)] * self._due
         return [item for item in chain(*zip_longest(self._response.batches(), imitation)) if item is not None]
 
