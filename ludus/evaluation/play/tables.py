@@ -286,8 +286,7 @@ class Table:
         try:
             go()
         except Exception as error:  # noqa: BLE001  a policy's or an environment's own code
-            told = str(error) if isinstance(error, LudusError) else f"{what_raised(error)}."
-            self._failed = without_folders(" ".join(told.split()))
+            self._failed = _told(error)
 
     def _over(self) -> bool:
         return bool(self._failed) or self._episode.over
@@ -372,8 +371,8 @@ class Table:
         assert now is not None
         try:
             return self._advisors[player].advise(self._episode.episode.steps, now, decisions)
-        except LudusError as error:
-            hint = Hint(policy="", meta=None, how=f"There is no hint: {without_folders(str(error))}")
+        except Exception as error:  # noqa: BLE001  a policy's own code
+            hint = Hint(policy="", meta=None, how=f"There is no hint: {_told(error)}")
             return [replace(one, hint=hint) for one in decisions]
 
     def _look(self, *, over: bool) -> View:
@@ -442,6 +441,12 @@ class Table:
         if not space.contains(action):
             raise PlayError(f"{numbers.tolist()} is outside of {space}. Keep within its bounds.")
         return action
+
+
+def _told(error: Exception) -> str:
+    """What people at a table are told of it."""
+    told = str(error) if isinstance(error, LudusError) else f"{what_raised(error)}."
+    return without_folders(" ".join(told.split()))
 
 
 def check_wishes(wishes: Sequence[Wish], game: RunGame) -> None:
