@@ -76,6 +76,7 @@ def _spread(frame: dict[str, Any]) -> None:
         lambda replay: replay["frames"][-1].update(returns=[math.nan, 1]),
         lambda replay: replay["frames"][0].update(text="\ud800"),
         lambda replay: replay["seats"].append(None),
+        lambda replay: replay.update(board_seats=[None]),
         lambda replay: replay.update(seats=[]),
         lambda replay: replay.update(created="now"),
     ],

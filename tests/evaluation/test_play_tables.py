@@ -13,6 +13,7 @@ from gymnasium.spaces import Box, Discrete
 from play_games import AnyGame, choose, openspiel, people, ref
 
 from ludus.core.errors import ConfigError, NotNow, PlayError, PolicyError, TooManyTables
+from ludus.core.plain import plain
 from ludus.core.types import Act, AgentSpec, EnvSpec, PolicyRef, PolicySpec, Solution
 from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
@@ -125,6 +126,26 @@ def test_a_player_answers_for_each_of_its_agents() -> None:
     assert [move["label"] for move in view["last"]] == ["bid 2", "bid 3"]
     assert [seat["name"] for seat in view["board"]["seats"]] == ["P0 1", "P0 2"]
     table.close()
+
+
+def test_a_table_says_who_plays_which_of_the_boards_seats() -> None:
+    teams = [{"kind": "group_players", "mapping": {"player_0": 0, "player_1": 0, "player_2": 1}}]
+    env = Environment(id="openspiel/kuhn_poker(players=3)", num_envs=1, tree="off")
+    told: list[FinishedGame] = []
+    table = people(AnyGame(env, wrappers=teams), finish=noting(told))
+    seats = [
+        {"player": 0, "agent": 0, "name": "P0 1"},
+        {"player": 0, "agent": 1, "name": "P0 2"},
+        {"player": 1, "agent": 0, "name": "P1"},
+    ]
+    assert table.view(1)["board_seats"] == seats
+    for number, (player, agent) in enumerate([(0, 0), (0, 1), (1, 0)]):  # all pass
+        table.move(player, [Order(player=player, agent=agent, action=0)], number)
+    assert [plain(seat) for seat in told[0].replay.board_seats] == seats
+    table.close()
+    alone = people(openspiel("kuhn_poker"))
+    assert alone.view(1)["board_seats"] == []
+    alone.close()
 
 
 def test_actions_that_are_vectors() -> None:

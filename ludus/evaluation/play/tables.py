@@ -26,7 +26,7 @@ from ludus.core.plain import plain
 from ludus.evaluation.play.games import PERSON, RunGame, check_name
 from ludus.evaluation.play.hints import Advisor
 from ludus.evaluation.play.person import Person
-from ludus.evaluation.play.records import Frame, FrameDecision, Hint, Replay
+from ludus.evaluation.play.records import BoardSeat, Frame, FrameDecision, Hint, Replay
 from ludus.evaluation.play.views import View
 from ludus.evaluation.played_episode import PlayedEpisode
 from ludus.policies.bots import what_raised
@@ -80,7 +80,8 @@ class Result:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableView:
     """A table as one viewer may see it. you: players of the viewer's seat. frames: how many of the game's frames it has seen or could have.
-    over: as `Frame.over`. results: of the games so far. replay: id of the finished game's; "". note: what else is to be said; ""."""
+    over: as `Frame.over`. board_seats: as `View.board_seats`. results: of the games so far. replay: id of the finished game's; "". note:
+    what else is to be said; ""."""
 
     table: str
     run: str
@@ -92,6 +93,7 @@ class TableView:
     frame: Frame
     frames: int
     over: str
+    board_seats: Sequence[BoardSeat]
     results: Sequence[Result]
     waiting_for: Sequence[int]
     keys: Mapping[str, int] | None
@@ -345,6 +347,7 @@ class Table:
             frame=frame,
             frames=frame.number + 1,
             over=frame.over,
+            board_seats=self._view.board_seats(),
             results=list(self._results),
             waiting_for=due,
             keys=self.game.keys,

@@ -3,7 +3,7 @@
 //   the server's stream of frames, one for each seat here ──► the seat that is to move ──► the board ──► a move, posted ──► the next frame
 
 import { announce, clear, failure, h, icon, sentence, write } from "./dom.js";
-import { showBoard } from "./boards.js";
+import { atBoard, placeOf, showBoard } from "./boards.js";
 import { number } from "./charts.js";
 import { title } from "./grid.js";
 import { called } from "./members.js";
@@ -239,8 +239,8 @@ function tablePage(root, { source, table, seats, go }) {
     const decision = local.busy ? null : decisions()[0] ?? null;
     const hints = state.hints && decision?.probs;
     board.set(frame.board, {
-      legal: decision?.legal ?? [], can: Boolean(decision) && !state.over, mine: decision?.player ?? state.you[0] ?? null,
-      names: state.players.map((player) => player.told), turn: state.over ? [] : frame.to_move,
+      legal: decision?.legal ?? [], can: Boolean(decision) && !state.over,
+      ...atBoard(state.board_seats, { player: decision?.player ?? state.you[0] ?? null, decision, names: state.players.map((player) => player.told), turn: state.over ? [] : frame.to_move, decisions: frame.decisions }),
       weights: hints && local.onBoard ? new Map(decision.legal.map((move, k) => [move.action, decision.probs[k]])) : null,
       chosen: null, over: Boolean(state.over), box: decision?.box ?? null, keys: state.keys ?? null, hold: local.hold && !state.over, rate: local.rate,
     });
@@ -368,7 +368,7 @@ function drawSeats(node, state, results) {
   const score = scores(results);
   node.replaceChildren(...state.players.map((player) => {
     const turn = !state.over && state.frame.to_move.includes(player.player);
-    const shown = stoneIcon(state.frame.board, player.player) ?? h("span", { class: `spot p${player.player % 8}`, "aria-hidden": "true" });
+    const shown = stoneIcon(state.frame.board, placeOf(state.board_seats, player.player)) ?? h("span", { class: `spot p${player.player % 8}`, "aria-hidden": "true" });
     const won = number(score.get(calledIn(player, 0, state.players)) ?? 0);
     return h("div", { class: `sitter${turn ? " turn" : ""}` }, shown,
       h("div", { class: "names" }, h("strong", { text: capital(player.told) }), h("span", { class: "soft", text: kindOf(player, state) })),
