@@ -639,7 +639,7 @@ def debug_run(
     """
     stored = open_run(run_dir)
     settings = stored.env.played
-    known = one_environment(settings, shown=False)
+    known = wrap(one_environment(settings, shown=False), settings.wrappers)
     named, strategies = strategies_of(stored, policies or [f"@{META}"], known)
     known.close()
     return PlayedEpisode(
