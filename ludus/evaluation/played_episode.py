@@ -34,7 +34,7 @@ from ludus.evaluation.recording import (
 )
 from ludus.learners.teams import seen, state_width
 from ludus.policies.base import HasValues, JointPolicy, Policy, team_size_of, teams_for
-from ludus.policies.bots import BotPolicy, BotSettings
+from ludus.policies.bots import BotPolicy, BotSettings, what_raised
 from ludus.policies.categorical import CategoricalPolicy, full_mask
 from ludus.population.base import populations_of, seats_of
 from ludus.rollout.base import Rollout, RolloutRequest
@@ -502,6 +502,9 @@ class PlayedEpisode(EpisodeDebugger):
             return True
         except StopIteration:
             self.cut, self._playing = "it was interrupted in the middle of a step", None
+            return True
+        except Exception as error:  # noqa: BLE001  a policy's own code; an environment's is a LudusError
+            self.cut, self._playing = f"{what_raised(error)}.", None
             return True
         steps += watched.steps[len(steps) :]
         self._film()
