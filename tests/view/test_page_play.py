@@ -152,6 +152,12 @@ def test_a_replay_is_stepped_by_keys(browser: Any, server: Server) -> None:
         page.keyboard.press("Home")
         page.keyboard.press(" ")
         page.wait_for_function("() => document.querySelector('.where').textContent.startsWith('1 ')")
+        page.get_by_role("button", name="Keep").click()
+        page.get_by_text("Kept: it stands among the recorded games now.").wait_for()
+        page.evaluate("to => { location.hash = to; }", f"#/run/{run_ids(page)['leduc']}/play")
+        page.locator(".replay-list a", has_text="0/0-1 against random").click()
+        page.wait_for_selector(".transport")
+        assert page.locator(".slider").get_attribute("max") == str(last)
         assert page.messages == []
 
 

@@ -66,18 +66,26 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
     const files = id ? FILES.map((kind) => h("a", { class: "more", href: `api/replays/${encodeURIComponent(id)}.${kind}?run=${run}`, download: true }, icon("download"), kind.toUpperCase())) : [];
     const shown = source.live && wanted.seats.length > 0;
     const said = h("span", { class: "said", role: "status" });
-    const keep = shown && h("button", { type: "button", class: "more", on: { click: () => ask(keep, said, { ...wanted, seed: replay.seed, keep: true }, "Kept: it stands among the recorded games now.") } }, icon("save"), "Keep");
-    const another = shown && h("button", { type: "button", class: "more", on: { click: () => ask(another, said, { ...wanted, seed: null }, "") } }, icon("again"), "Another game");
+    const keep = shown && h("button", { type: "button", class: "more", on: { click: () => ask(keep, said, keepIt) } }, icon("save"), "Keep");
+    const another = shown && h("button", { type: "button", class: "more", on: { click: () => ask(another, said, playAnother) } }, icon("again"), "Another game");
     made.links.replaceChildren(...[another, keep, ...files, said].filter(Boolean));
   }
 
-  async function ask(button, said, body, done) {
+  async function keepIt(said) {
+    await source.post(`runs/${run}/keep`, { replay: replay.id });
+    write(said, "Kept: it stands among the recorded games now.");
+  }
+
+  async function playAnother() {
+    replay = await source.post(`runs/${run}/show`, { ...wanted, seed: null });
+    begin(0);
+  }
+
+  async function ask(button, said, what) {
     button.disabled = true;
     write(said, "");
     try {
-      replay = await source.post(`runs/${run}/show`, body);
-      begin(body.keep ? local.at : 0);
-      write(made.links.querySelector(".said"), done);
+      await what(said);
     } catch (error) {
       write(said, sentence(error.message));
       button.disabled = false;
