@@ -218,8 +218,9 @@ def test_an_environment_that_raises_ends_the_game_and_nothing_counts() -> None:
     assert "the board fell" in table.view(0)["over"]
     assert table.view(0)["results"] == []
     assert told == []
+    assert table.view(0)["round"] == 1
     table.again(0)
-    assert table.view(0)["over"] == ""
+    assert (table.view(0)["over"], table.view(0)["round"]) == ("", 2)
     table.close()
 
 

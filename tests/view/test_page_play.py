@@ -113,6 +113,24 @@ def test_leduc_hides_the_other_card_until_the_end(browser: Any, server: Server) 
         assert page.messages == []
 
 
+def test_a_game_that_was_cut_short_leaves_no_moves_to_the_next(browser: Any, server: Server) -> None:
+    states = [
+        {"round": round, "over": over, "results": [], "frame": {"number": number, "last": [f"move {number}"]}}
+        for round, over, number in ((1, "", 1), (1, "the policy raised", 2), (2, "", 1), (1, "the policy raised", 2))
+    ]
+    with opened(browser, server, "#/people") as page:
+        page.wait_for_selector("h1")
+        logs = page.evaluate(
+            """async states => {
+              const { note } = await import("/page/table.js"), seat = {};
+              return states.map(state => { note(seat, state); return [...seat.log.keys()]; });
+            }""",
+            states,
+        )
+        assert logs == [[1], [1, 2], [1], [1]]  # what comes late of the game before changes nothing
+        assert page.messages == []
+
+
 def test_two_people_at_one_screen_take_turns_at_looking(browser: Any, server: Server) -> None:
     with opened(browser, server) as page:
         _lay(page, "leduc", "seats=person,person&name=Ada&seed=3")

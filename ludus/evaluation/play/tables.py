@@ -79,9 +79,9 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableView:
-    """A table as one viewer may see it. you: players of the viewer's seat. frames: how many of the game's frames it has seen or could have.
-    over: as `Frame.over`. board_seats: as `View.board_seats`. results: of the games so far. replay: id of the finished game's; "". note:
-    what else is to be said; ""."""
+    """A table as one viewer may see it. you: players of the viewer's seat. round: which of the table's games it is, from 1. frames: how
+    many of the game's frames it has seen or could have. over: as `Frame.over`. board_seats: as `View.board_seats`. results: of the games
+    that were played to their end. replay: id of the finished game's; "". note: what else is to be said; ""."""
 
     table: str
     run: str
@@ -90,6 +90,7 @@ class TableView:
     you: Sequence[int]
     hints: bool
     rated: bool
+    round: int
     frame: Frame
     frames: int
     over: str
@@ -344,6 +345,7 @@ class Table:
             you=[] if viewer is None else [viewer],
             hints=self.hints,
             rated=self.rated,
+            round=self._games,
             frame=frame,
             frames=frame.number + 1,
             over=frame.over,

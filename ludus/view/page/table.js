@@ -112,7 +112,7 @@ function tablePage(root, { source, table, seats, go }) {
     const state = worded(news);
     note(seat, state);
     if (local.ended || older(state, seat.state)) return;
-    const fresh = state.frame.number !== seat.state.frame.number || state.results.length !== seat.state.results.length;
+    const fresh = state.frame.number !== seat.state.frame.number || state.round !== seat.state.round;
     seat.state = state;
     if (fresh && seat === local.seat) Object.assign(local, { busy: false, made: [] });
     const next = due();
@@ -260,7 +260,7 @@ function tablePage(root, { source, table, seats, go }) {
     write(parts.returns, told(state));
     const others = state.frame.last.filter((move) => !state.you.includes(move.player)).map((move) => `${capital(nameOf(state, move.player))} played ${move.label}.`);
     if (state.frame.board.kind === "frame" && !state.over) return; // what moves all the time is seen, not read out
-    tell([...others, `${text}.`].join(" "), `${state.results.length} ${state.frame.number} ${state.over}`);
+    tell([...others, `${text}.`].join(" "), `${state.round} ${state.frame.number} ${state.over}`);
   }
 
   function status(state) {
@@ -341,9 +341,10 @@ function told(state) {
   return [isEnd(state.over) ? returns : sentence(state.over), sentence(state.note ?? "")].filter(Boolean).join("\n");
 }
 
-/** Whether a state was sent before another: games first, then positions. */
+/** Whether a state was sent before another: games first, then positions, then how the game ended. */
 function older(state, than) {
-  return state.results.length < than.results.length || (state.results.length === than.results.length && !than.over && state.frame.number < than.frame.number);
+  if (state.round !== than.round) return state.round < than.round;
+  return state.frame.number < than.frame.number || state.results.length < than.results.length || Boolean(than.over && !state.over);
 }
 
 function nameOf(state, player) {
@@ -391,10 +392,9 @@ function calledIn(player, _, players) {
 const named = (results, players) => results.map(({ returns }) => ({ returns, seats: players.map(calledIn) }));
 
 /** Keeps the moves that a seat is told of, in the order of its game's frames, whichever comes first here. */
-function note(seat, state) {
-  const game = state.results.length - (isEnd(state.over) ? 1 : 0);
-  if (seat.game !== game) Object.assign(seat, { game, log: new Map() });
-  if (state.frame.last.length && !seat.log.has(state.frame.number)) seat.log.set(state.frame.number, state.frame.last);
+export function note(seat, state) {
+  if (seat.round === undefined || seat.round < state.round) Object.assign(seat, { round: state.round, log: new Map() });
+  if (seat.round === state.round && state.frame.last.length && !seat.log.has(state.frame.number)) seat.log.set(state.frame.number, state.frame.last);
 }
 
 function drawMoves(node, state, log) {
