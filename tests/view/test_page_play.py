@@ -312,4 +312,11 @@ def test_everybody_who_played_stands_among_the_people(browser: Any, server: Serv
         assert [person["name"] for person in rows["people"]] == page.locator("tbody td:first-child").all_inner_texts()
         assert page.locator(".game-list li").count() == len(rows["games"])
         assert json.dumps(rows).count("Ada") >= 1
+        links = page.locator(".game-list").get_by_role("link", name="Replay")
+        assert links.count() == len(rows["games"])
+        rows["games"][0]["has_replay"] = False
+        page.route("**/api/people", lambda route: route.fulfill(json=rows))
+        page.reload()
+        links.first.wait_for()
+        assert links.count() == len(rows["games"]) - 1
         assert page.messages == []
