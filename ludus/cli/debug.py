@@ -181,7 +181,7 @@ class Session:
                 for text in _split([input(f"\n({self._debugger.position}) ")]):
                     self.do(text)
             except LudusError as error:
-                write(f"error: {error}")
+                write(_wrapped(f"error: {error}"))
             except KeyboardInterrupt:
                 write("\n`quit` leaves.")
             except (_Quit, EOFError):
@@ -425,7 +425,8 @@ class Session:
         self._check_new(path)
         from ludus.evaluation.recording import save_image
 
-        save_image(shown, path)
+        with _writing(path):
+            save_image(shown, path)
         write(f"{path}, {shown.shape[1]} × {shown.shape[0]}")
 
     def _check_new(self, path: Path) -> None:
@@ -435,8 +436,20 @@ class Session:
     def _save(self, file: str) -> None:
         path = Path(file)
         self._check_new(path)
-        self._debugger.save(path)
+        with _writing(path):
+            self._debugger.save(path)
         write(f"{path}, {len(self._debugger.episode.steps)} steps")
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Raises ConfigError where the disk, or a right, is wanting: a session goes on after that."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"{str(path)!r} cannot be written: {error.strerror or error}. Name a file in another folder, or make room in this one."
+        ) from error
 
 
 @contextmanager

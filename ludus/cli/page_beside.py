@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from ludus.cli.ui import opened, own_tokens
 from ludus.core.errors import ConfigError
 from ludus.storage.base import Observer, Observers, RunInfo, Silent
 from ludus.storage.run_dirs import RUNS
@@ -43,7 +44,7 @@ class PageBeside(Silent):
             self._observer.message(f"the page could not be opened, and the run goes on without it: {error}")
 
     def _start(self, run_dir: Path) -> None:
-        tokens = Tokens()
+        tokens = own_tokens()
         with listen() as listening:  # the child has it from here on
             self.link = Address(LOOPBACK, listening.getsockname()[1]).link(tokens, STEER)
             self._process = subprocess.Popen(
@@ -113,7 +114,6 @@ def child() -> None:
     threading.Thread(target=_until_closed, args=(sys.stdin.buffer, ends), daemon=True).start()
     from socket import socket
 
-    from ludus.cli.ui import opened
     from ludus.view.server.access import Access
     from ludus.view.server.known_runs import KnownRuns
     from ludus.view.server.serving import serve

@@ -77,9 +77,12 @@ def seats_of(players: int, seat: int, against: Sequence[str]) -> list[str]:
 
 
 def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namespace) -> int:
+    from ludus.evaluation.play.games import check_name
     from ludus.storage.reader import Reader
     from ludus.view.server.known_runs import id_of
 
+    for name in against:
+        check_name(name)  # the page takes them joined by commas, and no others
     with Reader(run_dir) as reader:
         players = len(reader.info().population)
     wanted = {
@@ -124,8 +127,8 @@ def _play(table: Table, player: int) -> bool:
             answer = _asked("> ")
             if answer.lower() in _QUIT:
                 return False
-            _move(table, player, one, answer)
-            if table.view(player) is not view and len(view["frame"]["decisions"]) == 1:
+            _move(table, player, one, answer, view["frame"]["number"])
+            if table.view(player) is not view:  # the game has gone on: what is left here is of the position before
                 break
     write("\n".join(_position(view)))
     returns = ", ".join(
@@ -136,8 +139,8 @@ def _play(table: Table, player: int) -> bool:
     return True
 
 
-def _move(table: Table, player: int, one: Mapping[str, Any], answer: str) -> None:
-    """Make a move, or say what is wrong with it."""
+def _move(table: Table, player: int, one: Mapping[str, Any], answer: str, number: int) -> None:
+    """Make a move, or say what is wrong with it. number: of the frame that the decision is of."""
     from ludus.evaluation.play.tables import Order
 
     legal = {each["label"]: each["action"] for each in one["legal"]}
@@ -145,11 +148,7 @@ def _move(table: Table, player: int, one: Mapping[str, Any], answer: str) -> Non
     try:
         vector = one["box"] is not None
         action = [float(part) for part in answer.replace(",", " ").split()] if vector else legal[answer]
-        table.move(
-            player,
-            [Order(player=player, agent=one["agent"], action=action)],
-            table.view(player)["frame"]["number"],
-        )
+        table.move(player, [Order(player=player, agent=one["agent"], action=action)], number)
     except (ValueError, KeyError):
         write(f"{answer!r} is no move; give the number of one, or its name, or q to leave.")
     except PlayError as error:

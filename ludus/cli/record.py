@@ -158,9 +158,10 @@ def _replay(options: argparse.Namespace) -> int:
         _write_replay(replay, path, fps=options.fps)
         pairs.insert(0, ("file", str(path)))
     if options.keep and run_dir is not None:
+        from ludus.core.plain import to_json
         from ludus.evaluation.play.replays import FOLDER, keep
 
-        pairs.insert(0, ("kept", str(run_dir / FOLDER / f"{keep(run_dir, replay)}.json")))
+        pairs.insert(0, ("kept", str(run_dir / FOLDER / f"{keep(run_dir, to_json(replay))}.json")))
     pairs.append(("episode", f"{replay.steps} steps, returns {' '.join(f'{value:+.3g}' for value in replay.returns)}"))
     facts("Replay", pairs)
     return 0

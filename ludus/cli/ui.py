@@ -78,7 +78,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 def server_of(options: argparse.Namespace, runs: Sequence[str]) -> Served:
     """By the options of `add_server`. runs: what it shows; none: all below the root. Raises ConfigError, RunError."""
-    tls, password, tokens = _tls(options), _password(options), _tokens()
+    tls, password, tokens = _tls(options), _password(options), own_tokens()
     _require_safe(options.host, guarded=bool(tls) or password is not None)
     from ludus.view.server.access import Access, Hosts
     from ludus.view.server.known_runs import KnownRuns
@@ -121,7 +121,9 @@ def _granted(options: argparse.Namespace) -> tuple[Rights, ...]:
     return (WATCH, PLAY) if options.no_steering else (WATCH, PLAY, STEER)
 
 
-def _tokens() -> Tokens:
+def own_tokens() -> Tokens:
+    """Of a server on this machine: made from LUDUS_UI_SECRET where that is set, else from what nobody knows. Raises ConfigError for a short
+    secret."""
     secret = os.environ.get(SECRET, "")
     return Tokens(_long_enough(secret, SECRET).encode()) if secret else Tokens()
 

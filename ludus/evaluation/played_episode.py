@@ -34,7 +34,7 @@ from ludus.evaluation.recording import (
 )
 from ludus.learners.teams import seen, state_width
 from ludus.policies.base import HasValues, JointPolicy, Policy, team_size_of, teams_for
-from ludus.policies.bots import BotPolicy, BotSettings
+from ludus.policies.bots import BotPolicy, BotSettings, what_raised
 from ludus.policies.categorical import CategoricalPolicy, full_mask
 from ludus.population.base import populations_of, seats_of
 from ludus.rollout.base import Rollout, RolloutRequest
@@ -503,6 +503,9 @@ class PlayedEpisode(EpisodeDebugger):
         except StopIteration:
             self.cut, self._playing = "it was interrupted in the middle of a step", None
             return True
+        except Exception as error:  # noqa: BLE001  a policy's own code; an environment's is a LudusError
+            self.cut, self._playing = f"{what_raised(error)}.", None
+            return True
         steps += watched.steps[len(steps) :]
         self._film()
         if rollout is not None:
@@ -639,7 +642,7 @@ def debug_run(
     """
     stored = open_run(run_dir)
     settings = stored.env.played
-    known = one_environment(settings, shown=False)
+    known = wrap(one_environment(settings, shown=False), settings.wrappers)
     named, strategies = strategies_of(stored, policies or [f"@{META}"], known)
     known.close()
     return PlayedEpisode(

@@ -386,7 +386,7 @@ def record_run(
     stored = open_run(run_dir)
     settings = stored.env.played
     env = one_environment(settings, shown=True)
-    named, strategies = strategies_of(stored, policies, env)
+    named, strategies = strategies_of(stored, policies, wrap(env, settings.wrappers))
     return record(
         env,
         strategies,
@@ -401,8 +401,8 @@ def record_run(
 
 
 def strategies_of(stored: StoredRun, policies: Sequence[str], env: VectorEnv) -> tuple[NamedPlayers, Mixture]:
-    """Who plays: one name per player, or one for all, default "@meta"; and what they stand for in `env`, closed where that is an error.
-    Raises ConfigError for unknown names, with the nearest, or another number of them."""
+    """Who plays: one name per player, or one for all, default "@meta"; and what they stand for in `env`, in the run's wrappers;
+    closed where that is an error. Raises ConfigError for unknown names, with the nearest, or another number of them."""
     try:
         named = NamedPlayers(stored, env.spec)
         names = list(policies) or [f"@{META}"]

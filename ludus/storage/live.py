@@ -1,7 +1,7 @@
 """Two small files in a run's directory, between the driver and the commands that steer it from another terminal.
 
     control.json   what a command wants the driver to do: an `Order`. The driver puts an empty one there when it begins.
-    status.json    what the driver does: a `Status`, once a second at most.
+    status.json    what the driver does: a `Status`, about once a second, and at once when an order is taken.
 
 Both are replaced whole, so that nobody reads half of one; no sockets, so that it works wherever the directory can be reached. Orders are
 for one session of one driver: what is left over from an earlier one, or comes too late, moves nobody. No clock decides anything: the

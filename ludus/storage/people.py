@@ -43,7 +43,7 @@ class PlayedSeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayedGame:
-    """A game that people played to its end. time: Unix. run: its name. seats, returns: [P]."""
+    """A game that people played to its end. time: Unix. run: its name. seats, returns: [P]. has_replay: as `People.games` knows it."""
 
     id: str
     time: float
@@ -53,6 +53,7 @@ class PlayedGame:
     returns: Sequence[float]
     steps: int
     rated: bool
+    has_replay: bool = False
 
 
 class People:
@@ -87,7 +88,7 @@ class People:
             ):
                 seats.setdefault(number, []).append(PlayedSeat(person=bool(person), name=name))
             rows = connection.execute(
-                "SELECT number, id, time, game, run, returns, steps, rated FROM games ORDER BY number"
+                "SELECT number, id, time, game, run, returns, steps, rated, replay IS NOT NULL FROM games ORDER BY number"
             )
             return [
                 PlayedGame(
@@ -99,8 +100,9 @@ class People:
                     returns=json.loads(returns),
                     steps=steps,
                     rated=bool(rated),
+                    has_replay=bool(has_replay),
                 )
-                for number, id, time, game, run, returns, steps, rated in rows
+                for number, id, time, game, run, returns, steps, rated, has_replay in rows
             ]
 
     def replay(self, id: str) -> bytes | None:

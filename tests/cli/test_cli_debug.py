@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -196,20 +197,25 @@ def test_commands_come_from_standard_input(capsys: pytest.CaptureFixture[str], m
 
 
 def test_a_prompt_goes_on_after_a_mistake(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    typed: Iterator[Any] = iter(["next; bakc", "", KeyboardInterrupt(), "help", EOFError()])
+    typed: Iterator[Any] = iter(["next; bakc", "", KeyboardInterrupt(), "save full.jsonl", "help", EOFError()])
 
     def answer(prompt: str) -> str:
-        print(prompt, end="")
+        print(prompt)  # whoever types ends the line
         given = next(typed)
         if isinstance(given, str):
             return given
         raise given
 
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("ludus.evaluation.debugger.replace_file", full)
     monkeypatch.setattr("builtins.input", answer)
     monkeypatch.setattr("sys.stdin", Terminal())
     assert main(["debug", "k", *RANDOM, "--seed", "26"]) == 0
     out = capsys.readouterr().out
     assert "error: unknown command 'bakc'; did you mean 'back' or 'break' or 'breaks'?" in out
+    assert "error: 'full.jsonl' cannot be written: No space left on device. Name a file" in " ".join(out.split())
     assert "\n(1) " in out
     assert "`quit` leaves." in out
     assert "Conditions have numbers" in out

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+import ludus
 from ludus.cli.main import main
 from ludus.cli.play import board_lines, numbers_of
 
@@ -51,6 +53,28 @@ def test_a_game_in_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "??" not in out.rpartition("in the pot\n")[0].rpartition("\n\n")[2]  # in the end all is shown
 
 
+def test_a_slip_for_one_of_two_agents_does_not_move_the_others_answers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], runs: Path
+) -> None:
+    """One player holds both of the game's, in a wrapper: each is asked in its turn, and again after the slip."""
+    env = {
+        "id": "openspiel/goofspiel(num_cards=3,points_order=descending)",
+        "num_envs": 2,
+        "tree": "off",
+        "wrappers": [{"kind": "group_players", "mapping": {"*": 0}}],
+    }
+    scenario = ludus.FixedOpponents(env=env, algorithm="a2c", generations=1, response={"episodes": 2})
+    ludus.run(scenario, run_dir=runs / "runs/team", report=False)
+    typed(monkeypatch, ["nonsense", "3", "1", "2", "1"])
+    assert main(["play", "team", "--text", "--name", "Ada"]) == 0
+    out = capsys.readouterr().out
+    assert re.findall("'.*' is no move", out) == ["'nonsense' is no move"]
+    assert re.findall("Ada: bid .", out) == ["Ada: bid 1", "Ada: bid 3", "Ada: bid 2", "Ada: bid 1"]
+    assert "The game is over (terminated): Ada " in out
+    assert main(["record", "team", "team.json"]) == 0
+    assert main(["debug", "team", "--script", "see"]) == 0
+
+
 def test_one_leaves_with_q(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     typed(monkeypatch, ["q"])
     assert main(["play", "k", "--text"]) == 0
@@ -65,6 +89,7 @@ def test_one_leaves_with_q(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         (["k@best", "--text", "--against", "random"], "both say who plays"),
         (["k", "--text", "--against", "person"], "has one seat for a person"),
         (["k", "--text", "--against", "nobody"], "was given for a seat"),
+        (["k", "--against", "bot:mcts,simulations=9"], "bot:NAME without options, such as bot:mcts-1000"),
         (["nope"], "nope"),
     ],
 )

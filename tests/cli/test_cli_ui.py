@@ -169,7 +169,9 @@ class Told(Silent):
 
 
 @pytest.mark.slow
-def test_the_page_beside_a_run_ends_with_it_and_the_run_goes_on_without_it(here: Path) -> None:
+def test_the_page_beside_a_run_ends_with_it_and_the_run_goes_on_without_it(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = synthetic.write(here / "elsewhere" / "try1", generations=1)
     told = Told()
     with page_beside(told, wanted=True) as (observer, page):
@@ -184,12 +186,15 @@ def test_the_page_beside_a_run_ends_with_it_and_the_run_goes_on_without_it(here:
         process.kill()
         wait_for(lambda: not page.is_there)
         observer.message("the run goes on")
+    secret = "as `ludus ui` takes it, at least 32 characters"
+    monkeypatch.setenv(ui.SECRET, secret)
     with page_beside(told, wanted=True) as (observer, page):
         assert page is not None
         observer.run_started(synthetic.info(folder))
         process = page._process
         assert process is not None
         assert page.is_there
+        assert page.link.endswith(f"token={Tokens(secret.encode()).of(STEER)}")
     assert process.returncode == 0  # it was told, and ended by itself
     with page_beside(told, wanted=False) as (observer, none):
         assert (observer, none) == (told, None)

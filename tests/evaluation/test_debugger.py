@@ -14,7 +14,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 
 from ludus.core.errors import ConfigError, EnvError, ScenarioError
-from ludus.core.types import AgentSpec, EnvSpec, Mixture, PolicyRef, PolicySpec
+from ludus.core.types import Act, AgentSpec, EnvSpec, Mixture, PolicyRef, PolicySpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import TERMINATED
 from ludus.envs.python_loop import Happened, PythonVectorEnv
@@ -415,6 +415,26 @@ def test_what_raises_ends_the_episode_where_it_can_be_looked_at() -> None:
 
     with pytest.raises(EnvError, match=r"the episode's first step cannot be made: .*fell"):
         PlayedEpisode(lambda: walk(Lame), [random(3), random(3)])
+
+
+def test_a_policy_that_raises_ends_the_episode_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, asked = random(3), list[int]()
+    act = policy.act
+
+    def stumble(*args: Any, **keywords: Any) -> Act:
+        asked.append(1)
+        if len(asked) == 3:
+            raise ValueError("stumbled")
+        return act(*args, **keywords)
+
+    monkeypatch.setattr(policy, "act", stumble)
+    with PlayedEpisode(lambda: walk(Walk), [policy, random(3)]) as episode:
+        assert episode.go(9) == 2
+        assert "ValueError: stumbled" in episode.cut
+        assert episode.over
+        assert len(episode.decisions(1)) == 2
+        episode.restart()
+        assert (episode.go(9), episode.cut) == (3, "")
 
 
 def test_long_episodes_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def test_a_replay_shows_everything_and_what_each_seat_saw() -> None:
 
 def test_replays_are_kept_beside_their_run(tmp_path: Path) -> None:
     replay = play(openspiel("matrix_rps"), ["random"], seed=1)
-    id = keep(tmp_path, replay)
+    id = keep(tmp_path, to_json(replay))
     (tmp_path / "replays" / "notes.json").write_text("{}")
     (tmp_path / "replays" / f"{'0' * 16}.json").write_text("[]")
     assert read(tmp_path, id) == plain(replay)
@@ -76,6 +76,7 @@ def _spread(frame: dict[str, Any]) -> None:
         lambda replay: replay["frames"][-1].update(returns=[math.nan, 1]),
         lambda replay: replay["frames"][0].update(text="\ud800"),
         lambda replay: replay["seats"].append(None),
+        lambda replay: replay.update(board_seats=[None]),
         lambda replay: replay.update(seats=[]),
         lambda replay: replay.update(created="now"),
     ],

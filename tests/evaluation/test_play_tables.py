@@ -13,7 +13,8 @@ from gymnasium.spaces import Box, Discrete
 from play_games import AnyGame, choose, openspiel, people, ref
 
 from ludus.core.errors import ConfigError, NotNow, PlayError, PolicyError, TooManyTables
-from ludus.core.types import Act, AgentSpec, EnvSpec, PolicySpec, Solution
+from ludus.core.plain import plain
+from ludus.core.types import Act, AgentSpec, EnvSpec, PolicyRef, PolicySpec, Solution
 from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
 from ludus.envs.python_loop import Happened, PythonVectorEnv
@@ -127,6 +128,26 @@ def test_a_player_answers_for_each_of_its_agents() -> None:
     table.close()
 
 
+def test_a_table_says_who_plays_which_of_the_boards_seats() -> None:
+    teams = [{"kind": "group_players", "mapping": {"player_0": 0, "player_1": 0, "player_2": 1}}]
+    env = Environment(id="openspiel/kuhn_poker(players=3)", num_envs=1, tree="off")
+    told: list[FinishedGame] = []
+    table = people(AnyGame(env, wrappers=teams), finish=noting(told))
+    seats = [
+        {"player": 0, "agent": 0, "name": "P0 1"},
+        {"player": 0, "agent": 1, "name": "P0 2"},
+        {"player": 1, "agent": 0, "name": "P1"},
+    ]
+    assert table.view(1)["board_seats"] == seats
+    for number, (player, agent) in enumerate([(0, 0), (0, 1), (1, 0)]):  # all pass
+        table.move(player, [Order(player=player, agent=agent, action=0)], number)
+    assert [plain(seat) for seat in told[0].replay.board_seats] == seats
+    table.close()
+    alone = people(openspiel("kuhn_poker"))
+    assert alone.view(1)["board_seats"] == []
+    alone.close()
+
+
 def test_actions_that_are_vectors() -> None:
     table = people(AnyGame(Environment(id="gymnasium/Pendulum-v1", num_envs=1)), seed=1)
     decision = table.view(0)["frame"]["decisions"][0]
@@ -197,8 +218,9 @@ def test_an_environment_that_raises_ends_the_game_and_nothing_counts() -> None:
     assert "the board fell" in table.view(0)["over"]
     assert table.view(0)["results"] == []
     assert told == []
+    assert table.view(0)["round"] == 1
     table.again(0)
-    assert table.view(0)["over"] == ""
+    assert (table.view(0)["over"], table.view(0)["round"]) == ("", 2)
     table.close()
 
 
@@ -295,7 +317,8 @@ def test_few_tables_have_bots(monkeypatch: pytest.MonkeyPatch) -> None:
 class _Constant:
     """Plays action 1 with a fixed probability."""
 
-    modes, noise_width, memory_shape, takes_ids = ("explore", "greedy"), 1, None, False
+    modes, noise_width, takes_ids = ("explore", "greedy"), 1, False
+    memory_shape: tuple[int, ...] | None = None
     actions = 2
 
     def __init__(self, prob: float) -> None:
@@ -345,6 +368,52 @@ def test_the_mixture_answers_by_what_its_members_would_have_done() -> None:
     table.close()
 
 
+def one_member(best: PolicyRef, policy: _Constant) -> Any:
+    """A run whose mixture is one policy."""
+    return SimpleNamespace(
+        population=(0, 1),
+        best={0: best},
+        name=lambda one: one.policy,
+        policy=lambda _: policy,
+        solution=Solution((np.ones(1), np.ones(1)), 0.0),
+        members={0: [SimpleNamespace(ref=best)]},
+    )
+
+
+class _Remembers(_Constant):
+    """Bets with 0.2 first and with 0.8 then; wants observations, as a network does, also in a compiled game."""
+
+    memory_shape = (1,)
+
+    def __init__(self) -> None:
+        super().__init__(0.2)
+
+    def act(self, observation: Any, mask: Any, memory: Any, noise: Any, *, mode: str = "explore") -> Any:
+        if observation.ndim == 1:
+            raise ValueError("numbers of information states were given")
+        self.prob = 0.8 if memory[0, 0] else 0.2
+        return super().act(observation, mask, memory, noise, mode=mode)._replace(memory=memory + 1)
+
+
+def test_a_policy_that_remembers_gives_hints_in_a_compiled_game() -> None:
+    best = ref("best")
+    policy = _Remembers()
+    game = AnyGame(Environment(id="openspiel/kuhn_poker", num_envs=1))
+    game.run = one_member(best, policy)
+    assert game.spec.enumeration is not None
+    table = Table("t", game, [Wish(who="person"), Wish(who="person")], rated=False, seed=1)
+    table._advisors = {0: Advisor(game, 0)}
+    table._publish()
+    for probs in ([0.8, 0.2], [0.2, 0.8]):
+        [due] = table.view(0)["frame"]["decisions"]
+        assert due["probs"] == pytest.approx(probs, abs=1e-6)
+        assert due["hint"]["meta"] == pytest.approx(probs, abs=1e-6)
+        choose(table, 0, 0)
+        if not table.view(0)["over"]:
+            choose(table, 1, 1)
+    table.close()
+
+
 class _Valued(_Constant):
     """Has a critic that sees the central state."""
 
@@ -363,17 +432,7 @@ def test_a_hint_does_not_come_from_what_all_players_see_together() -> None:
     game = AnyGame(env, wrappers=[{"kind": "joint_state"}])
     best = ref("best")
     policy = _Valued(state_width(game.spec, (0,)))
-    game.run = cast(
-        Any,
-        SimpleNamespace(
-            population=(0, 1),
-            best={0: best},
-            name=lambda one: one.policy,
-            policy=lambda _: policy,
-            solution=Solution((np.ones(1), np.ones(1)), 0.0),
-            members={0: [SimpleNamespace(ref=best)]},
-        ),
-    )
+    game.run = one_member(best, policy)
     table = Table("t", game, [Wish(who="person"), Wish(who="person")], rated=False, seed=1)
     assert table._episode.open_step is not None
     assert table._episode.open_step.state is not None
@@ -385,15 +444,24 @@ def test_a_hint_does_not_come_from_what_all_players_see_together() -> None:
     table.close()
 
 
-def test_a_hint_that_cannot_be_given_says_why() -> None:
+_BROKEN = "the policy of /runs/try1/policies/0-3.safetensors is broken."
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(PolicyError(_BROKEN), "the policy of 0-3.safetensors is broken."), (ValueError("odd"), "ValueError: odd")],
+)
+def test_a_hint_that_cannot_be_given_says_why(error: Exception, said: str) -> None:
     class _Mute:
         def advise(self, *_: object) -> list[FrameDecision]:
-            raise PolicyError("the policy of /runs/try1/policies/0-3.safetensors is broken.")
+            raise error
 
     env = Environment(id="openspiel/kuhn_poker", num_envs=1, tree="off")
     table = Table("t", AnyGame(env), [Wish(who="person"), Wish(who="person")], rated=False, seed=1)
     table._advisors = {0: cast(Any, _Mute())}
     table._publish()
     [due] = table.view(0)["frame"]["decisions"]
-    assert (due["probs"], due["hint"]["how"]) == (None, "There is no hint: the policy of 0-3.safetensors is broken.")
+    assert due["probs"] is None
+    assert due["hint"]["how"].startswith("There is no hint: ")
+    assert said in due["hint"]["how"]
     table.close()

@@ -22,7 +22,7 @@ def game(id: str, returns: Sequence[float] = (1, -1), *, rated: bool = True) -> 
     )
 
 
-def test_games_come_back_as_they_were(tmp_path: Path) -> None:
+def test_games_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     people = People(tmp_path / "runs" / "people.db")  # a folder that there is not yet
     assert people.games() == []
     assert people.replay("a") is None
@@ -34,12 +34,16 @@ def test_games_come_back_as_they_were(tmp_path: Path) -> None:
     people.path.parent.rmdir()
     people.add(game("a"), b'{"x": 1}')
     people.add(game("b", (0.5, -0.5), rated=False))
-    assert People(people.path).games() == [game("a"), game("b", (0.5, -0.5), rated=False)]
+    replayed = replace(game("a"), has_replay=True)
+    assert People(people.path).games() == [replayed, game("b", (0.5, -0.5), rated=False)]
     assert people.replay("a") == b'{"x": 1}'
     assert people.replay("b") is None
     with pytest.raises(RunError, match="cannot be written"):
         people.add(game("a"))  # an id comes once
     assert len(people.games()) == 2
+    monkeypatch.setattr("ludus.storage.people._MOST_REPLAY", 8)
+    people.add(game("c"), b'{"y": "longer than eight bytes"}')
+    assert [line.has_replay for line in people_view(people.games()).games] == [False, False, True]
 
 
 def test_other_files_are_left_alone(tmp_path: Path) -> None:

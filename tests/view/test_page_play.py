@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -113,6 +113,24 @@ def test_leduc_hides_the_other_card_until_the_end(browser: Any, server: Server) 
         assert page.messages == []
 
 
+def test_a_game_that_was_cut_short_leaves_no_moves_to_the_next(browser: Any, server: Server) -> None:
+    states = [
+        {"round": round, "over": over, "results": [], "frame": {"number": number, "last": [f"move {number}"]}}
+        for round, over, number in ((1, "", 1), (1, "the policy raised", 2), (2, "", 1), (1, "the policy raised", 2))
+    ]
+    with opened(browser, server, "#/people") as page:
+        page.wait_for_selector("h1")
+        logs = page.evaluate(
+            """async states => {
+              const { note } = await import("/page/table.js"), seat = {};
+              return states.map(state => { note(seat, state); return [...seat.log.keys()]; });
+            }""",
+            states,
+        )
+        assert logs == [[1], [1, 2], [1], [1]]  # what comes late of the game before changes nothing
+        assert page.messages == []
+
+
 def test_two_people_at_one_screen_take_turns_at_looking(browser: Any, server: Server) -> None:
     with opened(browser, server) as page:
         _lay(page, "leduc", "seats=person,person&name=Ada&seed=3")
@@ -152,6 +170,12 @@ def test_a_replay_is_stepped_by_keys(browser: Any, server: Server) -> None:
         page.keyboard.press("Home")
         page.keyboard.press(" ")
         page.wait_for_function("() => document.querySelector('.where').textContent.startsWith('1 ')")
+        page.get_by_role("button", name="Keep").click()
+        page.get_by_text("Kept: it stands among the recorded games now.").wait_for()
+        page.evaluate("to => { location.hash = to; }", f"#/run/{run_ids(page)['leduc']}/play")
+        page.locator(".replay-list a", has_text="0/0-1 against random").click()
+        page.wait_for_selector(".transport")
+        assert page.locator(".slider").get_attribute("max") == str(last)
         assert page.messages == []
 
 
@@ -194,6 +218,9 @@ _DRAW = """async ([board, view]) => {
 }"""
 
 
+_AT_BOARD = """async ([seats, looks]) => (await import("/page/boards.js")).atBoard(seats, looks)"""
+
+
 def _chess(*moves: tuple[int, str, tuple[int, int], tuple[int, int]]) -> tuple[dict[str, Any], dict[str, Any]]:
     """A board of chess with a white pawn before its last row, and moves (action, label, from, to)."""
     cells = [[""] * 8 for _ in range(8)]
@@ -211,6 +238,37 @@ def _chess(*moves: tuple[int, str, tuple[int, int], tuple[int, int]]) -> tuple[d
     }
     legal = [{"action": action, "label": label, "from": old, "cell": new} for action, label, old, new in moves]
     return {**board, "drop": False}, {"legal": legal, "mine": 1}
+
+
+def _cards(game: str, hands: list[list[str]], labels: Sequence[str] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A board of cards, a hand for each seat, and what may be done."""
+    seats = [
+        {"player": p, "name": f"player {p}", "cards": [{"text": text, "rank": text} for text in hand]}
+        for p, hand in enumerate(hands)
+    ]
+    legal = [{"action": action, "label": label, "cell": None, "from": None} for action, label in enumerate(labels)]
+    return {"kind": "cards", "game": game, "seats": seats}, {"legal": legal}
+
+
+def test_who_plays_two_of_a_boards_seats_sits_where_it_decides(browser: Any, server: Server) -> None:
+    held = [(0, 0, "@0/0-3 1"), (0, 1, "@0/0-3 2"), (1, 0, "Ada")]
+    seats = [{"player": player, "agent": agent, "name": name} for player, agent, name in held]
+    board, view = _cards("kuhn_poker", [["J"], ["Q"], ["K"]])
+    second = {"player": 0, "agent": 1}
+    team, ada = ["0/0-3 1", "0/0-3 2"], "Ada"
+    for looks, labels, turn in (
+        ({"player": 1, "decision": None, "turn": [0], "decisions": []}, [*team, f"{ada}, you"], 2),
+        ({"player": 0, "decision": second, "turn": [0], "decisions": [second]}, [team[0], ada, f"{team[1]}, you"], 1),
+        ({"player": None, "decision": None, "turn": [1], "decisions": []}, [*team, ada], 1),
+    ):
+        with opened(browser, server, "#/people") as page:
+            page.wait_for_selector("h1")
+            seen = page.evaluate(_AT_BOARD, [seats, {**looks, "names": ["0/0-3", "Ada"]}])
+            page.evaluate(_DRAW, [board, {**view, **seen, "can": False}])
+            said = page.locator(".seat").evaluate_all("all => all.map(seat => seat.getAttribute('aria-label'))")
+            assert said == labels
+            assert page.locator(".seat.turn").count() == turn
+            assert page.messages == []
 
 
 def test_boards_take_moves_by_keys(browser: Any, server: Server) -> None:
@@ -236,6 +294,7 @@ def test_boards_take_moves_by_keys(browser: Any, server: Server) -> None:
         (numbers, ["Tab", "ArrowRight", "Enter"], [0, 0.01]),
         (promotion, [*["ArrowUp"] * 2, *["ArrowLeft"] * 4, "Enter", "ArrowUp", "Enter", "Tab", "Enter"], 1),
         (promotion, [*["ArrowDown"] * 4, "Enter", "ArrowLeft", "Enter"], 9),
+        (_cards("goofspiel", [["1"], ["2"]], ["bid 1", "bid 3"]), ["Tab", "Enter"], 1),  # no card shows a 3
     ):
         with opened(browser, server, "#/people") as page:
             page.wait_for_selector("h1")
@@ -253,4 +312,11 @@ def test_everybody_who_played_stands_among_the_people(browser: Any, server: Serv
         assert [person["name"] for person in rows["people"]] == page.locator("tbody td:first-child").all_inner_texts()
         assert page.locator(".game-list li").count() == len(rows["games"])
         assert json.dumps(rows).count("Ada") >= 1
+        links = page.locator(".game-list").get_by_role("link", name="Replay")
+        assert links.count() == len(rows["games"])
+        rows["games"][0]["has_replay"] = False
+        page.route("**/api/people", lambda route: route.fulfill(json=rows))
+        page.reload()
+        links.first.wait_for()
+        assert links.count() == len(rows["games"]) - 1
         assert page.messages == []

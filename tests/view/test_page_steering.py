@@ -13,14 +13,15 @@ from page_tools import Server, opened
 
 from ludus.storage import live
 from ludus.storage.live import Status
+from ludus.storage.reader import Reader
 from ludus.storage.store import Store
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def run_dir(tmp_path: Path) -> Iterator[Path]:
-    """A run whose driver lives, and never takes an order."""
+def store(tmp_path: Path) -> Iterator[Store]:
+    """Of a run whose driver lives, and never takes an order."""
     folder = tmp_path / "runs" / "steered"
     with Store.create(folder, synthetic.info(folder, generations=4)) as store:
         store.policy_added(synthetic.policy(0, 0))
@@ -30,7 +31,12 @@ def run_dir(tmp_path: Path) -> Iterator[Path]:
             "a session", socket.gethostname(), 1, "0.1.0", began=0.0, written=0.0, generation=1, generations=4
         )
         live.write(folder, status)
-        yield folder
+        yield store
+
+
+@pytest.fixture
+def run_dir(store: Store) -> Path:
+    return store.run_dir
 
 
 def test_stop_is_asked_twice(browser: Any, run_dir: Path) -> None:
@@ -50,6 +56,30 @@ def test_stop_is_asked_twice(browser: Any, run_dir: Path) -> None:
         stop.click()
         page.get_by_role("button", name="Yes, stop the run").click()
         _wait(page, run_dir, "stop")
+        assert page.messages == []
+
+
+def test_buttons_and_tabs_come_when_the_run_goes_on_and_can_be_played(browser: Any, store: Store) -> None:
+    run_dir = store.run_dir
+    status = live.read_status(run_dir)
+    assert status is not None
+    (run_dir / live.STATUS).unlink()  # as before `ludus resume`, and before the first policy is there
+    with Server(run_dir.parent) as server, opened(browser, server) as page:
+        page.get_by_role("link", name="steered", exact=True).click()
+        page.wait_for_selector("h1:has-text('steered')")
+        play, pause = page.get_by_role("link", name="Play", exact=True), page.get_by_role("button", name="Pause")
+        assert (play.count(), pause.count()) == (0, 0)
+        with Reader(run_dir) as reader:
+            first = reader.any_policy()
+        assert first is not None
+        (run_dir / first.file).parent.mkdir(parents=True)
+        (run_dir / first.file).write_bytes(b"weights")
+        live.write(run_dir, status)
+        pause.wait_for()
+        store.policy_added(synthetic.policy(0, 1))
+        store.commit("g1")
+        play.wait_for()
+        assert page.get_by_role("link", name="Log", exact=True).count() == 1
         assert page.messages == []
 
 

@@ -180,11 +180,14 @@ def test_policies_show_a_game_and_it_can_be_kept(served: Served) -> None:
     shown = served.post(f"/api/runs/{served.run}/show", seats=seats, seed=3).json()
     assert [seat["name"] for seat in shown["seats"]] == seats
     assert served.get(f"/api/runs/{served.run}/replays").json() == []
-    kept = served.post(f"/api/runs/{served.run}/show", seats=seats, seed=3, keep=True).json()
-    assert kept["frames"] == shown["frames"]
+    kept = served.post(f"/api/runs/{served.run}/keep", replay=shown["id"]).json()
+    assert kept == {"id": shown["id"]}
     [line] = served.get(f"/api/runs/{served.run}/replays").json()
     assert (line["id"], line["seats"]) == (kept["id"], seats)
-    (served.folder / "runs" / "k" / "replays" / f"{kept['id']}.json").unlink()
+    file = served.folder / "runs" / "k" / "replays" / f"{kept['id']}.json"
+    assert {"id": kept["id"], **json.loads(file.read_text())} == shown  # not a game that is played anew
+    file.unlink()
+    assert served.post(f"/api/runs/{served.run}/keep", replay="1" * 16).status_code == 404
     assert served.get(f"/api/runs/{served.run}/replays/{kept['id']}").status_code == 200  # still held here
     for wrong in ("1" * 16, "x", "..%2f..%2fludus.db"):
         assert served.get(f"/api/runs/{served.run}/replays/{wrong}").status_code == 404
@@ -234,9 +237,10 @@ def test_who_may_only_watch_plays_nothing(served: Served) -> None:
     refused = [
         watcher.post("/api/tables", json=body, headers=HEADERS),
         watcher.post(f"/api/runs/{served.run}/show", json={"seats": ["@meta"]}, headers=HEADERS),
+        watcher.post(f"/api/runs/{served.run}/keep", json={"replay": "1" * 16}, headers=HEADERS),
         watcher.get(f"/api/runs/{served.run}/seats"),
     ]
-    assert [answer.status_code for answer in refused] == [403, 403, 403]
+    assert [answer.status_code for answer in refused] == [403, 403, 403, 403]
     assert watcher.get("/api/people").status_code == 200
     table = served.table("person", "person")
     shown = watcher.get(f"/api/tables/{table['table']}", params={"seat": table["watch"]}).json()

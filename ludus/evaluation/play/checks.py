@@ -20,6 +20,8 @@ def checked(replay: Any) -> Mapping[str, Any]:
         _is_list(seats, _MOST_SEATS) and bool(seats) and all(_is_text(_of(seat, "name")) for seat in seats), "its seats"
     )
     _need(_is_list(frames, _MOST_FRAMES) and bool(frames), "its frames")
+    own = replay.get("board_seats", [])
+    _need(_is_list(own, _MOST_SEATS) and all(_is_text(_of(seat, "name")) for seat in own), "its board's seats")
     _need(_is_text(replay.get("game")) and _is_number(replay.get("created", 0.0)), "its game or its time")
     for frame in frames:
         _check_frame(frame, len(seats))

@@ -15,6 +15,7 @@ from ludus.core.errors import ConfigError, LudusError
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv
 from ludus.envs.tree.game_tree import GameTree
+from ludus.envs.wrappers.registry import wrap
 from ludus.evaluation.play.controls import action_names_of, keys_of
 from ludus.evaluation.play.person import Person
 from ludus.evaluation.played_episode import PlayedEpisode
@@ -68,8 +69,8 @@ def check_name(who: str) -> None:
     """Raises ConfigError for what a page may not name."""
     if who != PERSON and _KNOWN.fullmatch(who) is None:
         raise ConfigError(
-            f"{who[:80]!r} was given for a seat; {PERSON}, @meta, @best, @newest, @GENERATION, @PLAYER/POLICY, random or bot:NAME is "
-            "expected."
+            f"{who[:80]!r} was given for a seat; {PERSON}, @meta, @best, @newest, @GENERATION, @PLAYER/POLICY, random or bot:NAME without "
+            "options, such as bot:mcts-1000, is expected."
         )
 
 
@@ -82,10 +83,11 @@ class RunGame:
         self.name = name or folder.name
         self._settings = self.run.env.played
         env = self._make()
-        self.spec: EnvSpec = env.spec
         tree = getattr(env, "tree", None)
         self.tree = tree if isinstance(tree, GameTree) and not self._settings.wrappers else None  # where there is one
-        env.close()
+        played = wrap(env, self._settings.wrappers)
+        self.spec: EnvSpec = played.spec
+        played.close()
         self.named = NamedPlayers(self.run, self.spec)
 
     def _make(self, shown: bool = False) -> VectorEnv:

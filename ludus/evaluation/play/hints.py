@@ -20,6 +20,7 @@ from ludus.evaluation.play.games import RunGame
 from ludus.evaluation.play.records import FrameDecision, Hint
 from ludus.evaluation.played_episode import answers_of
 from ludus.policies.base import Policy, teams_for
+from ludus.rollout.inference.groups import decode, next_memory
 
 MOST_MEMBERS = 32
 """Of a mixture, those that are played most."""
@@ -65,7 +66,7 @@ class Advisor:
         as `decisions` has them."""
         for step in steps[self._seen :]:
             self._account(step)
-        self._seen = len(steps)
+            self._seen += 1
         said = self._answers(self._best, now)
         meta, how = self._meta(now)
         out = []
@@ -83,20 +84,22 @@ class Advisor:
         return out
 
     def _account(self, step: Step) -> None:
-        """The weights of the members after a decision that was made."""
-        rows = step.due[self._player]
-        if not len(rows):
+        """The members' weights and memory after a decision that was made. If a policy raises, they stay as they were."""
+        if not len(step.due[self._player]):
             return
-        for k, member in enumerate(self._members):
-            probs = self._answers(member, step).probs
-            if probs is None or self._weights is None:
-                self._weights = None
-            else:
-                with np.errstate(divide="ignore"):
-                    made = probs[np.arange(len(rows)), rows.action]
-                    self._weights[k] += float(np.log(np.nan_to_num(made)).sum())
-        for member in {m.ref: m for m in (*self._members, self._best)}.values():
-            self._remember(member, rows)
+        gains = [self._gain(member, step) for member in self._members]
+        memory = {m.ref: self._remembered(m, step) for m in (*self._members, self._best)}
+        known = [gain for gain in gains if gain is not None]
+        self._weights = None if self._weights is None or len(known) < len(gains) else self._weights + known
+        self._memory = memory
+
+    def _gain(self, member: _Member, step: Step) -> float | None:
+        """Log-probability of the decisions that were made; None where the policy cannot say it."""
+        probs, rows = self._answers(member, step).probs, step.due[self._player]
+        if probs is None:
+            return None
+        with np.errstate(divide="ignore"):
+            return float(np.log(np.nan_to_num(probs[np.arange(len(rows)), rows.action])).sum())
 
     def _meta(self, now: Step) -> tuple[NDArray[np.float64] | None, str]:
         """[n, A] what the meta-strategy plays, and how that was found out."""
@@ -138,14 +141,15 @@ class Advisor:
         held = self._memory.get(member.ref, {})
         return np.stack([held.get(agent, np.zeros(shape, np.float32)) for agent in rows.agent.tolist()])
 
-    def _remember(self, member: _Member, rows: Decisions) -> None:
-        shape = member.policy.memory_shape
-        if shape is None:
-            return
-        noise = np.full((len(rows), member.policy.noise_width), _MIDDLE, np.float32)
-        memory = self._recall(member, rows, shape)
-        teams = teams_for(member.policy, rows.agent)
-        act = member.policy.act(rows.observation, rows.mask, memory, noise, mode=member.ref.mode, **teams)
-        if act.memory is not None:
-            held = self._memory.setdefault(member.ref, {})
-            held.update(zip(rows.agent.tolist(), act.memory, strict=True))
+    def _remembered(self, member: _Member, step: Step) -> dict[int, NDArray[np.float32]]:
+        """Agent -> what this policy would remember after the step."""
+        held, policy = self._memory.get(member.ref, {}), member.policy
+        if policy.memory_shape is None:
+            return held
+        rows = self._recalled(member, step).due[self._player]
+        observation, mask = rows.observation, rows.mask
+        if self._spec.enumeration is not None:
+            observation, mask = decode(self._spec.enumeration, observation, mask, takes_ids=policy.takes_ids)
+        noise = np.full((len(rows), policy.noise_width), _MIDDLE, np.float32)
+        act = policy.act(observation, mask, rows.memory, noise, mode=member.ref.mode, **teams_for(policy, rows.agent))
+        return held | dict(zip(rows.agent.tolist(), next_memory(act), strict=True))

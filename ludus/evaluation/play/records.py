@@ -204,6 +204,15 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BoardSeat:
+    """One of the players whom a board shows. player, agent: who plays it, -1 where nobody does. name: as on the board."""
+
+    player: int
+    agent: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySeat:
     player: int
     name: str
@@ -220,7 +229,7 @@ class ReplayStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A whole episode, seen by everybody. run: its name, "" where there is none. created: Unix time."""
+    """A whole episode, seen by everybody. run: its name, "" where there is none. created: Unix time. board_seats: as `View.board_seats`."""
 
     game: str
     run: str
@@ -229,6 +238,7 @@ class Replay:
     statistics: ReplayStatistics | None = None
     seed: int | None = None
     created: float = 0.0
+    board_seats: Sequence[BoardSeat] = ()
     format: int = FORMAT
 
     @property

@@ -52,13 +52,13 @@ def new_id() -> str:
     return secrets.token_hex(8)
 
 
-def keep(run_dir: Path, replay: Replay) -> str:
-    """Put a replay beside its run; its id. Raises RunError if it cannot be written."""
-    id = new_id()
+def keep(run_dir: Path, replay: bytes, *, id: str = "") -> str:
+    """Put a replay, as JSON, beside its run; its id (default: a new one). Raises RunError if it cannot be written."""
+    id = id or new_id()
     folder = run_dir / FOLDER
     try:
         folder.mkdir(exist_ok=True)
-        replace_file(folder / f"{id}.json", to_json(replay))
+        replace_file(folder / f"{id}.json", replay)
     except OSError as error:
         raise RunError(f"a replay cannot be kept in {str(folder)!r}: {error}. Make the folder writable.") from error
     return id

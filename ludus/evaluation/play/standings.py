@@ -30,7 +30,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameLine:
-    """A game in the list. seats: [P] names."""
+    """A game in the list. seats: [P] names. has_replay: whether it can be stepped through; those of very large ones are not kept."""
 
     id: str
     time: float
@@ -40,6 +40,7 @@ class GameLine:
     people: Sequence[bool]
     returns: Sequence[float]
     rated: bool
+    has_replay: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,4 +121,5 @@ def _line(game: PlayedGame) -> GameLine:
         people=[seat.person for seat in game.seats],
         returns=game.returns,
         rated=game.rated,
+        has_replay=game.has_replay,
     )

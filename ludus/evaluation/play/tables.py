@@ -26,7 +26,7 @@ from ludus.core.plain import plain
 from ludus.evaluation.play.games import PERSON, RunGame, check_name
 from ludus.evaluation.play.hints import Advisor
 from ludus.evaluation.play.person import Person
-from ludus.evaluation.play.records import Frame, FrameDecision, Hint, Replay
+from ludus.evaluation.play.records import BoardSeat, Frame, FrameDecision, Hint, Replay
 from ludus.evaluation.play.views import View
 from ludus.evaluation.played_episode import PlayedEpisode
 from ludus.policies.bots import what_raised
@@ -79,8 +79,9 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableView:
-    """A table as one viewer may see it. you: players of the viewer's seat. frames: how many of the game's frames it has seen or could have.
-    over: as `Frame.over`. results: of the games so far. replay: id of the finished game's; "". note: what else is to be said; ""."""
+    """A table as one viewer may see it. you: players of the viewer's seat. round: which of the table's games it is, from 1. frames: how
+    many of the game's frames it has seen or could have. over: as `Frame.over`. board_seats: as `View.board_seats`. results: of the games
+    that were played to their end. replay: id of the finished game's; "". note: what else is to be said; ""."""
 
     table: str
     run: str
@@ -89,9 +90,11 @@ class TableView:
     you: Sequence[int]
     hints: bool
     rated: bool
+    round: int
     frame: Frame
     frames: int
     over: str
+    board_seats: Sequence[BoardSeat]
     results: Sequence[Result]
     waiting_for: Sequence[int]
     keys: Mapping[str, int] | None
@@ -286,8 +289,7 @@ class Table:
         try:
             go()
         except Exception as error:  # noqa: BLE001  a policy's or an environment's own code
-            told = str(error) if isinstance(error, LudusError) else f"{what_raised(error)}."
-            self._failed = without_folders(" ".join(told.split()))
+            self._failed = _told(error)
 
     def _over(self) -> bool:
         return bool(self._failed) or self._episode.over
@@ -343,9 +345,11 @@ class Table:
             you=[] if viewer is None else [viewer],
             hints=self.hints,
             rated=self.rated,
+            round=self._games,
             frame=frame,
             frames=frame.number + 1,
             over=frame.over,
+            board_seats=self._view.board_seats(),
             results=list(self._results),
             waiting_for=due,
             keys=self.game.keys,
@@ -372,8 +376,8 @@ class Table:
         assert now is not None
         try:
             return self._advisors[player].advise(self._episode.episode.steps, now, decisions)
-        except LudusError as error:
-            hint = Hint(policy="", meta=None, how=f"There is no hint: {without_folders(str(error))}")
+        except Exception as error:  # noqa: BLE001  a policy's own code
+            hint = Hint(policy="", meta=None, how=f"There is no hint: {_told(error)}")
             return [replace(one, hint=hint) for one in decisions]
 
     def _look(self, *, over: bool) -> View:
@@ -442,6 +446,12 @@ class Table:
         if not space.contains(action):
             raise PlayError(f"{numbers.tolist()} is outside of {space}. Keep within its bounds.")
         return action
+
+
+def _told(error: Exception) -> str:
+    """What people at a table are told of it."""
+    told = str(error) if isinstance(error, LudusError) else f"{what_raised(error)}."
+    return without_folders(" ".join(told.split()))
 
 
 def check_wishes(wishes: Sequence[Wish], game: RunGame) -> None:

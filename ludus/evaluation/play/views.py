@@ -23,6 +23,7 @@ from ludus.core.types import Array, EnvSpec
 from ludus.evaluation.debugger import Decision, EpisodeDebugger
 from ludus.evaluation.play.records import (
     Board,
+    BoardSeat,
     Box,
     Frame,
     FrameBoard,
@@ -143,6 +144,12 @@ class View:
 
         return shows_moves(state.get_game())
 
+    def board_seats(self) -> list[BoardSeat]:
+        """The players whom boards show, where wrappers have given them other numbers or put several under one; else []."""
+        seats = self._own_seats()
+        same = all(seat.player == p and seat.agent == 0 for p, seat in enumerate(seats))
+        return [] if same or self._debugger.state(0) is None else seats
+
     # ------------------------------------------------------------------------------------------ frames
 
     def whole(self, number: int) -> Frame:
@@ -208,6 +215,7 @@ class View:
             statistics=self._statistics(),
             seed=seed,
             created=created,
+            board_seats=self.board_seats(),
         )
 
     # ------------------------------------------------------------------------------------------ parts of a frame
@@ -327,7 +335,9 @@ class View:
             from ludus.evaluation.play.boards import board_of
 
             return board_of(
-                state, eyes={own for p in eyes for own in self._debugger.own_players(p)}, names=self._names()
+                state,
+                eyes={own for p in eyes for own in self._debugger.own_players(p)},
+                names=[s.name for s in self._own_seats()],
             )
         if len(eyes) < self.spec.num_players and self.hides():
             mine = [one for one in decisions if one.player in eyes]
@@ -338,13 +348,15 @@ class View:
             return TextBoard(text=f"{board.text}\n\n{seen.text}") if isinstance(seen, TextBoard) else seen
         return board
 
-    def _names(self) -> list[str]:
+    def _own_seats(self) -> list[BoardSeat]:
         """Of the environment's own players."""
-        own: dict[int, str] = {}
+        own: dict[int, BoardSeat] = {}
         for player, name in enumerate(self.names):
             several = self._debugger.own_players(player)
-            own.update({p: f"{name} {k + 1}" if len(several) > 1 else name for k, p in enumerate(several)})
-        return [own.get(p, f"player {p}") for p in range(max(own) + 1)]
+            for k, p in enumerate(several):
+                own[p] = BoardSeat(player=player, agent=k, name=f"{name} {k + 1}" if len(several) > 1 else name)
+        nobody = (BoardSeat(player=-1, agent=0, name=f"player {p}") for p in range(max(own) + 1))
+        return [own.get(p, none) for p, none in enumerate(nobody)]
 
     def _picture(self, number: int) -> Board:
         if self._newest is not None and self._newest[0] == number:

@@ -4,6 +4,7 @@ import { clear, h } from "./dom.js";
 import { cards } from "./cards.js";
 import { number } from "./charts.js";
 import { grid } from "./grid.js";
+import { called } from "./members.js";
 
 const KINDS = { grid, cards, matrix, frame, text };
 const IDLE = /^(nothing|no-?op|stay|still|idle|wait)$/i; // what a game calls doing nothing
@@ -54,6 +55,24 @@ export function showBoard(node, { choose }) {
     destroy() { drawn?.destroy(); node.replaceChildren(); },
   };
 }
+
+/**
+ * Who looks, who plays and who is to move, by the numbers that the board's own players have.
+ * seats: [{player, agent, name}] who plays them, where that differs; [] else. player: who looks (null: everybody). decision: of theirs, or null.
+ * decisions: those that are known.
+ */
+export function atBoard(seats, { player, decision, names, turn, decisions }) {
+  if (!seats?.length) return { mine: player, names, turn };
+  const mine = seats.findIndex((seat) => seat.player === player && (!decision || decision.agent === seat.agent));
+  const moves = ({ player: one, agent }) => {
+    const known = decisions.filter((due) => due.player === one);
+    return turn.includes(one) && (!known.length || known.some((due) => due.agent === agent));
+  };
+  return { mine: mine < 0 ? null : mine, names: seats.map((seat) => called(seat.name)), turn: [...seats.keys()].filter((k) => moves(seats[k])) };
+}
+
+/** The board's own player that a player plays, the first of several. */
+export const placeOf = (seats, player) => (seats?.length ? seats.findIndex((seat) => seat.player === player) : player);
 
 // The moves that the board itself does not offer.
 function left(board, view) {

@@ -8,6 +8,8 @@ const SUITS = { "♠": "spades", "♥": "hearts", "♦": "diamonds", "♣": "clu
 const RANKS = { A: "ace", K: "king", Q: "queen", J: "jack", T: "ten" };
 const NUMBER = /(\d+)\D*$/;
 
+const bids_with = (move, held) => NUMBER.exec(move.label)?.[1] === held.text;
+
 function spoken(card) {
   if (card.hidden) return "a card face down";
   const rank = RANKS[card.rank] ?? card.rank ?? card.text;
@@ -46,7 +48,7 @@ export function cards(node, { choose }) {
 
   // In goofspiel a card of one's hand is the bid itself.
   function held_card(board, held, mine, view) {
-    const move = mine && board.game === "goofspiel" && view.can ? view.legal.find((legal) => NUMBER.exec(legal.label)?.[1] === held.text) : null;
+    const move = mine && board.game === "goofspiel" && view.can ? view.legal.find((legal) => bids_with(legal, held)) : null;
     if (!move) return card(held, { dice: board.game === "liars_dice" });
     const weight = view.weights?.get(move.action);
     const share = weight === undefined ? null : h("span", { class: "share", text: `${Math.round(100 * weight)}%` });
@@ -72,7 +74,7 @@ export function cards(node, { choose }) {
 
   function actions(board, view) {
     if (!view.can && !view.weights) return null;
-    const legal = board.game === "goofspiel" && view.can ? [] : view.legal;
+    const legal = board.game === "goofspiel" && view.can ? view.legal.filter((move) => !board.seats.some((of) => of.player === view.mine && of.cards.some((held) => bids_with(move, held)))) : view.legal;
     if (!legal.length) return null;
     const bids = legal.map((move) => /^(\d+)-(\d+)$/.exec(move.label));
     const plain = legal.filter((_, k) => !bids[k]);

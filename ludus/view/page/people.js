@@ -41,11 +41,14 @@ function recent(games, ids) {
 function line(game, run) {
   const when = new Date(1000 * game.time);
   const ends = game.returns.map((_, player) => ending(game.returns, player));
-  const id = encodeURIComponent(game.id);
-  const replay = run ? h("a", { href: `#/run/${run}/replay/${id}`, text: "Replay" }) : h("a", { href: `api/replays/${id}.html`, download: true, text: "Replay as a file" }); // its run is not here
   return h("li", null,
     h("time", { datetime: when.toISOString(), class: "soft", text: when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) }),
     h("span", { class: "played", text: title(game.game) }),
     h("span", null, game.seats.flatMap((name, k) => [k ? h("span", { class: "soft", text: " against " }) : null, h(ends[k] === "won" ? "strong" : "span", { text: called(name) }), h("span", { class: "soft", text: ` ${signed(game.returns[k])}` })])),
-    game.rated ? null : h("span", { class: "soft", text: "not rated" }), replay);
+    game.rated ? null : h("span", { class: "soft", text: "not rated" }), game.has_replay ? replayOf(game, run) : null);
+}
+
+function replayOf({ id }, run) {
+  const name = encodeURIComponent(id);
+  return run ? h("a", { href: `#/run/${run}/replay/${name}`, text: "Replay" }) : h("a", { href: `api/replays/${name}.html`, download: true, text: "Replay as a file" }); // its run is not here
 }

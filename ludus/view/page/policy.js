@@ -28,6 +28,10 @@ export async function show(root, { source, params: { run, population, policy }, 
   parts.forEach((part) => part.set(data));
   return {
     async update(panels) {
+      if (panels.has("overview")) {
+        scene.overview = await get("overview");
+        parts[0].offer();
+      }
       if (!PANELS.some((name) => panels.has(name))) return;
       const next = await load();
       parts.forEach((part) => part.set(next));
@@ -75,18 +79,27 @@ class Head {
   }
 
   set({ generation, rating, rating_half_width: half, probability }) {
-    const { population, policy, run, source, overview: { info, can } } = this.scene;
-    const players = info.population.flatMap((one, player) => (one === population ? [player] : [])), now = probability[probability.length - 1] ?? null;
+    const players = this.players(), now = probability[probability.length - 1] ?? null;
     const told = [
       `Generation ${generation}`, `plays as player ${players.join(" or ")}`,
       rating === null || rating === undefined ? null : `rating ${interval(rating, half)}`,
       now === null ? null : now < SMALL ? "not played by the last meta-strategy" : `played with ${percent(now, 1)} by the last meta-strategy`,
     ];
     write(this.facts, `${told.filter(Boolean).join(", ")}.`);
-    if (this.links.childElementCount) return;
-    const chosen = seats(info.population.length, { [players[0]]: seat(players[0], policy) });
-    const against = info.population.map((_, player) => ({ player, name: "it" })).filter(({ player }) => player !== players[0]).slice(0, 1);
-    this.links.append(...games({ source, run, can, chosen, against, tree: true }));
+    this.offer();
+  }
+
+  // What may be played with it now.
+  offer() {
+    const { policy, run, source, overview: { info, can } } = this.scene, [player] = this.players();
+    const chosen = seats(info.population.length, { [player]: seat(player, policy) });
+    const against = info.population.map((_, other) => ({ player: other, name: "it" })).filter((other) => other.player !== player).slice(0, 1);
+    refill(this.links, can, () => games({ source, run, can, chosen, against, tree: true }));
+  }
+
+  players() {
+    const { population, overview: { info } } = this.scene;
+    return info.population.flatMap((one, player) => (one === population ? [player] : []));
   }
 }
 

@@ -18,11 +18,11 @@ const REST = 8;  // a part whose data takes t to come waits 8 t before it asks a
 
 export async function show(root, context) {
   const { source, params: { run } } = context;
-  let overview = null;
+  let overview = null;  // asked for once, and again when it has changed
   const scene = {
     ...context, run,
     get: (panel, query) => source.get(`runs/${run}/${panel}`, query),
-    overview: () => (overview ??= source.get(`runs/${run}/overview`)),  // its players, environment and what may be played do not change
+    overview: () => (overview ??= source.get(`runs/${run}/overview`)),
   };
   const parts = [PAYOFFS, STRATEGIES, RANKING, LINEAGE, RESPONSES, EMBEDDING].map((kind) => new Part(kind, scene));
   root.append(h("h2", { class: "unseen", text: "Population" }), contents(parts), ...parts.map((part) => part.card.node));
@@ -33,7 +33,10 @@ export async function show(root, context) {
   for (const part of parts) observer.observe(part.card.node);
   if (!source.live) await whenIdle(parts);  // all of a snapshot is at hand, and it may be printed
   return {
-    update: (panels) => Promise.all(parts.map((part) => part.changed(panels))),
+    update(panels) {
+      if (panels.has("overview")) overview = null;
+      return Promise.all(parts.map((part) => part.changed(panels)));
+    },
     close() {
       observer.disconnect();
       parts.forEach((part) => part.close());
@@ -248,7 +251,7 @@ class Payoffs {
       return;
     }
     const overview = await this.scene.overview(), cell = cellOf(data, i, j);
-    if (String(this.picked) === String(picked)) refill(this.details, [picked, data.of, worth(cell), played(cell)], () => this.facts(cell, overview));
+    if (String(this.picked) === String(picked)) refill(this.details, [picked, data.of, worth(cell), played(cell), overview.can], () => this.facts(cell, overview));
   }
 
   facts(cell, { info: { population }, can }) {

@@ -1,7 +1,7 @@
 // A game that was played, to be stepped through: what everybody saw, what every policy thought, what was paid.
 
 import { card, h, icon, sentence, write } from "./dom.js";
-import { showBoard } from "./boards.js";
+import { atBoard, placeOf, showBoard } from "./boards.js";
 import { number } from "./charts.js";
 import { title } from "./grid.js";
 import { called, names } from "./members.js";
@@ -66,18 +66,26 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
     const files = id ? FILES.map((kind) => h("a", { class: "more", href: `api/replays/${encodeURIComponent(id)}.${kind}?run=${run}`, download: true }, icon("download"), kind.toUpperCase())) : [];
     const shown = source.live && wanted.seats.length > 0;
     const said = h("span", { class: "said", role: "status" });
-    const keep = shown && h("button", { type: "button", class: "more", on: { click: () => ask(keep, said, { ...wanted, seed: replay.seed, keep: true }, "Kept: it stands among the recorded games now.") } }, icon("save"), "Keep");
-    const another = shown && h("button", { type: "button", class: "more", on: { click: () => ask(another, said, { ...wanted, seed: null }, "") } }, icon("again"), "Another game");
+    const keep = shown && h("button", { type: "button", class: "more", on: { click: () => ask(keep, said, keepIt) } }, icon("save"), "Keep");
+    const another = shown && h("button", { type: "button", class: "more", on: { click: () => ask(another, said, playAnother) } }, icon("again"), "Another game");
     made.links.replaceChildren(...[another, keep, ...files, said].filter(Boolean));
   }
 
-  async function ask(button, said, body, done) {
+  async function keepIt(said) {
+    await source.post(`runs/${run}/keep`, { replay: replay.id });
+    write(said, "Kept: it stands among the recorded games now.");
+  }
+
+  async function playAnother() {
+    replay = await source.post(`runs/${run}/show`, { ...wanted, seed: null });
+    begin(0);
+  }
+
+  async function ask(button, said, what) {
     button.disabled = true;
     write(said, "");
     try {
-      replay = await source.post(`runs/${run}/show`, body);
-      begin(body.keep ? local.at : 0);
-      write(made.links.querySelector(".said"), done);
+      await what(said);
     } catch (error) {
       write(said, sentence(error.message));
       button.disabled = false;
@@ -136,7 +144,8 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
     const shown = local.viewer === null ? frame.board : frame.board_of?.[local.viewer] ?? frame.board;
     const weights = local.onBoard && decision?.probs ? new Map(decision.legal.map((move, k) => [move.action, decision.probs[k]])) : null;
     board.set(shown, {
-      legal: decision?.legal ?? [], can: false, watching: true, mine: local.viewer, names: replay.seats.map((seat) => called(seat.name)), turn: frame.to_move, weights,
+      legal: decision?.legal ?? [], can: false, watching: true, weights,
+      ...atBoard(replay.board_seats, { player: local.viewer, decision: local.viewer === null ? null : decision, names: replay.seats.map((seat) => called(seat.name)), turn: frame.to_move, decisions: frame.decisions }),
       chosen: decision?.chosen ?? null, over: Boolean(frame.over), box: null, keys: null, hold: false, animate,
     });
     drawWhere(frame);
@@ -169,7 +178,7 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
 
   function drawSeats(frame) {
     made.seats.replaceChildren(...replay.seats.map((seat) => h("div", { class: `sitter${frame.to_move.includes(seat.player) ? " turn" : ""}` },
-      stoneIcon(frame.board, seat.player) ?? h("span", { class: `spot p${seat.player % 8}`, "aria-hidden": "true" }),
+      stoneIcon(frame.board, placeOf(replay.board_seats, seat.player)) ?? h("span", { class: `spot p${seat.player % 8}`, "aria-hidden": "true" }),
       h("div", { class: "names" }, h("strong", { text: called(seat.name) }), seat.mode && seat.mode !== "explore" ? h("span", { class: "soft", text: seat.mode }) : null),
       h("b", { class: "score", "aria-label": `return so far ${signed(frame.returns[seat.player])}`, text: signed(frame.returns[seat.player]) }))));
   }

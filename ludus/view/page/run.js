@@ -18,15 +18,15 @@ const AT_WORK = ["running", "paused", "stopping"];
 export function frame(root, { source, run, overview }) {
   const name = overview.info.name;
   const head = header(name);
-  const steering = source.may.steer && overview.can.steer ? steer(source, run) : null;
-  const tabs = TABS.filter(({ can }) => !can || (source.live && overview.can[can] && (can !== "play" || source.may.play)));
-  const links = new Map(tabs.map((tab) => [tab.name, h("a", { href: `#/run/${run}${tab.path}`, text: tab.title })]));
+  const steering = source.may.steer ? steer(source, run) : null;
+  const links = new Map(TABS.map((tab) => [tab.name, h("a", { href: `#/run/${run}${tab.path}`, text: tab.title })]));
   const body = h("div"), nav = h("nav", { class: "tabs", "aria-label": "Pages of the run" }, [...links.values()]);
   root.append(h("header", { class: "run" }, head.node, steering?.node), nav, body);
   let known = overview, status = null;
   const show = () => {
     head.set(known, status);
-    steering?.set(status, head.state);
+    steering?.set(status, status || known.can.steer ? head.state : "");  // a run that stands still may go on, and take orders then
+    for (const { name: tab, can } of TABS) links.get(tab).hidden = Boolean(can) && !(source.live && known.can[can] && (can !== "play" || source.may.play));
   };
   show();
   const stop = source.onstatus(run, (next) => {

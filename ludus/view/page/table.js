@@ -3,7 +3,7 @@
 //   the server's stream of frames, one for each seat here ──► the seat that is to move ──► the board ──► a move, posted ──► the next frame
 
 import { announce, clear, failure, h, icon, sentence, write } from "./dom.js";
-import { showBoard } from "./boards.js";
+import { atBoard, placeOf, showBoard } from "./boards.js";
 import { number } from "./charts.js";
 import { title } from "./grid.js";
 import { called } from "./members.js";
@@ -112,7 +112,7 @@ function tablePage(root, { source, table, seats, go }) {
     const state = worded(news);
     note(seat, state);
     if (local.ended || older(state, seat.state)) return;
-    const fresh = state.frame.number !== seat.state.frame.number || state.results.length !== seat.state.results.length;
+    const fresh = state.frame.number !== seat.state.frame.number || state.round !== seat.state.round;
     seat.state = state;
     if (fresh && seat === local.seat) Object.assign(local, { busy: false, made: [] });
     const next = due();
@@ -239,8 +239,8 @@ function tablePage(root, { source, table, seats, go }) {
     const decision = local.busy ? null : decisions()[0] ?? null;
     const hints = state.hints && decision?.probs;
     board.set(frame.board, {
-      legal: decision?.legal ?? [], can: Boolean(decision) && !state.over, mine: decision?.player ?? state.you[0] ?? null,
-      names: state.players.map((player) => player.told), turn: state.over ? [] : frame.to_move,
+      legal: decision?.legal ?? [], can: Boolean(decision) && !state.over,
+      ...atBoard(state.board_seats, { player: decision?.player ?? state.you[0] ?? null, decision, names: state.players.map((player) => player.told), turn: state.over ? [] : frame.to_move, decisions: frame.decisions }),
       weights: hints && local.onBoard ? new Map(decision.legal.map((move, k) => [move.action, decision.probs[k]])) : null,
       chosen: null, over: Boolean(state.over), box: decision?.box ?? null, keys: state.keys ?? null, hold: local.hold && !state.over, rate: local.rate,
     });
@@ -260,7 +260,7 @@ function tablePage(root, { source, table, seats, go }) {
     write(parts.returns, told(state));
     const others = state.frame.last.filter((move) => !state.you.includes(move.player)).map((move) => `${capital(nameOf(state, move.player))} played ${move.label}.`);
     if (state.frame.board.kind === "frame" && !state.over) return; // what moves all the time is seen, not read out
-    tell([...others, `${text}.`].join(" "), `${state.results.length} ${state.frame.number} ${state.over}`);
+    tell([...others, `${text}.`].join(" "), `${state.round} ${state.frame.number} ${state.over}`);
   }
 
   function status(state) {
@@ -341,9 +341,10 @@ function told(state) {
   return [isEnd(state.over) ? returns : sentence(state.over), sentence(state.note ?? "")].filter(Boolean).join("\n");
 }
 
-/** Whether a state was sent before another: games first, then positions. */
+/** Whether a state was sent before another: games first, then positions, then how the game ended. */
 function older(state, than) {
-  return state.results.length < than.results.length || (state.results.length === than.results.length && !than.over && state.frame.number < than.frame.number);
+  if (state.round !== than.round) return state.round < than.round;
+  return state.frame.number < than.frame.number || state.results.length < than.results.length || Boolean(than.over && !state.over);
 }
 
 function nameOf(state, player) {
@@ -368,7 +369,7 @@ function drawSeats(node, state, results) {
   const score = scores(results);
   node.replaceChildren(...state.players.map((player) => {
     const turn = !state.over && state.frame.to_move.includes(player.player);
-    const shown = stoneIcon(state.frame.board, player.player) ?? h("span", { class: `spot p${player.player % 8}`, "aria-hidden": "true" });
+    const shown = stoneIcon(state.frame.board, placeOf(state.board_seats, player.player)) ?? h("span", { class: `spot p${player.player % 8}`, "aria-hidden": "true" });
     const won = number(score.get(calledIn(player, 0, state.players)) ?? 0);
     return h("div", { class: `sitter${turn ? " turn" : ""}` }, shown,
       h("div", { class: "names" }, h("strong", { text: capital(player.told) }), h("span", { class: "soft", text: kindOf(player, state) })),
@@ -391,10 +392,9 @@ function calledIn(player, _, players) {
 const named = (results, players) => results.map(({ returns }) => ({ returns, seats: players.map(calledIn) }));
 
 /** Keeps the moves that a seat is told of, in the order of its game's frames, whichever comes first here. */
-function note(seat, state) {
-  const game = state.results.length - (isEnd(state.over) ? 1 : 0);
-  if (seat.game !== game) Object.assign(seat, { game, log: new Map() });
-  if (state.frame.last.length && !seat.log.has(state.frame.number)) seat.log.set(state.frame.number, state.frame.last);
+export function note(seat, state) {
+  if (seat.round === undefined || seat.round < state.round) Object.assign(seat, { round: state.round, log: new Map() });
+  if (seat.round === state.round && state.frame.last.length && !seat.log.has(state.frame.number)) seat.log.set(state.frame.number, state.frame.last);
 }
 
 function drawMoves(node, state, log) {

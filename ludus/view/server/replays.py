@@ -35,7 +35,14 @@ class ShowBody(BaseModel):
 
     seats: Annotated[list[Name], Field(min_length=1, max_length=_MOST_SEATS)]
     seed: Annotated[int | None, Field(ge=0, lt=2**31)] = None
-    keep: bool = False
+
+
+class KeepBody(BaseModel):
+    """A game that was shown and is to be kept. replay: its id."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    replay: Annotated[str, Field(max_length=64)]
 
 
 def router(room: PlayRoom) -> APIRouter:
@@ -60,6 +67,12 @@ def router(room: PlayRoom) -> APIRouter:
         """Plays one game now."""
         known = state.runs.run(run)
         return json_response(await room.play(known, _show, room, known, body))
+
+    @routes.post("/runs/{run}/keep", dependencies=[state.access.needs("play")])
+    async def keep(run: str, body: KeepBody) -> Response:
+        """Puts a game that was shown beside its run."""
+        known = state.runs.run(run)
+        return json_response(await room.play(known, _keep, room, known, body.replay))
 
     @routes.get("/replays/{file}")
     async def download(file: str, run: Annotated[str, Field(max_length=64)] = "") -> Response:
@@ -107,15 +120,25 @@ def _replay(room: PlayRoom, run: KnownRun | None, id: str) -> bytes:
 
 def _show(room: PlayRoom, run: KnownRun, body: ShowBody) -> bytes:
     from ludus.evaluation.play.games import check_name
-    from ludus.evaluation.play.replays import keep, new_id, play
+    from ludus.evaluation.play.replays import new_id, play
 
     for name in body.seats:
         check_name(name)
     with room.open.use(run) as game:
         replay = play(game, body.seats, seed=body.seed)
-    id = keep(run.folder, replay) if body.keep else new_id()
+    id = new_id()
     room.replays.put(id, run.id, to_json(replay))
     return to_json({"id": id, **plain(replay)})
+
+
+def _keep(room: PlayRoom, run: KnownRun, id: str) -> bytes:
+    """The game itself that was seen: played again it could be another one, since a run goes on. Raises HTTPException 404."""
+    from ludus.evaluation.play.replays import keep
+
+    found = room.replays.get(id, run.id)
+    if found is None:
+        raise HTTPException(404, "this game is not held any more. Watch another one, and keep that.")
+    return to_json({"id": keep(run.folder, found, id=id)})
 
 
 def _file(room: PlayRoom, run: KnownRun | None, id: str, kind: str) -> tuple[bytes, str]:
