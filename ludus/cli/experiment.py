@@ -172,8 +172,10 @@ def _can_go_on(experiment: Experiment, standings: Sequence[RunStanding]) -> bool
         from ludus.driver.sweep import load_sweep
 
         trials = load_sweep(experiment.folder / SWEEP).most
-        return len(standings) < trials or any(s.state in ("interrupted", "waiting") or s.was_stopped for s in standings)
-    return any(s.state not in ("finished", "failed") for s in standings)
+        return len(standings) < trials or any(s.is_left for s in standings)
+    from ludus.driver.experiment import has_to_go_on
+
+    return any(has_to_go_on(experiment, s) for s in standings)
 
 
 def _show_figures(folder: Path) -> Path | None:

@@ -40,7 +40,7 @@ from ludus.driver.stored_run import read_run
 from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised, end_all
 from ludus.storage import live
 from ludus.storage.database import FILE
-from ludus.storage.experiments import OVER, Experiment, RunStanding, read_experiment
+from ludus.storage.experiments import LOST, OVER, Experiment, RunStanding, read_experiment
 from ludus.storage.run_dirs import RunLock, require_empty, require_writable
 from ludus.storage.store import has_tables, require_new
 from ludus.view.progress import PlainProgress
@@ -97,7 +97,8 @@ def new_experiment(scenario: Scenario, seeds: Sequence[int], *, run_dir: Path | 
     scenario = with_files(scenario)
     check_here(scenario)
     folder = empty_folder(scenario, run_dir=run_dir, name=name)
-    common = from_yaml(scenario.to_yaml(), what="the scenario")
+    # With its shards, which go by where a run begins: those that begin later may do so elsewhere.
+    common = from_yaml(scenario.with_shards().to_yaml(), what="the scenario")
     experiment = Experiment(folder, common, {f"seed-{seed}": (f"seed={seed}",) for seed in seeds})
     experiment.save()
     return experiment
@@ -150,7 +151,7 @@ def go_on(
             experiment = _changed(experiment, overrides)
         limit = parallel or at_a_time(scenario_of(experiment))
         with closing(RunProcesses(experiment)) as processes:
-            waiting = deque(s.name for s in experiment.standings() if _has_to_go_on(experiment, s))
+            waiting = deque(s.name for s in experiment.standings() if has_to_go_on(experiment, s))
             while waiting or processes.going:
                 look()
                 if stop.requested:
@@ -186,7 +187,8 @@ def driving(folder: Path, stop: StopRequest) -> Iterator[Callable[[], None]]:
             live.remove(folder)
 
 
-def _has_to_go_on(experiment: Experiment, standing: RunStanding) -> bool:
+def has_to_go_on(experiment: Experiment, standing: RunStanding) -> bool:
+    """Also where it failed before it had begun: what was wrong may be mended."""
     is_over = standing.state in ("finished", "failed")
     return not is_over or standing.name in experiment.due or _never_began(standing)
 
@@ -320,7 +322,7 @@ class _Process:
             self.lost = str(error)
         finally:
             end_all([self.child])
-        return f"its process {self.lost}"
+        return f"{LOST} {self.lost}"
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, Self
+from urllib.parse import quote
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -39,11 +40,11 @@ from ludus.driver.experiment import (
 )
 from ludus.driver.imported_policies import with_files
 from ludus.driver.scenario import Scenario
-from ludus.driver.scenario_files import load_scenario
+from ludus.driver.scenario_files import load_scenario, parse_scenario
 from ludus.driver.scenario_kinds import FixedOpponents
 from ludus.storage.experiments import PRUNED, Experiment, read_experiment
 from ludus.storage.run_dirs import STUDY, SWEEP
-from ludus.view.compared_runs import MEASURES, Measure, final_value, intermediate_values
+from ludus.view.compared_runs import MEASURES, Measure, final_value, intermediate_values, read_group
 
 Plain = bool | int | float | str | None
 
@@ -154,10 +155,9 @@ class Sweep(Config):
 
     def check(self) -> tuple[Scenario, EnvSpec]:
         """What all trials have in common, and its game. Raises LudusError where that, or the first values of the options, cannot be run."""
-        changes = [_assigned(key, value) for key, value in self.changes.items()]
-        firsts = [_assigned(key, option.first) for key, option in self.options.items()]
-        spec = check_here(with_files(load_scenario(self.scenario, [*changes, *firsts])))
-        return with_files(load_scenario(self.scenario, changes)), spec
+        common = with_files(load_scenario(self.scenario, _assigned(self.changes)))
+        firsts = _assigned({key: option.first for key, option in self.options.items()})
+        return common, check_here(with_files(parse_scenario(common.to_yaml(), firsts)))
 
     @property
     def most(self) -> int:
@@ -188,14 +188,29 @@ def load_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
             raise ConfigError(
                 f"{change} was given, and a sweep has no {key}. What all its trials have: changes.{change}"
             )
-    return Sweep(**override(data, list(overrides)))
+        data = _with(data, change)
+    return Sweep(**data)
+
+
+def _with(data: Mapping[str, Any], change: str) -> dict[str, Any]:
+    """What comes after `changes.` is a key of the scenario's, dots and all: what else the file changes in that part stays."""
+    key, equals, value = change.removeprefix("changes.").partition("=")
+    given = data.get("changes") or {}
+    if not (change.startswith("changes.") and equals and isinstance(given, Mapping)):
+        return override(data, [change])
+    return {**data, "changes": {**given, key: from_yaml(value, what=repr(value))}}
 
 
 def new_sweep(sweep: Sweep, *, run_dir: Path | None, name: str | None) -> Experiment:
     """Its experiment, written, with no trial yet. Raises LudusError, before anything is written, for what is wrong."""
     require_optuna()
     scenario, spec = sweep.check()
-    known = _metrics(scenario, spec)
+    if not (known := _metrics(scenario, spec)):
+        way = "set changes.cells=all" if hasattr(scenario, "cells") else "use another schedule, psro say"
+        raise ConfigError(
+            f"runs of {scenario.kind} on {spec.id} know nothing that a sweep could seek: neither NashConv, nor what they earn against "
+            f"random play. For the latter, {way}."
+        )
     if sweep.metric is not None and sweep.metric not in known:
         raise ConfigError(f"metric: {sweep.metric} is not known in such runs; expected {either(known)}.")
     sweep = sweep.model_copy(update={"metric": sweep.metric or known[0]})
@@ -216,16 +231,20 @@ def save_sweep(folder: Path, sweep: Sweep) -> None:
         raise RunError(f"sweep {str(folder)!r} cannot be written: {error.strerror or error}.") from error
 
 
-def _assigned(key: str, value: Any) -> str:
-    return f"{key}={json.dumps(value)}"
+def _assigned(values: Mapping[str, Any]) -> list[str]:
+    """As `key=value`. Parts come before what is in them, which they would replace."""
+    return [f"{key}={json.dumps(values[key])}" for key in sorted(values, key=lambda key: key.count("."))]
 
 
 def _metrics(scenario: Scenario, spec: EnvSpec) -> tuple[str, ...]:
     """What runs may know, the one first that is sought unless another is asked for."""
     if len(scenario.population(spec)) == 1:  # who meets nobody is not evaluated
         return ("training_return",) if isinstance(scenario, FixedOpponents) else ("return", "training_return")
-    played = ("against_random", "win_rate")
-    if not scenario.env.enumerated(spec) or scenario.evaluation.exploitability == "off":
+    tree, evaluation = scenario.env.enumerated(spec), scenario.evaluation
+    played: tuple[str, ...] = ()
+    if scenario.meets_first(scenario.population(spec)):
+        played = ("against_random",) if tree and evaluation.payoffs != "simulate" else ("against_random", "win_rate")
+    if not tree or evaluation.exploitability == "off":
         return played
     # Where a bot, or a script that may be one, plays a part in the meta-strategies, NashConv is not computed.
     return (
@@ -278,7 +297,7 @@ def study_of(folder: Path, sweep: Sweep) -> Any:
     optuna = require_optuna()
     try:
         return optuna.create_study(
-            storage=f"sqlite:///{(folder / STUDY).resolve()}",
+            storage=f"sqlite:///{quote(str((folder / STUDY).resolve()))}",  # a URL, which Optuna formats
             study_name="sweep",
             direction="minimize" if sweep.measure.lower_is_better else "maximize",
             sampler=sampler_of(sweep),
@@ -340,6 +359,13 @@ def _budget(scenario: Scenario) -> tuple[str, float] | None:
     return None
 
 
+def _known(folder: Path) -> str:
+    """Half a sentence that lists what a run can be measured by."""
+    (run,) = read_group(str(folder)).runs
+    known = [name for name in run.values or () if math.isfinite(run.final(name))]
+    return f"; it has {', '.join(known)}" if known else ""
+
+
 class _Trials:
     """The trials of a study, and the runs that they are."""
 
@@ -375,10 +401,11 @@ class _Trials:
             trial = self._study.ask()
             self._asked += 1
         name = f"trial-{trial.number}"
-        changes = [_assigned(key, self._suggested(trial, key, option)) for key, option in self._sweep.options.items()]
+        # They are asked for in the order of the file; samplers go by that.
+        suggested = {key: self._suggested(trial, key, option) for key, option in self._sweep.options.items()}
         processes = self._processes
         if name not in processes.experiment.runs:
-            processes.experiment = processes.experiment.with_run(name, changes)
+            processes.experiment = processes.experiment.with_run(name, _assigned(suggested))
             processes.experiment.save()
         self._trials[name] = trial
         self._reported[name] = max(self._frozen(trial).intermediate_values, default=-1)
@@ -411,7 +438,8 @@ class _Trials:
         return [(step, value) for step, value in known if step > self._reported[name]]
 
     def tell(self, name: str) -> None:
-        """How a run has ended. One that was stopped by the user, or killed, is left for another session."""
+        """How a run has ended. One that was stopped by the user, or killed, is left for another session. Raises RunError where what is
+        sought is not known of it, nor of one before it."""
         standing, trial, states = self._processes.experiment.standing(name), self._trials.pop(name), self._states
         for step, value in self._values(name):
             trial.report(value, step)
@@ -420,7 +448,12 @@ class _Trials:
         elif standing.state == "finished":
             final = final_value(standing.folder, self._sweep.measure)
             self._tell(trial, final, states.FAIL if final is None else None)
-        elif standing.state in ("failed", "unreadable"):
+            if final is None and not self._study.get_trials(deepcopy=False, states=(states.COMPLETE,)):
+                raise RunError(
+                    f"{name} has come to its end, and {self._sweep.metric} is not known of it{_known(standing.folder)}. So far it is "
+                    "known of no trial. Begin another sweep, with another metric; `ludus resume` goes on with this one."
+                )
+        elif not standing.is_left:
             self._tell(trial, None, states.FAIL)
 
     def _tell(self, trial: Any, value: float | None, state: Any) -> None:

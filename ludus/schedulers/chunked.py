@@ -57,6 +57,9 @@ class ChunkedOptions(ScheduleOptions):
     def asks_for_all(self) -> bool:
         return self.complete
 
+    def meets_first(self, population: Sequence[int]) -> bool:
+        return self.complete
+
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
         if self.start is not None:
@@ -84,6 +87,11 @@ class OwnPastOptions(ChunkedOptions):
     def reads_rates(self) -> bool:
         """Whether win rates are read, where there are opponents."""
         return False
+
+    def meets_first(self, population: Sequence[int]) -> bool:
+        """Also by win rates against the past, which begins with them, where all others in a match are of one population."""
+        pairs = len(population) == 2 or len(set(population)) == 1
+        return super().meets_first(population) or (self.reads_rates and pairs)
 
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)

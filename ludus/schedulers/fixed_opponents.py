@@ -35,6 +35,9 @@ class FixedOpponentsOptions(ChunkedOptions):
     learners: tuple[int, ...] = (0,)
     mode: PlayMode = "explore"
 
+    def meets_first(self, population: Sequence[int]) -> bool:
+        return any(opponent.policy == "random" for opponent in self.opponents)
+
 
 class FixedOpponentsScheduler(ChunkedScheduler):
     """One learner for each population of `learners`; they do not meet each other. Each chunk's snapshot becomes a member.

@@ -164,6 +164,11 @@ class ScheduleOptions(Config):
         """Whether these are of new members with all that there are, and not with a few."""
         return True
 
+    def meets_first(self, population: Sequence[int]) -> bool:
+        """Whether it finds out what those whom it announces earn against the first members, who play at random. population: [P] index of
+        each player's population."""
+        return self.reads_payoffs
+
     @property
     def modes(self) -> frozenset[str]:
         """In which its members are played."""

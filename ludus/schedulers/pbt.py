@@ -169,6 +169,10 @@ class PBTOptions(OwnPastOptions):
     def reads_rates(self) -> bool:
         return True
 
+    def meets_first(self, population: Sequence[int]) -> bool:
+        """Not by win rates: its learners meet each other alone."""
+        return self.complete
+
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
         for algorithm in (assignment.algorithm for assignment in context.assigned):

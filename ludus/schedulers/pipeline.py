@@ -59,6 +59,9 @@ class PipelinePSROOptions(ChunkedOptions):
     def needs_learner(self) -> bool:
         return True
 
+    def meets_first(self, population: Sequence[int]) -> bool:
+        return True
+
     def check_schedule(self, context: ScheduleContext) -> None:
         context.check_solver(self.meta_solver)
         super().check_schedule(context)

@@ -83,6 +83,9 @@ class XDOOptions(ResponseOptions):
     def asks_for_all(self) -> bool:
         return self.cells == "all"
 
+    def meets_first(self, population: Sequence[int]) -> bool:
+        return self.cells == "all"
+
     @property
     def meets_bots(self) -> bool:
         return False

@@ -28,6 +28,8 @@ PRUNED = "pruned"
 """How `why` begins for a trial that was stopped since others did better."""
 OVER = "not extended"
 """How `why` begins for a run that is done, and was to be extended after it had reached what its `stop` asks for."""
+LOST = "its process"
+"""How `why` begins for a run whose process ended before it could say anything: it was killed, say."""
 _KEYS = {"format", "scenario", "runs", "reasons", "baselines", "due"}
 _HEAD = "# An experiment: the runs in the folders beside this file. `ludus resume` goes on with it, `ludus compare` compares it.\n"
 
@@ -50,6 +52,12 @@ class RunStanding:
     def was_stopped(self) -> bool:
         """By the user, and not since others did better."""
         return self.state == "stopped" and not self.why.startswith(PRUNED)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether a trial is to go on as it is: neither over nor ended by an error, but stopped by the user, killed, or still to begin."""
+        was_killed = not self.why or self.why.startswith(LOST)
+        return self.was_stopped or (was_killed and self.state in ("interrupted", "failed", "waiting", "running"))
 
     @property
     def has_failed(self) -> bool:

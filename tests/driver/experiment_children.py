@@ -18,7 +18,8 @@ from ludus.storage.store import Store
 
 
 class MadeUp:
-    """`end=…`: done; killed, once; broken (an error before there is a run); waits (for a stop). `x=…`: NashConv is 2 + |x| after the first
+    """`end=…`: done; killed, once; stillborn (killed once, before there is a run); broken (an error before there is a run); breaks (an
+    error after a generation); waits (for a stop). `x=…`: NashConv is 2 + |x| after the first
     generation and |x| after the second. Of overrides: end=killed, end=over (it has reached what it stops by)."""
 
     def go(self, folder: str, text: str, changes: list[str], overrides: list[str], log: str, asking: int) -> str:
@@ -31,6 +32,9 @@ class MadeUp:
         if end == "broken":
             return "the environment is broken"
         path = Path(folder)
+        if end == "stillborn" and not (before := path.with_suffix(".log")).exists():
+            before.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         begun = path.exists()
         opened = Store.open(path) if begun else Store.create(path, synthetic.info(path))
         with opened as store:
@@ -38,6 +42,8 @@ class MadeUp:
                 self.generation(store, 1, 2 + x)
                 if end == "killed":
                     os.kill(os.getpid(), signal.SIGKILL)
+            if end == "breaks":
+                return "the environment is broken"
             reason = "reached generations=2"
             if end == "waits":
                 reason = self.asked(asking)

@@ -12,11 +12,12 @@ import experiment_children
 import pytest
 
 from ludus.cli.main import main
+from ludus.core.config import to_yaml
 from ludus.core.errors import ConfigError, RunError
 from ludus.driver import experiment as driver
 from ludus.driver.control import StopRequest
-from ludus.driver.experiment import at_a_time, go_on, parse_seeds
-from ludus.driver.scenario_files import load_scenario
+from ludus.driver.experiment import at_a_time, check_here, go_on, new_experiment, parse_seeds
+from ludus.driver.scenario_files import load_scenario, parse_scenario
 from ludus.storage.experiments import Experiment, RunStanding, read_experiment
 
 
@@ -93,6 +94,13 @@ def test_what_dies_is_told_and_gone_on_with(tmp_path: Path) -> None:
         "c": ("failed", "the environment is broken"),
     }
     assert not [line for line in watcher.told if line.startswith("a")]
+
+
+def test_all_runs_are_cut_into_the_same_shards(tmp_path: Path) -> None:
+    """Also those that begin when the experiment goes on with other processes; results depend on it."""
+    for kind, shards in (("inprocess", 1), ("processes", 8)):
+        made = new_experiment(load_scenario("kuhn", [f"runtime={kind}"]), [0, 1], run_dir=tmp_path / kind, name=None)
+        assert made.scenario["runtime"]["shards"] == shards
 
 
 def test_a_stop_ends_all_and_begins_no_more(tmp_path: Path) -> None:
@@ -202,9 +210,10 @@ def test_a_sweep_tells_its_study_and_can_be_extended(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     from ludus.driver.sweep import go_on, load_sweep, study_of
 
-    made = sweep(tmp_path / "s", pruner={"kind": "none"})
+    made = sweep(tmp_path / "s {x}?%20#ü", pruner={"kind": "none"})
     found = go_on(made, observer=Watcher(), stop=StopRequest(), parallel=2)
     study = study_of(made.folder, load_sweep(made.folder / "sweep.yaml"))
+    assert (made.folder / "study.db").exists()
     xs = [trial.params["x"] for trial in study.trials]
     assert found.runs == {f"trial-{k}": (f"x={x!r}",) for k, x in enumerate(xs)}
     assert [trial.value for trial in study.trials] == [abs(x) for x in xs]
@@ -218,24 +227,48 @@ def test_a_sweep_tells_its_study_and_can_be_extended(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_pruned_trial_is_stopped_and_a_killed_one_goes_on(tmp_path: Path) -> None:
-    """Two trials of x = 0 come to their end; then one of x = 3 is worse than they were after a generation, and one dies."""
+def test_a_sweep_ends_where_no_trial_knows_what_it_seeks(tmp_path: Path) -> None:
     optuna = pytest.importorskip("optuna")
     from ludus.driver.sweep import go_on, load_sweep, study_of
 
-    options = {"x": {"choices": [0.0, 3.0]}, "end": {"choices": ["done", "waits", "killed"]}}
-    made = sweep(tmp_path / "s", trials=4, options=options, pruner={"kind": "median", "n_startup_trials": 2})
+    made = sweep(tmp_path / "s", metric="win_rate")
+    with pytest.raises(
+        RunError, match="trial-0 has come to its end, and win_rate is not known of it; it has nash_conv"
+    ):
+        go_on(made, observer=(watcher := Watcher()), stop=StopRequest(), parallel=1)
+    assert watcher.told == ["trial-0 begins", "trial-0 finished"]
     study = study_of(made.folder, load_sweep(made.folder / "sweep.yaml"))
-    for x, end in ((0.0, "done"), (0.0, "done"), (3.0, "waits"), (3.0, "killed")):
+    assert [trial.state for trial in study.trials] == [optuna.trial.TrialState.FAIL]
+
+
+@pytest.mark.slow
+def test_a_pruned_trial_is_stopped_and_a_killed_one_goes_on(tmp_path: Path) -> None:
+    """Two trials of x = 0 come to their end; then one of x = 3 is worse than they were after a generation, two die, of which one had not
+    begun, and two have errors."""
+    optuna = pytest.importorskip("optuna")
+    from ludus.driver.sweep import go_on, load_sweep, study_of
+
+    options = {
+        "x": {"choices": [0.0, 3.0]},
+        "end": {"choices": ["done", "waits", "killed", "stillborn", "breaks", "broken"]},
+    }
+    made = sweep(tmp_path / "s", trials=7, options=options, pruner={"kind": "median", "n_startup_trials": 2})
+    study = study_of(made.folder, load_sweep(made.folder / "sweep.yaml"))
+    ends = ("done", "done", "waits", "killed", "stillborn", "breaks", "broken")
+    for x, end in zip((0.0, 0.0, 3.0, 3.0, 3.0, 0.0, 0.0), ends, strict=True):
         study.enqueue_trial({"x": x, "end": end})
     found = go_on(made, observer=Watcher(), stop=StopRequest(), parallel=1)
     assert standings(found)["trial-2"] == ("stopped", "pruned: nash_conv 5 at step 1")
     assert standings(found)["trial-3"] == ("interrupted", "its process was killed by SIGKILL")
+    assert standings(found)["trial-4"] == ("failed", "its process was killed by SIGKILL")
+    assert standings(found)["trial-5"] == ("interrupted", "the environment is broken")
     states = optuna.trial.TrialState
-    assert [t.state for t in study.get_trials()[2:]] == [states.PRUNED, states.RUNNING]
-    go_on(made, observer=(watcher := Watcher()), stop=StopRequest())
-    assert watcher.told == ["trial-3 begins", "trial-3 finished"]
-    assert [(t.state, t.value) for t in study.get_trials()[3:]] == [(states.COMPLETE, 3.0)]
+    expected = [states.PRUNED, states.RUNNING, states.RUNNING, states.FAIL, states.FAIL]
+    assert [t.state for t in study.get_trials()[2:]] == expected
+    assert [s.name for s in found.standings() if s.is_left] == ["trial-3", "trial-4"]
+    go_on(made, observer=(watcher := Watcher()), stop=StopRequest(), parallel=1)
+    assert watcher.told == [f"trial-{k} {what}" for k in (3, 4) for what in ("begins", "finished")]
+    assert [(t.state, t.value) for t in study.get_trials()[3:5]] == [(states.COMPLETE, 3.0)] * 2
 
 
 @pytest.mark.parametrize(
@@ -287,23 +320,75 @@ def test_a_sweep_seeks_what_its_runs_know(tmp_path: Path) -> None:
     assert sought(scenario="cartpole") == "return"
     learned = {**played, "algorithm": "ppo", "opponents": ["bot:uniform_random"]}
     assert sought(changes=learned) == "against_random"
-    with pytest.raises(
-        ConfigError, match="metric: return is not known in such runs; expected nash_conv, against_random or"
-    ):
-        sought(metric="return")
+    with pytest.raises(ConfigError, match=r"metric: win_rate is not known .* expected nash_conv or against_random"):
+        sought(metric="win_rate")  # payoffs that are computed have no victories
+    assert sought(metric="win_rate", changes=played) == "win_rate"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "changes", "metric"),
+    [
+        ("self_play", {}, None),
+        ("self_play", {"cells": "all"}, "against_random"),
+        ("self_play", {"meta_solver": "nash"}, "against_random"),
+        ("self_play", {"past": "prioritised"}, None),  # and latest is 1
+        ("self_play", {"past": "prioritised", "latest": 0.5}, "against_random"),
+        ("pfsp", {}, "against_random"),
+        ("fictitious_self_play", {}, None),
+        ("league", {}, "against_random"),
+        ("pbt", {"learners": 2, "ranges": {"learning_rate": {"low": 0.001, "high": 0.01}}}, None),
+        ("efficient_psro", {}, None),
+        ("fixed_opponents", {}, None),
+        ("fixed_opponents", {"opponents": ["random"]}, "against_random"),
+        ("pipeline_psro", {}, "against_random"),
+        ("neupl", {}, "against_random"),
+    ],
+)
+def test_what_is_played_against_random_play(schedule: str, changes: dict[str, object], metric: str | None) -> None:
+    """Of a game without a tree nothing else is known: not of schedules that ask for other cells alone."""
+    from ludus.driver.sweep import _metrics
+
+    played = {"evaluation": {"payoffs": "simulate", "exploitability": "off"}}
+    scenario = parse_scenario(to_yaml({"scenario": schedule, "env": "openspiel/kuhn_poker", **played, **changes}))
+    assert _metrics(scenario, check_here(scenario))[:1] == (() if metric is None else (metric,))
+
+
+def test_what_is_measured_by_nothing_is_no_sweep(tmp_path: Path) -> None:
+    from ludus.driver.sweep import Sweep, new_sweep
+
+    file = {"scenario": "connect-four-self-play", "options": {"seed": {"low": 0, "high": 3}}}
+    with pytest.raises(ConfigError, match=r"know nothing that a sweep could seek: .* set changes\.cells=all"):
+        new_sweep(Sweep(**file), run_dir=tmp_path / "s", name=None)
+    assert not (tmp_path / "s").exists()
 
 
 def test_what_all_trials_have_is_given_as_changes(tmp_path: Path) -> None:
     from ludus.driver.sweep import load_sweep
 
     file = tmp_path / "s.yaml"
-    file.write_text("scenario: kuhn\noptions: {seed: {low: 0, high: 3}}\n")
+    file.write_text("scenario: kuhn\nchanges: {evaluation: {payoffs: simulate}}\noptions: {seed: {low: 0, high: 3}}\n")
     for change in ("generations=5", "algorithm.batch=5"):
         with pytest.raises(ConfigError, match=rf"a sweep has no .*: changes\.{change}"):
             load_sweep(file, [change])
     with pytest.raises(ConfigError, match="did you mean 'trials'"):
         load_sweep(file, ["trails=5"])
-    assert load_sweep(file, ["changes.generations=5"]).changes == {"generations": 5}
+    found = load_sweep(file, ["changes.evaluation.episodes=50", "changes.algorithm.tolerance=0.5"])
+    assert found.changes == {
+        "evaluation": {"payoffs": "simulate"},
+        "evaluation.episodes": 50,
+        "algorithm.tolerance": 0.5,
+    }
+    assert load_sweep(file, ["changes={generations: 4}", "changes.generations=5"]).changes == {"generations": 5}
+
+
+def test_a_part_is_given_before_what_is_in_it(tmp_path: Path) -> None:
+    """Wherever it stands in the file: it would wipe that away."""
+    from ludus.driver.sweep import Sweep
+
+    options = {"algorithm.learning_rate": {"choices": [0.125]}, "algorithm": {"choices": ["ppo"]}}
+    changes = {"evaluation.episodes": 50, "evaluation": {"payoffs": "simulate"}}
+    common, _ = Sweep(scenario="kuhn", changes=changes, options=options).check()
+    assert (common.evaluation.episodes, common.evaluation.payoffs) == (50, "simulate")
 
 
 def test_without_optuna_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
