@@ -152,7 +152,7 @@ def show(experiment: Experiment) -> None:
     """How its runs stand, and how to go on."""
     standings = experiment.standings()
     table(("run", "state", "why"), [(s.name, s.state, s.why) for s in standings], left=(0, 1, 2))
-    report = _show_figures(experiment.folder)
+    report = _show_figures(experiment.folder, some_finished=any(s.is_done for s in standings))
     name = shlex.quote(run_name(experiment.folder))
     pairs = [("experiment", str(experiment.folder))]
     if report is not None:
@@ -178,8 +178,8 @@ def _can_go_on(experiment: Experiment, standings: Sequence[RunStanding]) -> bool
     return any(has_to_go_on(experiment, s) for s in standings)
 
 
-def _show_figures(folder: Path) -> Path | None:
-    """Writes the report, too."""
+def _show_figures(folder: Path, *, some_finished: bool) -> Path | None:
+    """Writes the report, too. some_finished: so that there should be figures."""
     from ludus.cli.compare import show_figures
     from ludus.view.compared_runs import read_group
     from ludus.view.comparison import compare, page_of, write_comparison
@@ -188,7 +188,7 @@ def _show_figures(folder: Path) -> Path | None:
     try:
         comparison = compare([read_group(str(folder))], metric=metric)
     except (RunError, ConfigError) as error:  # nothing has finished a generation, or knows a measure
-        if metric is not None:
+        if some_finished or metric is not None:
             sys.stderr.write(f"{error}\n")
         return None
     show_figures(comparison)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ludus.cli.command import Command, check_run_name
 from ludus.cli.output import table, write
 from ludus.core.errors import ConfigError, LudusError, RunError, UnknownName
-from ludus.storage.database import FILE
+from ludus.storage.database import FILE, with_logs
 from ludus.storage.run_dirs import (
     EXPERIMENT,
     LOCK_FILE,
@@ -30,6 +31,7 @@ from ludus.storage.run_dirs import (
 )
 
 _OF_A_RUN = (
+    *with_logs(FILE),
     "policies",
     "checkpoint",
     "tensorboard",
@@ -39,7 +41,9 @@ _OF_A_RUN = (
     "episode.gif",
     "episode.txt",
 )
+_OF_AN_EXPERIMENT = (EXPERIMENT, SWEEP, *with_logs(STUDY))
 _OF_ANY = (LOCK_FILE, "control.json", "status.json", "report.html")
+_ASIDE = re.compile(r"\.(?P<name>.+?)\.(part|[0-9a-f]{8}|\d+|\d+\.part\.\w+)")
 
 # ---------------------------------------------------------------------------------------------- listing
 
@@ -123,7 +127,17 @@ def _check_removable(name: str, folder: Path) -> None:
 
 def _runs_in(folder: Path) -> list[Path]:
     """The run, or the experiment and its runs."""
-    return [folder, *sorted(path.parent for path in folder.glob(f"*/{FILE}"))] if _is_experiment(folder) else [folder]
+    if not _is_experiment(folder):
+        return [folder]
+    runs = (folder / run for run in sorted(_listed(folder)))
+    return [folder, *(run for run in runs if run.is_dir() and not run.is_symlink())]
+
+
+def _listed(folder: Path) -> Collection[str]:
+    """The runs of an experiment. Raises RunError if its list cannot be read."""
+    from ludus.storage.experiments import read_experiment
+
+    return read_experiment(folder).runs
 
 
 def _is_experiment(folder: Path) -> bool:
@@ -134,21 +148,34 @@ def _strange(folder: Path) -> str:
     """Something that is there and not of Ludus, and why not; "" if there is nothing."""
     from ludus.storage.database import is_ours
 
-    names = sorted(os.listdir(folder))
     if _is_experiment(folder):
-        strange = [name for name in names if not _of_experiment(folder / name)]
-    elif not is_ours(folder / FILE):
+        _, *runs = _runs_in(folder)
+        logs = (f"{run}.log" for run in _listed(folder))
+        known = {*_OF_AN_EXPERIMENT, *_OF_ANY, *logs, *(run.name for run in runs)}
+    elif (folder / FILE).exists() and not is_ours(folder / FILE):
         return f"a {FILE} that is damaged, or of another program"
     else:
-        known = (*_OF_A_RUN, *_OF_ANY)
-        strange = [name for name in names if not name.startswith((FILE, ".")) and name not in known]
+        known = {*_OF_A_RUN, *_OF_ANY}
+    strange = [name for name in sorted(os.listdir(folder)) if name not in known and not _is_aside(name, known)]
     return f"{strange[0]}, which no run of Ludus writes" if strange else ""
 
 
-def _of_experiment(path: Path) -> bool:
-    is_run = path.is_dir() and not path.is_symlink() and (path / FILE).is_file()
-    known = (EXPERIMENT, STUDY, SWEEP, *_OF_ANY)
-    return is_run or path.name.startswith(".") or path.name in known or path.suffix == ".log"
+def _is_aside(name: str, known: Collection[str]) -> bool:
+    """Whether a kill has left it, half written, beside the place of a known file."""
+    found = _ASIDE.fullmatch(name)
+    return found is not None and found["name"] in {*known, *(Path(other).stem for other in known)}
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """The right to change a run, or an experiment and all its runs. Raises RunError, which says who has it."""
+    from ludus.core.machine import allow_files
+
+    allow_files()  # a lock for each run
+    with ExitStack() as locks:
+        for run in _runs_in(folder):
+            locks.enter_context(RunLock(run))
+        yield
 
 
 def _ask(folders: Sequence[Path]) -> None:
@@ -166,9 +193,7 @@ def _ask(folders: Sequence[Path]) -> None:
 
 def _delete(folder: Path) -> None:
     """What makes it a run, or an experiment, goes last, so that what a kill leaves can be deleted too."""
-    with ExitStack() as locks:
-        for run in _runs_in(folder):
-            locks.enter_context(RunLock(run))
+    with _held(folder):
         for run in reversed(_runs_in(folder)):
             last = EXPERIMENT if _is_experiment(run) else FILE
             for path in sorted(run.iterdir(), key=lambda path: (path.name == last, path.name)):
@@ -189,9 +214,7 @@ def _rename(options: argparse.Namespace) -> None:
         raise RunError(f"{name!r} belongs to an experiment, whose list names it. Rename the experiment instead.")
     if os.path.lexists(folder.with_name(new)):
         raise RunError(f"{str(folder.with_name(new))!r} is there already; nothing was renamed.")
-    with ExitStack() as locks:
-        for run in _runs_in(folder):
-            locks.enter_context(RunLock(run))  # says who has it
+    with _held(folder):
         folder.rename(folder.with_name(new))
     write(f"{name} is now {run_name(folder.with_name(new))}")
 

@@ -1,11 +1,12 @@
-"""What Ludus asks of the machine it runs on: its cores, memory that was freed or is not enough, threads of numerical libraries, and that
-torch repeats itself to the bit."""
+"""What Ludus asks of the machine it runs on: its cores, files that are open at once, memory that was freed or is not enough, threads of
+numerical libraries, and that torch repeats itself to the bit."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import re
+import resource
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -24,6 +25,20 @@ from ludus.core.errors import ConfigError
 def cores() -> int:
     """On how many this process may run."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Files that are open at once.
+
+_FILES = 1 << 16
+
+
+def allow_files() -> None:
+    """Descriptors for this process, as many as it may have, up to 65,536: the usual 1,024 are few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 # --------------------------------------------------------------------------------------------------------------------

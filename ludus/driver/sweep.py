@@ -218,7 +218,7 @@ def new_sweep(sweep: Sweep, *, run_dir: Path | None, name: str | None) -> Experi
     pruner_of(sweep)
     folder = empty_folder(scenario, run_dir=run_dir, name=name)
     common = from_yaml(scenario.to_yaml(), what="the scenario")
-    experiment = Experiment(folder, common, {}, baselines=sweep.baselines)
+    experiment = Experiment(folder, common, {}, baselines=sweep.baselines, metric=sweep.metric or "")
     save_sweep(folder, sweep)
     experiment.save()
     return experiment

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import signal
 import socket
 import sys
@@ -24,6 +23,7 @@ from weakref import WeakValueDictionary
 import cloudpickle
 
 from ludus.core.errors import PartDied, RunError
+from ludus.core.machine import allow_files
 from ludus.runtime import process_peers
 from ludus.runtime.base import (
     CLOSED,
@@ -52,7 +52,6 @@ from ludus.runtime.wires import BEGIN, CALL, DONE, FETCH, PULSE, RAISED, Outcome
 _GRACE = 5.0  # seconds that a killed process may take to be gone, and what is known of its end to come
 _LAST_WORDS = 1 << 13  # bytes, of which so many lines are shown:
 _LINES = 40
-_FILES = 1 << 16  # descriptors that this process allows itself, where it may: each large value has one
 _NEEDED = ("numpy", "ludus.runtime.process_host")  # by every part
 _numbers = count(1)
 
@@ -196,7 +195,7 @@ class ProcessRuntime:
                 f"runtime.kind=processes was given, and this is {sys.platform}: it shares memory as only Linux does. Use --runtime ray, or "
                 "inprocess."
             )
-        _allow_files()
+        allow_files()  # each large value that somebody holds has one
         self.tell: Callable[[str], None] = nobody
         self.refs: WeakValueDictionary[int, ProcessAnswer] = WeakValueDictionary()
         self._closed = False
@@ -553,14 +552,6 @@ def _visible_cards() -> list[str]:
     from ludus.core.device import cards  # loads torch
 
     return [str(k) for k in range(cards())]
-
-
-def _allow_files() -> None:
-    """Each large value that somebody holds has a descriptor; the usual 1,024 are few."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _again(error: RunError | None) -> RunError:

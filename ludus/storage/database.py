@@ -154,6 +154,11 @@ def version_of(connection: sqlite3.Connection, where: str) -> int:
     return version
 
 
+def with_logs(name: str) -> tuple[str, ...]:
+    """A database's file, and those that SQLite keeps beside it."""
+    return name, *(f"{name}-{log}" for log in ("journal", "shm", "wal"))
+
+
 def is_ours(path: Path) -> bool:
     """Whether the file is a database of Ludus, or one that was never begun."""
     try:

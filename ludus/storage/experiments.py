@@ -30,7 +30,7 @@ OVER = "not extended"
 """How `why` begins for a run that is done, and was to be extended after it had reached what its `stop` asks for."""
 LOST = "its process"
 """How `why` begins for a run whose process ended before it could say anything: it was killed, say."""
-_KEYS = {"format", "scenario", "runs", "reasons", "baselines", "due"}
+_KEYS = {"format", "scenario", "runs", "reasons", "baselines", "due", "metric"}
 _HEAD = "# An experiment: the runs in the folders beside this file. `ludus resume` goes on with it, `ludus compare` compares it.\n"
 
 
@@ -69,7 +69,8 @@ class RunStanding:
 class Experiment:
     """scenario: what its runs have in common, as YAML has it. runs: name -> what that run changes in it, as `key=value`. reasons: why
     runs ended that could not say so themselves (a killed process). baselines: name -> (mean, spread) of published results, to stand beside
-    its own. due: run -> what is still to be changed in it, of runs that had begun when all were changed."""
+    its own. due: run -> what is still to be changed in it, of runs that had begun when all were changed. metric: of what the baselines are;
+    "" of whatever is compared."""
 
     folder: Path
     scenario: Mapping[str, Any]
@@ -77,6 +78,7 @@ class Experiment:
     reasons: Mapping[str, str] = field(default_factory=dict)
     baselines: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     due: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    metric: str = ""
 
     @property
     def name(self) -> str:
@@ -138,6 +140,7 @@ class Experiment:
             "reasons": dict(self.reasons),
             "baselines": {name: list(numbers) for name, numbers in self.baselines.items()},
             **({"due": {name: list(changes) for name, changes in self.due.items()}} if self.due else {}),
+            **({"metric": self.metric} if self.metric else {}),
             "scenario": dict(self.scenario),
         }
         try:
@@ -177,6 +180,8 @@ def _experiment(folder: Path, content: Any) -> Experiment:
     reasons, baselines, due = (content.get(key) or {} for key in ("reasons", "baselines", "due"))
     if not (isinstance(reasons, dict) and isinstance(baselines, dict) and isinstance(due, dict)):
         raise ValueError("`reasons`, `baselines` and `due` are mappings")
+    if not isinstance(metric := content.get("metric", ""), str):
+        raise ValueError(f"`metric` is a name, given {metric!r}")
     for name, changes in (*runs.items(), *due.items()):
         if not (isinstance(name, str) and _NAME.fullmatch(name)):
             raise ValueError(f"a run is named {name!r}, which is no name of a folder beside it")
@@ -189,6 +194,7 @@ def _experiment(folder: Path, content: Any) -> Experiment:
         {str(name): str(why) for name, why in reasons.items()},
         {str(name): _baseline(str(name), numbers) for name, numbers in baselines.items()},
         {name: tuple(changes) for name, changes in due.items()},
+        metric,
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ludus.core.errors import RunError, nearest
-from ludus.storage.database import FILE
+from ludus.storage.database import FILE, with_logs
 
 # --------------------------------------------------------------------------------------------------------------------
 # Run directories by name or path.
@@ -182,7 +182,7 @@ def require_writable(run_dir: Path) -> None:
         RunLock(run_dir).close()
 
 
-_LEFT_BY_A_START = {LOCK_FILE, FILE, *(f"{FILE}-{more}" for more in ("journal", "shm", "wal"))}
+_LEFT_BY_A_START = {LOCK_FILE, *with_logs(FILE)}
 """What a run leaves that died before it began."""
 
 

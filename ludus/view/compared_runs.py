@@ -101,7 +101,7 @@ MEASURES = {
         Measure("against_random", "payoff against random play", False, _against_random),
     )
 }
-"""The first one that every run knows is taken, unless another is asked for."""
+"""The first one that every group knows, of one run at least, is taken, unless another is asked for."""
 
 AXES = {
     "generations": "generations",
@@ -164,11 +164,13 @@ class ComparedRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Runs that are to tell the same: those of an experiment, of a folder of runs, or one run."""
+    """Runs that are to tell the same: those of an experiment, of a folder of runs, or one run. metric: of what the baselines are; "" of
+    whatever is compared."""
 
     name: str
     runs: tuple[ComparedRun, ...]
     baselines: Mapping[str, tuple[float, float]]
+    metric: str = ""
 
 
 def read_group(text: str) -> Group:
@@ -179,7 +181,7 @@ def read_group(text: str) -> Group:
         for standing in experiment.standings():
             run = _read_run(standing.folder, standing.name, standing.state, standing.why)
             runs.append(replace(run, changes=experiment.runs[standing.name]))
-        return Group(run_name(folder), tuple(runs), experiment.baselines)
+        return Group(run_name(folder), tuple(runs), experiment.baselines, experiment.metric)
     for folder in (Path(text), RUNS / text):
         inside = sorted(path.parent for path in folder.glob(f"*/{FILE}")) if text and folder != RUNS else []
         if inside and not (folder / FILE).is_file():

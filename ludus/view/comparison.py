@@ -68,7 +68,9 @@ def aggregate(
 ) -> Estimate:
     """A statistic of all runs, with the percentile interval of a bootstrap stratified by environment."""
     value = float(statistic(np.concatenate(scores)))
-    return _estimate(value, statistic(resampled(scores, samples, seed)), scores)
+    if _is_single(scores):
+        return Estimate(value)
+    return _estimate(value, statistic(resampled(scores, samples, seed)))
 
 
 def resampled(scores: Sequence[Array], samples: int, seed: int) -> Array:
@@ -82,32 +84,38 @@ def probability_of_improvement(
 ) -> Estimate:
     """How probable it is that a run of `a` has a higher score than one of `b`; ties count as half. The mean over environments of
     Mann and Whitney's U over the number of pairs (Agarwal et al. 2021, section 4.3)."""
-    rng = np.random.default_rng(seed)
-    value, drawn = 0.0, np.zeros(samples)
-    for mine, theirs in zip(a, b, strict=True):
-        above = (mine[:, None] > theirs) + 0.5 * (mine[:, None] == theirs)
-        value += above.mean() / len(a)
+    pairs = list(zip(a, b, strict=True))
+    above_of = [(mine[:, None] > theirs) + 0.5 * (mine[:, None] == theirs) for mine, theirs in pairs]
+    value = float(sum(above.mean() / len(a) for above in above_of))
+    if _is_single([*a, *b]):
+        return Estimate(value)
+    rng, drawn = np.random.default_rng(seed), np.zeros(samples)
+    for (mine, theirs), above in zip(pairs, above_of, strict=True):
         # How often each run was drawn says all of a sample.
         i, j = (rng.multinomial(len(row), np.full(len(row), 1 / len(row)), size=samples) for row in (mine, theirs))
         drawn += ((i @ above) * j).sum(axis=1) / above.size / len(a)
-    return _estimate(float(value), drawn, [*a, *b])
+    return _estimate(value, drawn)
 
 
 def profile(
     scores: Sequence[Array], thresholds: Array, *, samples: int = _CURVE_SAMPLES, seed: int = 0
 ) -> tuple[Estimate, ...]:
     """Of each threshold, the share of runs with a higher score (Agarwal et al. 2021, section 4.2)."""
-    above = np.concatenate(scores)[:, None] > thresholds
+    shares = (np.concatenate(scores)[:, None] > thresholds).mean(axis=0).tolist()
+    if _is_single(scores):
+        return tuple(map(Estimate, shares))
     drawn = resampled(scores, samples, seed)
     return tuple(
-        _estimate(float(above[:, k].mean()), (drawn > threshold).mean(axis=1), scores)
-        for k, threshold in enumerate(thresholds)
+        _estimate(share, (drawn > threshold).mean(axis=1)) for share, threshold in zip(shares, thresholds, strict=True)
     )
 
 
-def _estimate(value: float, drawn: Array, scores: Sequence[Array]) -> Estimate:
-    if min(map(len, scores)) < 2:  # of one run, resampling gives that run again
-        return Estimate(value)
+def _is_single(scores: Sequence[Array]) -> bool:
+    """Of one run, resampling gives that run again."""
+    return min(map(len, scores)) < 2
+
+
+def _estimate(value: float, drawn: Array) -> Estimate:
     low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Estimate(value, float(low), float(high))
 
@@ -229,8 +237,7 @@ def compare(groups: Sequence[Group], *, metric: str | None = None, baselines: It
     lower = measure.lower_is_better and len(environments) == 1
     sign = -1.0 if lower else 1.0
     thresholds = _thresholds(np.concatenate([row for rows in scores.values() for row in rows]))
-    published = {name: numbers for group in groups for name, numbers in group.baselines.items()}
-    beside = (*(Baseline(name, *numbers) for name, numbers in published.items()), *baselines)
+    beside = (*_published(groups, measure), *baselines)
     if beside and len(environments) > 1:
         raise ConfigError(
             f"the baseline {beside[0].name!r} cannot stand beside scores of {len(environments)} environments, which are normalised. "
@@ -243,13 +250,25 @@ def compare(groups: Sequence[Group], *, metric: str | None = None, baselines: It
             _result(group, kept[group.name], measure, scores[group.name], thresholds, environments, scale, sign)
             for group in groups
         ),
-        improvement={
-            (a, b): probability_of_improvement(_signed(scores[a], sign), _signed(scores[b], sign))
-            for a, b in permutations(scores, 2)
-        },
+        improvement=_improvement({name: _signed(rows, sign) for name, rows in scores.items()}),
         thresholds=thresholds,
         baselines=beside,
     )
+
+
+def _published(groups: Sequence[Group], measure: Measure) -> Iterable[Baseline]:
+    """The baselines of experiments that are of this measure, each once. Raises ConfigError for two of one name."""
+    found: dict[str, tuple[Baseline, str]] = {}
+    for group in groups:
+        for name, numbers in group.baselines.items() if group.metric in ("", measure.name) else ():
+            baseline = Baseline(name, *numbers)
+            other, where = found.setdefault(name, (baseline, group.name))
+            if baseline != other:
+                raise ConfigError(
+                    f"the baseline {name!r} is {other.mean:g} ± {other.spread:g} in {where!r} and {baseline.mean:g} ± {baseline.spread:g} "
+                    f"in {group.name!r}. Give one of them another name, in its experiment.yaml."
+                )
+    return [baseline for baseline, _ in found.values()]
 
 
 def _thresholds(scores: Array) -> Array:
@@ -257,6 +276,18 @@ def _thresholds(scores: Array) -> Array:
     low, high = float(scores.min()), float(scores.max())
     steps = np.geomspace if 0 < low < high / _DECADES else np.linspace
     return np.unique(steps(low, high, _POINTS))
+
+
+def _improvement(scores: Mapping[str, Sequence[Array]]) -> dict[tuple[str, str], Estimate]:
+    """Of every pair, both ways round. scores: higher is better."""
+    one_way = {(a, b): probability_of_improvement(scores[a], scores[b]) for a, b in combinations(scores, 2)}
+    return {
+        (a, b): one_way[a, b] if (a, b) in one_way else _other_way(one_way[b, a]) for a, b in permutations(scores, 2)
+    }
+
+
+def _other_way(estimate: Estimate) -> Estimate:
+    return Estimate(1.0 - estimate.value, 1.0 - estimate.high, 1.0 - estimate.low)
 
 
 def _signed(scores: Sequence[Array], sign: float) -> list[Array]:
@@ -384,8 +415,9 @@ def _curve(
 
 
 def at(curve: EfficiencyCurve, spent: float) -> Estimate:
-    """The last one before so much was spent."""
-    return curve.estimates[max(0, int(np.searchsorted(curve.x, spent, side="right")) - 1)]
+    """The last one before so much was spent; NaN where nothing was known yet."""
+    known = int(np.searchsorted(curve.x, spent, side="right"))
+    return curve.estimates[known - 1] if known else Estimate(math.nan)
 
 
 def common_budget(comparison: Comparison, axis: str) -> float | None:

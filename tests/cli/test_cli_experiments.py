@@ -7,6 +7,8 @@ import io
 import json
 import os
 import re
+import resource
+import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -15,11 +17,12 @@ from pathlib import Path
 import pytest
 import synthetic_run as synthetic
 
-from ludus.cli.experiment import ExperimentProgress
+from ludus.cli.experiment import ExperimentProgress, show
 from ludus.cli.main import main
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import load_scenario
 from ludus.storage import live
+from ludus.storage.base import RunSummary
 from ludus.storage.experiments import Experiment, read_experiment
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RunLock
@@ -113,14 +116,56 @@ def test_runs_are_deleted(capsys: pytest.CaptureFixture[str]) -> None:
     synthetic.write(Path("runs/a"), generations=1)
     made = experiment("e")
     made.log("seed-0").write_text("generation 3")
-    for path in ("replays/0123456789abcdef.json", "episode.txt"):  # of `ludus record`
-        Path("runs/a", path).parent.mkdir(exist_ok=True)
-        Path("runs/a", path).touch()
+    recorded = ("a/replays/0123456789abcdef.json", "a/episode.txt", "a/.episode.123.part.gif")  # by `ludus record`
+    cut_off = ("a/.report.html.123", "a/.status.json.0123abcd", "e/.experiment.yaml.part", "e/study.db-journal")
+    for path in (*recorded, *cut_off):
+        Path("runs", path).parent.mkdir(exist_ok=True)
+        Path("runs", path).touch()
     assert main(["runs", "rm", "e/seed-0", "--yes"]) == 0
     assert [s.state for s in read_experiment(made.folder).standings()] == ["waiting", "finished"]
     assert main(["runs", "rm", "a", "e", "--yes"]) == 0
     assert lines(capsys) == ["deleted runs/e/seed-0", "deleted runs/a", "deleted runs/e"]
     assert list(Path("runs").iterdir()) == []
+
+
+def test_what_looks_like_a_file_of_ludus_is_not_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a/.notes", "a/.notes.part", "a/ludus.db.copy", "e/notes.log", "e/seed-9/ludus.db"):
+        folder, _, inside = name.partition("/")
+        experiment(folder, done=0) if folder == "e" else synthetic.write(Path("runs/a"), generations=0)
+        Path("runs", name).parent.mkdir(exist_ok=True)
+        Path("runs", name).touch()
+        assert main(["runs", "rm", folder, "--yes"]) == 2
+        assert f"holds {inside.partition('/')[0]}, which no run of Ludus writes" in capsys.readouterr().err
+        assert Path("runs", name).exists()
+        shutil.rmtree("runs")
+
+
+def test_experiments_of_many_runs_are_renamed_and_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of more than this process may have files open."""
+    made = experiment("e", done=0, more=120)
+    for run_name in made.runs:
+        (made.folder / run_name).mkdir()  # as a run leaves it that died before it began
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, before[1]))
+    try:
+        assert main(["runs", "rename", "e", "f"]) == 0
+        assert main(["runs", "rm", "f", "--yes"]) == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert list(Path("runs").iterdir()) == []
+
+
+def test_an_experiment_says_what_can_be_done(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that failed before it began is begun again; one that has nothing to be measured by is said to be so."""
+    made = experiment("e", done=0, more=2).with_reason("seed-1", "the disk is full")
+    with Store.create(made.folder / "seed-0", synthetic.info(made.folder / "seed-0")) as store:
+        store.generation_done(synthetic.generation(0, (1, 1), nash_conv=None))
+        store.commit("last")
+        store.run_finished(RunSummary(made.folder / "seed-0", 0, 1.0, 0, None, "the schedule is complete"))
+    show(made)
+    out, err = capsys.readouterr()
+    assert re.search(r"go on +ludus resume e\n", out)
+    assert "seed-0: finished, and it has nothing of what runs are measured by" in err
 
 
 def test_a_folder_is_renamed_and_deleted_from_within(

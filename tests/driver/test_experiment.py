@@ -312,7 +312,9 @@ def test_a_sweep_seeks_what_its_runs_know(tmp_path: Path) -> None:
     def sought(**facts: object) -> str | None:
         file = {"scenario": "kuhn", "options": {"seed": {"low": 0, "high": 3}}, **facts}
         made = new_sweep(Sweep(**file), run_dir=tmp_path / f"{len(list(tmp_path.iterdir()))}", name=None)
-        return load_sweep(made.folder / "sweep.yaml").metric
+        sought = load_sweep(made.folder / "sweep.yaml").metric
+        assert read_experiment(made.folder).metric == sought  # of which its baselines are
+        return sought
 
     played = {"evaluation": {"payoffs": "simulate"}}
     assert sought() == "nash_conv"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from ludus.storage.store import Store
 from ludus.view.compared_runs import AXES, ComparedRun, Group, newest_returns, read_group
 from ludus.view.comparison import (
     Baseline,
+    EfficiencyCurve,
+    Estimate,
     aggregate,
     as_json,
     as_rows,
@@ -71,8 +74,13 @@ def test_profiles_are_those_of_rliable() -> None:
     assert [(e.low, e.high) for e in one] == [(0.4, 1.0), (0.2, 1.0), (0.0, 0.8), (0.0, 0.6)]
 
 
-def test_one_run_has_no_interval() -> None:
-    assert np.isnan(aggregate([np.array([0.5])], mean).low)
+def test_one_run_has_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is drawn for it, which takes long where many are compared."""
+    monkeypatch.setattr(np.random, "default_rng", lambda _: None)
+    one, two = [np.array([0.5])], [np.array([0.25, 0.75])]
+    assert np.isnan(aggregate(one, mean).low)
+    assert np.isnan(profile(one, np.array([0.25]))[0].low)
+    assert np.isnan(probability_of_improvement(one, two).low)
 
 
 # ---------------------------------------------------------------------------------------------- of stored runs
@@ -113,6 +121,8 @@ def test_experiments_side_by_side(tmp_path: Path) -> None:
     assert at(found.groups[0].curves["seconds"], 20.0).value == pytest.approx((0.1 + 2.0 + 4.0) / 3)
     assert at(found.groups[0].curves["episodes"], 100.0).value == 2.0
     assert [b.name for b in found.baselines] == ["paper", "own"]
+    one, other = (found.improvement[pair] for pair in permutations(path.as_posix() for path in groups))
+    assert (other.value, other.low, other.high) == pytest.approx((1 - one.value, 1 - one.high, 1 - one.low))
 
 
 def test_runs_that_did_not_end_are_left_out_and_named(tmp_path: Path) -> None:
@@ -259,6 +269,23 @@ def test_a_baseline_is_of_one_environment() -> None:
     assert compare(groups).is_normalised
     with pytest.raises(ConfigError, match="the baseline 'paper' cannot stand beside scores of 2 environments"):
         compare(groups, baselines=[Baseline("paper", 1.0, 0.0)])
+
+
+def test_baselines_stand_beside_what_they_are_of() -> None:
+    """Those of a sweep are of what it seeks."""
+    (run,) = learner("x", [1.0]).runs
+    sweeps = [Group("x", (run,), {"paper": (1.0, 0.5)}, metric) for metric in ("return", "nash_conv", "")]
+    assert [[b.mean for b in compare([sweep]).baselines] for sweep in sweeps] == [[1.0], [], [1.0]]
+    twice = [sweeps[0], Group("y", (run,), {"paper": (1.0, 0.5)})]
+    assert [b.name for b in compare(twice).baselines] == ["paper"]
+    with pytest.raises(ConfigError, match=r"'paper' is 1 ± 0.5 in 'x' and 2 ± 0.5 in 'y'"):
+        compare([sweeps[0], Group("y", (run,), {"paper": (2.0, 0.5)})])
+
+
+def test_before_anything_is_known_there_is_no_value() -> None:
+    curve = EfficiencyCurve(np.array([10.0, 20.0]), (Estimate(1.0), Estimate(2.0)))
+    assert np.isnan(at(curve, 9.0).value)
+    assert [at(curve, spent).value for spent in (10.0, 19.0, 20.0, 30.0)] == [1.0, 1.0, 2.0, 2.0]
 
 
 def test_the_page_holds_the_figures(tmp_path: Path) -> None:
