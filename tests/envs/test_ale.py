@@ -69,6 +69,22 @@ def test_agrees_with_a_plain_loop() -> None:
     assert ends >= 4
 
 
+def test_a_second_reset_while_steps_are_under_way() -> None:
+    """All environments begin anew, as those of a vector that was just made do; nothing comes from the old episodes."""
+    fresh = vector("breakout", 2).reset(SEEDS).due[0].observation
+    env = vector("breakout", 2, batch_size=1)
+    for _ in range(2):
+        timestep, begun = env.reset(SEEDS), set[int]()
+        while len(begun) < 2:
+            due = timestep.due[0]
+            slot = int(due.slot[0])
+            if slot not in begun:
+                assert due.first.tolist() == [True]
+                np.testing.assert_array_equal(due.observation[0], fresh[slot])
+            begun.add(slot)
+            timestep = env.step((np.zeros(1, np.int64),))
+
+
 def test_kinds_and_render() -> None:
     env = vector("pong", 2)
     spec = env.spec
@@ -95,6 +111,12 @@ WRONG: dict[str, Refusal] = {
     "flag": ("pong", {"grayscale": "x"}, ConfigError, "grayscale='x' .* expected bool, such as True"),
     "type": ("pong", {"img_height": 84.0}, ConfigError, "img_height=84.0 .* expected int, such as 84"),
     "probability": ("pong", {"repeat_action_probability": 2.0}, ConfigError, "=2.0 .* expected 0 to 1"),
+    "lives": (
+        "pong",
+        {"life_loss_info": True, "batch_size": 1},
+        ConfigError,
+        "batch_size=1 of 2; .* episodic_life=true",
+    ),
     "batch": ("pong", {"batch_size": 3}, ConfigError, "batch_size=3 .* expected 1 to num_envs=2"),
 }
 

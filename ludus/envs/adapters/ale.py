@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from ale_py import roms
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
-from ludus.core.errors import EnvError, UnknownName
+from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.types import Array
 from ludus.envs.adapters.native import (
     OPTIONS,
@@ -45,11 +45,17 @@ def make(
     check_options(id, usual, options, ours=OPTIONS)
     batch, workers = batch_and_threads(id, num_envs, batch_size=batch_size, threads=threads)
     whole = batch == num_envs
-    mode = AutoresetMode.SAME_STEP if whole else AutoresetMode.NEXT_STEP
-    try:
-        vector = AtariVectorEnv(
-            name, num_envs, batch_size=0 if whole else batch, num_threads=workers, autoreset_mode=mode, **options
+    if not whole and options.get("life_loss_info"):
+        raise ConfigError(
+            f"life_loss_info=true was given for {id} with batch_size={batch} of {num_envs}; a lost life then takes no step to restart, as "
+            "the end of a game does, and cannot be told from it. Give episodic_life=true, or leave out batch_size."
         )
+    mode = AutoresetMode.SAME_STEP if whole else AutoresetMode.NEXT_STEP
+    build = partial(
+        AtariVectorEnv, name, num_envs, batch_size=0 if whole else batch, num_threads=workers, autoreset_mode=mode, **options
+    )  # fmt: skip
+    try:
+        vector = build()
     except Exception as error:
         raise EnvError(f"{id} cannot be made with the options {options}: {type(error).__name__}: {error}.") from error
     seen, action = vector.single_observation_space, vector.single_action_space
@@ -59,7 +65,7 @@ def make(
         observation=seen,
         action=action,
         mode=mode,
-        start=partial(_start, vector),
+        start=partial(_start, vector) if whole else partial(_start_anew, build),
         fresh=True,
         show=_show,
     )
@@ -74,6 +80,11 @@ def names() -> list[str]:
 
 def _start(vector: Any, seeds: Seeds) -> tuple[Any, Any, Mapping[str, Any]]:
     return (vector, *vector.reset(seed=(seeds & np.uint64(0x7FFFFFFF)).astype(np.int64)))
+
+
+def _start_anew(build: Callable[[], Any], seeds: Seeds) -> tuple[Any, Any, Mapping[str, Any]]:
+    """Of a vector that answers later, a reset would leave steps of the old episodes under way, whose results come first."""
+    return _start(build(), seeds)
 
 
 def _send(vector: Any, actions: Array, _: Array) -> None:
