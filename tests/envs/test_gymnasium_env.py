@@ -55,6 +55,12 @@ def test_native_where_there_is_one() -> None:
     assert make_env("gymnasium/CartPole-v1", num_envs=1, max_episode_steps=5).spec.max_decisions == 5
 
 
+def test_vectors_that_do_not_work_are_left() -> None:
+    """Those of phys2d: when one environment restarts, all others stand still for a step."""
+    pytest.importorskip("flax")
+    assert type(make_env("gymnasium/phys2d/Pendulum-v0", num_envs=2)) is SingleAgentVectorEnv
+
+
 @pytest.mark.parametrize("name", ["CartPole-v0", "Pendulum-v1", "FrozenLake-v1", "InvertedPendulum-v5"])
 def test_one_agent_is_stepped_as_several_are(name: str) -> None:
     """Environments with one agent and without masks have a loop of their own, unless faults are repaired."""
@@ -235,6 +241,7 @@ WRONG: dict[str, Refusal] = {
     "half a step": ("Pendulum-v1", {"max_episode_steps": 2.5}, ConfigError, "max_episode_steps=2.5 .* whole number"),
     "vector": ("CartPole-v1", {"vector": "fast"}, ConfigError, "allowed: auto, native, python"),
     "no native": ("Taxi-v4", {"vector": "native"}, ConfigError, "has no vector of its own"),
+    "broken native": ("phys2d/CartPole-v1", {"vector": "native"}, ConfigError, "no vector of its own that works"),
     "restarts": ("CartPole-v1", {"vector": "native", "restarts": 1}, ConfigError, "Use vector=python"),
 }
 

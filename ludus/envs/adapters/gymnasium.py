@@ -45,8 +45,8 @@ def make(
     if vector not in _VECTOR:
         raise ConfigError(f"vector={vector!r} was given for {id}; allowed: {', '.join(_VECTOR)}.")
     entry = registered(name)
-    if vector == "native" and entry.vector_entry_point is None:
-        raise ConfigError(f"vector=native was given; {id} has no vector of its own. Use auto or python.")
+    if vector == "native" and not _brings_vector(entry):
+        raise ConfigError(f"vector=native was given; {id} has no vector of its own that works. Use auto or python.")
     if vector == "native" and restarts:
         raise ConfigError(
             f"restarts={restarts} was given with vector=native; {id} is then stepped together and cannot be restarted one by one. "
@@ -57,7 +57,7 @@ def make(
     limit = options.get("max_episode_steps", entry.max_episode_steps)
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise ConfigError(f"max_episode_steps={limit!r} was given for {id}; expected a whole number of at least 1.")
-    if vector == "python" or entry.vector_entry_point is None or restarts or statistics:
+    if vector == "python" or not _brings_vector(entry) or restarts or statistics:
         build = partial(gymnasium.make, entry, disable_env_checker=True)
         build = partial(build, **_rendering(id, entry, build, options) if render else {}, **options)
         made = partial(_built, id, entry, build, options)
@@ -93,6 +93,13 @@ def registered(name: str) -> Registered:
     except (gymnasium.error.Error, ValueError) as error:
         hint = f"Atari's are registered by their package: gymnasium/ale_py:{id}" if id.startswith("ALE/") else ""
         raise UnknownName("Gymnasium environment", id, names(), hint=hint) from error
+
+
+def _brings_vector(entry: Registered) -> bool:
+    """Whether it has a vector of its own that works. Gymnasium 1.4.0's of phys2d do not: when one environment restarts, all others stay
+    where they were."""
+    brought = entry.vector_entry_point
+    return brought is not None and not str(brought).startswith("gymnasium.envs.phys2d.")
 
 
 def _built(id: str, entry: Registered, build: Callable[[], Any], options: Mapping[str, Any]) -> Any:
