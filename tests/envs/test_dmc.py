@@ -111,15 +111,25 @@ def test_motors_without_limits_and_longer_decisions() -> None:
     assert make_env("dmc/pendulum-swingup", num_envs=1, control_timestep=0.1).spec.max_decisions == 200
 
 
+def test_a_task_that_draws_its_springs_is_the_same_everywhere() -> None:
+    def springs(seed: int) -> list[list[float]]:
+        env = make_env("dmc/lqr-lqr_2_1", num_envs=2)
+        env.reset(keys(seed, "dmc", count=2))
+        return [env.game(e).physics.model.jnt_stiffness.tolist() for e in range(2)]  # type: ignore[attr-defined]
+
+    (first, second), others = springs(1), springs(2)
+    assert len(first) == 2
+    assert others == [first, second] == [first, first]
+
+
 @pytest.mark.slow
 def test_every_task_plays_the_same_under_the_same_seed() -> None:
     ids = list_envs("dmc")
     assert len(ids) == 51
     for id in ids:
         if id != "dmc/quadruped-escape":  # draws its ground
-            env = make_env(id, num_envs=1)
             seeds = keys(1, "dmc", count=1)
-            first, again = (_rewards(env, seeds) for _ in range(2))
+            first, again = (_rewards(make_env(id, num_envs=1), seeds) for _ in range(2))
             assert first == again, id
 
 

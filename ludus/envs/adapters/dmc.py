@@ -155,6 +155,7 @@ def _spaces(env: Any) -> tuple[Box, Box]:
 
 def _build(id: str, domain: str, task: str, options: Mapping[str, Any]) -> Any:
     own = {key: value for key, value in options.items() if key not in _OF_ENVIRONMENT}
+    own["random"] = 0  # lqr draws its springs when it is made: it must be the same task everywhere
     rest = {key: value for key, value in options.items() if key in _OF_ENVIRONMENT}
     try:
         with _without_advice():
