@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from ludus.testing.env import check_env
 from ludus.testing.ledger import Actor
 
 require("gymnasium_robotics")
+
 
 ID = "mamujoco/Swimmer-2x1"
 SHORT = {"max_episode_steps": 5}
@@ -116,6 +120,32 @@ def test_what_a_body_raises_names_the_environment(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(env.game(1), "step", step)  # type: ignore[attr-defined]
     with pytest.raises(EnvError, match=r"Swimmer-2x1 raised FloatingPointError: it fell apart.* environment 1"):
         env.step((np.zeros((4, 1), np.float32),))
+
+
+def test_bodies_of_many_segments_are_made_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package writes a file of the same name for each of them: another process must wait, until this one is made."""
+    from gymnasium_robotics import mamujoco_v1
+
+    made, free = mamujoco_v1.parallel_env, list[bool]()
+
+    def is_free() -> bool:
+        folder = os.open(Path(mamujoco_v1.__file__).parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(folder)
+        return True
+
+    def parallel_env(**options: Any) -> Any:
+        free.append(is_free())
+        return made(**options)
+
+    monkeypatch.setattr(mamujoco_v1, "parallel_env", parallel_env)
+    make_env("mamujoco/ManySegmentSwimmer-2x1", num_envs=1)
+    assert free == [False]
+    assert is_free()
 
 
 REFUSED: list[Refusal] = [

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,7 +89,8 @@ def _build(id: str, body: str, partition: str, options: Mapping[str, Any], teams
             warnings.simplefilter("ignore")
             from gymnasium_robotics import mamujoco_v1
 
-            made = mamujoco_v1.parallel_env(scenario=body, agent_conf=partition, **options)
+            with _alone(Path(mamujoco_v1.__file__).parent) if body in _SEGMENTS else nullcontext():
+                made = mamujoco_v1.parallel_env(scenario=body, agent_conf=partition, **options)
     except ImportError as error:
         raise missing_package(id, error) from error
     except TypeError as error:
@@ -97,6 +102,19 @@ def _build(id: str, body: str, partition: str, options: Mapping[str, Any], teams
     except Exception as error:
         raise EnvError(f"{id} cannot be made: {type(error).__name__}: {one_line(error)}.") from error
     return OneBody(made, players_of(made.possible_agents, teams), options.get("render_mode"))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One at a time, whatever the process: for a body of many segments the package writes a file of the same name into its own folder,
+    reads it and removes it. Where the file system has no locks, nobody waits."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class OneBody:
