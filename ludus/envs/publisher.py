@@ -443,18 +443,14 @@ class Publisher:
 
     def truncate(self, environment: int) -> None:
         """A fault ends an environment's episode: what it gave in this step is dropped, its open decisions are closed as truncated with the
-        observations that they were made on."""
+        observations and masks that they were made on."""
         side = self._sides[self._now]
         for p, agents in enumerate(self.agents):
             rows = slice(environment * agents, (environment + 1) * agents)
             self.reward[p][rows] = 0
             self.gone[p][rows] = GOES_ON
             self.due[p][rows] = False
-            for slot in range(environment * agents, (environment + 1) * agents):
-                side.final[p][slot] = self._sides[self._decided[p][slot]].observation[p][slot]
-            final_mask = side.final_mask[p]
-            if final_mask is not None:
-                final_mask[rows] = True
+            self._close_on(p, np.arange(rows.start, rows.stop), self._decided[p][rows])
         if side.final_state is not None:
             before = self._sides[1 - self._now].state
             assert before is not None
@@ -474,15 +470,22 @@ class Publisher:
             slots = (now[:, None] * agents + np.arange(agents)).ravel()
             going = self.due[p][slots]
             waiting = self._open[p][slots] & ~going & (self.gone[p][slots] == GOES_ON)
-            for k, there in enumerate(self._sides):
-                chosen = slots[(waiting & (self._decided[p][slots] == k)) | (going & (k == self._now))]
-                side.final[p][chosen] = there.observation[p][chosen]
-                if (final_mask := side.final_mask[p]) is not None and (mask := there.mask[p]) is not None:
-                    final_mask[chosen] = mask[chosen]
+            shown = np.where(going, self._now, self._decided[p][slots])
+            closed = going | waiting
+            self._close_on(p, slots[closed], shown[closed])
             self.due[p][slots] = False
         if side.state is not None and side.final_state is not None:
             side.final_state[now] = side.state[now]
         self.over[now] = TRUNCATED
+
+    def _close_on(self, player: int, slots: NDArray[np.int64], shown: Array) -> None:
+        """Final observations and masks of slots, from the sides int[n] that show them."""
+        side = self._sides[self._now]
+        for k, there in enumerate(self._sides):
+            chosen = slots[shown == k]
+            side.final[player][chosen] = there.observation[player][chosen]
+            if (final_mask := side.final_mask[player]) is not None and (mask := there.mask[player]) is not None:
+                final_mask[chosen] = mask[chosen]
 
     def error(self, environment: int, sentence: str) -> EnvError:
         """An EnvError that says which environment, seed and step."""

@@ -151,6 +151,10 @@ def test_a_fault_may_be_repaired_and_its_episode_is_truncated(fault: str) -> Non
     assert timestep.finished.returns.tolist() == [[0, 0]]
     assert timestep.ended[0].observation.tolist() == [[2, 0]]  # its own last decision's
     assert timestep.ended[1].observation.tolist() == [[1, 0]]
+    assert timestep.ended[0].mask is not None
+    assert timestep.ended[1].mask is not None
+    assert timestep.ended[0].mask.tolist() == [[True, True, True]]
+    assert timestep.ended[1].mask.tolist() == [[True, True, False]]  # as legal as it was then
     assert not timestep.ended[0].terminated.any()
     assert timestep.due[0].slot.tolist() == [0]  # the new one's first decision; environment 1 goes on
     assert timestep.due[0].first.all()
