@@ -19,8 +19,8 @@ from ludus.core.types import Array, EnvSpec, Timestep
 class VectorEnv(Protocol):
     """E environments stepped together, as structures of arrays.
 
-    All randomness of episode k of environment e comes from (seeds[e], k): the same seeds and actions give the same episodes,
-    whatever else is in the vector, unless `spec.determinism` says that it promises less.
+    The same seeds[e] and actions give the same episodes in environment e, whatever else is in the vector, unless `spec.determinism` says
+    that it promises less.
 
     Optional attributes, taken for 0 where they are missing: `waited`, seconds spent so far waiting for other processes; `restarts`, how
     many environments have been restarted so far after a fault.

@@ -167,8 +167,8 @@ class AecEnv:
 
 
 class CycleEnv(AecEnv):
-    """One AEC environment that says it is parallelizable: it moves when the last agent of a cycle has acted, so all of them are due
-    at once, as in PettingZoo's own conversion, but each is observed once only."""
+    """One AEC environment that PettingZoo has turned into a parallel one: it moves when the last agent of a cycle has acted, so all of them
+    are due at once, as in PettingZoo's own conversion, but each is observed once only."""
 
     def _act(self, actions: Sequence[Any], happened: Happened) -> None:
         env, seats, earned = self._env, self._seats, happened.reward
