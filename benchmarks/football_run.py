@@ -15,13 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.football_cells import CELLS, CURVE, EPISODES, KEPT, points, read_curve, scenario, slope
-from benchmarks.learning_run import run_seconds
+from benchmarks.learning_run import run_seconds, trained
 from benchmarks.lines import Lines
-from ludus.driver.runner import resume, run
-from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.evaluated_run import FRESH, EvaluatedRun
 from ludus.storage.base import Silent
-from ludus.storage.database import FILE
 
 PACKAGES = ("ludus", "numpy", "torch", "gfootball")
 _QUICK = ("response.decisions=6400", "evaluation.episodes=8", "algorithm.batch=1600", "env.num_envs=8")
@@ -36,10 +33,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     text = scenario(args.cell, args.seed, changes=_QUICK if args.quick else ())
     with place(f"{args.cell}-{args.seed}", text, keep=not args.quick) as folder:
         lines = Lines(PACKAGES)
-        if (folder / FILE).is_file():
-            resume(folder, observer=Silent(), report=False)
-        else:
-            run(parse_scenario(text), run_dir=folder, observer=Silent(), report=False)
+        trained(text, folder, Silent())
         seconds = max(lines.seconds, run_seconds(folder))
         curve = read_curve(folder / CURVE)
         for steps, scored in points(curve).tolist():

@@ -116,10 +116,16 @@ def place(task: LearningTask, seed: int, text: str, *, share: float = 1.0, root:
 
 
 def trained(text: str, folder: Path, observer: Observer) -> Result:
-    """Trains, or goes on."""
+    """Trains, or goes on. Raises SystemExit where it was stopped before its end: what it has then is no result."""
     if (folder / FILE).is_file():
-        return resume(folder, observer=observer, report=False)
-    return run(parse_scenario(text), run_dir=folder, observer=observer, report=False)
+        result = resume(folder, observer=observer, report=False)
+    else:
+        result = run(parse_scenario(text), run_dir=folder, observer=observer, report=False)
+    if not result.summary.complete:
+        raise SystemExit(
+            f"{folder}: {result.stopped_by}, before its end. The same command goes on with it, where it is kept."
+        )
+    return result
 
 
 def run_seconds(folder: Path) -> float:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from benchmarks import learning, learning_cells
+from benchmarks import learning, learning_cells, learning_run
 from benchmarks.contestants import Repetition
 from benchmarks.harness import Medians
 from benchmarks.learning_bound import best_returns
@@ -22,6 +23,8 @@ from benchmarks.learning_task import LearningTask
 from benchmarks.learning_tasks import TASKS, scenario
 from ludus.core.config import to_yaml
 from ludus.core.types import Metrics
+from ludus.driver.control import StopRequest
+from ludus.driver.runner import resume
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import parse_scenario
 from ludus.storage.base import RunSummary, Silent
@@ -354,7 +357,7 @@ class Stopping(Silent):
         self.counters = dict(summary.counters)
 
 
-def test_a_run_of_hours_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+def test_a_run_of_hours_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     algorithm = {"kind": "ppo", "batch": 64, "batch_unit": "decisions", "epochs": 1, "hidden": [4]}
     keys = {"env": {"id": "gymnasium/CartPole-v1", "num_envs": 4}, "algorithm": algorithm}
     task = LearningTask("cartpole", keys, 640, barriers=1)
@@ -362,6 +365,13 @@ def test_a_run_of_hours_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), place(task, 0, text, root=tmp_path) as folder:
         trained(text, folder, Stopping(raises=True))
     assert folder == tmp_path / "cartpole-0" / "run"
+    stop = StopRequest()
+    stop.request()
+    with monkeypatch.context() as patch:
+        patch.setattr(learning_run, "resume", partial(resume, stop=stop))
+        # Stopped in good order: what it has is no result either.
+        with pytest.raises(SystemExit, match="The same command goes on"), place(task, 0, text, root=tmp_path) as folder:
+            trained(text, folder, Silent())
     watching = Stopping(raises=False)
     with place(task, 0, text, root=tmp_path) as folder:
         trained(text, folder, watching)
