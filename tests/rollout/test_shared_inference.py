@@ -320,6 +320,21 @@ class TestWhatAServerHolds:
         assert bank.act(0, due, noise).action.tolist() == [1, 0]
         assert served.counters()["fetched"] == 2
 
+    def test_a_server_that_is_made_again_is_given_the_references_of_the_request(self) -> None:
+        """Those of earlier requests, of which the runtime may have let go, are not fetched again."""
+        served = Served()
+        bank, ref = served.bank(self.spec, 1), PolicyRef(0, "member")
+        self.load(bank, served, [(ref, FixedPolicy.of(0))])
+        self.load(bank, served, [(ref, FixedPolicy.of(1))])  # the same, sent anew: these tell which of them is fetched
+        served.runtime.restart(served.part)
+        bank.server = served.runtime.peer(served.part)
+        self.load(bank, served, [(ref, FixedPolicy.of(2))])
+        bank.bind(0, np.zeros(1, np.int32), np.zeros(1, np.int32))
+        due = Due(
+            np.zeros(1, np.int32), np.zeros((1, 3), np.float32), None, np.zeros(1, np.float32), np.zeros(1, np.bool_)
+        )
+        assert bank.act(0, due, np.zeros((1, 1), np.float32)).action.tolist() == [2]
+
     def test_another_that_comes_under_the_same_name(self) -> None:
         """A worker that was made again: what the dead one held is let go."""
         served = Served()

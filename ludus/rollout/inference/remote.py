@@ -74,12 +74,13 @@ class RemoteBank:
         """See `PolicyBank.load`. Raises PolicyError if a ref comes twice or a policy lacks its mode, PartDied if the server died."""
         self.refs = tuple(ref for ref, _ in policies)
         rows, fresh = self._bindings.load(self.refs)
-        known = {
-            row: entry
+        asked = dict(zip(rows, policies, strict=True))
+        known = {  # with this request's references: earlier ones may be gone with earlier requests
+            row: entry._replace(sent=asked[row][1]) if row in asked else entry
             for row, entry in enumerate(self._entries)
             if entry is not None and row not in fresh and entry.ref == self._bindings.refs[row]
         }
-        wanted = {row: asked for row, asked in zip(rows, policies, strict=True) if row not in known}
+        wanted = {row: one for row, one in asked.items() if row not in known}
         loaded = self._ask(
             "load", self._incarnation, [e.held.key for e in known.values()], list(wanted.values()), extras
         )
@@ -88,7 +89,7 @@ class RemoteBank:
             known = {}
             loaded = self._ask("load", "", [], list(wanted.values()), extras)
         self._incarnation = loaded.server
-        found = {row: _Entry(*asked, held) for (row, asked), held in zip(wanted.items(), loaded.held, strict=True)}
+        found = {row: _Entry(*one, held) for (row, one), held in zip(wanted.items(), loaded.held, strict=True)}
         self._enter({**known, **found})
 
     def release(self) -> None:
