@@ -159,7 +159,10 @@ class Environment(Config):
     @property
     def own_rewards(self) -> Environment:
         """With what the game pays by itself."""
-        return self._with_options({name: value for name, value in self.options.items() if name not in _PAID})
+        family = FAMILIES.get(self.id.partition("/")[0])
+        if family is None:  # one's own: what its options mean is not known here
+            return self
+        return self._with_options({name: value for name, value in self.options.items() if name not in family.shaping})
 
     def enumerated(self, spec: EnvSpec) -> bool:
         """Whether its games are those of a compiled tree, on which payoffs can be computed; wrapped, they are others."""

@@ -193,7 +193,7 @@ class FollowedGames(Wrapper):
         super().__init__(env, env.spec)
         inner = _innermost(env)
         self._game = OpenSpielGame(load_game(env.spec.id), getattr(inner, "openings", 0))
-        self._repaired = inner if isinstance(inner, SubprocessVectorEnv) else None
+        self._processes = inner if isinstance(inner, SubprocessVectorEnv) else None
         self._seeds = np.zeros(env.num_envs, np.uint64)
         self._episode = np.zeros(env.num_envs, np.int64)
         self._steps = np.zeros(env.num_envs, np.int64)  # of the present episode
@@ -233,8 +233,8 @@ class FollowedGames(Wrapper):
 
     def _luck(self, environment: int) -> tuple[int, int]:
         """Seed and number of its present episode, which are others where a subprocess was repaired."""
-        if self._repaired is not None:
-            return self._repaired.luck_of(environment)
+        if self._processes is not None:
+            return self._processes.luck_of(environment)
         return int(self._seeds[environment]), int(self._episode[environment])
 
     def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:

@@ -259,8 +259,8 @@ def compare(groups: Sequence[Group], *, metric: str | None = None, baselines: It
 def _published(groups: Sequence[Group], measure: Measure) -> Iterable[Baseline]:
     """The baselines of experiments that are of this measure, each once. Raises ConfigError for two of one name."""
     found: dict[str, tuple[Baseline, str]] = {}
-    for group in groups:
-        for name, numbers in group.baselines.items() if group.metric in ("", measure.name) else ():
+    for group in (group for group in groups if group.metric in ("", measure.name)):
+        for name, numbers in group.baselines.items():
             baseline = Baseline(name, *numbers)
             other, where = found.setdefault(name, (baseline, group.name))
             if baseline != other:

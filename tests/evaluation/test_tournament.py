@@ -385,6 +385,13 @@ def test_what_makes_another_game() -> None:
         assert _common_game(entrants, None if len(entrants) > 1 else football()) == football()
     with pytest.raises(ConfigError, match=r"'wins' plays football/5_vs_5 .* and 'other' plays .*statistics"):
         _common_game([wins, other], None)
+    # What `rewards` means in an environment of one's own is not known: nothing of it is left out.
+    mine = [
+        Wanted(f"own{k}", run=SimpleNamespace(env=Environment(id="own_env:Env", options={"rewards": k})))
+        for k in (1, 2)
+    ]
+    with pytest.raises(ConfigError, match=r"'own1' plays own_env:Env .* and 'own2' plays"):
+        _common_game(mine, None)
     require_same_game(other, football(rewards={"score": 1, "checkpoints": 0.1}), "this")
     with pytest.raises(ScenarioError, match=r"'other' plays football/5_vs_5 {.*}, and this football/5_vs_5 {.*masks"):
         require_same_game(other, football(masks="tactical"), "this")
