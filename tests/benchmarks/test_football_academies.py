@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import football, football_cells
 from benchmarks.contestants import Repetition
-from benchmarks.football_cells import CELLS, Curve, points, read_curve, slope, stored, write
+from benchmarks.football_cells import CELLS, RESULTS, Curve, points, read_curve, same, scenario, slope, stored, write
 from benchmarks.football_run import place
 from benchmarks.harness import Medians
 from ludus.driver.scenario_files import parse_scenario
@@ -77,6 +77,22 @@ def test_a_result_of_other_settings_does_not_count(tmp_path: Path, capsys: pytes
     assert "measured with other settings" in capsys.readouterr().err
 
 
+def test_every_result_that_is_kept_counts() -> None:
+    """Though keys came since, with defaults that leave everything as it was."""
+    kept = sorted(RESULTS.rglob("*.json"))
+    assert kept
+    assert [path for path in kept if stored(path.parent.name, int(path.stem), RESULTS) is None] == []
+
+
+def test_a_scenario_of_the_past_is_the_same_where_only_defaults_came_since() -> None:
+    text = scenario("empty-goal", 0)
+    without = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("stop:"))
+    assert without != text
+    assert same(without, text)
+    assert not same(text, scenario("empty-goal", 1))
+    assert not same(text.replace("seed: 0", "seeds: 0"), text)
+
+
 def test_bars_want_all_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in CELLS["empty-goal"].seeds:
         write("empty-goal", repetition(seed, 0.97 + 0.01 * seed / 2), tmp_path)  # 0.97 … 0.99, on average 0.98
@@ -95,10 +111,11 @@ def test_other_seeds_prove_nothing() -> None:
 
 
 def test_a_run_goes_on_unless_it_is_another(tmp_path: Path) -> None:
-    with place("a", "one", keep=True, root=tmp_path) as folder:
+    one, two = scenario("empty-goal", 0), scenario("empty-goal", 1)
+    with place("a", one, keep=True, root=tmp_path) as folder:
         folder.mkdir()
         (folder / "mark").touch()
-    with place("a", "one", keep=True, root=tmp_path) as folder:
+    with place("a", one, keep=True, root=tmp_path) as folder:
         assert (folder / "mark").exists()
-    with place("a", "two", keep=True, root=tmp_path) as folder:
+    with place("a", two, keep=True, root=tmp_path) as folder:
         assert not (folder / "mark").exists()
