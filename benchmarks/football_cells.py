@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 import ludus
 from benchmarks.contestants import Contestant, Repetition
 from benchmarks.machine import ROOT
-from benchmarks.results import write_cell
-from ludus.core.errors import ConfigError
+from benchmarks.results import same_scenario, write_cell
 from ludus.core.types import TrainingTask
-from ludus.driver.scenario_files import load_scenario, parse_scenario
+from ludus.driver.scenario_files import load_scenario
 from ludus.rollout.base import EpisodeResults
 
 RESULTS = ROOT / "benchmarks" / "results" / "football"
@@ -129,14 +128,6 @@ def contestant(name: str, *, quick: bool = False) -> Contestant:
     )
 
 
-def same(text: str, other: str) -> bool:
-    """Whether two scenarios are one. A text of the past may lack keys that came since: they count as their defaults."""
-    try:
-        return parse_scenario(text).to_yaml() == parse_scenario(other).to_yaml()
-    except ConfigError:
-        return False
-
-
 def stored(name: str, seed: int, folder: Path) -> Repetition | None:
     """What was measured; None if nothing was, or with other settings, which is said. Exits with a sentence for a damaged file."""
     path = folder / name / f"{seed}.json"
@@ -149,7 +140,7 @@ def stored(name: str, seed: int, folder: Path) -> Repetition | None:
         raise SystemExit(
             f"{path} is no result of a cell ({type(error).__name__}: {error}). Restore it from git, or delete it to measure anew."
         ) from error
-    if not same(settings, scenario(name, seed)):
+    if not same_scenario(settings, scenario(name, seed)):
         print(f"{name}, seed {seed}: measured with other settings, which do not count", file=sys.stderr)
         return None
     return repetition

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.football_cells import CELLS, CURVE, EPISODES, KEPT, points, read_curve, same, scenario, slope
+from benchmarks.football_cells import CELLS, CURVE, EPISODES, KEPT, points, read_curve, scenario, slope
 from benchmarks.learning_run import run_seconds, trained
 from benchmarks.lines import Lines
+from benchmarks.results import same_scenario
 from ludus.evaluation.evaluated_run import FRESH, EvaluatedRun
 from ludus.storage.base import Silent
 
@@ -52,7 +53,7 @@ def place(name: str, text: str, *, keep: bool, root: Path = KEPT) -> Iterator[Pa
             yield Path(folder) / "run"
         return
     kept, told = root / name, root / name / "scenario.yaml"
-    if kept.exists() and not (told.is_file() and same(told.read_text(encoding="utf-8"), text)):
+    if kept.exists() and not (told.is_file() and same_scenario(told.read_text(encoding="utf-8"), text)):
         shutil.rmtree(kept)
     kept.mkdir(parents=True, exist_ok=True)
     told.write_text(text, encoding="utf-8")

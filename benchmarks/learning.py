@@ -9,7 +9,8 @@
 One run per task and seed, on one core; its result is a file of its own, benchmarks/results/learning/TASK/SEED.json, with machine, date,
 commit and settings. Runs that have one are not made again, so that the command can be stopped and goes on; one with other settings than
 today's does not count. Tasks named SHORT or LONG stand for all of their length; none stands for all. The table shows means over the seeds
-with 95% intervals (Student's t) beside the published score; bars are judged where all of a task's own seeds are there.
+with 95% intervals (Student's t) beside the published score; bars are judged where all of a task's own seeds are there. A task that was not
+played is `unjudged`.
 
 Scores: the mean return of the trained policy over 100 episodes that are not in training, played greedily (Pong, as its published score was,
 foraging, where greedy agents can wait for each other for ever, and behind the door, where greedy ones can walk in circles: with their own
@@ -43,8 +44,10 @@ from benchmarks.harness import Bar, Medians, Missing
 from benchmarks.learning_cells import QUICK, RESULTS, Run, all_runs, peer_of, python, stored, wanted
 from benchmarks.learning_task import LearningTask, point_of
 from benchmarks.learning_tasks import TASKS
-from benchmarks.psro_family_cells import interval
+from benchmarks.psro_family_cells import interval, ratio_interval
 
+LOWER = ">= 0.9"
+"""Wanted of the lower end, beside a peer."""
 _LENGTHS = {"SHORT": "S", "LONG": "L"}
 _COLUMNS = ("task", "budget", "seeds", "score", "published", "peer here", "wanted", "seconds")
 
@@ -73,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="*", metavar="TASK", help="a name, SHORT or LONG; all, if none is given")
-    parser.add_argument("--seeds", nargs="+", type=int, help="default: 0 to 4 of short tasks, 0 of long ones")
+    parser.add_argument("--seeds", nargs="+", type=int, help="default: 0 to 4 of short tasks, 0 to 2 of long ones")
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="a small version that writes nothing")
     parser.add_argument("--list", action="store_true", help="print the tasks, and run none")
@@ -110,46 +113,51 @@ def judged(found: Mapping[str, Sequence[Repetition]]) -> dict[str, list[Repetiti
 
 
 def bars(names: Sequence[str]) -> list[Bar]:
-    """Those of the tasks that have one."""
-    return [_bar(TASKS[name]) for name in names if TASKS[name].wanted]
+    """Those of the tasks that have some."""
+    return [bar for name in names if TASKS[name].wanted for bar in _bars(TASKS[name])]
 
 
-def mean_score(medians: Medians, contestant: str, seeds: Sequence[int]) -> float:
+def scores(medians: Medians, contestant: str, seeds: Sequence[int]) -> list[float]:
     """Of a contestant's runs, at least as many as `seeds`. Raises Missing."""
-    scores = medians.values(contestant, "score")
-    if len(scores) < len(seeds):
-        raise Missing(f"{contestant!r} has {len(scores)} seeds of {len(seeds)}")
-    return mean(scores)
+    found = medians.values(contestant, "score")
+    if len(found) < len(seeds):
+        raise Missing(f"{contestant!r} has {len(found)} seeds of {len(seeds)}")
+    return list(found)
 
 
-def _bar(task: LearningTask) -> Bar:
+def _bars(task: LearningTask) -> list[Bar]:
+    """One; beside a peer two, of both ends of the interval of the means' ratio."""
     if not task.peer:
         name = f"{task.name}, mean {task.score} of {len(task.seeds)} seeds"
-        return Bar(name, task.wanted, lambda m: mean_score(m, task.name, task.seeds), quick=False)
+        return [Bar(name, task.wanted, lambda m: mean(scores(m, task.name, task.seeds)), quick=False)]
 
-    def ratio(medians: Medians) -> float:
-        peer = mean_score(medians, peer_of(task.name), task.seeds)
-        if peer <= 0:  # a share of it would mean nothing
-            raise Missing(f"{peer_of(task.name)!r} has the mean score {peer:g}")
-        return mean_score(medians, task.name, task.seeds) / peer
+    def ratio(medians: Medians, end: int) -> float:
+        ours, theirs = (scores(medians, name, task.seeds) for name in (task.name, peer_of(task.name)))
+        if mean(theirs) <= 0 or (found := ratio_interval(ours, theirs)) is None:
+            raise Missing(f"a share of {peer_of(task.name)!r} says nothing: its mean score may be 0")
+        return found[end]
 
-    return Bar(f"{task.name}, mean return as a share of {task.peer.name}'s", task.wanted, ratio, quick=False)
+    name = f"{task.name}, mean return as a share of {task.peer.name}'s, 95%"
+    return [
+        Bar(f"{name} up to", task.wanted, lambda m: ratio(m, 1), quick=False),
+        Bar(f"{name} from", LOWER, lambda m: ratio(m, 0), quick=False),
+    ]
 
 
 def table(names: Sequence[str], found: Mapping[str, Sequence[Repetition]], *, quick: bool = False) -> Table:
-    """A row for each task that was measured."""
+    """A row for each task; one that was not played is unjudged."""
     after = f", after {QUICK:.0%} of the budgets" if quick else ""
     out = Table(title=f"means over seeds, with 95% intervals{after}")
     for column in _COLUMNS:
         out.add_column(column, justify="left" if column == "task" else "right", no_wrap=column in ("task", "score"))
-    for name in (name for name in names if name in found):
-        task, many = TASKS[name], found[name]
+    for name in names:
+        task, many = TASKS[name], found.get(name, ())
         peers = interval(_figures(found.get(peer_of(name), ()), "score"))
-        seconds = f"{mean(_figures(many, 'seconds')):.0f}"
+        seconds = f"{mean(_figures(many, 'seconds')):.0f}" if many else ""
         row = (
             f"{task.budget:,} {task.unit}",
             str(len(many)),
-            interval(_figures(many, "score")),
+            interval(_figures(many, "score")) if many else "unjudged",
             _published(task),
             peers,
         )

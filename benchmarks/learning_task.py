@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 EXPERT_FILE = "expert.parquet"
 """An expert's decisions, as scenarios name the file: in the folder where a run's worker works."""
-SHORT_SEEDS, LONG_SEEDS = (0, 1, 2, 3, 4), (0,)
+SHORT_SEEDS, LONG_SEEDS = (0, 1, 2, 3, 4), (0, 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,9 @@ class LearningTask:
     announced, computed exactly). points: budgets, the first of which divides the others, at which the newest policy is scored as well,
     beside training: of learners that collect whole batches of decisions. barriers: after so many iterations each a run of hours can go on
     if it is stopped; they end open episodes, and others have none. peer: whose runs are made as well; then `wanted` is of the ratio of both
-    means. at_end: exploitability is that of the newest policy when training is over, in the scenario's mode; the game may be played
-    otherwise, without a tree, say. Else it is computed after each generation.
+    means, of whose interval the upper end is meant (the lower is wanted at 0.9). at_end: exploitability is that of the newest policy when
+    training is over, in the scenario's mode; the game may be played otherwise, without a tree, say. Else it is computed after each
+    generation.
 
     expert: the preset of who is imitated; it is trained and recorded before. demonstrations: episodes of it. cloned: nobody plays to learn;
     `ludus clone` does it."""

@@ -150,7 +150,7 @@ def _mat(name: str, preset: str, budget: int, kind: str = "mat") -> LearningTask
     keys = keys_of(preset)
     options = {key: value for key, value in keys["algorithm"].items() if key != "hidden"}
     return LearningTask(
-        name, {**keys, "algorithm": {"clip": 0.2, "layer_norm": False, **options, "kind": kind}}, budget
+        name, {**keys, "algorithm": {"clip": 0.2, "layer_norm": False, **options, "kind": kind}}, budget, length="L"
     )
 
 
@@ -193,7 +193,7 @@ _ALL = (
     _spread("iql"),
     _tic_tac_toe("alphazero", 24_576),
     _tic_tac_toe("muzero", 49_152),
-    _task("cartpole-muzero", "cartpole-muzero", 100_000, ">= 475"),
+    _task("cartpole-muzero", "cartpole-muzero", 100_000, ">= 500"),
     *(_task(f"spread-{kind}", f"simple-spread-{kind}", 3_000_000) for kind in _TURNS),  # 1M steps of three agents
     *(_team("speaker-listener", "speaker-listener", 4_000_000, kind) for kind in _TURNS[1:]),  # MAPPO is above: 4M is a point of its
     *(_team("lbf", "lbf-coop", 4_000_000, kind, a2po={"share_weights": True}) for kind in _TURNS),  # as its authors do in StarCraft

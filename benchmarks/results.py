@@ -13,6 +13,8 @@ from typing import Any, Literal
 from benchmarks.contestants import Repetition
 from benchmarks.lines import versions
 from benchmarks.machine import Machine, commit, this_machine, today
+from ludus.core.errors import ConfigError
+from ludus.driver.scenario_files import parse_scenario
 
 PACKAGES = ("highspy", "ludus", "numba", "numpy", "open-spiel", "scipy", "torch")
 FORMAT = 1
@@ -82,6 +84,14 @@ def write_cell(path: Path, repetition: Repetition, **more: Any) -> None:
         json.dumps({**facts, "repetition": asdict(repetition)}, indent=1, allow_nan=False) + "\n", encoding="utf-8"
     )
     aside.replace(path)
+
+
+def same_scenario(text: str, other: str) -> bool:
+    """Whether two scenarios are one. A text of the past may lack keys that came since: they count as their defaults."""
+    try:
+        return parse_scenario(text).to_yaml() == parse_scenario(other).to_yaml()
+    except ConfigError:
+        return False
 
 
 def committed(name: str, machine: Machine, *, folder: Path) -> tuple[str, dict[str, list[Repetition]]]:

@@ -26,7 +26,8 @@ from rich.table import Table
 from benchmarks.contestants import Contestant, Repetition, measure
 from benchmarks.harness import Bar, Medians
 from benchmarks.machine import ROOT
-from benchmarks.results import write_cell
+from benchmarks.results import same_scenario, write_cell
+from benchmarks.smax_run import scenario
 from ludus.driver.scenario_files import load_scenario
 
 RESULTS = ROOT / "benchmarks" / "results" / "smax"
@@ -57,9 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             budget = _budget(preset, args)
             for name in (preset, peer_of(preset)):
                 path = args.results / f"{name}-{seed}-{budget}.json"
-                repetition = _stored(path)
+                wanted = scenario(preset, seed, budget).to_yaml() if name == preset else ""
+                repetition = stored(path, wanted)
                 if repetition is None and name == preset and not args.report:
-                    repetition = _measured(preset, seed, budget, path, args)
+                    repetition = _measured(preset, seed, budget, path, wanted, args)
                 if repetition is not None and repetition.error:
                     failed = True
                 elif repetition is not None:
@@ -97,17 +99,24 @@ def _budget(preset: str, args: argparse.Namespace) -> int:
     return whole // 100 if args.quick else whole
 
 
-def _stored(path: Path) -> Repetition | None:
-    return Repetition(**json.loads(path.read_text(encoding="utf-8"))["repetition"]) if path.exists() else None
+def stored(path: Path, wanted: str) -> Repetition | None:
+    """What was measured; None if nothing was, or with another scenario than `wanted`, which is said. A peer's (wanted: "") tells none."""
+    if not path.exists():
+        return None
+    document = json.loads(path.read_text(encoding="utf-8"))
+    if wanted and not same_scenario(document["settings"], wanted):
+        print(f"{path.stem}: measured with other settings, which do not count", file=sys.stderr)
+        return None
+    return Repetition(**document["repetition"])
 
 
-def _measured(preset: str, seed: int, budget: int, path: Path, args: argparse.Namespace) -> Repetition:
+def _measured(preset: str, seed: int, budget: int, path: Path, wanted: str, args: argparse.Namespace) -> Repetition:
     folder = ROOT / "runs" / "benchmarks" / path.stem
     arguments = ("--preset", preset, "--budget", str(budget), "--folder", str(folder))
     worker = Contestant(preset, "benchmarks.smax_run", arguments=arguments, timeout_s=24 * 3600)
     repetition = measure(worker, python=Path(sys.executable), core=args.core, seed=seed, quick=args.quick)
     if not args.quick and not repetition.error:
-        write_cell(path, repetition)
+        write_cell(path, repetition, settings=wanted)
     return repetition
 
 

@@ -14,7 +14,6 @@ import numpy as np
 import ludus
 from benchmarks.learning_run import Curve, run_seconds, trained
 from benchmarks.lines import Lines
-from ludus.core.config import to_yaml
 from ludus.core.seeding import keys
 from ludus.driver.scenario_files import load_scenario
 from ludus.envs.base import VectorEnv
@@ -30,15 +29,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--budget", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     args = parser.parse_args(argv)
-    unit = next(iter(load_scenario(args.preset).model_dump()["response"]))
-    changes = [f"response.{unit}={args.budget}", f"seed={args.seed}", "evaluation.episodes=2"]
-    scenario = load_scenario(args.preset, [*changes, "checkpoints.iterations=50"])
+    made = scenario(args.preset, args.seed, args.budget)
     lines = Lines(PACKAGES)
     curve = Curve(lines, exact=False)
-    trained(to_yaml(scenario.model_dump()), args.folder, curve)
+    trained(made.to_yaml(), args.folder, curve)
     lines.figures({"seconds": max(lines.seconds, run_seconds(args.folder)), **curve.counters})
-    env = scenario.env.make(num_envs=AT_ONCE)
+    env = made.env.make(num_envs=AT_ONCE)
     lines.figures(battles(env, ludus.load_policy(f"{args.folder}@newest"), episodes=BATTLES // AT_ONCE))
+
+
+def scenario(preset: str, seed: int, budget: int) -> ludus.Scenario:
+    """A cell's. budget: in the unit of the preset."""
+    unit = next(iter(load_scenario(preset).model_dump()["response"]))
+    changes = [f"response.{unit}={budget}", f"seed={seed}", "evaluation.episodes=2", "checkpoints.iterations=50"]
+    return load_scenario(preset, changes)
 
 
 def battles(env: VectorEnv, policy: ludus.TrainedPolicy, *, episodes: int) -> dict[str, float]:

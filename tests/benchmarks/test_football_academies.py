@@ -10,9 +10,10 @@ import pytest
 
 from benchmarks import football, football_cells
 from benchmarks.contestants import Repetition
-from benchmarks.football_cells import CELLS, RESULTS, Curve, points, read_curve, same, scenario, slope, stored, write
+from benchmarks.football_cells import CELLS, RESULTS, Curve, points, read_curve, scenario, slope, stored, write
 from benchmarks.football_run import place
 from benchmarks.harness import Medians
+from benchmarks.results import same_scenario
 from ludus.driver.scenario_files import parse_scenario
 from ludus.rollout.base import EpisodeResults
 
@@ -88,9 +89,9 @@ def test_a_scenario_of_the_past_is_the_same_where_only_defaults_came_since() -> 
     text = scenario("empty-goal", 0)
     without = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("stop:"))
     assert without != text
-    assert same(without, text)
-    assert not same(text, scenario("empty-goal", 1))
-    assert not same(text.replace("seed: 0", "seeds: 0"), text)
+    assert same_scenario(without, text)
+    assert not same_scenario(text, scenario("empty-goal", 1))
+    assert not same_scenario(text.replace("seed: 0", "seeds: 0"), text)
 
 
 def test_bars_want_all_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
