@@ -102,10 +102,10 @@ def _lbf(kind: str) -> LearningTask:
 
 
 def _smax(kind: str) -> LearningTask:
-    """20,000 episodes of three marines against three."""
+    """60,000 episodes of three marines against three: about 1M steps, as of the others."""
     keys = keys_of("smax-3m-qmix")
     keys = {**keys, "algorithm": {**keys["algorithm"], "kind": kind, **_ONE_STEP.get(kind, {})}}
-    return LearningTask(f"smax-3m-{kind.replace('_', '-')}", keys, 20_000, unit="episodes", length="L")
+    return LearningTask(f"smax-3m-{kind.replace('_', '-')}", keys, 60_000, unit="episodes", length="L")
 
 
 def _memory(name: str, preset: str, wanted: str, budget: int, **changes: Any) -> LearningTask:
