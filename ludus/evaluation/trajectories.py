@@ -63,11 +63,14 @@ def record_run_trajectories(
     check_file(path)
     stored = open_run(run_dir)
     settings = stored.env.played
-    alone = settings.model_copy(update={"workers": 0, "deadline": None})
-    env = alone.make(num_envs=num_envs or min(episodes, settings.num_envs, MOST_ENVS))
+
+    def make(count: int) -> VectorEnv:
+        return settings.model_copy(update={"workers": min(settings.workers, count)}).make(num_envs=count)
+
+    env = make(num_envs or min(episodes, settings.num_envs, MOST_ENVS))
     if num_envs is None and env.num_envs > _IMAGE_ENVS and _large(env.spec):
         env.close()
-        env = alone.make(num_envs=_IMAGE_ENVS)
+        env = make(_IMAGE_ENVS)
     named, mixture = strategies_of(stored, policies, env)
     return record_trajectories(
         path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -208,3 +209,24 @@ def test_the_time_left_is_told_once_it_takes_long(
         clock[0] = now
         tell(Scores(epoch, 0.7, 0.5, 0.9), 10)
     assert capsys.readouterr().err == "epoch 5 of 10, 0.5000 nats, at most 10.0s left\n"
+
+
+def test_games_are_recorded_by_the_workers_of_the_run(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most as many as there are environments."""
+    from ludus.envs.options import Environment
+
+    made, make = [], Environment.make
+
+    def counted(self: Environment, **given: Any) -> Any:
+        made.append((self.workers, given["num_envs"]))
+        return make(self.model_copy(update={"workers": 0}), **given)
+
+    settings = Environment(id="openspiel/kuhn_poker", num_envs=8, workers=3)
+    monkeypatch.setattr("ludus.storage.stored_run.StoredRun.env", property(lambda self: settings))
+    monkeypatch.setattr(Environment, "make", counted)
+    for episodes, name in ((20, "many"), (2, "few")):
+        file = str(tmp_path / f"{name}.parquet")
+        assert main(["record", "k", "--trajectories", file, "--episodes", str(episodes)]) == 0
+    assert made == [(3, 8), (2, 2)]
