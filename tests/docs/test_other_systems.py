@@ -19,7 +19,7 @@ def test_every_name_is_known_and_every_algorithm_has_its_place() -> None:
     named = {kind: set(re.findall(rf"`{kind}=(\w+)`", text)) for kind in ("algorithm", "scenario", "meta_solver")}
     assert named["scenario"] <= set(SCENARIOS)
     assert named["meta_solver"] <= set(META_SOLVERS)
-    assert named["algorithm"] <= set(ALGORITHMS)
+    assert named["algorithm"] == set(ALGORITHMS)
     presets = {path.name.removesuffix(".yaml") for path in (resources.files("ludus.driver") / "presets").iterdir()}
     assert set(re.findall(r"presets? ((?:`[\w-]+`(?:, )?)+)", text)) != set()
     for found in re.findall(r"presets? ((?:`[\w-]+`(?:, )?)+)", text):
