@@ -124,24 +124,18 @@ _EPISODES = (1, 10, 100)
 
 def _imitation(kind: str, episodes: int) -> LearningTask:
     """kind: "bc", or that of the learned reward."""
-    keys = keys_of("cartpole-gail")
-    learned = {**keys["algorithm"]["learned_reward"], "kind": kind, "demonstrations": EXPERT_FILE}
-    algorithm = {**keys["algorithm"], "learned_reward": learned}
-    if kind == "airl":
-        learned |= {"learning_rate": 1e-4, "absorbing": True}
-        algorithm["normalise_returns"] = True
-    keys = keys_of("cartpole") if kind == "bc" else {**keys, "algorithm": algorithm}
+    keys = keys_of("cartpole" if kind == "bc" else f"cartpole-{kind}")
+    if kind != "bc":
+        learned = {**keys["algorithm"]["learned_reward"], "demonstrations": EXPERT_FILE}
+        keys = {**keys, "algorithm": {**keys["algorithm"], "learned_reward": learned}}
     name = f"cartpole-{episodes}-{kind}"
     return LearningTask(name, keys, 100_000, expert="cartpole", demonstrations=episodes, cloned=kind == "bc")
 
 
-def _key_and_door(kind: str, wanted: str) -> LearningTask:
-    """kind: "ppo", or that of the learned reward."""
+def _without_curiosity() -> LearningTask:
     keys = keys_of("key-and-door")
-    learned = None if kind == "ppo" else {**keys["algorithm"]["learned_reward"], "kind": kind}
-    return LearningTask(
-        f"key-and-door-{kind}", {**keys, "algorithm": {**keys["algorithm"], "learned_reward": learned}}, 200_000, wanted
-    )
+    keys = {**keys, "algorithm": {**keys["algorithm"], "learned_reward": None}}
+    return LearningTask("key-and-door-ppo", keys, 200_000, "<= 0.1")
 
 
 def _mat(name: str, preset: str, budget: int, kind: str = "mat") -> LearningTask:
@@ -201,10 +195,12 @@ _ALL = (
     *(_team("smax-2s3z", "smax-2s3z", 5_000_000, kind, hatrpo={"clip": None}) for kind in _TURNS),
     *(_team("cheetah2x3", "half-cheetah-2x3", 4_000_000, kind, "L") for kind in _TURNS),
     *(_team("ant2x4", "ant-2x4", 2_000_000, kind, "L") for kind in _TURNS),
-    _key_and_door("rnd", ">= 0.9"), _key_and_door("icm", ""), _key_and_door("ppo", "<= 0.1"),
+    _task("key-and-door-rnd", "key-and-door", 200_000, ">= 0.9"),
+    _task("key-and-door-icm", "key-and-door-icm", 200_000),
+    _without_curiosity(),
     *(_imitation(kind, episodes) for episodes in _EPISODES for kind in ("bc", "gail", "airl")),
     _mat("spread-mat", "simple-spread-mat", 3_000_000),
-    _mat("spread-mat-dec", "simple-spread-mat", 3_000_000, "mat_dec"),
+    _mat("spread-mat-dec", "simple-spread-mat-dec", 3_000_000, "mat_dec"),
     _mat("lbf-mat", "lbf-coop", 4_000_000),
     _mat("smax-3m-mat", "smax-3m", 3_000_000),
     _task("pendulum-mpo", "pendulum-mpo", 20_000, ">= -160", published=-156.995, source=f"{_ZOO}, of SAC"),

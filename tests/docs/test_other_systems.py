@@ -19,16 +19,30 @@ def test_every_name_is_known_and_every_algorithm_has_its_place() -> None:
     named = {kind: set(re.findall(rf"`{kind}=(\w+)`", text)) for kind in ("algorithm", "scenario", "meta_solver")}
     assert named["scenario"] <= set(SCENARIOS)
     assert named["meta_solver"] <= set(META_SOLVERS)
-    assert named["algorithm"] <= set(ALGORITHMS)
+    assert named["algorithm"] == set(ALGORITHMS)
     presets = {path.name.removesuffix(".yaml") for path in (resources.files("ludus.driver") / "presets").iterdir()}
     assert set(re.findall(r"presets? ((?:`[\w-]+`(?:, )?)+)", text)) != set()
     for found in re.findall(r"presets? ((?:`[\w-]+`(?:, )?)+)", text):
         assert set(re.findall(r"`([\w-]+)`", found)) <= presets
-    cells = {
-        name
-        for line in text.splitlines()
-        if line.count("|") == 4
-        for name in re.findall(r"`([a-z0-9-]+)`", line.split("|")[3])
-    }
+    cells = {name for figures in figures_of(text) for name in re.findall(r"`([a-z0-9]+-[a-z0-9-]+)`", figures)}
     assert len(cells) > 20
     assert cells <= set(TASKS)
+
+
+def test_every_figure_stands_on_the_page_that_its_row_links_to() -> None:
+    wrong, seen = [], 0
+    for figures in figures_of(PAGE.read_text(encoding="utf-8")):
+        links = re.findall(r"\]\(([^)#]+)", figures)
+        there = "".join((PAGE.parent / link).read_text(encoding="utf-8") for link in links)
+        numbers = re.findall(
+            r"(?<![\w-])−?\d[\d,.]*\d|(?<![\w-])\d(?!\w)", re.sub(r"`[^`]*`|\]\([^)]*\)|SB3", "", figures)
+        )
+        seen += len(numbers)
+        wrong += [(n, figures) for n in numbers if re.search(rf"(?<![\d.,−]){re.escape(n)}(?![\d])", there) is None]
+    assert seen > 60
+    assert wrong == []
+
+
+def figures_of(text: str) -> list[str]:
+    """The last column of every row of the page's tables."""
+    return [line.split("|")[3] for line in text.splitlines() if line.count("|") == 4]

@@ -40,12 +40,14 @@ TEAM = (
     "env.num_envs=4",
     "algorithm.hidden=[16]",
 )
+MAT = ("response.decisions=4800", "evaluation.episodes=8", "algorithm.batch=300", "algorithm.epochs=1")
 TEAMS = (
     "ant-2x4",
     "half-cheetah-2x3",
     "lbf-coop",
     *(f"simple-spread-{name}" for name in ["a2po", "coppo", "happo", "hatrpo", "mappo"]),
 )
+IMITATED = ("cartpole-airl", "cartpole-gail")
 FIVE_A_SIDE = (*ACADEMY, "env.options.second_half=10")
 SHORT = {
     "acrobot": ("response.decisions=4096", "evaluation.episodes=2"),
@@ -69,7 +71,7 @@ SHORT = {
         "algorithm.min_size=200",
         "algorithm.batch=64",
     ),
-    "cartpole-gail": ("response.decisions=2048", "evaluation.episodes=2"),
+    **dict.fromkeys(IMITATED, ("response.decisions=2048", "evaluation.episodes=2")),
     "cartpole-vmpo": ("response.decisions=4096", "evaluation.episodes=2"),
     "cartpole-m-iqn": ("response.decisions=1100", "evaluation.episodes=2"),
     "cartpole-rainbow-iqn": ("response.decisions=1100", "evaluation.episodes=2"),
@@ -90,6 +92,7 @@ SHORT = {
     "hopper-mpo": MUJOCO,
     "hopper-td3": MUJOCO,
     "key-and-door": ("response.decisions=2048", "evaluation.episodes=2"),
+    "key-and-door-icm": ("response.decisions=2048", "evaluation.episodes=2"),
     "kuhn": (),
     "kuhn-neupl": ("response.episodes=600", "env.num_envs=64", "algorithm.batch=64"),
     "kuhn-odo": (),
@@ -148,12 +151,8 @@ SHORT = {
     "simple-spread-ow-qmix": SPREAD,
     "simple-spread-qplex": SPREAD,
     "simple-spread-iql": SPREAD,
-    "simple-spread-mat": (
-        "response.decisions=4800",
-        "evaluation.episodes=8",
-        "algorithm.batch=300",
-        "algorithm.epochs=1",
-    ),
+    "simple-spread-mat": MAT,
+    "simple-spread-mat-dec": MAT,
     "simple-spread-vdn": SPREAD,
     **dict.fromkeys(TEAMS, TEAM),
     "simple-tag": ("response.episodes=64", "evaluation.episodes=8"),
@@ -296,7 +295,7 @@ def test_first_generations(name: str, tmp_path: Path, cartpole_file: Path) -> No
     for start, package in NEEDS.items():
         if name.startswith(start):
             pytest.importorskip(package)
-    imitated = [f"algorithm.learned_reward.demonstrations={cartpole_file}"] if name.endswith("gail") else []
+    imitated = [f"algorithm.learned_reward.demonstrations={cartpole_file}"] if name in IMITATED else []
     result = train(name, tmp_path, f"generations={generations}", *SHORT[name], *imitated)
     assert result.stopped_by == "the schedule is complete"
     assert result.scenario.name == name

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from refusals import Refusal, check_refusals
+from starcraft import install
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
@@ -264,3 +265,51 @@ def test_a_module_that_registers_its_environments(tmp_path: Path, monkeypatch: p
         assert make_env("gymnasium/registers_own:Own-v0", num_envs=1).spec.id == "gymnasium/registers_own:Own-v0"
     finally:
         gymnasium.registry.pop("Own-v0", None)
+
+
+class Mario(gymnasium.Env[Any, Any]):
+    """Shows itself as Super Mario Bros. does: a coloured screen, 256 states of the joypad, infos."""
+
+    observation_space = Box(0, 255, (240, 256, 3), np.uint8)
+    action_space = Discrete(256)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.x = 0
+        return self._screen(), {}
+
+    def step(self, action: int) -> Any:
+        assert self.action_space.contains(action)
+        right = action >> 7
+        self.x += right
+        return self._screen(), float(right), self.x == 3, False, {"x_pos": self.x, "flag_get": self.x == 3}
+
+    def _screen(self) -> Any:
+        return np.full((240, 256, 3), self.x, np.uint8)
+
+
+def test_super_mario_by_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package of its own, which this Python is too old for, registers it with Gymnasium."""
+    install(monkeypatch, "gym_super_mario_bros", SuperMarioBrosEnv=Mario)
+    entry = gymnasium.envs.registration.EnvSpec(
+        "SuperMarioBros-v0",
+        "gym_super_mario_bros:SuperMarioBrosEnv",
+        max_episode_steps=9_999_999,
+        nondeterministic=True,
+        disable_env_checker=True,
+    )
+    monkeypatch.setitem(gymnasium.registry, "SuperMarioBros-v0", entry)
+
+    def make(num_envs: int) -> Any:
+        return make_env("gymnasium/gym_super_mario_bros:SuperMarioBros-v0", num_envs=num_envs)
+
+    check_env(make, num_envs=2, steps=6)
+    env = make(1)
+    env.reset(SEEDS[:1])
+    env.step((np.array([128]),))
+    env.step((np.array([127]),))
+    timestep = env.step((np.array([255]),))
+    assert timestep.due[0].observation.shape == (1, 240, 256, 3)
+    assert timestep.due[0].observation.max() == 2
+    timestep = env.step((np.array([128]),))
+    assert timestep.finished.terminated.tolist() == [True]
+    assert timestep.ended[0].reward.tolist() == [1.0]
