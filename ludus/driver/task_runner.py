@@ -1,6 +1,6 @@
 """Does tasks: trains, computes, evaluates. What comes of them is the driver's to record.
 
-tasks --> Work.results --> TaskResult, in the order of the tasks
+tasks --> TaskRunner.results --> TaskResult, in the order of the tasks
 """
 
 from __future__ import annotations

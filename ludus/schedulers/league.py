@@ -32,10 +32,13 @@ from ludus.solvers.registry import solve
 # --------------------------------------------------------------------------------------------------------------------
 # The players of a league, and whom they meet: pure functions (Vinyals et al. 2019, supplement, pseudocode of
 # `multiagent.py`). There each player draws its next opponent; here the same draws are probabilities: of an episode
-# of main agent M 1/2 anyone of the past, by pfsp(squared) 15/100 for a random main agent m: checkpoints of main
-# exploiters by pfsp(squared), if one of them beats M too often; otherwise those of m's checkpoints that M has
-# forgotten how to beat, by pfsp(squared), if there are such; otherwise as below 35/100 for a random main agent m: m
-# itself, or, if it is too strong yet, its checkpoints by pfsp(variance)
+# of main agent M
+#
+#     1/2     anyone of the past, by pfsp(squared)
+#     15/100  for a random main agent m: checkpoints of main exploiters by pfsp(squared), if one of them beats M too
+#             often; otherwise those of m's checkpoints that M has forgotten how to beat, by pfsp(squared), if there are
+#             such; otherwise as below
+#     35/100  for a random main agent m: m itself, or, if it is too strong yet, its checkpoints by pfsp(variance)
 
 Array = NDArray[np.float64]
 Role = Literal["main", "main_exploiter", "league_exploiter"]

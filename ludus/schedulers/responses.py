@@ -4,6 +4,7 @@ BestResponse         against the meta-strategy (Lanctot et al. 2017), or a joint
 RecommendedResponse  one for each strategy that a joint meta-strategy recommends (JPSRO(CE), Marris et al. 2021)
 RectifiedResponse    one for each supported strategy, against those that it beats or ties (PSRO_rN, Balduzzi et al. 2019)
 PreferenceResponse   against α-Rank's masses (α-PSRO, Muller et al. 2020)
+SequentialLeague     in turn one against the meta-strategy, and an exploiter of the newest of those (Light-MALib)
 """
 
 from __future__ import annotations
