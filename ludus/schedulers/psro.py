@@ -29,7 +29,6 @@ from ludus.schedulers.responses import (
     RESPONSES,
     RecommendedResponse,
     ResponseRule,
-    SequentialLeague,
     Target,
     opponents,
     targets_of,
@@ -311,13 +310,13 @@ class PSROScheduler(ResponseScheduler):
 
     def tasks(self, population: int, view: View, solution: Solution) -> list[TrainingTask]:
         """The responses of a population."""
-        rule, first = self.options.responses, view.first(population)
-        if isinstance(rule, SequentialLeague) and rule.initial != first:
-            raise ScenarioError(
-                f"responses: initial={rule.initial}, and population {population} began with {first} policies, opponents that were given "
-                f"included. Give responses={{kind: sequential_league, initial: {first}}}."
-            )
-        targets = targets_of(rule, view.payoffs, solution, self.seats(population))
+        targets = targets_of(
+            self.options.responses,
+            view.payoffs,
+            solution,
+            self.seats(population),
+            initial=[view.first(which) for which in self.population],
+        )
         several = len(targets) > 1
         return [
             self.response(population, target, self.opponents(target, view), view, label=f"-{k + 1}" if several else "")
