@@ -33,7 +33,6 @@ from ludus.schedulers.responses import (
     opponents,
     targets_of,
 )
-from ludus.schedulers.subgame import everyone
 from ludus.solvers.base import Solution
 from ludus.solvers.registry import META_SOLVERS, solve
 
@@ -268,7 +267,7 @@ class PSROScheduler(ResponseScheduler):
         tasks: list[Task] = []
         if self.solution is None:
             name = "x".join(map(str, view.payoffs.sizes))
-            if missing := self.payoffs.missing(name, self.generation, view.payoffs, game=everyone(view.payoffs)):
+            if missing := self.payoffs.missing(name, self.generation, view.payoffs, game=view.payoffs.everyone):
                 return missing
         view = replace(view, payoffs=self.payoffs.completed(view.payoffs))
         if self.solution is None:

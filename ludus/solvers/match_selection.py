@@ -36,7 +36,7 @@ def filled(payoffs: Payoffs) -> Payoffs:
 
     Least squares with a ridge over the played profiles, each with equal weight, by sweeps over the players; clipped to the utility range.
     """
-    known = payoffs.exact | (payoffs.count > 0)
+    known = payoffs.known
     if known.all():
         return payoffs
     mean = np.where(known, payoffs.mean, 0.0)
@@ -148,7 +148,7 @@ def first_cells(
 
     Solvers need a payoff in every cell and `filled` guesses the others, for which each policy must have met some.
     """
-    known = over_orders(np.minimum, payoffs.exact | (payoffs.count > 0), payoffs.population)
+    known = over_orders(np.minimum, payoffs.known, payoffs.population)
     itself = self_play_known(payoffs)
     if itself:
         known |= np.eye(len(known), dtype=np.bool_)
