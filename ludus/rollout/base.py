@@ -42,15 +42,7 @@ class PlannedEpisodes:
         for first in range(0, len(self.luck), num_envs):
             rows = slice(first, first + num_envs)
             part = PlannedEpisodes(self.refs, self.seats[rows], self.luck[rows], self.noise[rows])
-            yield RolloutRequest(
-                learner=None,
-                seats=(),
-                opponents=Mixture(()),
-                unit="episodes",
-                amount=len(part.luck),
-                seed=0,
-                planned=part,
-            )
+            yield RolloutRequest.evaluation(Mixture(()), len(part.luck), seed=0, planned=part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +89,13 @@ class RolloutRequest:
     processing: tuple[ProcessesTrajectories, ...] = ()
     place: bool = False
     bootstrap_value: str = ""
+
+    @staticmethod
+    def evaluation(
+        players: Mixture, episodes: int, *, seed: int, planned: PlannedEpisodes | None = None
+    ) -> RolloutRequest:
+        """So many whole episodes in which nobody learns: `players` play every seat."""
+        return RolloutRequest(None, (), players, "episodes", episodes, seed=seed, planned=planned)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

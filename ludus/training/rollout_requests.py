@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -166,26 +166,19 @@ class RequestMaker:
             envs = self._rollouts.num_envs
             count.next_episode = -(-count.next_episode // envs) * envs
         row = count.requests % len(self._rows) if self._rows else None
+        asked = collect if row is None else replace(collect, modes=((row_mode(row), 1.0),))
         opponents, policies = self.playing(learner, weights, row=row)
         share = self._task.together
-        request = RolloutRequest(
-            learner=learner,
+        request = asked.request(
+            learner,
+            opponents,
             seats=self._seats[host],
-            opponents=opponents,
-            unit=collect.unit,
-            amount=collect.amount,
             seed=seeding.key(self._seed, "collect", count.requests),
-            carry_on=carry_on,
-            extras=collect.extras,
-            first_episode=count.next_episode,
-            modes=collect.modes if row is None else ((row_mode(row), 1.0),),
             modes_seed=self._seed,
-            state=collect.state,
+            carry_on=carry_on,
+            first_episode=count.next_episode,
             together=int((count.requests + 1) * share) > int(count.requests * share),
             seconds=seconds,
-            processing=collect.processing,
-            place=collect.place,
-            bootstrap_value=collect.bootstrap_value,
         )
         named = {**dict(policies), **dict.fromkeys(learner_refs(request), weights)}
         count.requests += 1
