@@ -1,6 +1,6 @@
 """Does tasks: trains, computes, evaluates. What comes of them is the driver's to record.
 
-tasks --> Work.results --> TaskResult, in the order of the tasks
+tasks --> TaskRunner.results --> TaskResult, in the order of the tasks
 """
 
 from __future__ import annotations
@@ -281,8 +281,7 @@ class TaskRunner:
         """Have matches of members that have not played yet begin, while others train."""
         if self.early is None:
             return
-        payoffs = self.manager.table.view()
-        known = payoffs.exact | (payoffs.count > 0)
+        known = self.manager.table.view().known
         axes = range(known.ndim)
         new = [~known.any(axis=tuple(a for a in axes if a != axis), keepdims=True) for axis in axes]
         holes = ~known & np.logical_or.reduce(np.broadcast_arrays(*new, known)[:-1])

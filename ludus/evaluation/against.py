@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -60,21 +60,13 @@ def population_performance(
                 f"relative population performance: policies {list(chosen)} of player {player} were given; expected at least one of "
                 f"0 to {payoffs.sizes[player] - 1}."
             )
-    cells, both = np.ix_(first, second), np.ix_(range(2), first, second)
-    part = Payoffs(
-        mean=games.symmetrised(payoffs)[both],
-        count=payoffs.count[cells],
-        m2=payoffs.m2[both],
-        exact=payoffs.exact[cells],
-        utility_range=payoffs.utility_range,
-        population=(0, 1),
-        zero_sum=True,
-    )
+    apart = replace(payoffs, mean=games.symmetrised(payoffs), population=(0, 1))
+    part = apart.part({0: first, 1: second})
     solution = Nash(tolerance=tolerance).solve(part, rng=seeding.generator(0, "rpp"))
     row, column = solution.strategies
     weight = np.outer(row, column) ** 2
     noisy = weight > 0  # what nobody plays may have an infinite variance
-    variance, spread = (noise[cells][noisy] for noise in _noise(payoffs))
+    variance, spread = (noise[np.ix_(first, second)][noisy] for noise in _noise(payoffs))
     return Performance(
         value=float(row @ games.zero_sum_matrix(part) @ column),
         variance=float(weight[noisy] @ variance),

@@ -129,8 +129,7 @@ class BackgroundEvaluator:
             if rollout is None:  # the evaluator died, and was made again
                 self.skipped += 1
                 continue
-            episodes = rollout.episodes
-            mine = episodes.returns[np.arange(len(episodes.seat)), episodes.seat]
+            mine = rollout.episodes.earned
             error = float(mine.std(ddof=1) / np.sqrt(len(mine))) if len(mine) > 1 else float("nan")
             self._record(Score(asked.task, asked.version, len(mine), float(mine.mean()), error))
 

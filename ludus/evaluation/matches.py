@@ -107,14 +107,7 @@ class MatchPlayer:
             return True
 
     def _start(self, players: Mixture, episodes: int, *luck: int | str) -> Pending:
-        request = RolloutRequest(
-            learner=None,
-            seats=(),
-            opponents=players,
-            unit="episodes",
-            amount=episodes,
-            seed=seeding.key(self._seed, "matches", *luck),
-        )
+        request = RolloutRequest.evaluation(players, episodes, seed=seeding.key(self._seed, "matches", *luck))
         policies = [(ref, self._policy(ref)) for ref in mixture_refs(players)]
         return self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot)
 

@@ -425,14 +425,7 @@ class PlayedEpisode(EpisodeDebugger):
         self._begin(*((self.episode.seed, self.episode.number) if seed is None else (seed, 0)))
 
     def _begin(self, seed: int, episode: int) -> None:
-        request = RolloutRequest(
-            learner=None,
-            seats=(),
-            opponents=self._mixture,
-            unit="episodes",
-            amount=1,
-            seed=episode_key(seed, episode),
-        )
+        request = RolloutRequest.evaluation(self._mixture, 1, seed=episode_key(seed, episode))
         refs = mixture_refs(self._mixture)
         spec = self._watched.spec
         sampler = OpponentSampler(request, shard=whole(1), num_players=spec.num_players, refs=refs)

@@ -179,7 +179,7 @@ def mirrored(payoffs: Payoffs) -> Payoffs:
     constant sum, which need not be played. Other games are as they were."""
     if payoffs.num_players != 2 or not payoffs.zero_sum or not games.shared(payoffs):
         return payoffs
-    known = payoffs.exact | (payoffs.count > 0)
+    known = payoffs.known
     unmet = np.flatnonzero(~known.diagonal())
     if not known.any() or not len(unmet):
         return payoffs
@@ -199,7 +199,7 @@ def by_population(values: Sequence[NDArray[np.float64]], payoffs: Payoffs) -> ND
 
 
 def _over_opponents(payoffs: Payoffs, kind: str, *, worst: bool) -> RatingTable:
-    known = payoffs.exact | (payoffs.count > 0)
+    known = payoffs.known
     if not np.isfinite(payoffs.mean[:, known]).all():
         raise DataError(f"{kind}: a payoff is NaN or infinite; expected a number in every profile that was played.")
     values, variances, spreads = [], [], []  # spreads: variance² over degrees of freedom
@@ -277,7 +277,9 @@ def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
         log = [found.match for found in reader.matches() if not found.match.exact]
         statistics = reader.statistics()
     known = [len(stored.members[which]) for which in sorted(stored.members)]
-    payoffs = _first(payoffs, known)  # a run that goes on may have newer policies than when it was opened
+    payoffs = payoffs.part(
+        dict(enumerate(map(range, known)))
+    )  # a run that goes on may have newer policies than when it was opened
     most = [known[which] for which in payoffs.population]
     log = [match for match in log if all(k < n for k, n in zip(match.profile, most, strict=True))]
     sizes = _met(payoffs)
@@ -287,7 +289,7 @@ def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
     return RunRatings(
         *facts_of(stored),
         names=tuple(tuple(r.ref.policy for r in stored.members[k][:n]) for k, n in enumerate(sizes)),
-        tables=rate_all(raters, _first(payoffs, sizes), log),
+        tables=rate_all(raters, payoffs.part(dict(enumerate(map(range, sizes)))), log),
         matches=len(log),
         unplayed=sum(every) - sum(sizes),
         statistics=statistics,
@@ -296,22 +298,10 @@ def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
 
 def _met(payoffs: Payoffs) -> tuple[int, ...]:
     """Policies of each population, less the newest ones that have no payoff (a run that goes on has such)."""
-    known = payoffs.exact | (payoffs.count > 0)
+    known = payoffs.known
     sizes = [0] * len(set(payoffs.population))
     for player, which in enumerate(payoffs.population):
         others = tuple(p for p in range(payoffs.num_players) if p != player)
         met: NDArray[np.int64] = np.flatnonzero(known.any(axis=others))
         sizes[which] = max(sizes[which], int(met[-1]) + 1 if len(met) else 0)
     return tuple(sizes)
-
-
-def _first(payoffs: Payoffs, sizes: Sequence[int]) -> Payoffs:
-    """The payoffs of so many policies of each population."""
-    part = tuple(slice(sizes[which]) for which in payoffs.population)
-    return replace(
-        payoffs,
-        mean=payoffs.mean[(slice(None), *part)],
-        count=payoffs.count[part],
-        m2=payoffs.m2[(slice(None), *part)],
-        exact=payoffs.exact[part],
-    )

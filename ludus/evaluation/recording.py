@@ -209,14 +209,7 @@ def record(
         returns, length = [], []
         cut = ""
         while filmed.episode < episodes and not cut:
-            request = RolloutRequest(
-                learner=None,
-                seats=(),
-                opponents=mixture,
-                unit="episodes",
-                amount=1,
-                seed=episode_key(seed, filmed.episode),
-            )
+            request = RolloutRequest.evaluation(mixture, 1, seed=episode_key(seed, filmed.episode))
             try:
                 found = worker.play(request, policies).episodes
             except _Full as full:

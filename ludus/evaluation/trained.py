@@ -165,13 +165,8 @@ class TrainedPolicy:
                     known[ref] = one.policy
                 marginals[p] = (refs, [one.prob for one in drawn])
             mixture = Mixture.product(marginals)
-            request = RolloutRequest(
-                learner=None,
-                seats=(),
-                opponents=mixture,
-                unit="episodes",
-                amount=1,
-                seed=int(self._rng.integers(2**63)) if seed is None else seed,
+            request = RolloutRequest.evaluation(
+                mixture, 1, seed=int(self._rng.integers(2**63)) if seed is None else seed
             )
             worker = RolloutWorker(vector, LocalBank(spec, vector.num_envs))
             returns = worker.play(request, [(ref, known[ref]) for ref in mixture_refs(mixture)]).episodes.returns[0]

@@ -312,13 +312,13 @@ def _results(
     record: GenerationRecord | None,
 ) -> Results:
     """record: of the generation whose meta-strategies are pushed."""
-    places = [[run.records[ref].index for ref in chosen[which]] for which in run.population]
-    part = np.ix_(*places)
-    exact, count = payoffs.exact[part], payoffs.count[part]
-    mean, m2 = np.moveaxis(payoffs.mean, 0, -1)[part], np.moveaxis(payoffs.m2, 0, -1)[part]  # [profile, P]
+    places = {which: [run.records[ref].index for ref in refs] for which, refs in chosen.items()}
+    part = payoffs.part(places)
+    exact, count = part.exact, part.count
+    mean, m2 = np.moveaxis(part.mean, 0, -1), np.moveaxis(part.m2, 0, -1)  # [profile, P]
     computed = [Payoff(profile=k, mean=tuple(mean[k].tolist())) for k in map(tuple, np.argwhere(exact).tolist())]
     met = list(map(tuple, np.argwhere((count > 0) & ~exact).tolist()))
-    theirs = {k: tuple(places[p][i] for p, i in enumerate(k)) for k in met}
+    theirs = {k: tuple(places[run.population[p]][i] for p, i in enumerate(k)) for k in met}
     wins, counted = reader.wins(list(theirs.values())), _counted(reader.counted())
     played = [
         Played(

@@ -23,6 +23,7 @@ from ludus.core.types import (
     DeviceChoice,
     EnvSpec,
     Metrics,
+    Mixture,
     Opponents,
     PolicyRef,
     PolicySpec,
@@ -36,6 +37,7 @@ from ludus.envs.tree.game_tree import GameTree
 from ludus.learners.ranks import ALONE, Ranks
 from ludus.replay.base import ItemColumns, ItemUnit, ProcessesTrajectories, Sample, Sizes, TableSpec, exact
 from ludus.replay.trajectories import Trajectories
+from ludus.rollout.base import RolloutRequest
 
 ROLLOUTS: Final = "rollouts"
 """The table of learners that learn once from what their newest weights did."""
@@ -61,6 +63,40 @@ class Collect:
     processing: tuple[ProcessesTrajectories, ...] = ()  # of trajectories, where they are made
     place: bool = False  # policies are told which environment they act in (`RolloutRequest.place`)
     bootstrap_value: str = ""  # of `extras`, what observations are worth: asked about bootstrap observations, too
+
+    def request(
+        self,
+        learner: PolicyRef,
+        opponents: Mixture,
+        *,
+        seats: tuple[int, ...],
+        seed: int,
+        modes_seed: int,
+        first_episode: int,
+        together: bool,
+        carry_on: bool = False,
+        seconds: float | None = None,
+    ) -> RolloutRequest:
+        """What workers are asked for, with what only the task knows (see `RolloutRequest`)."""
+        return RolloutRequest(
+            learner=learner,
+            seats=seats,
+            opponents=opponents,
+            unit=self.unit,
+            amount=self.amount,
+            seed=seed,
+            carry_on=carry_on,
+            extras=self.extras,
+            first_episode=first_episode,
+            together=together,
+            modes=self.modes,
+            modes_seed=modes_seed,
+            state=self.state,
+            seconds=seconds,
+            processing=self.processing,
+            place=self.place,
+            bootstrap_value=self.bootstrap_value,
+        )
 
 
 @dataclass(frozen=True, slots=True)

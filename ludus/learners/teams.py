@@ -74,7 +74,7 @@ class JointSteps(NamedTuple):
 
 def views(trajectories: Trajectories, spec: EnvSpec, seats: Sequence[int]) -> list[tuple[Trajectories, Joint]]:
     """The joint view of each of these seats that has rows, and the trajectories that it is of (`whole`). States are float32[T, S] and
-    [B, S], as `team_states.seen` shows them."""
+    [B, S], as `seen` shows them."""
     found, rows = [], whole(trajectories)
     played = set(rows.seat.tolist())
     for seat in seats:

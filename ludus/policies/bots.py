@@ -28,11 +28,13 @@ from ludus.core.types import Act, Array, Enumeration, EnvSpec, PolicySpec, Weigh
 from ludus.policies.checks import entry
 
 # --------------------------------------------------------------------------------------------------------------------
-# What plays one seat of one environment by search or by a script, episode after episode. Bot sees what a policy
-# sees: the observation and the legal actions of its player. StateBot sees the whole state of the game, so only where
-# that is no more than its player may know. A bot is a class whose options are its constructor's keywords,
-# named `module:Class`; an instance plays one slot. All of its chance comes from the seed of `restart`, so that an
-# episode can be played again.
+# What plays one seat of one environment by search or by a script, episode after episode.
+#
+#     Bot        sees what a policy sees: the observation and the legal actions of its player
+#     StateBot   sees the whole state of the game, so only where that is no more than its player may know
+#
+# A bot is a class whose options are its constructor's keywords, named `module:Class`; an instance plays one slot. All
+# of its chance comes from the seed of `restart`, so that an episode can be played again.
 
 
 @runtime_checkable

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
+
+Places: TypeAlias = Mapping[int, Sequence[int]]
+"""population -> places of the policies that take part."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +75,18 @@ class Payoffs:
         """[P] policies per player."""
         return tuple(int(n) for n in self.mean.shape[1:])
 
-    def holes(self, min_count: int = 1) -> NDArray[np.int64]:
-        """Profiles, int64[k, P], that are neither exact nor played at least `min_count` times."""
-        return np.argwhere(~self.exact & (self.count < min_count))
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """bool[n_0, …]: the profiles that are exact or were played. The others are holes."""
+        return self.exact | (self.count > 0)
+
+    @property
+    def everyone(self) -> Places:
+        """All policies."""
+        return {which: range(size) for which, size in zip(self.population, self.sizes, strict=True)}
+
+    def part(self, places: Places) -> Payoffs:
+        """The meta-game of these policies alone."""
+        cells = np.ix_(*(places[which] for which in self.population))
+        every: tuple[Any, ...] = (slice(None), *cells)
+        return replace(self, mean=self.mean[every], count=self.count[cells], m2=self.m2[every], exact=self.exact[cells])

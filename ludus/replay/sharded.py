@@ -387,7 +387,7 @@ class RemoteItemColumns:
 class ShardedTable(BoundedTable):
     """Belongs to one process, which inserts and samples. It waits for answers of shards, and for nothing else.
 
-    - A block goes to the shard with the most room; where all are full, to the one that was given least (`spread.pieces`).
+    - A block goes to the shard with the most room; where all are full, to the one that was given least (`pieces`).
     - Samplers at random: each draw falls to a shard in proportion to its items, or to the mass of their priorities. A reservoir's falls to
       it in proportion to what came to it, so that a draw is uniform over all that ever came.
     - Samplers in an order: every shard tells what is ahead, and the first of all are taken, as from one table.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.core.types import Act, Due, Mixture, PolicyRef
 from ludus.policies.base import Policy
+from ludus.population.matches import statistics_of
 from ludus.replay.base import ProcessesTrajectories
 from ludus.replay.trajectories import Trajectories
 
@@ -41,15 +42,7 @@ class PlannedEpisodes:
         for first in range(0, len(self.luck), num_envs):
             rows = slice(first, first + num_envs)
             part = PlannedEpisodes(self.refs, self.seats[rows], self.luck[rows], self.noise[rows])
-            yield RolloutRequest(
-                learner=None,
-                seats=(),
-                opponents=Mixture(()),
-                unit="episodes",
-                amount=len(part.luck),
-                seed=0,
-                planned=part,
-            )
+            yield RolloutRequest.evaluation(Mixture(()), len(part.luck), seed=0, planned=part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +90,13 @@ class RolloutRequest:
     place: bool = False
     bootstrap_value: str = ""
 
+    @staticmethod
+    def evaluation(
+        players: Mixture, episodes: int, *, seed: int, planned: PlannedEpisodes | None = None
+    ) -> RolloutRequest:
+        """So many whole episodes in which nobody learns: `players` play every seat."""
+        return RolloutRequest(None, (), players, "episodes", episodes, seed=seed, planned=planned)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpisodeResults:
@@ -116,6 +116,19 @@ class EpisodeResults:
         """Those of `rows`, places or bool[n], in their order."""
         chosen: list[Any] = [None if column is None else column[rows] for column in self.columns]
         return EpisodeResults(*chosen)
+
+    @property
+    def earned(self) -> NDArray[np.float64]:
+        """float64[n]: the learner's own return of each episode."""
+        return np.asarray(self.returns[np.arange(len(self.seat)), self.seat])
+
+    def counted(self, names: Sequence[str]) -> Mapping[str, float]:
+        """By name of a statistic, its mean over the learner's episodes in which it is known; empty where the environment counts nothing."""
+        if self.statistics is None or not len(self.seat):
+            return {}
+        mine = self.statistics[np.arange(len(self.seat)), self.seat]
+        found = statistics_of(names, mine[:, None])
+        return {} if found is None else dict(zip(found.names, found.mean[0].tolist(), strict=True))
 
     @property
     def columns(self) -> list[Any]:

@@ -233,7 +233,8 @@ class RolloutManager:
         self._runtime = runtime
         self._shards = shards_of(num_envs, shards)
         self._sent: RecentCache[tuple[Policy, Ref]] = RecentCache(KEPT)
-        self._out = 0  # requests that were started and not taken
+        self._open: list[Pending] = []  # requests that were started, and neither taken nor forgotten
+        self._unwanted: list[OwedAnswer] = []  # of forgotten ones, that hosts may still be playing
         self._leave, self._tell, self._closing = leave, tell, max(_CLOSING, deadline or _IDLE_CLOSING)
         self._lives = 0  # restarts of hosts that were counted
         self._blocks = [self._shards[b.first : b.first + b.num_envs] for b in shards_of(shards, hosts)]
@@ -300,10 +301,12 @@ class RolloutManager:
         begun = perf_counter()
         sent = [(ref, self._send(ref, policy)) for ref, policy in policies]
         self._sent.trim(len(policies))
+        self._unwanted = self._playing(self._unwanted)
         numbers = range(len(self._hosts)) if hosts is None else hosts
         partials = [self._ask(host, task_slot, request, sent) for host in numbers]
-        self._out += 1
-        return Pending(request, task_slot, sent, partials, perf_counter() - begun)
+        pending = Pending(request, task_slot, sent, partials, perf_counter() - begun)
+        self._open.append(pending)
+        return pending
 
     def _ask(
         self, host: int, task_slot: int, request: RolloutRequest, sent: Sequence[tuple[PolicyRef, Ref]]
@@ -341,7 +344,7 @@ class RolloutManager:
         answer = self._answer(partial)
         left = None if answer is None else self._received(pending, receive)
         if answer is None or left is None:
-            self._out -= 1
+            self._open.remove(pending)
             return None
         return self._merged(pending, answer, left, perf_counter() - begun)
 
@@ -357,19 +360,26 @@ class RolloutManager:
 
     def forget(self, pending: Pending) -> None:
         """Nobody wants what comes of this request, which hosts play all the same."""
+        self._open.remove(pending)
         for partial in pending.partials:
             self._watch.answered(partial.host)
+        self._unwanted = self._playing([*self._unwanted, *_owed(pending)])
 
     def close(self) -> None:
         """Close the environments and give the hosts back, those that are still playing at once, others within the deadline."""
+        owed = [*self._unwanted, *(answer for pending in self._open for answer in _owed(pending))]
+        busy = {each.host for each in self._playing(owed)}
         answers = [self._runtime.call(host, "close") for host in self._hosts]
-        seconds = _CLOSING if self._out else self._closing
-        done, pending = self._runtime.wait(answers, at_least=len(answers), timeout=seconds)
-        if pending and not self._out:
-            names = (name for name, answer in zip(self._names, answers, strict=True) if answer in pending)
+        done, late = self._runtime.wait(answers, at_least=len(answers), timeout=_CLOSING)
+        slow = [answer for k, answer in enumerate(answers) if k not in busy and answer in late]
+        if slow:
+            more, slow = self._runtime.wait(slow, at_least=len(slow), timeout=self._closing - _CLOSING)
+            done = [*done, *more]
+        if slow:
+            names = (name for name, answer in zip(self._names, answers, strict=True) if answer in slow)
             self._tell(
-                f"the environments of {', '.join(names)} were not closed within {seconds:g} seconds; their processes are ended now. "
-                "If closing may take so long, raise runtime.deadline."
+                f"the environments of {', '.join(names)} were not closed within {self._closing:g} seconds; their processes are ended "
+                "now. If closing may take so long, raise runtime.deadline."
             )
         for answer in done:
             with suppress(PartDied):  # then there is nothing to close
@@ -378,6 +388,13 @@ class RolloutManager:
             self._runtime.stop(host)
         if self._servers is not None:
             self._servers.close()
+
+    def _playing(self, owed: Sequence[OwedAnswer]) -> list[OwedAnswer]:
+        """Those of these answers that are not there yet."""
+        if not owed:
+            return []
+        _, pending = self._runtime.wait([each.answer for each in owed], at_least=0, timeout=0.0)
+        return [each for each in owed if each.answer in pending]
 
     def _answer(self, partial: _PartialResult) -> list[Rollout] | None:
         """What a host brings; None if it, or the server that it asks, has died and was made again."""
@@ -430,7 +447,7 @@ class RolloutManager:
         return self._runtime.incarnation(handle) != partial.life
 
     def _merged(self, pending: Pending, found: Sequence[Rollout], left: Sequence[Any], waited: float) -> Rollout:
-        self._out -= 1
+        self._open.remove(pending)
         rollout = replace(merge(found), left=left)
         lives = sum(map(self._runtime.incarnation, self._hosts))
         if lives > self._lives:
@@ -460,6 +477,10 @@ class RolloutManager:
         sent = self._runtime.put(message)
         self._sent.keep(ref, (policy, sent), message.size)
         return sent
+
+
+def _owed(pending: Pending) -> list[OwedAnswer]:
+    return [OwedAnswer(partial.host, partial.answer) for partial in pending.partials]
 
 
 def manage(runtime: Runtime, env: VectorEnv) -> RolloutManager:

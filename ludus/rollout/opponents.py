@@ -146,7 +146,7 @@ def evidence_of(
     """What episodes say of the entries of these factors, which play `seats`; [entries] each. The learner has won where its return is above
     that of everybody else, and drawn where somebody shares the highest one with it."""
     played, total, won, earned = np.zeros(entries, np.int64), np.zeros(entries), np.zeros(entries), np.zeros(entries)
-    mine = episodes.returns[np.arange(len(episodes.seat)), episodes.seat] if len(episodes.seat) else np.zeros(0)
+    mine = episodes.earned
     best = episodes.returns.max(axis=1, initial=-np.inf)
     shared = (episodes.returns == best[:, None]).sum(axis=1) > 1
     score = np.where(mine == best, np.where(shared, 0.5, 1.0), 0.0)

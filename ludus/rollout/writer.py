@@ -16,12 +16,15 @@ from ludus.rollout.base import RolloutRequest
 from ludus.rollout.shards import Shard
 
 # --------------------------------------------------------------------------------------------------------------------
-# The compiled parts of writing trajectories. slots int64[n, 3] is the state of one player's slots (-1 means none):
-# OPEN, the row of its last decision, whose reward is still to come; SEGMENT, the one that its rows go to; MINE, 1
-# where the learner plays. clock int64[E, 2] is the environments': STEP, the last step in which one had a decision
-# due, and TIME, how many such steps its episode has had. place int32[rows, 2] says each row's SEGMENT_OF and T.
-# head int64[segments, 6] says each segment's TAIL, SEAT, AGENT, EPISODE, VERSION and ENDING, the row of its bootstrap observation
-# observation. Writers hand them over as a table of addresses, made by `table`.
+# The compiled parts of writing trajectories. Writers hand over these arrays as a table of addresses, made by `table`:
+#
+#     slots   int64[n, 3]          of one player's slots (-1 means none): OPEN, the row of its last decision, whose reward
+#                                  is still to come; SEGMENT, the one that its rows go to; MINE, 1 where the learner plays
+#     clock   int64[E, 2]          of the environments: STEP, the last step in which one had a decision due, and TIME, how
+#                                  many such steps its episode has had
+#     place   int32[rows, 2]       of each row: SEGMENT_OF and T
+#     head    int64[segments, 6]   of each segment: TAIL, how it ends, SEAT, AGENT, EPISODE, VERSION and ENDING, the row of
+#                                  its bootstrap observation
 
 OPEN, SEGMENT, MINE = 0, 1, 2
 STEP, TIME = 0, 1
@@ -158,7 +161,7 @@ def _sort(place, is_open, start, at, order):  # type: ignore[no-untyped-def]
 
 class Clocks:
     """Of the E environments of a shard. episode int64[E]: how many they have finished; index int64[E]: of the present ones; quota
-    int64[E]: how many they play, -1 without end; clock int64[E, 2]: see `kernels`. step: number of the present one; active: how many have
+    int64[E]: how many they play, -1 without end; clock int64[E, 2]: STEP and TIME. step: number of the present one; active: how many have
     not played their quota."""
 
     def __init__(self, shard: Shard) -> None:

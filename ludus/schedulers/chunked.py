@@ -19,10 +19,10 @@ from typing import Literal, TypedDict
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import EvaluationTask, Mixture, PolicyRef, State, Task, Trained, TrainingTask
 from ludus.population.base import View
+from ludus.population.payoffs import Places
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import PlayMode, ScheduleContext, ScheduleOptions
 from ludus.schedulers.queue import PlanningScheduler, alone
-from ludus.schedulers.subgame import Places, everyone
 from ludus.schedulers.win_rates import spans_of
 from ludus.solvers.base import Solution
 from ludus.solvers.match_selection import PolicyProfile
@@ -183,7 +183,7 @@ class ChunkedScheduler(PlanningScheduler):
             raise ConfigError(f"population {empty[0]} is empty; add a policy to it first.")
         groups: list[Sequence[Task]] = []
         if not self._announced:
-            game = everyone(view.payoffs) if self.options.complete else self.game(view)
+            game = view.payoffs.everyone if self.options.complete else self.game(view)
             needed, name = self.needed(view), str(self.chunk)
             if missing := self.payoffs.missing(name, self.chunk, view.payoffs, game=game, needed=needed):
                 return missing

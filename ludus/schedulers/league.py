@@ -20,11 +20,12 @@ from ludus.core.errors import ConfigError, article
 from ludus.core.parts import build_part, dump_part
 from ludus.core.types import Mixture, PolicyRef, Solution, State, Trained, TrainingTask
 from ludus.population.base import View
+from ludus.population.payoffs import Places
 from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_changes
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
-from ludus.schedulers.subgame import Places, lifted, restricted, spread
 from ludus.schedulers.win_rates import Member, WinRates, without_monotonic_suffix
+from ludus.solvers import games
 from ludus.solvers.match_selection import PolicyProfile
 from ludus.solvers.pfsp import Weighting, pfsp
 from ludus.solvers.registry import solve
@@ -32,10 +33,13 @@ from ludus.solvers.registry import solve
 # --------------------------------------------------------------------------------------------------------------------
 # The players of a league, and whom they meet: pure functions (Vinyals et al. 2019, supplement, pseudocode of
 # `multiagent.py`). There each player draws its next opponent; here the same draws are probabilities: of an episode
-# of main agent M 1/2 anyone of the past, by pfsp(squared) 15/100 for a random main agent m: checkpoints of main
-# exploiters by pfsp(squared), if one of them beats M too often; otherwise those of m's checkpoints that M has
-# forgotten how to beat, by pfsp(squared), if there are such; otherwise as below 35/100 for a random main agent m: m
-# itself, or, if it is too strong yet, its checkpoints by pfsp(variance)
+# of main agent M
+#
+#     1/2     anyone of the past, by pfsp(squared)
+#     15/100  for a random main agent m: checkpoints of main exploiters by pfsp(squared), if one of them beats M too
+#             often; otherwise those of m's checkpoints that M has forgotten how to beat, by pfsp(squared), if there are
+#             such; otherwise as below
+#     35/100  for a random main agent m: m itself, or, if it is too strong yet, its checkpoints by pfsp(variance)
 
 Array = NDArray[np.float64]
 Role = Literal["main", "main_exploiter", "league_exploiter"]
@@ -384,12 +388,12 @@ class LeagueScheduler(ChunkedScheduler):
         if self.options.meta_solver is None:
             newest = {k: sorted({self._newest(main) for main in self._mains(k)}) for k in self.populations}
             marginals = tuple(
-                spread(np.full(len(newest[k]), 1.0 / len(newest[k])), newest[k], len(view.populations[k]))
+                games.spread(np.full(len(newest[k]), 1.0 / len(newest[k])), newest[k], len(view.populations[k]))
                 for k in self.population
             )
             return Solution(marginals, np.nan)
         rng = seeding.generator(self.options.seed, "solve", self.chunk)
-        return lifted(solve(self.options.meta_solver, restricted(payoffs, places), rng=rng), payoffs, places)
+        return games.lifted(solve(self.options.meta_solver, payoffs.part(places), rng=rng), payoffs, places)
 
     def _main_places(self) -> dict[int, list[int]]:
         """Checkpoints of main agents and their newest snapshots."""

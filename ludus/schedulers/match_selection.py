@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.types import EvaluationTask, State
-from ludus.population.payoffs import Payoffs
+from ludus.population.payoffs import Payoffs, Places
 from ludus.schedulers.queue import alone
-from ludus.schedulers.subgame import Places, restricted
 from ludus.solvers.base import MetaSolver
 from ludus.solvers.match_selection import AdaptiveEvaluation, Goal, PolicyProfile, filled, mirrored
 
@@ -134,7 +133,7 @@ class AdaptiveSelection:
             return lacking
         if game is None:
             return ()
-        part = restricted(payoffs, game)
+        part = payoffs.part(game)
         if part.exact.all():
             return ()
         places = [list(game[which]) for which in payoffs.population]

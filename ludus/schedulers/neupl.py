@@ -41,12 +41,12 @@ from ludus.core.types import (
     row_mode,
 )
 from ludus.population.base import View
-from ludus.population.payoffs import Payoffs
+from ludus.population.payoffs import Payoffs, Places
 from ludus.schedulers.chunked import refuse_changes
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
 from ludus.schedulers.queue import PlanningScheduler, alone
-from ludus.schedulers.subgame import Places, everyone, lifted, restricted
+from ludus.solvers import games
 from ludus.solvers.registry import solve
 
 Array = NDArray[np.float64]
@@ -110,7 +110,7 @@ class NeuPLScheduler(PlanningScheduler):
         groups: list[Sequence[Task]] = []
         if not self._solved:
             places = self._places(view)
-            game = everyone(view.payoffs) if self.options.cells == "all" else places
+            game = view.payoffs.everyone if self.options.cells == "all" else places
             if missing := self.payoffs.missing(str(self.generation), self.generation, view.payoffs, game=game):
                 return missing
             solution = self._solve(self.payoffs.completed(view.payoffs), places, view)
@@ -151,9 +151,9 @@ class NeuPLScheduler(PlanningScheduler):
         self._graph = []
         for row in range(min(self.options.policies, self._rows + 1)):
             below = {k: places[k][: view.first(k) + row] for k in self.populations}
-            found = self._solution(restricted(payoffs, below), row)
+            found = self._solution(payoffs.part(below), row)
             self._graph.append([np.asarray(probs, np.float64) for probs in found.strategies])
-        return lifted(self._solution(restricted(payoffs, places), self.options.policies), payoffs, places)
+        return games.lifted(self._solution(payoffs.part(places), self.options.policies), payoffs, places)
 
     def _solution(self, payoffs: Payoffs, row: int) -> Solution:
         rng = seeding.generator(self.options.seed, "solve", self.generation, row)

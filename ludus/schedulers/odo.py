@@ -32,14 +32,13 @@ from pydantic import Field
 from ludus.core.errors import ConfigError
 from ludus.core.types import EvaluationTask, Solution, State, Task
 from ludus.population.base import View
-from ludus.population.payoffs import Payoffs
+from ludus.population.payoffs import Payoffs, Places
 from ludus.schedulers.anytime import with_newcomers
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.psro import ResponseOptions, ResponseScheduler
 from ludus.schedulers.queue import alone
 from ludus.schedulers.responses import Target, opponents
-from ludus.schedulers.subgame import Places
 
 Array = NDArray[np.float64]
 

@@ -25,8 +25,8 @@ from ludus.population.base import View
 from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_changes
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext
-from ludus.schedulers.subgame import spread
 from ludus.schedulers.win_rates import Member, WinRates
+from ludus.solvers import games
 from ludus.solvers.match_selection import PolicyProfile
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class PBTScheduler(ChunkedScheduler):
         best = dict.fromkeys(self.populations, 0)
         if self.chunk:
             best = {k: max(self._of(k), key=lambda t: self._rating(t, view)).place for k in self.populations}
-        marginals = (spread(np.ones(1), [best[k]], len(view.populations[k])) for k in self.population)
+        marginals = (games.spread(np.ones(1), [best[k]], len(view.populations[k])) for k in self.population)
         return Solution(tuple(marginals), np.nan)
 
     # ------------------------------------------------------------------------------------------ tasks

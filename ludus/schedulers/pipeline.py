@@ -19,12 +19,12 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Diversity, PolicyRef, Solution, State, Trained, TrainingTask
 from ludus.population.base import View
+from ludus.population.payoffs import Places
 from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
 from ludus.schedulers.diversity import DiversityField, check_diversity
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.responses import opponents
-from ludus.schedulers.subgame import Places, lifted, restricted
 from ludus.solvers import games
 from ludus.solvers.registry import solve
 
@@ -130,16 +130,16 @@ class PipelinePSROScheduler(ChunkedScheduler):
         """The meta-strategies of the levels under `below`, among all policies."""
         places = self._places(below)
         rng = seeding.generator(self.options.seed, "solve", self.chunk, below)
-        part = restricted(self.payoffs.completed(view.payoffs), places)
-        return lifted(solve(self.options.meta_solver, part, rng=rng), view.payoffs, places)
+        part = self.payoffs.completed(view.payoffs).part(places)
+        return games.lifted(solve(self.options.meta_solver, part, rng=rng), view.payoffs, places)
 
     def _values(self, level: PipelineLevel, view: View) -> tuple[float, ...]:
         """What each population's newest snapshot of a level earns against the levels below, in the mean over its seats."""
         places = self._places(level.number + 1)
-        part = restricted(self.payoffs.completed(view.payoffs), places)
+        part = self.payoffs.completed(view.payoffs).part(places)
         below = {k: range(len(some) - 1) for k, some in places.items()}  # the level itself comes last
         rng = seeding.generator(self.options.seed, "values", self.chunk, level.number)
-        solution = lifted(solve(self.options.meta_solver, restricted(part, below), rng=rng), part, below)
+        solution = games.lifted(solve(self.options.meta_solver, part.part(below), rng=rng), part, below)
         return tuple(
             float(np.mean([games.against(part.mean[seat], solution, seat)[-1] for seat in self.seats(k)]))
             for k in self.populations

@@ -29,12 +29,10 @@ from ludus.schedulers.responses import (
     RESPONSES,
     RecommendedResponse,
     ResponseRule,
-    SequentialLeague,
     Target,
     opponents,
     targets_of,
 )
-from ludus.schedulers.subgame import everyone
 from ludus.solvers.base import Solution
 from ludus.solvers.registry import META_SOLVERS, solve
 
@@ -269,7 +267,7 @@ class PSROScheduler(ResponseScheduler):
         tasks: list[Task] = []
         if self.solution is None:
             name = "x".join(map(str, view.payoffs.sizes))
-            if missing := self.payoffs.missing(name, self.generation, view.payoffs, game=everyone(view.payoffs)):
+            if missing := self.payoffs.missing(name, self.generation, view.payoffs, game=view.payoffs.everyone):
                 return missing
         view = replace(view, payoffs=self.payoffs.completed(view.payoffs))
         if self.solution is None:
@@ -311,13 +309,13 @@ class PSROScheduler(ResponseScheduler):
 
     def tasks(self, population: int, view: View, solution: Solution) -> list[TrainingTask]:
         """The responses of a population."""
-        rule, first = self.options.responses, view.first(population)
-        if isinstance(rule, SequentialLeague) and rule.initial != first:
-            raise ScenarioError(
-                f"responses: initial={rule.initial}, and population {population} began with {first} policies, opponents that were given "
-                f"included. Give responses={{kind: sequential_league, initial: {first}}}."
-            )
-        targets = targets_of(rule, view.payoffs, solution, self.seats(population))
+        targets = targets_of(
+            self.options.responses,
+            view.payoffs,
+            solution,
+            self.seats(population),
+            initial=[view.first(which) for which in self.population],
+        )
         several = len(targets) > 1
         return [
             self.response(population, target, self.opponents(target, view), view, label=f"-{k + 1}" if several else "")

@@ -4,6 +4,7 @@ BestResponse         against the meta-strategy (Lanctot et al. 2017), or a joint
 RecommendedResponse  one for each strategy that a joint meta-strategy recommends (JPSRO(CE), Marris et al. 2021)
 RectifiedResponse    one for each supported strategy, against those that it beats or ties (PSRO_rN, Balduzzi et al. 2019)
 PreferenceResponse   against α-Rank's masses (α-PSRO, Muller et al. 2020)
+SequentialLeague     in turn one against the meta-strategy, and an exploiter of the newest of those (Light-MALib)
 """
 
 from __future__ import annotations
@@ -157,32 +158,39 @@ class PreferenceResponse:
 @dataclass(frozen=True, kw_only=True)
 class SequentialLeague:
     """Light-MALib's sequential league: a main agent, which responds to the meta-strategy over all policies, and an exploiter, which
-    responds to the newest main agent, in turn. first: who is trained first. initial: policies of each population at the start; the
-    last of them counts as a main agent."""
+    responds to the newest main agent, in turn. first: who is trained first. Of the policies that a population began with, the last one
+    counts as a main agent."""
 
     needs: ClassVar[frozenset[str]] = frozenset()
     first: Literal["main", "exploiter"] = "main"
-    initial: int = 1
 
-    def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
-        """One; whose turn it is, the size of the population tells."""
-        if self._main(payoffs.sizes[seats[0]]):
+    def targets(
+        self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...], *, initial: Sequence[int] = ()
+    ) -> tuple[Target, ...]:
+        """One; whose turn it is, the size of the population tells. initial: how many policies each player's population began with
+        (default: one)."""
+        sizes, began = payoffs.sizes, initial or (1,) * len(payoffs.sizes)
+        if self._main(sizes[seats[0]] - began[seats[0]]):
             return (Target(seats, solution, games.against(payoffs.mean[seats[0]], solution, seats[0])),)
-        newest = (max(i for i in range(size) if self._main(i)) for size in payoffs.sizes)
-        told = Solution(tuple(np.eye(1, n, k)[0] for n, k in zip(payoffs.sizes, newest, strict=True)), np.nan)
+        newest = (max(i for i in range(n) if self._main(i - m)) for n, m in zip(sizes, began, strict=True))
+        told = Solution(tuple(np.eye(1, n, k)[0] for n, k in zip(sizes, newest, strict=True)), np.nan)
         return (Target(seats, told, games.against(payoffs.mean[seats[0]], told, seats[0])),)
 
-    def _main(self, place: int) -> bool:
-        """Whether the policy at a place of its population is a main agent."""
-        made = place - self.initial  # the how many-th that was trained
+    def _main(self, made: int) -> bool:
+        """Whether the policy that is the `made`-th to be trained, counted from 0, is a main agent. -1: the last one from the start."""
         return made == -1 or (made >= 0 and made % 2 == (0 if self.first == "main" else 1))
 
 
-def targets_of(rule: ResponseRule, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
-    """What the rule answers, which a run can train. Raises SolverError, as it does, or ScenarioError for an answer that is no responses of
-    these seats."""
+def targets_of(
+    rule: ResponseRule, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...], *, initial: Sequence[int] = ()
+) -> tuple[Target, ...]:
+    """What the rule answers, which a run can train. initial: how many policies each player's population began with (default: one). Raises
+    SolverError, as the rule does, or ScenarioError for an answer that is no responses of these seats."""
     payoffs = replace(payoffs, mean=games.symmetrised(payoffs))  # a response plays every seat of its population
-    targets = rule.targets(payoffs, solution, seats)
+    if isinstance(rule, SequentialLeague):
+        targets = rule.targets(payoffs, solution, seats, initial=initial)
+    else:
+        targets = rule.targets(payoffs, solution, seats)
     if wrong := _wrong(targets, payoffs, seats):
         raise ScenarioError(f"response rule {own_name(rule)} answered {wrong}.")
     return tuple(targets)

@@ -140,7 +140,25 @@ class _SolvedOptions(OwnPastOptions):
         super().check_schedule(context)
 
 
-class SelfPlayOptions(_SolvedOptions):
+class _MixedOptions(_SolvedOptions):
+    """latest: share of the games that are against the newest weights. The others are against the past, by win rates."""
+
+    latest: float = Field(0.0, ge=0, le=1)
+
+    @property
+    def needs_learner(self) -> bool:
+        return self.latest > 0
+
+    @property
+    def asks_for_all(self) -> bool:
+        return super().asks_for_all or self.reads_rates
+
+    @property
+    def reads_rates(self) -> bool:
+        return self.latest < 1
+
+
+class SelfPlayOptions(_MixedOptions):
     """Self-play. latest: share of the games that are against the newest weights, 1 for naive self-play; OpenAI Five had 0.8 (Berner et
     al. 2019). every_seat: one learner (share=always) plays those games in all seats at once, and learns from all of them. past: who is met
     in the others: `uniform`, `quality` (OpenAI Five) or `prioritised` (by win rates). meta_solver: the meta-strategy that is announced, by
@@ -155,16 +173,8 @@ class SelfPlayOptions(_SolvedOptions):
     ] = "uniform"
 
     @property
-    def needs_learner(self) -> bool:
-        return self.latest > 0
-
-    @property
-    def asks_for_all(self) -> bool:
-        return super().asks_for_all or self.reads_rates
-
-    @property
     def reads_rates(self) -> bool:
-        return bool(self.past.reads) and self.latest < 1
+        return super().reads_rates and bool(self.past.reads)
 
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
@@ -193,7 +203,7 @@ class FictitiousSelfPlayOptions(_SolvedOptions):
     meta_solver: Solver = "uniform"
 
 
-class PFSPOptions(_SolvedOptions):
+class PFSPOptions(_MixedOptions):
     """Prioritised fictitious self-play (Vinyals et al. 2019): against the past by win rates. weighting: how, the hard ones most (squared,
     linear, linear_capped) or those of one's own level (variance). latest: share of the games against the newest weights (0.35 of 0.85 for
     AlphaStar's main agents)."""
@@ -201,19 +211,6 @@ class PFSPOptions(_SolvedOptions):
     every_seat: ClassVar[bool] = False
 
     weighting: Weighting = "squared"
-    latest: float = Field(0.0, ge=0, le=1)
-
-    @property
-    def needs_learner(self) -> bool:
-        return self.latest > 0
-
-    @property
-    def asks_for_all(self) -> bool:
-        return super().asks_for_all or self.reads_rates
-
-    @property
-    def reads_rates(self) -> bool:
-        return self.latest < 1
 
     @property
     def past(self) -> PastRule:

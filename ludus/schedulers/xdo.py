@@ -47,7 +47,6 @@ from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.psro import ResponseOptions, ResponseScheduler
 from ludus.schedulers.queue import alone
 from ludus.schedulers.responses import Target, opponents
-from ludus.schedulers.subgame import everyone
 
 META, RESPONSE = "meta", "response"
 """The roles: what plays restricted games, and what responds to it."""
@@ -162,7 +161,7 @@ class XDOScheduler(ResponseScheduler):
         if self.solution is None:
             solution = self._announced(view)
             place = tuple(int(np.argmax(probs)) for probs in solution.strategies)
-            game = everyone(view.payoffs) if self.options.cells == "all" else None
+            game = view.payoffs.everyone if self.options.cells == "all" else None
             name = str(self.generation)
             if missing := self.payoffs.missing(name, self.generation, view.payoffs, game=game, needed=[place]):
                 return missing

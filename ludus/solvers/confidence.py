@@ -19,15 +19,19 @@ from ludus.solvers.games import against
 # --------------------------------------------------------------------------------------------------------------------
 # Confidence sequences for means of bounded values: intervals that hold at every time at once, so whoever looks
 # while sampling goes on, and stops when it suits, is still right as often as promised. Both need only (n, mean, M2)
-# of independent units, as payoff tables keep them: sub-Bernoulli from n and the mean alone. For X in [0, 1] with
-# mean m, (q/m)^X ((1-q)/(1-m))^(1-X) has an expectation of at most 1 (it is convex in X), so its products over
-# units, mixed over q by Beta(1/2, 1/2), are a supermartingale, which exceeds 1/alpha with a probability of at most
-# alpha (Ville). Howard et al. 2021, section 3; the betting of Waudby-Smith and Ramdas 2023, section 4, on binary
-# outcomes. empirical Bernstein Howard et al. 2021 (Annals of Statistics 49), theorem 4: exp(l S - psi(l) V) with S
-# = sum of X - m, V = sum of squared distances from the mean of those before, psi(l) = -log(1 - l) - l, is a
-# supermartingale for 0 < l < 1; here mixed over a grid of l. V is bounded by M2, whatever the order of the values
-# was (`_past_deviations`). The first is the better one for wins and losses, the second for values that rarely reach
-# the ends of the utility range.
+# of independent units, as payoff tables keep them:
+#
+#     sub-Bernoulli         from n and the mean alone. For X in [0, 1] with mean m, (q/m)^X ((1-q)/(1-m))^(1-X) has an
+#                           expectation of at most 1 (it is convex in X), so its products over units, mixed over q by
+#                           Beta(1/2, 1/2), are a supermartingale, which exceeds 1/alpha with a probability of at most
+#                           alpha (Ville). Howard et al. 2021, section 3; the betting of Waudby-Smith and Ramdas 2023,
+#                           section 4, on binary outcomes.
+#     empirical Bernstein   Howard et al. 2021 (Annals of Statistics 49), theorem 4: exp(l S - psi(l) V) with
+#                           S = sum of X - m, V = sum of squared distances from the mean of those before,
+#                           psi(l) = -log(1 - l) - l, is a supermartingale for 0 < l < 1; here mixed over a grid of l.
+#                           V is bounded by M2, whatever the order of the values was (`_past_deviations`).
+#
+# The first is the better one for wins and losses, the second for values that rarely reach the ends of the utility range.
 
 Array = NDArray[np.float64]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import SolverError
 from ludus.core.types import Solution
-from ludus.population.payoffs import Payoffs
+from ludus.population.payoffs import Payoffs, Places
 
 Marginals = tuple[NDArray[np.float64], ...]
 
@@ -180,6 +181,27 @@ def distribution(weights: NDArray[np.float64], *, least: float = 0.0) -> NDArray
 def uniform(size: int) -> NDArray[np.float64]:
     """float64[size] of 1 / size."""
     return np.full(size, 1.0 / size)
+
+
+def lifted(solution: Solution, payoffs: Payoffs, places: Places) -> Solution:
+    """A solution of the part of a meta-game at `places` as one of all its policies: the others have no weight. gap and warm stay those of
+    the part."""
+    if solution.marginals is not None:
+        marginals = tuple(
+            spread(probs, places[which], size)
+            for probs, which, size in zip(solution.marginals, payoffs.population, payoffs.sizes, strict=True)
+        )
+        return replace(solution, marginals=marginals)
+    joint = np.zeros(payoffs.sizes)
+    joint[np.ix_(*(places[which] for which in payoffs.population))] = solution.joint
+    return replace(solution, joint=joint)
+
+
+def spread(probs: NDArray[np.float64], places: Sequence[int], size: int) -> NDArray[np.float64]:
+    """float64[size]: `probs` at `places`, zero elsewhere."""
+    out = np.zeros(size)
+    out[list(places)] = probs
+    return out
 
 
 def nash_conv(payoffs: Payoffs, marginals: Sequence[NDArray[np.float64]]) -> float:

@@ -36,7 +36,7 @@ def filled(payoffs: Payoffs) -> Payoffs:
 
     Least squares with a ridge over the played profiles, each with equal weight, by sweeps over the players; clipped to the utility range.
     """
-    known = payoffs.exact | (payoffs.count > 0)
+    known = payoffs.known
     if known.all():
         return payoffs
     mean = np.where(known, payoffs.mean, 0.0)
@@ -148,7 +148,7 @@ def first_cells(
 
     Solvers need a payoff in every cell and `filled` guesses the others, for which each policy must have met some.
     """
-    known = over_orders(np.minimum, payoffs.exact | (payoffs.count > 0), payoffs.population)
+    known = over_orders(np.minimum, payoffs.known, payoffs.population)
     itself = self_play_known(payoffs)
     if itself:
         known |= np.eye(len(known), dtype=np.bool_)
@@ -171,12 +171,15 @@ def _cells(portions: NDArray[np.float64], at_least: int) -> CellSelection:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What adaptive evaluation's matches are for: each goal says how many more units a cell should have. MetaStrategy
-# the cells on which the meta-strategy's NashConv depends: what each policy that may be a best response earns
-# against the policies that have weight. Policies that cannot be one any more get nothing, as in successive
-# elimination. Certainty the same until estimates say that the tolerance is reached; then what brings the proven
-# bound down to it. ResponseGraph the comparisons of payoffs that are not decided yet, those with the fewest units
-# first (ResponseGraphUCB of Rowland et al. 2019, with its rule "uniform"): for α-Rank and rankings.
+# What adaptive evaluation's matches are for: each goal says how many more units a cell should have.
+#
+#     MetaStrategy     the cells on which the meta-strategy's NashConv depends: what each policy that may be a best
+#                      response earns against the policies that have weight. Policies that cannot be one any more get
+#                      nothing, as in successive elimination.
+#     Certainty        the same until estimates say that the tolerance is reached; then what brings the proven bound
+#                      down to it.
+#     ResponseGraph    the comparisons of payoffs that are not decided yet, those with the fewest units first
+#                      (ResponseGraphUCB of Rowland et al. 2019, with its rule "uniform"): for α-Rank and rankings.
 
 HALVINGS = 20
 NEGLIGIBLE = 1e-3

@@ -17,10 +17,15 @@ from ludus.solvers.base import Solution
 from ludus.solvers.nash import certified_gap, solve_highs, solve_interior_point
 
 # --------------------------------------------------------------------------------------------------------------------
-# The distribution of largest entropy that keeps linear limits. maximise -sum_i x_i log(x_i / b_i) subject to A x <=
-# h, sum x = 1 Its dual has one multiplier per row, l >= 0 (Boyd and Vandenberghe, Convex Optimization, 2004, ch.
-# 5.1.6): minimise D(l) = log sum_i b_i exp(-A'l)_i + h'l x(l) = softmax(log b - A'l) D'(l) = h - A x(l) A log
-# barrier keeps l positive, Newton's method follows the barrier's path (ibid., ch. 11.3). D is smooth, convex and
+# The distribution of largest entropy that keeps linear limits.
+#
+#     maximise  -sum_i x_i log(x_i / b_i)   subject to   A x <= h,  sum x = 1
+#
+# Its dual has one multiplier per row, l >= 0 (Boyd and Vandenberghe, Convex Optimization, 2004, ch. 5.1.6):
+#
+#     minimise  D(l) = log sum_i b_i exp(-A'l)_i + h'l        x(l) = softmax(log b - A'l)        D'(l) = h - A x(l)
+#
+# A log barrier keeps l positive, Newton's method follows the barrier's path (ibid., ch. 11.3). D is smooth, convex and
 # finite everywhere, so that damped steps always get there, and on the path A x(l) < h: the answer keeps its limits.
 
 Vector = NDArray[np.float64]

@@ -62,14 +62,18 @@ def solve_highs(matrix: NDArray[np.float64], *, gap: float) -> MatrixSolution:
 
 # --------------------------------------------------------------------------------------------------------------------
 # A dense primal-dual interior-point method for matrix games. The row player maximises x'Ay. With values w, v and
-# slacks s, z > 0, an equilibrium solves the pair of linear programs A y + s = w e, e'y = 1 A'x - z = v e, e'x = 1 x
-# s = 0, y z = 0, x, y >= 0 Any interior x, y gives a strictly feasible start (w above max Ay, v below min A'x), so
-# the iterates stay feasible and only the products x s and y z have to be driven down: Mehrotra's predictor-
-# corrector (Mehrotra 1992; Wright, Primal-Dual Interior-Point Methods, 1997, ch. 10). Eliminating s, z and dx
-# leaves the normal equations (A'DA + diag(z/y)) dy = …, D = diag(x/s), of the size of the smaller side, bordered by
-# the two sums. Stopped at a gap above zero and centred once more, the answer lies near the central path: weight is
-# spread over all strategies, the more the less they lose, instead of sitting on a vertex. Double-oracle loops need
-# fewer rounds with such answers.
+# slacks s, z > 0, an equilibrium solves the pair of linear programs
+#
+#     A y + s = w e,  e'y = 1        A'x - z = v e,  e'x = 1        x s = 0,  y z = 0,  x, y >= 0
+#
+# Any interior x, y gives a strictly feasible start (w above max Ay, v below min A'x), so the iterates stay feasible and
+# only the products x s and y z have to be driven down: Mehrotra's predictor-corrector (Mehrotra 1992; Wright,
+# Primal-Dual Interior-Point Methods, 1997, ch. 10). Eliminating s, z and dx leaves the normal equations
+# (A'DA + diag(z/y)) dy = …, D = diag(x/s), of the size of the smaller side, bordered by the two sums.
+#
+# Stopped at a gap above zero and centred once more, the answer lies near the central path: weight is spread over all
+# strategies, the more the less they lose, instead of sitting on a vertex. Double-oracle loops need fewer rounds with
+# such answers.
 
 Vector = NDArray[np.float64]
 

@@ -33,7 +33,6 @@ from ludus.replay.base import Sample
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.prefetcher import ToDevice
 from ludus.replay.trajectories import Trajectories, join
-from ludus.rollout.base import RolloutRequest
 from ludus.rollout.manager import RolloutManager, manage
 from ludus.runtime.inprocess import build_runtime
 from ludus.training.trainer import Trainer, TrainerSpec
@@ -154,22 +153,14 @@ class HandLearner:
             )
         mine = _MINE._replace(version=self._version)
         factors = {p: ([mine if ref == _MINE else ref], [1.0]) for p, ref in refs.items()}
-        request = RolloutRequest(
-            learner=mine,
+        request = replace(collect, amount=amount or collect.amount).request(
+            mine,
+            Mixture.product(factors),
             seats=seats,
-            opponents=Mixture.product(factors),
-            unit=collect.unit,
-            amount=amount or collect.amount,
             seed=seeding.key(self._seed, "by hand", self._collected),
-            extras=collect.extras,
+            modes_seed=self._seed,
             first_episode=self._episode,
             together=len(seats) > 1,
-            modes=collect.modes,
-            modes_seed=self._seed,
-            state=collect.state,
-            processing=collect.processing,
-            place=collect.place,
-            bootstrap_value=collect.bootstrap_value,
         )
         self._collected += 1
         policies = [(mine, self.policy), *((refs[p], policy) for p, policy in others.items() if p in refs)]

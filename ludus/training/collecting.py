@@ -1,8 +1,8 @@
 """How a training task collects: all workers together, or each for itself.
 
-Together  request -> all hosts -> one rollout -> learn -> publish -> next request              (single, sync: lag 0)
-Apart     a request or more at every host; whoever has answered is learned from, and gets   (async: bounded lag)
-          the newest weights with its next request
+SyncCollector   request -> all hosts -> one rollout -> learn -> publish -> next request             (single, sync: lag 0)
+AsyncCollector  a request or more at every host; whoever has answered is learned from, and gets   (async: bounded lag)
+                the newest weights with its next request
 """
 
 from __future__ import annotations

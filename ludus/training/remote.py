@@ -40,11 +40,15 @@ __all__ = ["ProcessGroup", "RankMeeting"]
 
 # --------------------------------------------------------------------------------------------------------------------
 # Ranks in processes: sums through torch.distributed (gloo for arrays and CPU tensors, nccl for tensors on a GPU).
-# rank 0 meeting = Meeting(host) a small store in its process, whose address the driver hands out every rank group =
-# ProcessGroup(meeting.address, rank=…, size=…) learner = algorithm.learner(LearnerContext(…, ranks=group), start) …
-# group.close(); rank 0: meeting.close() The groups are their own: torch's default group is not touched, so a
-# process may be in several. Between machines, gloo listens on the interface that its host's name resolves to;
-# GLOO_SOCKET_IFNAME names another.
+#
+#     rank 0      meeting = RankMeeting(host)                      a small store in its process, whose address the driver
+#                                                                  hands out
+#     every rank  group = ProcessGroup(meeting.address, rank=…, size=…)
+#                 learner = algorithm.learner(LearnerContext(…, ranks=group), start)
+#                 …  group.close();  rank 0: meeting.close()
+#
+# The groups are their own: torch's default group is not touched, so a process may be in several. Between machines,
+# gloo listens on the interface that its host's name resolves to; GLOO_SOCKET_IFNAME names another.
 
 dist: Any = distributed  # much of it has no types
 _LOCAL = ("127.0.0.1", "localhost")
@@ -151,7 +155,7 @@ class ProcessGroup:
             return store
         host, found, port = address.rpartition(":")
         if not (found and port.isdecimal()):
-            raise RunError(f"ranks meet at {address!r}; expected HOST:PORT of a Meeting, or file:///PATH.")
+            raise RunError(f"ranks meet at {address!r}; expected HOST:PORT of a RankMeeting, or file:///PATH.")
         return dist.TCPStore(host, int(port), None, False, timeout=self._timeout, wait_for_workers=False)
 
     def _make_gloo(self, address: str) -> Any:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from weakref import WeakValueDictionary
-
-import numpy as np
 
 from ludus.core import seeding
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Array, Mixture, PolicyRef, State, TrainingTask, row_mode
 from ludus.learners.base import Collect
 from ludus.policies.base import Policy
-from ludus.population.matches import statistics_of, won
-from ludus.rollout.base import EpisodeResults, Rollout, RolloutRequest
+from ludus.population.matches import won
+from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.manager import RemotePolicy, RolloutManager
 from ludus.rollout.opponent_sampling import learner_refs, mixture_refs
 from ludus.rollout.opponents import MovingOpponents, live_refs, start_of
@@ -55,7 +53,7 @@ class TrainingCounts:
         self.episodes += rollout.counters["episodes"]
         self.next_episode = max(self.next_episode, rollout.next_episode)
         episodes, sums = rollout.episodes, rollout.sums
-        mine: Array = episodes.returns[np.arange(len(episodes.seat)), episodes.seat]
+        mine = episodes.earned
         if len(mine):
             self.returns.append(float(mine.mean()))
             self.wins.append((won(episodes.returns, episodes.seat), len(mine)))
@@ -63,15 +61,6 @@ class TrainingCounts:
             self.returns.append(sums.mean)
             self.wins.append((sums.won, sums.count))
         return mine
-
-    @staticmethod
-    def statistics(names: Sequence[str], episodes: EpisodeResults) -> Mapping[str, float]:
-        """By name, the means over the learner's episodes in which they are known; empty where the environment counts nothing."""
-        if episodes.statistics is None or not len(episodes.seat):
-            return {}
-        mine = episodes.statistics[np.arange(len(episodes.seat)), episodes.seat]
-        found = statistics_of(names, mine[:, None])
-        return {} if found is None else dict(zip(found.names, found.mean[0].tolist(), strict=True))
 
     @property
     def totals(self) -> Mapping[str, int]:
@@ -177,26 +166,19 @@ class RequestMaker:
             envs = self._rollouts.num_envs
             count.next_episode = -(-count.next_episode // envs) * envs
         row = count.requests % len(self._rows) if self._rows else None
+        asked = collect if row is None else replace(collect, modes=((row_mode(row), 1.0),))
         opponents, policies = self.playing(learner, weights, row=row)
         share = self._task.together
-        request = RolloutRequest(
-            learner=learner,
+        request = asked.request(
+            learner,
+            opponents,
             seats=self._seats[host],
-            opponents=opponents,
-            unit=collect.unit,
-            amount=collect.amount,
             seed=seeding.key(self._seed, "collect", count.requests),
-            carry_on=carry_on,
-            extras=collect.extras,
-            first_episode=count.next_episode,
-            modes=collect.modes if row is None else ((row_mode(row), 1.0),),
             modes_seed=self._seed,
-            state=collect.state,
+            carry_on=carry_on,
+            first_episode=count.next_episode,
             together=int((count.requests + 1) * share) > int(count.requests * share),
             seconds=seconds,
-            processing=collect.processing,
-            place=collect.place,
-            bootstrap_value=collect.bootstrap_value,
         )
         named = {**dict(policies), **dict.fromkeys(learner_refs(request), weights)}
         count.requests += 1

@@ -232,7 +232,7 @@ class Training:
                 returns=returns,
                 lengths=rollout.episodes.length,
                 metrics=learned.metrics,
-                statistics=count.statistics(self._parts.rollouts.spec.statistics, rollout.episodes),
+                statistics=rollout.episodes.counted(self._parts.rollouts.spec.statistics),
                 sums=() if rollout.sums is None else astuple(rollout.sums)[: len(curves.RETURNS)],
             )
             self._parts.observer.learned(self.task, self._curve.curve)

@@ -71,7 +71,7 @@ def test_newest_policies_that_nobody_met_are_left_out() -> None:
     nothing = np.zeros((3, 3), np.bool_)
     payoffs = Payoffs(mean, count, np.zeros_like(mean), nothing, ((-1, 1),) * 2, (0, 1), True)
     assert ratings._met(payoffs) == (2, 1)
-    assert ratings._first(payoffs, (2, 1)).mean.tolist() == [[[1.0], [1.0]]] * 2
+    assert payoffs.part({0: range(2), 1: range(1)}).mean.tolist() == [[[1.0], [1.0]]] * 2
 
 
 def test_the_command(computed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

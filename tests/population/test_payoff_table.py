@@ -48,8 +48,7 @@ def test_cells_by_hand():
     assert view.m2[:, 0, 1].tolist() == [26.0, 26.0]
     assert view.count.tolist() == [[0, 3, 0], [0, 0, 1]]
     assert np.isnan(view.mean[:, 0, 0]).all()
-    assert view.holes().tolist() == [[0, 0], [0, 2], [1, 0], [1, 1]]
-    assert view.holes(min_count=2).tolist() == [[0, 0], [0, 2], [1, 0], [1, 1], [1, 2]]
+    assert np.argwhere(~view.known).tolist() == [[0, 0], [0, 2], [1, 0], [1, 1]]
 
 
 @settings(max_examples=60, deadline=None)

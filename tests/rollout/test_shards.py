@@ -185,6 +185,7 @@ class Stuck(InProcess):
     def __init__(self) -> None:
         super().__init__()
         self.owed: list[Answer] = []
+        self.patience: list[float] = []  # how long answers were waited for that did not come
 
     def call(self, handle, method, *args):
         if not self.stuck or method not in ("play", "close"):
@@ -194,6 +195,8 @@ class Stuck(InProcess):
 
     def wait(self, refs, *, at_least=1, timeout=None):
         assert timeout is not None or all(ref not in self.owed for ref in refs), "this would hang"
+        if timeout and any(ref in self.owed for ref in refs):
+            self.patience.append(timeout)
         return [ref for ref in refs if ref not in self.owed], [ref for ref in refs if ref in self.owed]
 
     def get(self, ref, *, timeout=None):
@@ -232,16 +235,24 @@ def test_a_stuck_host_is_noticed_by_who_only_looks_in(frozen: bool, monkeypatch:
     assert manager.finish(pending).counters["worker_restarts"] == 1
 
 
-def test_closing_waits_no_longer_than_the_deadline() -> None:
+@pytest.mark.parametrize("unwanted", ["nothing", "played", "playing"])
+def test_closing_waits_no_longer_than_the_deadline(unwanted: str) -> None:
+    """Nor that long for a host that still plays what nobody wants; one that has played it is like any other."""
     told: list[str] = []
     runtime, manager = one_stuck(told)
     manager.run(request("episodes", 4), policies())
+    if unwanted == "playing":
+        runtime.stuck = True
+    if unwanted != "nothing":
+        manager.forget(manager.start(request("episodes", 4), policies()))
     runtime.stuck = True
     manager.close()
-    assert told == [
+    sentence = (
         "the environments of rollout worker 0 were not closed within 10 seconds; their processes are ended now. If closing may take so "
         "long, raise runtime.deadline."
-    ]
+    )
+    assert told == ([] if unwanted == "playing" else [sentence])
+    assert runtime.patience == ([5.0] if unwanted == "playing" else [5.0, 5.0])
     with pytest.raises(RunError, match="was stopped"):
         runtime.get(runtime.call(manager._hosts[0], "ready"))
 

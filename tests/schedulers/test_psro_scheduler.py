@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ludus.core.config import Config
-from ludus.core.errors import ConfigError, ScenarioError, SolverError
+from ludus.core.errors import ConfigError, SolverError
 from ludus.core.types import Evaluated, EvaluationTask, Mixture, PolicyRef, PolicySpec, Solution, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
@@ -207,12 +208,13 @@ def test_opponents_that_were_given_are_not_copied(source: str, initial: int, exp
     assert start == (None if expected is None else PolicyRef(0, expected))
 
 
-def test_a_sequential_league_counts_them() -> None:
+@pytest.mark.parametrize(("first", "expected"), [("main", ["1-0", "1-1", "1-2"]), ("exploiter", ["1-2"])])
+def test_a_sequential_league_begins_after_them(first: Any, expected: list[str]) -> None:
     view = replace(_view((3, 3), np.zeros((3, 3))), initial=(3, 3))
-    with pytest.raises(ScenarioError, match=r"initial=1, and population 0 began with 3 policies.*initial: 3"):
-        scheduler(responses=SequentialLeague()).next_tasks(view, free=8)
-    _, response, _ = scheduler(responses=SequentialLeague(initial=3)).next_tasks(view, free=8)
+    _, response, _ = scheduler(responses=SequentialLeague(first=first)).next_tasks(view, free=8)
     assert response.policy == "0-1"
+    (factor,) = (factor for factor in response.opponents.factors if factor.seats == (1,))
+    assert [entry.policy for (entry,) in factor.entries] == expected
 
 
 def test_a_file_rule_needs_a_path() -> None:

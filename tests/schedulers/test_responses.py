@@ -137,22 +137,27 @@ def test_supported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "sizes", "expected"),
+    ("first", "sizes", "initial", "expected"),
     [
-        ("main", (1, 1), None),  # None: the meta-strategy
-        ("main", (2, 2), 1),  # 1: the newest main agent
-        ("main", (3, 3), None),
-        ("main", (4, 4), 3),
-        ("main", (2, 3), 1),  # player 1 has its exploiter already
-        ("exploiter", (1, 1), 0),
-        ("exploiter", (2, 2), None),
-        ("exploiter", (3, 3), 2),
+        ("main", (1, 1), (), None),  # None: the meta-strategy
+        ("main", (2, 2), (), 1),  # 1: the newest main agent
+        ("main", (3, 3), (), None),
+        ("main", (4, 4), (), 3),
+        ("main", (2, 3), (), 1),  # player 1 has its exploiter already
+        ("exploiter", (1, 1), (), 0),
+        ("exploiter", (2, 2), (), None),
+        ("exploiter", (3, 3), (), 2),
+        ("main", (2, 4), (1, 3), 3),
+        ("exploiter", (2, 4), (1, 3), None),
+        ("exploiter", (3, 4), (1, 3), 2),
     ],
 )
-def test_main_agents_and_exploiters_in_turn(first: str, sizes: tuple[int, int], expected: int | None) -> None:
+def test_main_agents_and_exploiters_in_turn(
+    first: str, sizes: tuple[int, int], initial: tuple[int, ...], expected: int | None
+) -> None:
     solution = Solution(tuple(np.full(n, 1 / n) for n in sizes), 0.0)
     game = exact_view(np.zeros((2, *sizes)), zero_sum=True)
-    (target,) = SequentialLeague(first=first).targets(game, solution, (0,))
+    (target,) = SequentialLeague(first=first).targets(game, solution, (0,), initial=initial)
     if expected is None:
         assert target.opponents is solution
     else:

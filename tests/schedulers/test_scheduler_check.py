@@ -24,7 +24,7 @@ class LastOnly:
 
     def next_tasks(self, view: View, free: int):
         if not self.queue and not self.out:
-            if len(view.payoffs.holes()):
+            if not view.payoffs.known.all():
                 self.queue = ["payoffs"]
             elif self.generation < self.generations:
                 self.generation += 1
@@ -36,7 +36,9 @@ class LastOnly:
     def task(self, what: str, view: View):
         if what == "payoffs":
             return EvaluationTask(
-                f"payoffs-{self.generation}", self.generation, tuple(map(tuple, view.payoffs.holes().tolist()))
+                f"payoffs-{self.generation}",
+                self.generation,
+                tuple(map(tuple, np.argwhere(~view.payoffs.known).tolist())),
             )
         k = int(what)
         seats = tuple(p for p, which in enumerate(self.population) if which == k)

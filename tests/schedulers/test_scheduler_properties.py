@@ -12,7 +12,6 @@ from ludus.schedulers.league import ROLES, LeaguePlayer, LeagueRules, Opponent, 
 from ludus.schedulers.pbt import Range, TuningRules, copies, explored
 from ludus.schedulers.responses import conditional, opponents, rectified, supported
 from ludus.schedulers.self_play import PrioritisedPast, QualityPast, UniformPast, grown
-from ludus.schedulers.subgame import lifted, restricted
 from ludus.schedulers.win_rates import Member, pairing
 from ludus.solvers import games
 from ludus.testing.meta_solver import exact_view
@@ -74,12 +73,12 @@ def test_a_solved_part_is_a_solution_of_the_whole_with_the_same_payoffs(populati
     places = {k: sorted(rng.choice(n, int(rng.integers(1, n + 1)), replace=False).tolist()) for k, n in size.items()}
     shape = tuple(size[k] for k in population)
     payoffs = exact_view(rng.normal(size=(len(shape), *shape)), zero_sum=False, population=population)
-    part = restricted(payoffs, places)
+    part = payoffs.part(places)
     assert part.exact.size == np.prod([len(places[k]) for k in population])
     marginals = tuple(rng.dirichlet(np.ones(len(places[k]))) for k in population)
     joint = rng.dirichlet(np.ones(part.exact.size)).reshape(part.sizes)
     for solution in (Solution(marginals, 0.0), Solution(None, 0.0, joint=joint)):
-        whole = lifted(solution, payoffs, places)
+        whole = games.lifted(solution, payoffs, places)
         for player, k in enumerate(population):
             np.testing.assert_allclose(
                 games.against(payoffs.mean[player], whole, player)[places[k]],

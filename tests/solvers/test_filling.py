@@ -30,7 +30,7 @@ def test_a_guess_by_hand():
     assert made.mean.tolist() == [[[4, 4]], [[4, 4]]]
     assert made.count.tolist() == [[5, 1]]
     assert made.m2[:, 0, 1].tolist() == [0, 0]
-    assert not made.holes().size
+    assert made.known.all()
 
 
 def test_effects_satisfy_the_normal_equations():

@@ -191,7 +191,7 @@ def test_matches_are_pooled_and_counted_once(run_dir: Path) -> None:
     np.testing.assert_allclose(payoffs.m2[0], [[12.8, 0.0], [0.0, 0.0]], atol=1e-12)
     assert payoffs.count.tolist() == [[5, 0], [0, 0]]
     assert payoffs.exact.tolist() == [[False, False], [True, True]]
-    assert payoffs.holes().tolist() == [[0, 1]]
+    assert np.argwhere(~payoffs.known).tolist() == [[0, 1]]
 
 
 def test_uncommitted_rows_are_not_seen_and_not_kept(run_dir: Path) -> None:

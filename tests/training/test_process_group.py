@@ -148,7 +148,7 @@ def test_a_rank_that_leaves_is_not_waited_for():
 @pytest.mark.parametrize(
     ("address", "rank", "message"),
     [
-        ("nowhere", 0, "expected HOST:PORT of a Meeting, or file:///PATH"),
+        ("nowhere", 0, "expected HOST:PORT of a RankMeeting, or file:///PATH"),
         ("127.0.0.1:1", 2, "rank 2 of 2: ranks are numbered from 0 to 1"),
         pytest.param(  # torch tries to connect for two seconds
             "127.0.0.1:1", 1, "rank 1 of 2 met not all others at 127.0.0.1:1", marks=pytest.mark.slow

@@ -420,8 +420,9 @@ class NativeBase(Unsaved):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Vectors that step all of their environments together: Gymnasium's own, whatever their autoreset mode. actions ->
-# dense array -> the vector's step -> who is due | earned | ended -> (restarts of whoever ended) -> publish
+# Vectors that step all of their environments together: Gymnasium's own, whatever their autoreset mode.
+#
+#     actions -> dense array -> the vector's step -> who is due | earned | ended -> (restarts of whoever ended) -> publish
 
 
 def native_env(
@@ -582,8 +583,11 @@ class NativeVectorEnv(NativeBase):
 
 # --------------------------------------------------------------------------------------------------------------------
 # Vectors whose environments work at their own speed: EnvPool's and ALE's with a `batch_size` below their number of
-# environments. actions of a batch -> send -> the batch that is ready first -> who of it is due | ended -> publish;
-# the others list nothing
+# environments.
+#
+#     actions of a batch -> send -> the batch that is ready first -> who of it is due | ended -> publish
+#
+# The others list nothing.
 
 Send: TypeAlias = Callable[[Any, Array, NDArray[np.int64]], None]
 """(vector, actions [n, …], environments int64[n]) -> None."""

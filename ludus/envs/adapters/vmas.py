@@ -286,7 +286,9 @@ class VmasDeviceEnv:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# On the host: actions -> step the batch -> final observations -> begin those anew that are over -> publish
+# On the host.
+#
+#     actions -> step the batch -> final observations -> begin those anew that are over -> publish
 
 
 class VmasVectorEnv(Unsaved):

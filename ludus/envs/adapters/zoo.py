@@ -24,8 +24,10 @@ from ludus.envs.spaces import observation_space
 
 # --------------------------------------------------------------------------------------------------------------------
 # PettingZoo's AEC environments, one decision at a time, or one of each agent where the environment moves once in a
-# cycle. step: the mover's action -> rewards of all -> final observations of the dead -> dead agents step with None
-# -> whoever is selected is due
+# cycle.
+#
+#     step: the mover's action -> rewards of all -> final observations of the dead -> dead agents step with None
+#           -> whoever is selected is due
 
 
 class AecEnv:

@@ -19,7 +19,7 @@ from ludus.replay.trajectories import Trajectories
 
 
 def critic_states(rows: Trajectories, seats: tuple[int, ...]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(of all rows float32[N, width], of all bootstrap observations [S, width]), as `team_states.seen` shows them. Raises PolicyError for
+    """(of all rows float32[N, width], of all bootstrap observations [S, width]), as `seen` shows them. Raises PolicyError for
     trajectories without states."""
     if rows.state is None or rows.bootstrap_state is None:
         raise PolicyError(

@@ -26,11 +26,14 @@ from ludus.population.ratings.results import Pairs, duels, pairs
 
 # --------------------------------------------------------------------------------------------------------------------
 # The likelihood of paired comparisons with draws, and its maximum. Davidson (1970, JASA 65, eq. 2.3): with
-# strengths e^t and a draw parameter v = e^h, P(i beats j) = e^(d/2) / Z, P(draw) = v / Z, Z = 2 cosh(d/2) + v, d =
-# t_i - t_j. v = 0 is the model of Bradley and Terry (1952), in which a draw counts as half a win. The logarithm is
-# concave in (t, h). To it comes a prior: `prior` draws, by v = 0, of every policy against one of strength 1 (as in
-# Caron and Doucet 2012), and `prior` draws and wins among equals for v; so unbeaten policies, and those that only
-# drew, stay finite.
+# strengths e^t and a draw parameter v = e^h,
+#
+#     P(i beats j) = e^(d/2) / Z,    P(draw) = v / Z,    Z = 2 cosh(d/2) + v,    d = t_i - t_j.
+#
+# v = 0 is the model of Bradley and Terry (1952), in which a draw counts as half a win. The logarithm is concave in
+# (t, h). To it comes a prior: `prior` draws, by v = 0, of every policy against one of strength 1 (as in Caron and
+# Doucet 2012), and `prior` draws and wins among equals for v; so unbeaten policies, and those that only drew, stay
+# finite.
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
