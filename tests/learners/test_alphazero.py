@@ -1,5 +1,6 @@
 """AlphaZero: what is learned of a search, its loss by hand, the contract, refusals, and that it learns tic-tac-toe."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from alphazero_games import outcomes, played, small, spec
 
 from ludus.core.errors import ConfigError, DataError, ScenarioError
-from ludus.core.types import Tail
+from ludus.core.types import PolicyRef, Tail
 from ludus.driver.runner import run
 from ludus.driver.scenario_check import check
 from ludus.driver.scenario_files import load_scenario
@@ -17,6 +18,7 @@ from ludus.learners.base import LearnerContext
 from ludus.policies.file import load_policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
+from ludus.rollout.worker import RolloutWorker
 from ludus.testing.algorithm import check_algorithm
 from tests.reference.mcts import losses
 
@@ -122,7 +124,23 @@ def test_symmetries_teach_what_turned_boards_teach():
     np.testing.assert_allclose(shares[[0, 2, 6, 8]], 0.25, atol=0.06)
 
 
-@pytest.mark.parametrize("options", [{}, {"selection": "gumbel", "average": 0.1, "symmetries": False}], ids=str)
+def test_searches_anew_teach_what_the_newest_weights_find():
+    """Of the first half of a batch, whatever had been found there."""
+    anew, plain = (learner_of(small(reanalyse=share, noise=0.0)) for share in (0.5, 0.0))
+    columns = {name: column[:8] for name, column in dict(anew.items(played(anew, 0)))["replay"].items()}
+    searcher = build_policy(anew.spec, anew.weights())
+    fresh = searcher.search(columns["observation"][:4], columns["mask"][:4], np.zeros((4, 2), np.float32)).policy
+    found = np.concatenate([fresh.astype(np.float32), columns["policy"][4:]])
+    old = np.concatenate([columns["mask"][:4].astype(np.float32), columns["policy"][4:]])
+    anew.update(sample({**columns, "policy": old}, np.arange(8)))
+    plain.update(sample({**columns, "policy": found}, np.arange(8)))
+    for name, array in anew.weights().items():
+        np.testing.assert_array_equal(array, plain.weights()[name])
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"selection": "gumbel", "average": 0.1, "symmetries": False, "reanalyse": 0.5}], ids=str
+)
 def test_contract(options):
     """Saved, resumed and learned twice, to the bit; from games that its own searches played."""
     check_algorithm(small(**options), spec(), seats=(0, 1), rollouts=played, rounds=2)
@@ -160,6 +178,37 @@ def test_only_those_who_can_are_played_by_a_search():
         ScenarioError, match="mode=search was given, and the algorithm 'ppo' trains policies of kind 'actor_critic'"
     ):
         check(load_scenario("tic-tac-toe-alphazero", ["algorithm=ppo"]), spec(), matches=spec())
+
+
+FEW = (
+    *("latest=0.5", "generations=2", "response.episodes=16", "evaluation.episodes=2", "env.num_envs=8"),
+    *(
+        f"algorithm.{option}"
+        for option in ("rollout=8", "simulations=4", "play_simulations=4", "hidden=[8]", "batch=16")
+    ),
+    "algorithm.min_size=20",
+)
+
+
+def test_it_meets_its_past(tmp_path, monkeypatch):
+    """With `latest` below 1: the version of before, which searches, too; of those games the learner's own moves alone are learned."""
+    play, met, recorded = RolloutWorker.run, Counter(), Counter()
+
+    def watched(worker, request):
+        rollout = play(worker, request)
+        if request.modes:  # it trains
+            factors = request.opponents.factors
+            met.update(
+                f.entries[k][0] for row in rollout.episodes.entry for f, k in zip(factors, row, strict=True) if k >= 0
+            )
+            recorded.update(np.unique(rollout.trajectories.episode, return_counts=True)[1].tolist())
+        return rollout
+
+    monkeypatch.setattr(RolloutWorker, "run", watched)
+    run(load_scenario("tic-tac-toe-alphazero", list(FEW)), run_dir=tmp_path / "run", report=False)
+    assert set(met) == {PolicyRef(0, "0-0", 0, "explore"), PolicyRef(0, "0-1", 0, "search")}
+    assert recorded[1] == sum(met.values())
+    assert recorded[2] > 0
 
 
 def lost(policy, mode):

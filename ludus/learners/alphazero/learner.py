@@ -3,10 +3,12 @@ it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -22,6 +24,7 @@ from ludus.learners.replayed import Ensemble, ReplayLearner
 from ludus.learners.returns import lambda_returns
 from ludus.policies.actor_critic import arrays_of, load_arrays, make_network
 from ludus.policies.registry import build_policy
+from ludus.policies.search.policy import Searches
 from ludus.policies.specs import SEARCH_POLICY, SEARCH_VALUE, joined, part_of, spec_of
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
@@ -37,6 +40,10 @@ class SearchLearner(ReplayLearner):
 
     config: AlphaZero | MuZero
     networks: Ensemble
+
+    @abstractmethod
+    def weights(self) -> Weights:
+        """See `Learner`: what searches ask."""
 
     def found(self, rows: Trajectories) -> tuple[Array, NDArray[np.float64]]:
         """(policy [N, A], value float64[N]) of the searches. Raises DataError where nobody searched."""
@@ -62,6 +69,14 @@ class SearchLearner(ReplayLearner):
         if enumeration is not None:
             observation, mask = enumeration.observation[observation], enumeration.mask[observation]
         return observation.reshape(rows.num_rows, -1), mask
+
+    def found_anew(self, observation: Array, mask: NDArray[np.bool_], rng: np.random.Generator) -> Tensor:
+        """float32[n, A], on the learner's device: the policies that searches with the newest weights find, as it trains. observation: [n,
+        inputs]; mask: bool[n, A]."""
+        searcher = build_policy(self.spec, self.weights())
+        assert isinstance(searcher, Searches)
+        found = searcher.search(observation, mask, rng.random((len(mask), 2), np.float32))
+        return to_device(found.policy.astype(np.float32), self.device)
 
     def descended(self, loss: Tensor, by_policy: Tensor, by_value: Tensor) -> Metrics:
         """One step down a loss, of which two parts are told."""
@@ -139,6 +154,8 @@ class AlphaZeroLearner(SearchLearner):
         x, policy, mask, target = (
             to_device(batch.columns[name][mine], self.device) for name in ("observation", "policy", "mask", "value")
         )
+        if config.reanalyse:
+            policy = self._searched_anew(batch.columns, policy, mine)
         if config.symmetries:
             rng = seeding.generator(self._seed, "alphazero", "symmetries", self.updates)
             way = to_device(rng.integers(len(self._ways[0]), size=rows)[mine], self.device)
@@ -152,6 +169,14 @@ class AlphaZeroLearner(SearchLearner):
         norm = weight_norm(self.networks.online.module.parameters()) / self.ranks.size
         loss = by_policy + config.value_coefficient * by_value + config.l2 * norm
         return self.descended(loss, by_policy, by_value)
+
+    def _searched_anew(self, columns: Mapping[str, Any], policy: Tensor, mine: slice) -> Tensor:
+        """The first `reanalyse` of the rows with policies that the newest weights find, as observations show the whole position.
+        (Schrittwieser et al. 2020, appendix H.)"""
+        count = int(self.config.reanalyse * len(policy))
+        seen, legal = (np.asarray(columns[name][mine][:count]) for name in ("observation", "mask"))
+        rng = seeding.generator(self._seed, "alphazero", "reanalyse", self.updates)
+        return torch.cat([self.found_anew(seen, legal, rng), policy[count:]])
 
     def weights(self) -> Weights:
         return joined({"network": arrays_of(self.networks.target.module)})

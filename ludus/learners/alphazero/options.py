@@ -58,6 +58,7 @@ class SearchOptions(ReplayOptions):
     min_size: int = Field(default=2_000, ge=1)  # decisions before the first update
     batch: int = Field(default=512, ge=1)  # decisions per update
     updates_per_decision: float = Field(default=0.01, gt=0)
+    reanalyse: float = Field(default=0.0, ge=0, le=1)  # share of the batch whose policies are searched for anew
     value_coefficient: float = Field(default=1.0, ge=0)
     l2: float = Field(default=1e-4, ge=0)  # times the sum of all weights' squares
     average: float = Field(default=1.0, gt=0, le=1)  # share by which published weights follow per update; 1: at once

@@ -23,7 +23,7 @@ from ludus.learners.replayed import Ensemble
 from ludus.learners.returns import lambda_returns, n_step
 from ludus.policies.actor_critic import arrays_of, load_arrays
 from ludus.policies.registry import build_policy
-from ludus.policies.search.learned import MuZeroNetwork, MuZeroPolicy, make_muzero
+from ludus.policies.search.learned import MuZeroNetwork, make_muzero
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 
@@ -142,14 +142,10 @@ class MuZeroLearner(SearchLearner):
         """The first `reanalyse` of the rows with policies that the newest weights find. (Schrittwieser et al. 2020, appendix H.)"""
         count = int(self.config.reanalyse * len(policy))
         seen, legal = (np.asarray(columns[name][mine][:count]) for name in ("seen", "legal"))
-        searcher = build_policy(self.spec, self.weights())
-        assert isinstance(searcher, MuZeroPolicy)
-        rng = seeding.generator(self._seed, "muzero", "reanalyse", self.updates)
-        noise = rng.random((seen.shape[0] * seen.shape[1], 2), np.float32)
         flat = legal.reshape(-1, legal.shape[2])
-        found = searcher.search(seen.reshape(len(flat), -1), flat, noise)
-        fresh = torch.from_numpy(found.policy.astype(np.float32)).reshape(*seen.shape[:2], -1).to(self.device)
-        return torch.cat([fresh, policy[count:]])
+        rng = seeding.generator(self._seed, "muzero", "reanalyse", self.updates)
+        fresh = self.found_anew(seen.reshape(len(flat), -1), flat, rng)
+        return torch.cat([fresh.reshape(*seen.shape[:2], -1), policy[count:]])
 
     def weights(self) -> Weights:
         found = arrays_of(self.networks.target.module)

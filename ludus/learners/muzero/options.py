@@ -49,7 +49,6 @@ class MuZero(SearchOptions):
     gamma: float = Field(default=0.99, ge=0, le=1)
     value_coefficient: float = Field(default=0.25, ge=0)
     scale_rewards: bool = False  # `support` takes them as they are
-    reanalyse: float = Field(default=0.0, ge=0, le=1)  # share of the batch whose policies are searched for anew
     max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
     learning_rate: Scheduled = Schedule(start=2e-3, end=2e-4)
 
