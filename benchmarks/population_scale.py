@@ -4,8 +4,8 @@ processor's seconds and memory per step of growth.
     python -m benchmarks.population_scale [--quick]
 
 A step adds 50 policies to each population, durably; plays each of them against 20 of the whole other population, 100 episodes a match,
-all in one batch; commits; computes the exact payoffs of the new profiles; rates everybody anew by all matches (Bradley-Terry, from the
-last ratings); solves the whole game (Nash, from the last solution). After 100 policies and after 1,000 ten more per population are added
+all in one batch; commits; computes the exact payoffs of the new profiles; rates everybody anew by all matches (Elo, as runs do after each
+generation); solves the whole game (Nash, from the last solution). After 100 policies and after 1,000 ten more per population are added
 one by one, and the mean of one is what one costs. Also measured, and not part of that: listing the league from its database, and 95%
 intervals of all ratings, for which the whole information matrix is inverted.
 """

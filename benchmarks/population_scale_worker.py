@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -30,9 +29,8 @@ from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.population.matches import moments
-from ludus.population.ratings.base import RatingTable
 from ludus.population.ratings.bradley_terry import BradleyTerry
-from ludus.population.ratings.results import PairTally, pairs
+from ludus.population.ratings.results import duels, pairs
 from ludus.rollout.base import PlannedEpisodes
 from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import build_runtime
@@ -74,8 +72,6 @@ class League:
         self.matches = 0
         self._warm = None
         self._solver = Nash(tolerance=1e-4)
-        self.ratings: RatingTable | None = None
-        self._tally = PairTally((0, 1))
 
     def grow(self, count: int) -> dict[str, float]:
         """Add so many policies to each population, and do with the league what a league needs; the processor's seconds of each part."""
@@ -85,10 +81,10 @@ class League:
             ("play", lambda: self._play(count)),
             ("commit", self._commit),
             ("exact payoffs", self._payoffs),
-            ("rate", self._rate),
+            ("rate", self.manager.elo),
             ("solve", self._solve),
             ("list", self._list),
-            ("rate with intervals", lambda: self._rate("wald")),
+            ("rate with intervals", self._rate_with_intervals),
         ):
             begun = time.process_time()
             part()
@@ -139,11 +135,10 @@ class League:
         """Exact ones of the new profiles: they replace the sampled ones in the table that is solved."""
         self.table = self.exact.payoffs()
 
-    def _rate(self, intervals: Literal["wald", "none"] = "none") -> None:
+    def _rate_with_intervals(self) -> None:
         sizes = self.manager.table.population_sizes
-        self._tally.read(self.manager.table.log)
-        found = pairs(self._tally.duels(sizes), sum(sizes))
-        self.ratings = BradleyTerry(ties="half", intervals=intervals).fit(found, sizes=sizes, start=self.ratings)
+        found = pairs(duels(self.manager.table.log, sizes, (0, 1)), sum(sizes))
+        BradleyTerry(ties="half").fit(found, sizes=sizes)
 
     def _solve(self) -> None:
         self.manager.record_exact(self.table)

@@ -182,6 +182,11 @@ class Control(Silent):
             self.waited += max(0.0, now - self._since - work)
         self._since, self._played = now, played
 
+    def look(self) -> None:
+        """To be called within a step that may be long: takes the newest order, and writes the status when it is time. The step is not held
+        up, as workers finish what they were asked for."""
+        self._look(self._clock())
+
     def clock(self) -> float:
         """Seconds on a clock that stands while the run waits. Between two checks only."""
         return self._clock() - self.waited

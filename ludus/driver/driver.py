@@ -235,7 +235,8 @@ class Driver:
             self.store.generation = task.generation
             self.store.task_started(task)
             self.observer.task_started(task)
-        for result in self.work.results(tasks, proceed=self._proceed, checkpoint=self.checkpoint):
+        results = self.work.results(tasks, proceed=self._proceed, hear=self._hear, checkpoint=self.checkpoint)
+        for result in results:
             self._record(result)
             self.scheduler.on_result(result, self.manager.view())
             if isinstance(result, Evaluated):
@@ -248,6 +249,13 @@ class Driver:
         """Between two iterations."""
         self.observer.task_progress(fraction, metrics)
         self.control.check(self.parts.profile.played)
+        if self.stop.requested:
+            raise Interrupted
+
+    def _hear(self, fraction: float) -> None:
+        """Within a match, which may take minutes."""
+        self.observer.task_progress(fraction, {})
+        self.control.look()
         if self.stop.requested:
             raise Interrupted
 

@@ -42,7 +42,7 @@ from ludus.policies.file import load_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.rollout.opponents import live_refs
-from ludus.training.tasks import plays_others, train
+from ludus.training.tasks import Checkpoint, Proceed, plays_others, train
 from ludus.training.training import Training, TrainingParts
 
 _TAKEN = "no device: a row of a network that was trained"
@@ -76,11 +76,12 @@ class TaskRunner:
         self,
         tasks: Sequence[Task],
         *,
-        proceed: Callable[[float | None, Metrics], None],
-        checkpoint: Callable[[Mapping[str, State]], None],
+        proceed: Proceed,
+        hear: Callable[[float], None],
+        checkpoint: Checkpoint,
     ) -> Iterator[TaskResult]:
         """Of tasks that can be in progress together. proceed(share, metrics): after each iteration or match; may raise to end it all.
-        checkpoint(states): at barriers, with those of training tasks in progress."""
+        hear(share): now and then within a match; may, too. checkpoint(states): at barriers, with those of training tasks in progress."""
 
         def go_on(fraction: float | None, metrics: Metrics) -> None:
             if self.early is not None:
@@ -90,7 +91,7 @@ class TaskRunner:
         training = [task for task in tasks if isinstance(task, TrainingTask)]
         for task in tasks:
             if isinstance(task, EvaluationTask):
-                yield self._evaluate(task, proceed)
+                yield self._evaluate(task, proceed, hear)
         computed = [self._oracle(task) for task in training]
         learned = self._learned(
             [t for t, oracle in zip(training, computed, strict=True) if oracle is None and t.takes_row is None],
@@ -106,11 +107,7 @@ class TaskRunner:
                     yield next(learned) if oracle is None else self._compute(task, oracle)
 
     def _learned(
-        self,
-        tasks: Sequence[TrainingTask],
-        *,
-        proceed: Callable[[float | None, Metrics], None],
-        checkpoint: Callable[[Mapping[str, State]], None],
+        self, tasks: Sequence[TrainingTask], *, proceed: Proceed, checkpoint: Checkpoint
     ) -> Generator[Trained]:
         """The results of tasks that learn, in their order."""
         for group in self._in_progress(tasks):
@@ -245,7 +242,7 @@ class TaskRunner:
 
     # ------------------------------------------------------------------------------------------ evaluation
 
-    def _evaluate(self, task: EvaluationTask, proceed: Callable[[float | None, Metrics], None]) -> Evaluated:
+    def _evaluate(self, task: EvaluationTask, proceed: Proceed, hear: Callable[[float], None]) -> Evaluated:
         if task.solution is not None:
             exploitability = None
             if self.exact is not None and self.scenario.evaluation.exploitability != "off":
@@ -255,14 +252,20 @@ class TaskRunner:
         if self.exact is not None and self.scenario.evaluation.payoffs != "simulate":
             with self.parts.profile.part("evaluation"):
                 return Evaluated(task, payoffs=self.exact.payoffs())
-        return Evaluated(task, matches=tuple(self._matches(task, proceed)))
+        return Evaluated(task, matches=tuple(self._matches(task, proceed, hear)))
 
-    def _matches(self, task: EvaluationTask, proceed: Callable[[float | None, Metrics], None]) -> Iterator[Match]:
-        profiles = self._profiles(task.profiles)
-        ahead = 1 if self.task_slots == 1 else _AHEAD
-        for done, match in enumerate(self.matches.play(profiles, self.scenario.evaluation.portion, ahead=ahead)):
+    def _matches(self, task: EvaluationTask, proceed: Proceed, hear: Callable[[float], None]) -> Iterator[Match]:
+        profiles, portion = self._profiles(task.profiles), self.scenario.evaluation.portion
+        ahead = 1 if self.task_slots == 1 or self.scenario.runtime.kind == "inprocess" else _AHEAD
+        done, episodes = 0, portion * len(task.profiles)
+
+        def within(ended: int) -> None:
+            hear((done + ended) / episodes)
+
+        for match in self.matches.play(profiles, portion, ahead=ahead, hear=within):
             yield match
-            proceed((done + 1) / len(profiles), {})
+            done += match.n
+            proceed(done / episodes, {})
 
     def _profiles(self, indices: Iterable[tuple[int, ...]]) -> list[MatchProfile]:
         """What is to be played: as many portions of each as it is named."""

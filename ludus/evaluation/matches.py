@@ -15,7 +15,7 @@ from ludus.core.types import Factor, Match, Mixture, PolicyRef
 from ludus.policies.base import Policy
 from ludus.population.matches import moments, statistics_of
 from ludus.rollout.base import EpisodeResults, PlannedEpisodes, RolloutRequest
-from ludus.rollout.manager import Pending, RolloutManager
+from ludus.rollout.manager import Hear, Pending, RolloutManager
 from ludus.rollout.opponent_sampling import mixture_refs
 
 
@@ -70,30 +70,33 @@ class MatchPlayer:
         ]
         return EpisodeResults.joined([self._rollouts.finish(one).episodes for one in pending])
 
-    def play(self, profiles: Iterable[MatchProfile], episodes: int, *, ahead: int = 1) -> Iterator[Match]:
+    def play(
+        self, profiles: Iterable[MatchProfile], episodes: int, *, ahead: int = 1, hear: Hear | None = None
+    ) -> Iterator[Match]:
         """One match for each profile, in their order, whose portions are `episodes` long; `ahead` of them are given out at a time, so that
-        workers which are done with one go on with the next."""
+        workers which are done with one go on with the next. hear: is told now and then how many episodes of the match that is waited for
+        have ended; what it raises ends all."""
         waiting: deque[tuple[MatchProfile, Pending | None]] = deque()
         for profile in profiles:
             elsewhere = self._early is not None and self._early.has(profile)
-            waiting.append((profile, None if elsewhere else self.begin(profile, episodes)))
+            waiting.append((profile, None if elsewhere else self.begin(profile, episodes, hear=hear)))
             if len(waiting) >= ahead:
-                yield self._next(waiting, episodes)
+                yield self._next(waiting, episodes, hear)
         while waiting:
-            yield self._next(waiting, episodes)
+            yield self._next(waiting, episodes, hear)
 
-    def _next(self, waiting: deque[tuple[MatchProfile, Pending | None]], episodes: int) -> Match:
+    def _next(self, waiting: deque[tuple[MatchProfile, Pending | None]], episodes: int, hear: Hear | None) -> Match:
         profile, pending = waiting.popleft()
         match = None
         if self._early is not None:
             self._early.go_on()
-            match = self._early.take(profile) if pending is None else None
-        return match or self.complete(profile, pending or self.begin(profile, episodes))
+            match = self._early.take(profile, hear=hear) if pending is None else None
+        return match or self.complete(profile, pending or self.begin(profile, episodes, hear=hear), hear=hear)
 
-    def begin(self, profile: MatchProfile, episodes: int) -> Pending:
+    def begin(self, profile: MatchProfile, episodes: int, *, hear: Hear | None = None) -> Pending:
         """Have the match of a profile played, whose portions are `episodes` long, and do not wait for it."""
         alone = Mixture((Factor(tuple(range(len(profile.seats))), (profile.seats,), (1.0,)),))
-        return self._start(alone, episodes * profile.portions, *_luck(profile))
+        return self._start(alone, episodes * profile.portions, *_luck(profile), hear=hear)
 
     def close(self) -> None:
         """End who plays for it."""
@@ -106,14 +109,14 @@ class MatchPlayer:
         except PartDied:  # it was stuck and has no restart left, as `complete` will say
             return True
 
-    def _start(self, players: Mixture, episodes: int, *luck: int | str) -> Pending:
+    def _start(self, players: Mixture, episodes: int, *luck: int | str, hear: Hear | None = None) -> Pending:
         request = RolloutRequest.evaluation(players, episodes, seed=seeding.key(self._seed, "matches", *luck))
         policies = [(ref, self._policy(ref)) for ref in mixture_refs(players)]
-        return self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot)
+        return self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot, hear=hear)
 
-    def complete(self, profile: MatchProfile, pending: Pending) -> Match:
+    def complete(self, profile: MatchProfile, pending: Pending, *, hear: Hear | None = None) -> Match:
         """Wait for a match that was begun."""
-        episodes = self._rollouts.finish(pending).episodes
+        episodes = self._rollouts.finish(pending, hear=hear).episodes
         returns = episodes.returns
         found = moments(returns)
         name = "-".join(map(str, profile.index))
@@ -173,20 +176,20 @@ class EarlyMatches:
         self._waiting.pop(profile, None)
         return profile in self._done or any(table.profile == profile for table in self._tables)
 
-    def take(self, profile: MatchProfile) -> Match | None:
-        """A match that was begun, once it is done; None if its player has died too often."""
+    def take(self, profile: MatchProfile, *, hear: Hear | None = None) -> Match | None:
+        """A match that was begun, once it is done; None if its player has died too often. hear: as in `MatchPlayer.play`."""
         for table in list(self._tables):
             if table.profile == profile:
-                self._finish(table)
+                self._finish(table, hear)
         return self._done.pop(profile, None)
 
-    def _finish(self, table: _Table) -> None:
+    def _finish(self, table: _Table, hear: Hear | None = None) -> None:
         profile, pending = table.profile, table.pending
         assert profile is not None
         assert pending is not None
         table.profile = table.pending = None
         try:
-            self._done[profile] = table.player.complete(profile, pending)
+            self._done[profile] = table.player.complete(profile, pending, hear=hear)
         except PartDied as error:  # no restart is left
             self._tables.remove(table)
             table.player.close()

@@ -42,7 +42,8 @@ class HostSpec:
     """shards: those that the host carries, in order. fetch: gives the value of a reference, where the host is. ready: a vector that
     exists already, for the first shard; only within one process. kept: bytes of policies that stay from request to request. client: the
     host's name on an inference server, which comes with each request; empty: it keeps copies of the policies itself. bots: where they
-    play. device: where the copies are asked to compute. scored: makes the environments of the slot `SCORED`, where matches have others."""
+    play. device: where the copies are asked to compute. scored: makes the environments of the slot `SCORED`, where matches have others.
+    between: called between two steps of a match; only within one process."""
 
     make_env: MakeEnv
     shards: tuple[Shard, ...]
@@ -53,6 +54,7 @@ class HostSpec:
     bots: BotSettings = field(default_factory=BotSettings)
     device: DeviceChoice = CPU
     scored: MakeEnv | None = None
+    between: Callable[[], None] | None = None
 
 
 class RolloutHost:
@@ -70,6 +72,7 @@ class RolloutHost:
         self._bots = bot_players(spec.bots)
         self._task_slots: dict[int, list[RolloutWorker]] = {}
         self._begun = 0
+        self._playing: Sequence[RolloutWorker] = ()  # the present request, or the last
         self._told: list[Rollout] | Exception = []
         self._workers(0)  # what is wrong with an environment shows now
 
@@ -85,16 +88,20 @@ class RolloutHost:
         PartDied if the server died, TrainingError if a device has not enough memory to act there: then episodes that are open in the task
         slot are lost, as if the host had died itself."""
         self._begun += 1
+        self._playing = ()
         workers = self._workers(task_slot)
+        for worker in workers:
+            worker.episodes = 0
+        self._playing = workers
         try:
             if server is None:
                 loaded = [(ref, sent if isinstance(sent, BotPolicy) else self._policy(sent)) for ref, sent in policies]
                 self._policies.trim(len(policies))
-                return _play(workers, request, loaded)
+                return self._play(workers, request, loaded)
             for worker in workers:
                 assert isinstance(worker.policies, RemoteBank)
                 worker.policies.server = server
-            return _play(workers, request, policies)
+            return self._play(workers, request, policies)
         except Exception as error:
             full = out_of_memory(error)
             if full is None and not isinstance(error, PartDied | TrainingError):
@@ -132,9 +139,11 @@ class RolloutHost:
         return self._told
 
     def pulse(self) -> list[float]:
-        """Changes with every step: requests that were begun, steps of each worker, and what bots are asked. Asked from another thread."""
+        """Changes with every step: finished episodes of the request that is played, requests that were begun, steps of each worker, and
+        what bots are asked. Asked from another thread."""
         workers = [worker for task_slot in list(self._task_slots.values()) for worker in list(task_slot)]
-        return [self._begun, *(worker.steps for worker in workers), *self._bots.pulse()]
+        episodes = sum(worker.episodes for worker in self._playing)
+        return [episodes, self._begun, *(worker.steps for worker in workers), *self._bots.pulse()]
 
     def ready(self) -> None:
         """Answered as soon as the host is made, and has done what was asked before."""
@@ -145,6 +154,21 @@ class RolloutHost:
         for workers in self._task_slots.values():
             for worker in workers:
                 worker.close()
+
+    def _play(
+        self, workers: Sequence[RolloutWorker], request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Any]]
+    ) -> list[Rollout]:
+        """One after the other; of the time that there is, each has as much as those after it."""
+        if request.learner is None and (between := self._spec.between) is not None:
+            return [_stepwise(worker, request, policies, between) for worker in workers]
+        if request.seconds is None:
+            return [worker.play(request, policies) for worker in workers]
+        end = perf_counter() + request.seconds
+        rollouts = []
+        for k, worker in enumerate(workers):
+            left = max(0.0, end - perf_counter()) / (len(workers) - k)
+            rollouts.append(worker.play(replace(request, seconds=left), policies))
+        return rollouts
 
     def _workers(self, task_slot: int) -> list[RolloutWorker]:
         if task_slot not in self._task_slots:
@@ -176,18 +200,16 @@ class RolloutHost:
         return policy
 
 
-def _play(
-    workers: Sequence[RolloutWorker], request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Any]]
-) -> list[Rollout]:
-    """One after the other; of the time that there is, each has as much as those after it."""
-    if request.seconds is None:
-        return [worker.play(request, policies) for worker in workers]
-    end = perf_counter() + request.seconds
-    rollouts = []
-    for k, worker in enumerate(workers):
-        left = max(0.0, end - perf_counter()) / (len(workers) - k)
-        rollouts.append(worker.play(replace(request, seconds=left), policies))
-    return rollouts
+def _stepwise(
+    worker: RolloutWorker,
+    request: RolloutRequest,
+    policies: Sequence[tuple[PolicyRef, Any]],
+    between: Callable[[], None],
+) -> Rollout:
+    steps = worker.stepwise(request, policies)
+    while (rollout := next(steps)) is None:
+        between()
+    return rollout
 
 
 class PolicyMessage:

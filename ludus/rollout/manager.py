@@ -159,7 +159,11 @@ class HostWatch:
 Receive: TypeAlias = Callable[[Sequence[Ref]], Sequence[Any]]
 """Takes the trajectories that hosts have left to where they are learned from, and says by what they are known there. Raises PartDied if
 some are lost."""
+Hear: TypeAlias = Callable[[int], None]
+"""Is told now and then, while a request of whole episodes is played, how many of them have ended. What it raises ends that."""
 
+_HEARD = 0.5  # seconds between two times that it is told
+_BRIEF = 0.2  # seconds that a host may take then to say how it is
 _CLOSING = 5.0  # seconds that hosts in the middle of a request may take to close
 _IDLE_CLOSING = 300.0  # and the others, where no deadline says it
 
@@ -173,6 +177,8 @@ class _PartialResult:
     life: int
     left: Ref = None  # trajectories that stay with the runtime
     serving: Serving | None = None  # its inference server
+    episodes: int = 0  # of its share that have ended, as it said last
+    question: Ref = None  # a pulse that it was asked for
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,6 +243,8 @@ class RolloutManager:
         self._unwanted: list[OwedAnswer] = []  # of forgotten ones, that hosts may still be playing
         self._leave, self._tell, self._closing = leave, tell, max(_CLOSING, deadline or _IDLE_CLOSING)
         self._lives = 0  # restarts of hosts that were counted
+        self._hear: Hear | None = None  # of the request that is played in this process
+        self._hear_at = 0.0
         self._blocks = [self._shards[b.first : b.first + b.num_envs] for b in shards_of(shards, hosts)]
         self._names = [f"{kind.called} {k}" for k in range(hosts)]
         self._hosts = [
@@ -251,6 +259,7 @@ class RolloutManager:
                     bots=bots or BotSettings(),
                     device=device,
                     scored=scored,
+                    between=self._between if ready is not None and k == 0 else None,
                 ),
                 resources=resources,
                 restarts=restarts,
@@ -291,11 +300,13 @@ class RolloutManager:
         *,
         task_slot: int = 0,
         hosts: Sequence[int] | None = None,
+        hear: Hear | None = None,
     ) -> Pending:
         """Have a request played, by all hosts or these ones, and do not wait for it.
 
         task_slot: requests of one slot are played one after the other, and one that carries on goes on with the slot's open episodes. Each
         slot has environments of its own, so that several tasks can be in progress.
+        hear: told where the request is played before this returns, in this process; elsewhere `finish` tells.
         """
         check_shares(request, len(self._shards))
         begun = perf_counter()
@@ -303,6 +314,7 @@ class RolloutManager:
         self._sent.trim(len(policies))
         self._unwanted = self._playing(self._unwanted)
         numbers = range(len(self._hosts)) if hosts is None else hosts
+        self._hear, self._hear_at = hear, monotonic() + _HEARD
         partials = [self._ask(host, task_slot, request, sent) for host in numbers]
         pending = Pending(request, task_slot, sent, partials, perf_counter() - begun)
         self._open.append(pending)
@@ -321,18 +333,19 @@ class RolloutManager:
         left = runtime.call(handle, "collect", *asked)
         return _PartialResult(host, runtime.call(handle, "told"), life, left, serving)
 
-    def finish(self, pending: Pending, *, receive: Receive | None = None) -> Rollout:
+    def finish(self, pending: Pending, *, receive: Receive | None = None, hear: Hear | None = None) -> Rollout:
         """Wait for a request and merge what the hosts bring, in the order of the shards. A host that dies and is made again plays its
         share again, also where only what it had brought is lost: whole episodes come out the same; episodes that were open from the
-        last request are lost, and new ones begin in their place. receive: takes what hosts have left. Raises what `RolloutWorker.play`
-        and `receive` raise."""
+        last request are lost, and new ones begin in their place. receive: takes what hosts have left. Raises what `RolloutWorker.play`,
+        `receive` and `hear` raise."""
         begun = perf_counter()
-        found = [self._insist(pending, partial) for partial in pending.partials]
+        look = None if hear is None else lambda: hear(self._episodes(pending))
+        found = [self._insist(pending, partial, look) for partial in pending.partials]
         while (left := self._received(pending, receive)) is None:
             for k, partial in enumerate(pending.partials):
                 if self._runtime.incarnation(self._hosts[partial.host]) != partial.life:
                     self._ask_again(pending, partial)
-                    found[k] = self._insist(pending, partial)
+                    found[k] = self._insist(pending, partial, look)
         rollouts = [rollout for some in found for rollout in some]
         return self._merged(pending, rollouts, left, perf_counter() - begun)
 
@@ -396,10 +409,13 @@ class RolloutManager:
         _, pending = self._runtime.wait([each.answer for each in owed], at_least=0, timeout=0.0)
         return [each for each in owed if each.answer in pending]
 
-    def _answer(self, partial: _PartialResult) -> list[Rollout] | None:
-        """What a host brings; None if it, or the server that it asks, has died and was made again."""
+    def _answer(self, partial: _PartialResult, look: Callable[[], None] | None = None) -> list[Rollout] | None:
+        """What a host brings; None if it, or the server that it asks, has died and was made again. look: called while it is waited for."""
         handle = self._hosts[partial.host]
-        self._watch.wait([OwedAnswer(partial.host, partial.answer)])
+        owed = [OwedAnswer(partial.host, partial.answer)]
+        while look is not None and not self._watch.wait(owed, timeout=_HEARD)[0]:
+            look()
+        self._watch.wait(owed)
         self._watch.answered(partial.host)
         try:
             rollouts: list[Rollout] = self._runtime.get(partial.answer)
@@ -411,16 +427,48 @@ class RolloutManager:
                 self._servers.mend(partial.serving)
             return None
 
-    def _insist(self, pending: Pending, partial: _PartialResult) -> list[Rollout]:
+    def _insist(
+        self, pending: Pending, partial: _PartialResult, look: Callable[[], None] | None = None
+    ) -> list[Rollout]:
         """What a host brings, however often it dies and is made again meanwhile."""
-        while (answer := self._answer(partial)) is None:
+        while (answer := self._answer(partial, look)) is None:
             self._ask_again(pending, partial)
         return answer
+
+    def _between(self) -> None:
+        """Between two steps in this process."""
+        now = monotonic()
+        if self._hear is not None and now >= self._hear_at:
+            self._hear_at = now + _HEARD
+            self._hear(int(self._runtime.get(self._runtime.pulse(self._hosts[0]))[0]))
+
+    def _episodes(self, pending: Pending) -> int:
+        """How many of a request's episodes have ended, as far as its hosts have said."""
+        for partial in pending.partials:
+            if self._runtime.wait([partial.answer], at_least=0, timeout=0.0)[0]:
+                quotas = (shard.quota(pending.request.amount) for shard in self._blocks[partial.host])
+                partial.episodes = sum(int(quota.sum()) for quota in quotas)
+            else:
+                self._ask_how_far(partial)
+        return sum(partial.episodes for partial in pending.partials)
+
+    def _ask_how_far(self, partial: _PartialResult) -> None:
+        """Of a host that has not answered yet. One that is in a long step is not asked a second time before it has said how it is."""
+        if partial.question is None:
+            partial.question = self._runtime.pulse(self._hosts[partial.host])
+        try:
+            pulse = self._runtime.get(partial.question, timeout=_BRIEF)
+        except TimeoutError:
+            return
+        except PartDied:  # as will show where its answer is waited for
+            pulse = None
+        partial.question, partial.episodes = None, 0 if pulse is None else int(pulse[0])
 
     def _ask_again(self, pending: Pending, partial: _PartialResult) -> None:
         again = self._ask(partial.host, pending.task_slot, pending.request, pending.sent)
         partial.answer, partial.life = again.answer, again.life
         partial.left, partial.serving = again.left, again.serving
+        partial.episodes, partial.question = 0, None
 
     def _received(self, pending: Pending, receive: Receive | None) -> Sequence[Any] | None:
         """What hosts have left, where it was received; None if some of it is lost with a host, which was made again."""

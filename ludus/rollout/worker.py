@@ -226,6 +226,8 @@ class RolloutWorker:
         from other workers that ask them."""
         self.env = env
         self.policies = self.bank = policies
+        self.episodes = 0
+        """That have ended, of the request that is played. Whoever has it played sets it to 0 before."""
         self._played = env
         self._bots: BotBank | None = None  # where there are some
         self._players, self._name = bots, name
@@ -546,6 +548,7 @@ class RolloutWorker:
     def _finish(self, sampler: OpponentSampler, log: EpisodeLog, finished: Finished) -> None:
         environments = finished.environment
         log.add(finished)
+        self.episodes = log.count
         if sampler.varies:
             for p in sampler.learners:
                 own = environments[sampler.mine[p, environments]]

@@ -17,7 +17,7 @@ from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import MetaSolver
 from ludus.solvers.confidence import MIN_UNITS, nash_conv_bounds, payoff_bounds, self_play_known
-from ludus.solvers.games import against, nash_conv, others, seat_orders
+from ludus.solvers.games import against, others, seat_orders
 from ludus.solvers.registry import solve
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -429,15 +429,11 @@ LOOKS = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SamplingStanding:
-    """What is known after a step. units: blocks that were ordered so far. estimate: NashConv of the solution in the estimated meta-game.
-    least, most: what it can be, with the stated confidence at all steps together; NaN where no tolerance is asked for (`nash_conv_bounds`
-    says it at any time). These matches steered: figures that are published come from fresh ones."""
+    """What is known after a step. most: what the solution's NashConv can be, with the stated confidence at all steps together; NaN where no
+    tolerance is asked for (`nash_conv_bounds` says it at any time). These matches steered: figures that are published come from fresh
+    ones."""
 
-    step: int
-    units: int
     solution: Solution
-    estimate: float
-    least: float
     most: float
 
 
@@ -463,7 +459,6 @@ class AdaptiveEvaluation:
         batch: int = 1000,
         growth: float = 0.25,
         portion: int = 1,
-        min_units: int = MIN_UNITS,
         seed: int = 0,
     ) -> None:
         """tolerance: NashConv, in returns; with 0 only the budget ends it. goal: of the matches (None: the NashConv of the meta-strategy).
@@ -473,10 +468,10 @@ class AdaptiveEvaluation:
                 f"adaptive evaluation: budget {budget}, batch {batch}, portion {portion}, growth {growth}, tolerance {tolerance}; "
                 "expected a batch and a portion of at least 1, and nothing negative."
             )
-        steer = MetaStrategy(min_units=min_units)
+        steer = MetaStrategy()
         certain = Certainty(tolerance=tolerance, confidence=confidence, steer=steer) if tolerance > 0.0 else None
         self.solver, self.budget, self.goal = solver, budget, goal or certain or steer
-        self.tolerance, self.confidence, self.min_units, self.seed = tolerance, confidence, min_units, seed
+        self.tolerance, self.confidence, self.seed = tolerance, confidence, seed
         self._start, self._growth, self._portion = start, growth, portion
         self._batch = min(batch, max(1, budget // LOOKS))
         self.step, self.units = 0, 0
@@ -529,15 +524,13 @@ class AdaptiveEvaluation:
 
     def _look(self, payoffs: Payoffs) -> SamplingStanding:
         rng = seeding.generator(self.seed, "adaptive", self.step)
-        complete = filled(payoffs)
-        solution = solve(self.solver, complete, warm=self._warm, rng=rng)
+        solution = solve(self.solver, filled(payoffs), warm=self._warm, rng=rng)
         self._warm = solution.warm
-        least = most = np.nan
+        most = np.nan
         if self.tolerance > 0.0:
-            bounds = payoff_bounds(payoffs, confidence=self.confidence, min_units=self.min_units)
-            least, most = nash_conv_bounds(bounds, payoffs, solution)
-        estimate = solution.gap if solution.marginals is None else nash_conv(complete, solution.marginals)
-        return SamplingStanding(self.step, self.units, solution, float(estimate), least, most)
+            bounds = payoff_bounds(payoffs, confidence=self.confidence)
+            _, most = nash_conv_bounds(bounds, payoffs, solution)
+        return SamplingStanding(solution, most)
 
     def state_dict(self) -> State:
         """Enough to go on with the same tasks, once the results of what was ordered are in the table."""

@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ludus.core.curves import per_second
-from ludus.core.types import Curve, Metrics, Task, TaskResult, Trained, TrainingTask
+from ludus.core.types import Curve, EvaluationTask, Metrics, Task, TaskResult, Trained, TrainingTask
 from ludus.storage.base import Doing, GenerationRecord, RunInfo, RunSummary, Silent
 from ludus.view.curves import compact, learner_of, newest, picture, told
 
@@ -78,10 +78,10 @@ class _Nowhere(io.StringIO):
 
 class PlainProgress(Silent):
     """One line per generation, at most one every `every` seconds (the last is never lost), for logs and pipes; and a line of how a training
-    goes where none has come for a while, so that a run of a day has some hundred of them. Nobody need listen: a closed pipe or a full disk
-    under the log ends the lines, not the run."""
+    goes, or the matches of a generation, where none has come for a while, so that a run of a day has some hundred of them. Nobody need
+    listen: a closed pipe or a full disk under the log ends the lines, not the run."""
 
-    QUIET = 2.0  # seconds without a line, after which a training has one; more in a long run
+    QUIET = 2.0  # seconds without a line, after which a task has one; more in a long run
     SHARE = 0.02  # of the time so far
 
     def __init__(self, stream: TextIO | None = None, *, every: float = 1.0, clock: Clock = time.monotonic) -> None:
@@ -91,7 +91,8 @@ class PlainProgress(Silent):
         self._rates = Rates(clock)
         self._next = -math.inf
         self._held: str | None = None
-        self._learning = math.inf  # when a training may have a line
+        self._quiet_until = math.inf  # then a task may have a line
+        self._task: Task | None = None  # the newest
         self._fraction: float | None = None
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
@@ -100,13 +101,16 @@ class PlainProgress(Silent):
         self._write(f"run {info.name}: {info.scenario} on {info.env}, {info.algorithm}, seed {info.seed}{where}")
 
     def task_started(self, task: Task) -> None:
-        self._fraction = None
+        self._task, self._fraction = task, None
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
         self._fraction = fraction
+        if isinstance(self._task, EvaluationTask) and self._clock() >= self._quiet_until:
+            self._write_held()
+            self._write(f"payoffs, generation {self._task.generation}{_done(fraction, None)}")
 
     def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
-        if self._clock() >= self._learning:
+        if self._clock() >= self._quiet_until:
             self._write_held()
             so_far = curve()
             share = _done(self._fraction, so_far)
@@ -146,7 +150,7 @@ class PlainProgress(Silent):
             self._held = None
 
     def _write(self, text: str) -> None:
-        self._learning = self._clock() + max(self.QUIET, self.SHARE * self._rates.elapsed)
+        self._quiet_until = self._clock() + max(self.QUIET, self.SHARE * self._rates.elapsed)
         try:
             self._stream.write(text + "\n")
             self._stream.flush()

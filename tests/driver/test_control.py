@@ -160,6 +160,20 @@ def test_throttle_sleeps_in_proportion_to_the_work(loop: Loop, speed: float, hel
     assert loop.control.waited == pytest.approx(3 * held)
 
 
+def test_a_long_step_goes_on_while_it_is_looked_at(loop: Loop) -> None:
+    loop.order(paused=True)
+    loop.control.task_progress(0.25, {})
+    loop.now += 5.0
+    loop.control.look()
+    assert (loop.sleeps, loop.status.paused, loop.status.fraction) == (0, True, 0.25)
+    loop.plan[50] = lambda: loop.order(speed=0.5)
+    assert loop.step(1.0) == pytest.approx(6.0), "for which it rests as long as it took: 5 seconds before, 1 after"
+    loop.order(stop=True)
+    loop.now += LOOK
+    loop.control.look()
+    assert loop.stop.requested
+
+
 def test_full_speed_ends_a_long_sleep(loop: Loop) -> None:
     loop.order(speed=0.01)
     loop.plan[20] = loop.order

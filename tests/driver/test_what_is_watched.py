@@ -8,10 +8,44 @@ import numpy as np
 import pytest
 import run_tools as tools
 
-from ludus.driver.runner import run
+from ludus.core.types import Metrics
+from ludus.driver.control import StopRequest
+from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
+from ludus.storage import live
+from ludus.storage.base import Silent
 from ludus.storage.reader import Reader
 from ludus.view.figures.panels import PANELS
+
+
+def test_a_long_match_is_told_of_while_it_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And can be stopped then; what comes of it is the same."""
+    monkeypatch.setattr("ludus.rollout.manager._HEARD", 0.0)
+    monkeypatch.setattr("ludus.driver.control.TELL", 0.0)
+    monkeypatch.setattr("ludus.driver.control.LOOK", 0.0)
+    stop = StopRequest()
+
+    class Watches(Silent):
+        told, seen = list[float](), list[float | None]()
+
+        def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+            assert fraction is not None
+            self.told.append(fraction)
+            status = live.read_status(tmp_path / "run")
+            assert status is not None
+            self.seen.append(status.fraction)
+            if fraction > 0.5:
+                stop.request("enough")
+
+    played, watcher = ("generations=0", "evaluation.episodes=80"), Watches()
+    run(tools.scenario("simulate", *played), run_dir=tmp_path / "run", observer=watcher, stop=stop, report=False)
+    assert watcher.seen == [None, *watcher.told[:-1]]
+    assert watcher.told == sorted(watcher.told)
+    assert 0.5 < watcher.told[-1] < 1
+    assert len(set(watcher.told)) > 3
+    resume(tmp_path / "run", report=False)
+    tools.train("simulate", tmp_path / "untouched", *played)
+    tools.assert_same_run(tmp_path / "run", tmp_path / "untouched")
 
 
 def test_throughput_and_opponents_of_a_run(tmp_path: Path) -> None:

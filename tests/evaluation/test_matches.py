@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def refs(*names: str) -> tuple[PolicyRef, ...]:
 
 
 def match(
-    player: MatchPlayer, index: tuple[int, ...], seats: tuple[PolicyRef, ...], episodes: int, **options: int
+    player: MatchPlayer, index: tuple[int, ...], seats: tuple[PolicyRef, ...], episodes: int, **options: Any
 ) -> Match:
     (found,) = player.play([MatchProfile(index, seats)], episodes, **options)
     return found
@@ -65,6 +66,18 @@ def test_a_match_by_hand(player: MatchPlayer) -> None:
     called = match(player, (1, 1), refs("bet", "bet"), 600)
     assert called.m2[0] == pytest.approx(600 * (4 - called.mean[0] ** 2))
     assert (called.n, called.profile, called.seats, called.exact) == (600, (1, 1), refs("bet", "bet"), False)
+
+
+def test_how_far_a_match_is_can_be_heard(player: MatchPlayer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here before every step: 33 episodes in 16 environments end after 2, 4 and 6 decisions."""
+    unheard = match(player, (0, 0), refs("pass", "pass"), 33)
+    monkeypatch.setattr("ludus.rollout.manager._HEARD", 0.0)
+    told = list[int]()
+    heard = match(player, (0, 0), refs("pass", "pass"), 33, hear=told.append)
+    assert told == [0, 0, 16, 16, 32, 32]
+    assert (heard.mean.tolist(), heard.m2.tolist()) == (unheard.mean.tolist(), unheard.m2.tolist())
+    with pytest.raises(ZeroDivisionError):  # what it raises ends the match
+        match(player, (0, 0), refs("pass", "pass"), 33, hear=lambda ended: 1 // (ended - 16))
 
 
 def test_matches_count_what_matches_count() -> None:

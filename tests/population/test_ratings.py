@@ -210,19 +210,6 @@ def test_groups_that_never_met_are_said_and_not_compared():
     )
 
 
-def test_a_start_changes_nothing_but_the_time():
-    """Two populations of 3 and 2, to each of which a policy is added: ratings before are found again at their new places."""
-    rng = np.random.default_rng(2)
-    won = rng.integers(1, 9, size=(7, 7)).astype(float)
-    np.fill_diagonal(won, 0)
-    there = [0, 1, 2, 4, 5]
-    before = BradleyTerry().fit(counted(won[np.ix_(there, there)]), sizes=(3, 2))
-    after = BradleyTerry().fit(counted(won), sizes=(4, 3))
-    found = BradleyTerry().fit(counted(won), sizes=(4, 3), start=before)
-    for name in ("rating", "low", "high"):
-        np.testing.assert_allclose(getattr(found, name), getattr(after, name), atol=1e-3)
-
-
 def test_nobody_and_one():
     assert Elo().fit(counted(np.zeros((0, 0)))).rating.tolist() == []
     assert Elo().fit(counted(np.zeros((1, 1)))).rating.tolist() == [0]

@@ -235,6 +235,28 @@ def test_a_stuck_host_is_noticed_by_who_only_looks_in(frozen: bool, monkeypatch:
     assert manager.finish(pending).counters["worker_restarts"] == 1
 
 
+def test_who_waits_hears_how_many_episodes_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the pulses of hosts; one that is in a long step is asked once, and what it said before stands."""
+    monkeypatch.setattr("ludus.rollout.manager._HEARD", 0.0)
+    runtime, manager = one_stuck([])
+    manager.run(request("episodes", 4), policies())
+    runtime.stuck, told = True, list[int]()
+    (worker,) = manager._hosts[0].value._playing
+    assert worker.episodes == 4
+
+    def hear(episodes: int) -> None:
+        told.append(episodes)
+        worker.episodes += 1
+        runtime.frozen = len(told) == 3
+        if len(told) == 5:
+            raise StopIteration
+
+    pending = manager.start(request("episodes", 90), policies(), hear=hear)
+    with pytest.raises(StopIteration):
+        manager.finish(pending, hear=hear)
+    assert told == [4, 5, 6, 6, 7]
+
+
 @pytest.mark.parametrize("unwanted", ["nothing", "played", "playing"])
 def test_closing_waits_no_longer_than_the_deadline(unwanted: str) -> None:
     """Nor that long for a host that still plays what nobody wants; one that has played it is like any other."""

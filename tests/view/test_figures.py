@@ -155,6 +155,14 @@ def test_a_run_in_a_list(tmp_path: Path) -> None:
     assert LiveOrder("s").speed == 1.0
 
 
+def test_a_run_of_matches_alone_is_as_far_as_they_are(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "run", synthetic.info(tmp_path / "run", generations=0)) as store:
+        store.commit("g0")
+        write(store.run_dir, Status("s", "here", 1, "0.1.0", began=0.0, written=0.0, doing="payoffs", fraction=0.3))
+        progress = _panel(store.run_dir, "overview").progress
+    assert (progress.fraction, progress.doing) == (0.3, "payoffs")
+
+
 def test_a_learner_s_tasks_are_one_curve(tmp_path: Path) -> None:
     run_dir = synthetic.write(tmp_path / "run", generations=2)
     learning = _panel(run_dir, "learning")

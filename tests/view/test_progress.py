@@ -81,6 +81,15 @@ def test_a_long_training_has_plain_lines() -> None:
     assert 60 < len(others) < 110  # every other second, and ever fewer
 
 
+def test_long_matches_have_plain_lines() -> None:
+    progress, stream = plain(clock := Clock())
+    progress.run_started(INFO)
+    progress.task_started(EvaluationTask("e", 3))
+    for clock.now in (0.5, 1.5, 2.5, 3.5, 5.0):
+        progress.task_progress(clock.now / 10, {})
+    assert stream.getvalue().splitlines()[1:] == ["payoffs, generation 3  25%", "payoffs, generation 3  50%"]
+
+
 def test_fast_generations_are_thinned_but_the_last_is_shown() -> None:
     progress, stream = plain(clock := Clock())
     progress.run_started(INFO)

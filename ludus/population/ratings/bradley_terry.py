@@ -239,9 +239,8 @@ class BradleyTerry:
         sizes, (first, second) = population_sizes(payoffs), payoffs.population
         return self.fit(pairs(duels(log, sizes, (first, second)), sum(sizes)), sizes=sizes)
 
-    def fit(self, results: Pairs, *, sizes: Sequence[int] = (), start: RatingTable | None = None) -> RatingTable:
-        """The same of counted results; sizes: policies per population (default: one population of all). start: the ratings before these
-        results came in, of populations to which some policies may have been added since: the same answer, sooner."""
+    def fit(self, results: Pairs, *, sizes: Sequence[int] = ()) -> RatingTable:
+        """The same of counted results; sizes: policies per population (default: one population of all)."""
         n, kind = results.n, self._kind
         if n == 0:
             return table(kind, "Elo points", sizes, np.empty(0))
@@ -251,7 +250,7 @@ class BradleyTerry:
         likelihood = Likelihood(counted, self.prior, self.ties == "davidson")
         if self.prior == 0:
             _require_finite(results, group)
-        best, curve = maximise(likelihood, start=None if start is None else _begun(start, sizes, likelihood.size))
+        best, curve = maximise(likelihood)
         low, high = self._ends(likelihood, best, curve, group)
         alone = np.bincount(group)[group] == 1
         if self.intervals != "none":
@@ -282,16 +281,6 @@ class BradleyTerry:
             contrast = (np.arange(n) == i) - (group == group[i]) / np.sum(group == group[i])
             low[i], high[i] = _profile(likelihood, best, curve.value, contrast, half[i])
         return low, high
-
-
-def _begun(start: RatingTable, sizes: Sequence[int], m: int) -> Vector:
-    """float64[m]: its strengths in the places that they have now, others 0."""
-    begun, at = np.zeros(m), 0
-    for p, size in enumerate(sizes):
-        known = start.of(p) / POINTS
-        begun[at : at + len(known)] = np.where(np.isfinite(known), known, 0.0)[:size]
-        at += size
-    return begun
 
 
 def _centred(strength: Vector, group: NDArray[np.int64]) -> Vector:

@@ -294,8 +294,8 @@ def _progress(
     if info.seconds:
         shares.append(seconds / info.seconds)
         left.append(info.seconds - seconds)
-    if info.generations == 1 and status is not None and status.fraction is not None:
-        shares.append(status.fraction)  # all of it is one training
+    if info.generations in (0, 1) and status is not None and status.fraction is not None:
+        shares.append(status.fraction)  # all of it is one training, or the payoffs of those who are there
     return Progress(
         generation=number,
         generations=info.generations,

@@ -98,8 +98,9 @@ function header(name) {
 
 // Of the whole run, in [0, 1]; null without a limit. A status is of the task under way: it is a part of its generation.
 function shareOf(progress, status) {
-  const within = status?.generations ? Math.min(1, (Math.max(0, status.generation - 1) + (status.fraction ?? 0)) / status.generations) : 0;
-  return progress.fraction === null ? (status?.generations ? within : null) : Math.max(progress.fraction, within);
+  const limited = (status?.generations ?? null) !== null;
+  const within = limited ? Math.min(1, (Math.max(0, status.generation - 1) + (status.fraction ?? 0)) / Math.max(1, status.generations)) : 0;
+  return progress.fraction === null ? (limited ? within : null) : Math.max(progress.fraction, within);
 }
 
 // ------------------------------------------------------------------------------------------------------------ steering
