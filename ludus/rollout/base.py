@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ludus.core.types import Act, Due, Mixture, PolicyRef
 from ludus.policies.base import Policy
-from ludus.population.matches import statistics_of
 from ludus.replay.base import ProcessesTrajectories
 from ludus.replay.trajectories import Trajectories
 
@@ -123,12 +122,15 @@ class EpisodeResults:
         return np.asarray(self.returns[np.arange(len(self.seat)), self.seat])
 
     def counted(self, names: Sequence[str]) -> Mapping[str, float]:
-        """By name of a statistic, its mean over the learner's episodes in which it is known; empty where the environment counts nothing."""
+        """By name of a statistic, its mean over the learner's episodes in which it is known (NaN where it never is); empty where the
+        environment counts nothing."""
         if self.statistics is None or not len(self.seat):
             return {}
         mine = self.statistics[np.arange(len(self.seat)), self.seat]
-        found = statistics_of(names, mine[:, None])
-        return {} if found is None else dict(zip(found.names, found.mean[0].tolist(), strict=True))
+        known = ~np.isnan(mine)
+        with np.errstate(invalid="ignore"):
+            mean = np.where(known, mine, 0.0).sum(axis=0) / known.sum(axis=0)
+        return dict(zip(names, mean.tolist(), strict=True))
 
     @property
     def columns(self) -> list[Any]:
