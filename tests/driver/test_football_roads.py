@@ -56,3 +56,51 @@ def test_from_the_side_by_rules_to_psro(tmp_path: Path) -> None:
     assert first.lineage.start == str(cloned)
     assert second.ref.policy == "0-2"
     assert result.payoffs.mean.shape == (2, 6, 6)
+
+
+ONE_AGAINST_ONE = """
+scenario: self_play
+env: {id: football/1_vs_1_easy, num_envs: 2, options: {sides: both, duration: 20, second_half: 10}}
+algorithm: {kind: mappo, batch: 80, minibatches: 1, epochs: 1, hidden: [16]}
+share: always
+latest: 0.5
+generations: 2
+response: {decisions: 160}
+evaluation: {episodes: 2, exploitability: "off"}
+"""
+
+
+@pytest.fixture(scope="module")
+def self_play(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a run: one network for both sides, in self-play and against its past."""
+    folder = tmp_path_factory.mktemp("one_against_one")
+    (folder / "one.yaml").write_text(ONE_AGAINST_ONE)
+    result = run(load_scenario(str(folder / "one.yaml")), run_dir=folder / "run", report=False)
+    assert [record.ref.policy for record in result.populations[0]] == ["0-0", "0-1", "0-2"]
+    assert len(result.populations) == 1
+    return str(folder / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gif", "mp4"])
+def test_a_match_of_self_play_is_filmed(kind: str, self_play: str, tmp_path: Path) -> None:
+    cv2 = pytest.importorskip("cv2")
+    film = tmp_path / f"match.{kind}"
+    assert main(["record", self_play, "--seed", "1", "--steps", "4", "--out", str(film)]) == 0
+    video = cv2.VideoCapture(str(film))
+    images = [video.read()[1] for _ in range(5)]
+    assert video.read()[0] is False  # the beginning, and four steps
+    assert {image.shape for image in images} == {(534, 720, 3)}
+    assert (np.ptp(images, axis=0) > 50).any()  # somebody moves
+
+
+@pytest.mark.slow
+def test_a_match_of_self_play_is_debugged(self_play: str, capsys: pytest.CaptureFixture[str]) -> None:
+    script = "n 3; see 1; n 2; back; back; go end"
+    assert main(["debug", self_play, "--seed", "1", "--script", script]) == 0
+    shown = {part.partition("\n")[0]: part for part in capsys.readouterr().out.split("\n> ")}
+    assert shown["n 3"].splitlines()[1] == "step 3"
+    assert "player 1 (right_0), by " in shown["see 1"]
+    assert "  saw       self_x=" in shown["see 1"]
+    assert shown["back"].splitlines()[1:] == shown["n 3"].splitlines()[1:]  # the match goes back as it was played
+    assert shown["go end"].splitlines()[1].startswith("the end, after 21 steps: terminated, returns ")
