@@ -17,7 +17,7 @@ from ludus.population.base import Lineage, PolicyRecord, Recorder, View, Weights
 from ludus.population.matches import pack_record, unpack_record
 from ludus.population.payoff_table import PayoffTable
 from ludus.population.ratings.bradley_terry import Elo
-from ludus.population.ratings.results import duels, pairs
+from ludus.population.ratings.results import PairTally, pairs
 
 
 class AgentManager:
@@ -34,6 +34,7 @@ class AgentManager:
     ) -> None:
         """population: [P] index of each player's population. store: keeps weights durably; without one, `state_dict` holds them."""
         self.table = PayoffTable(utility_range=utility_range, population=population, zero_sum=zero_sum)
+        self._tally = PairTally(self.table.population)
         self._recorder, self._store = recorder, store
         self._members: list[list[PolicyRecord]] = [[] for _ in self.table.population_sizes]
         self._records: dict[PolicyRef, PolicyRecord] = {}
@@ -166,12 +167,14 @@ class AgentManager:
     def elo(self) -> tuple[dict[str, float], ...]:
         """Per population, policy -> maximum-likelihood Elo from the episodes won, drawn and lost in matches; empty where none were
         played (payoffs may be exact), and for other than two players."""
-        if self.table.num_players != 2 or not any(match.wins for match in self.table.log):
+        if self.table.num_players != 2:
             return ()
         sizes = self.table.population_sizes
-        first, second = self.table.population
-        results = pairs(duels(self.table.log, sizes, (first, second)), sum(sizes))
-        rated = Elo(intervals="none").fit(results, sizes=sizes)
+        self._tally.read(self.table.log)
+        found = self._tally.duels(sizes)
+        if not len(found.first):
+            return ()
+        rated = Elo(intervals="none").fit(pairs(found, sum(sizes)), sizes=sizes)
         return tuple(
             {record.ref.policy: float(rated.of(p)[record.index]) for record in members}
             for p, members in enumerate(self._members)
@@ -196,6 +199,7 @@ class AgentManager:
             raise DataError(f"the state has {len(members)} populations, expected {len(self._members)}.")
         self._members, self._records, self._weights, self._by_task = [[] for _ in members], {}, {}, {}
         self.table.load_state_dict(state["table"])
+        self._tally = PairTally(self.table.population)
         for some in members:
             for record in some:
                 if self._store is not None:

@@ -24,7 +24,7 @@ class Block:
     last: [C, *shape], or ids: the observation that follows the last row of a slot that goes on; None: everything has ended.
     state [K, C, *state], final_state [L, C, *state], last_state [C, *state]: of the environment, where they were asked for.
 
-    agents: slots of one environment. num_rows, num_ended, num_truncated: how many rows there are, at ends, at truncations. num_episodes:
+    agents: slots of one environment. num_rows, num_truncated: how many rows there are, at truncations. num_episodes:
     that ended, as agents with a decision in them say it. fresh: no slot goes on with an episode of the block before.
     """
 
@@ -42,7 +42,6 @@ class Block:
     last: Tensor | None
     agents: int
     num_rows: int
-    num_ended: int
     num_truncated: int
     num_episodes: int
     fresh: bool

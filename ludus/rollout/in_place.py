@@ -442,7 +442,6 @@ class _Steps:
             last=last.get("observation"),
             agents=self._mine.shape[1],
             num_rows=rows,
-            num_ended=at_ends,
             num_truncated=cut_short,
             num_episodes=at_ends // self._playing,
             fresh=fresh,

@@ -50,9 +50,7 @@ class MatchSelection(Protocol):
 class EveryHole:
     """Each missing cell once, one portion each."""
 
-    def __init__(self, *, min_episodes: int = 1) -> None:
-        """min_episodes: a sampled cell with fewer is a hole."""
-        self.min_episodes = min_episodes
+    def __init__(self) -> None:
         self._asked = False
 
     def begin(self) -> None:
@@ -65,7 +63,7 @@ class EveryHole:
         """In the order of the table."""
         if self._asked:
             return ()
-        holes = ~payoffs.exact & (payoffs.count < self.min_episodes) & wanted(payoffs, game, needed)
+        holes = ~payoffs.exact & (payoffs.count == 0) & wanted(payoffs, game, needed)
         self._asked = bool(holes.any())
         return tuple(map(tuple, np.argwhere(holes).tolist()))
 

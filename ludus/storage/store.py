@@ -259,10 +259,10 @@ class Store:
             for (population, policy), prob in sorted(some.items(), key=lambda item: -item[1])[:_LIKELIEST]:
                 self._add("opponents", (task.id, seat, population, policy, prob))
 
-    def ratings_recorded(self, population: int, ratings: Mapping[str, float], *, kind: str = "elo") -> None:
-        """Ratings of policies after the current generation."""
+    def ratings_recorded(self, population: int, ratings: Mapping[str, float]) -> None:
+        """Elo of policies after the current generation."""
         for policy, rating in ratings.items():
-            self._add("ratings", (self.generation, population, policy, kind, float(rating)))
+            self._add("ratings", (self.generation, population, policy, "elo", float(rating)))
 
     def metrics_recorded(self, counter: str, step: int, values: Mapping[str, float]) -> None:
         """`values` at `step` of the counter that they follow ("env_steps", "decisions", "episodes", "updates", "generations")."""

@@ -51,22 +51,22 @@ __all__ = ["ProcessGroup", "RankMeeting"]
 # gloo listens on the interface that its host's name resolves to; GLOO_SOCKET_IFNAME names another.
 
 dist: Any = distributed  # much of it has no types
-_LOCAL = ("127.0.0.1", "localhost")
+LOCAL = "127.0.0.1"
 
 
 class RankMeeting:
     """Where the ranks of one group find each other. It lives in rank 0's process and must outlive the group.
 
-    host: a name or number of this machine by which the others reach it. port: 0 takes a free one.
+    host: a name or number of this machine by which the others reach it; a port that is free is taken.
     """
 
-    def __init__(self, host: str = "127.0.0.1", *, port: int = 0) -> None:
+    def __init__(self, host: str = LOCAL) -> None:
         self._store: Any = None
         try:
-            self._store = dist.TCPStore(host, port, None, True, wait_for_workers=False)
+            self._store = dist.TCPStore(host, 0, None, True, wait_for_workers=False)
         except (RuntimeError, ValueError) as error:
             raise RunError(
-                f"ranks cannot meet at {host}:{port}: {_first_line(error)} Give a free port, or 0."
+                f"ranks cannot meet at {host}: {_first_line(error)} Its name must lead to this machine, and a port be free there."
             ) from error
         self.address = f"{host}:{self._store.port}"
 
@@ -80,11 +80,10 @@ class ProcessGroup:
 
     address: of a `RankMeeting`, or `file:///path` of a file that does not exist yet and that all ranks see (it stays behind).
     timeout: seconds that it waits for the others, now and in each sum; the slowest rank's share of an update must fit into it.
-    name: tells groups apart that meet at one address; a group that takes the place of a broken one there needs a name of its own, too.
-    Raises RunError if they do not come.
+    One group meets at an address. Raises RunError if they do not come.
     """
 
-    def __init__(self, address: str, *, rank: int, size: int, timeout: float = 60.0, name: str = "") -> None:
+    def __init__(self, address: str, *, rank: int, size: int, timeout: float = 60.0) -> None:
         if not 0 <= rank < size:
             raise RunError(f"rank {rank} of {size}: ranks are numbered from 0 to {size - 1}.")
         self.rank, self.size, self._seconds = rank, size, timeout
@@ -92,7 +91,7 @@ class ProcessGroup:
         self._closed = False
         self._nccl: Any = None
         try:
-            self._store: Any = dist.PrefixStore(f"ludus/{name}", self._join(address))
+            self._store: Any = dist.PrefixStore("ludus", self._join(address))
             self._gloo: Any = self._make_gloo(address)
             self._gloo.barrier().wait(self._timeout)  # or who is done at once leaves while others still connect
         except (RuntimeError, ValueError) as error:
@@ -162,8 +161,8 @@ class ProcessGroup:
         backend = dist.ProcessGroupGloo
         options = backend._Options()
         options._timeout = self._timeout
-        local = address.rpartition(":")[0] in _LOCAL  # whose sockets nobody else need reach
-        options._devices = [backend.create_device(hostname=_LOCAL[0]) if local else backend.create_default_device()]
+        local = address.rpartition(":")[0] in (LOCAL, "localhost")  # whose sockets nobody else need reach
+        options._devices = [backend.create_device(hostname=LOCAL) if local else backend.create_default_device()]
         return backend(self._store, self.rank, self.size, options)
 
     def _on_gpu(self) -> Any:
@@ -191,15 +190,16 @@ def _first_line(error: BaseException) -> str:
     return lines[0].rpartition("] ")[2][:200].rstrip(".") + "."
 
 
-LOCAL = "127.0.0.1"
+_PATIENCE = (
+    300.0  # seconds that a rank may wait for another that is there in an update; one that died is noticed at once
+)
 _LAST_WORDS = 10.0  # seconds in which a rank that has no memory says so after others have missed it
 _PULSE = 20.0  # seconds at least that a rank's process may take to say that it runs
 
 
 @dataclass(frozen=True, slots=True)
 class RankSpec:
-    """One rank of how many. seed: of the run. shards: that its tables are spread over. feed: as of `Trainer`. threads: of torch.
-    timeout: seconds that one rank may wait for another that is there in an update; one that died is noticed at once."""
+    """One rank of how many. seed: of the run. shards: that its tables are spread over. feed: as of `Trainer`. threads: of torch."""
 
     rank: int
     size: int
@@ -207,7 +207,6 @@ class RankSpec:
     shards: tuple[Peer, ...] = ()
     feed: Feed = FROM_MEMORY
     threads: int = 1
-    timeout: float = 300.0
 
 
 class TrainerHost:
@@ -220,22 +219,17 @@ class TrainerHost:
         self._trainer: Trainer | None = None
         self._open = ExitStack()  # for the time of a task
         self._received: dict[int, Sequence[Trajectories]] = {}
-        if spec.threads > 1:
-            import torch  # a part's process has one thread until it asks for more
-
+        if spec.threads > 1:  # a part's process has one until it asks for more
             torch.set_num_threads(spec.threads)
 
     def meet(self, local: bool) -> str:
         """Where the ranks find each other. Of rank 0. local: all are on one machine."""
-
         self._meeting = RankMeeting(LOCAL if local else _address())
         return str(self._meeting.address)
 
     def join(self, address: str) -> None:
         """Wait for the other ranks."""
-
-        spec = self._spec
-        self._ranks = ProcessGroup(address, rank=spec.rank, size=spec.size, timeout=spec.timeout)
+        self._ranks = ProcessGroup(address, rank=self._spec.rank, size=self._spec.size, timeout=_PATIENCE)
 
     def begin(self, spec: TrainerSpec) -> PolicySpec:
         """A new task. Returns the spec of its policy."""

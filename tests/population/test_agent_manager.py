@@ -115,12 +115,18 @@ def test_elo_rates_policies_of_both_populations_by_their_wins():
     refs = [made.add(0, "a", SPEC, weights()), made.add(0, "b", SPEC, weights()), made.add(1, "c", SPEC, weights())]
     mean = np.zeros(2)
     wins = {0: ((75, 0, 25), (25, 0, 75)), 1: ((25, 0, 75), (75, 0, 25))}  # a beats c as often as c beats b
+    before = made.state_dict()
     for i, counts in wins.items():
         made.record_matches([Match(f"m{i}", (i, 0), (refs[i], refs[2]), 100, mean, mean, wins=counts)])
-    first, second = made.elo()
+        first, second = made.elo()
     assert second["c"] == pytest.approx(0.0, abs=1e-6)
     assert first["a"] == pytest.approx(-first["b"])
     assert first["a"] == pytest.approx(400 * np.log10(3), rel=0.05)  # odds of three to one, a little less for the prior
+    again = manager(population=(0, 1))
+    again.load_state_dict(made.state_dict())
+    assert again.elo() == (first, second)
+    again.load_state_dict(before)
+    assert again.elo() == ()
 
 
 def test_members_are_frozen():

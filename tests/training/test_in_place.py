@@ -324,7 +324,6 @@ def test_rows_are_those_of_the_host_and_are_learned_from_alike(case):
         assert_told(rollout, env, seats, together)
         (block,) = rollout.left
         assert block.num_rows == rows.num_rows > 0
-        assert block.num_ended == np.count_nonzero(rows.tail != Tail.CUT)
         assert rollout.counters["learner_decisions"] >= (amount if unit == "decisions" else 1)
         ((_, columns),) = here.items(rows)
         told, expected = (
@@ -557,7 +556,7 @@ def test_playing_and_learning_read_nothing_back_but_by_name(tree):
     whole, real = torch.zeros(k, c, dtype=torch.int64, device=meta), torch.zeros(k, c, device=meta)
     mask = torch.ones(k, c, 2, dtype=torch.bool, device=meta) if tree == "off" else None
     block = Block(
-        flag, observation, mask, whole, real, real, flag, flag, whole, whole, observation, observation[0], 1, 12, 4, 2, 4, fresh=True
+        flag, observation, mask, whole, real, real, flag, flag, whole, whole, observation, observation[0], 1, 12, 2, 4, fresh=True
     )  # fmt: skip
     assert learner.learn(block)["rows"] == 12.0
 

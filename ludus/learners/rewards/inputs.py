@@ -198,10 +198,13 @@ def masks_of(env: EnvSpec, steps: Steps) -> NDArray[np.bool_] | None:
     return steps.mask if env.enumeration is None else env.enumeration.mask[steps.observation]
 
 
-def in_parts(function, rows: int, *, size: int = 4096) -> NDArray[np.float64]:  # type: ignore[no-untyped-def]
+_PART = 4096  # rows
+
+
+def in_parts(function, rows: int) -> NDArray[np.float64]:  # type: ignore[no-untyped-def]
     """float64[rows]: what `function(slice)` says of so many rows at a time, Tensors [n]; nothing is learned from it."""
     if not rows:
         return np.zeros(0)
     with torch.no_grad():
-        parts = [function(slice(at, min(rows, at + size))) for at in range(0, rows, size)]
+        parts = [function(slice(at, min(rows, at + _PART))) for at in range(0, rows, _PART)]
         return to_host(torch.cat(parts)).astype(np.float64)

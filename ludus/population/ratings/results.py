@@ -81,25 +81,46 @@ def apart(group: NDArray[np.int64]) -> list[str]:
     return [f"no matches connect {count} groups of policies; ratings compare only within a group"] if count > 1 else []
 
 
+class PairTally:
+    """The win counts of a log that grows; every match is read once."""
+
+    def __init__(self, population: Sequence[int] = (0, 0)) -> None:
+        """population: each player's."""
+        self._population, self._read = population, 0
+        self._profile, self._wins = np.zeros((0, 2), np.int64), np.zeros((0, 2, 3))
+
+    def read(self, log: Sequence[Match]) -> None:
+        """Take in the matches that were added to `log`. Raises DataError if one of them has another number of players, or win counts that
+        contradict each other; then none is taken."""
+        new = log[self._read :]
+        for match in new:
+            if len(match.profile) != 2:
+                raise DataError(f"match {match.id!r} has {len(match.profile)} players; win counts are for two.")
+        kept = [match for match in new if match.wins]
+        counts = chain.from_iterable(chain.from_iterable(m.wins for m in kept))
+        wins = np.fromiter(counts, np.float64).reshape(-1, 2, 3)
+        wrong = (wins[:, 0] != wins[:, 1, ::-1]).any(axis=1) | (wins < 0).any(axis=(1, 2))
+        if wrong.any():
+            match = kept[int(np.argmax(wrong))]
+            raise DataError(
+                f"match {match.id!r} has the win counts {match.wins}; expected what one won to be what the other lost."
+            )
+        profile = np.fromiter(chain.from_iterable(m.profile for m in kept), np.int64).reshape(-1, 2)
+        self._profile, self._wins = np.concatenate([self._profile, profile]), np.concatenate([self._wins, wins])
+        self._read = len(log)
+
+    def duels(self, sizes: Sequence[int]) -> Duels:
+        """What was read, except matches without win counts. sizes: policies per population."""
+        start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        first, second = (self._profile[:, p] + start[self._population[p]] for p in (0, 1))
+        return Duels(first, second, *self._wins[:, 0].T)
+
+
 def duels(log: Sequence[Match], sizes: Sequence[int], population: tuple[int, int] = (0, 0)) -> Duels:
-    """All matches of a log but those without win counts. sizes: policies per population. population: each player's. Raises DataError for
-    another number of players, and for win counts that contradict each other."""
-    for match in log:
-        if len(match.profile) != 2:
-            raise DataError(f"match {match.id!r} has {len(match.profile)} players; win counts are for two.")
-    kept = [match for match in log if match.wins]
-    counts = chain.from_iterable(chain.from_iterable(m.wins for m in kept))
-    wins = np.fromiter(counts, np.float64).reshape(-1, 2, 3)
-    wrong = (wins[:, 0] != wins[:, 1, ::-1]).any(axis=1) | (wins < 0).any(axis=(1, 2))
-    if wrong.any():
-        match = kept[int(np.argmax(wrong))]
-        raise DataError(
-            f"match {match.id!r} has the win counts {match.wins}; expected what one won to be what the other lost."
-        )
-    profile = np.fromiter(chain.from_iterable(m.profile for m in kept), np.int64).reshape(-1, 2)
-    start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    first, second = (profile[:, p] + start[population[p]] for p in (0, 1))
-    return Duels(first, second, *wins[:, 0].T)
+    """As a `PairTally` that reads it at once."""
+    tally = PairTally(population)
+    tally.read(log)
+    return tally.duels(sizes)
 
 
 def pairs(found: Duels, n: int) -> Pairs:
