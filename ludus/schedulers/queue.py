@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from ludus.core.errors import ScenarioError
+from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import EvaluationTask, Mixture, Solution, State, Task, TaskResult, Trained, TrainingTask
 from ludus.population.base import View
 
@@ -137,6 +137,17 @@ class TaskQueue:
 def alone(tasks: Iterable[T]) -> list[Sequence[T]]:
     """Each task as a group of its own."""
     return [(task,) for task in tasks]
+
+
+def announcement(generation: int, solution: Solution) -> EvaluationTask:
+    """Says a generation's meta-strategies, and has their exploitability found out."""
+    return EvaluationTask(f"exploitability-{generation}", generation, solution=solution)
+
+
+def require_two_players(population: Sequence[int], what: str) -> None:
+    """Raises ConfigError unless the game has two players. what: is for such games alone, as "odo is"."""
+    if len(population) != 2:
+        raise ConfigError(f"{what} for two players; this game has {len(population)}.")
 
 
 class PlanningScheduler(ABC):
