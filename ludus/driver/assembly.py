@@ -15,7 +15,7 @@ from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_check import check_vector, require_sendable
 from ludus.driver.task_runner import TaskRunner
 from ludus.envs.base import VectorEnv
-from ludus.envs.tree.game_tree import GameTree
+from ludus.envs.tree.game_tree import tree_of
 from ludus.evaluation.background import BackgroundEvaluator, Evaluator, Score
 from ludus.evaluation.exact import ExactEvaluator, tree_on
 from ludus.evaluation.matches import EarlyMatches, MatchPlayer
@@ -193,10 +193,10 @@ def _exact(
     scenario: Scenario, env: VectorEnv, population: tuple[int, ...], tell: Callable[[str], None]
 ) -> ExactEvaluator | None:
     """Where the game has a tree, and somebody asks for what can be computed on it."""
-    tree = getattr(env, "tree", None)
+    tree = tree_of(env)
     wanted = (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != ("simulate", "off")
     wanted = wanted or scenario.computes  # which reads its opponents' plans from the evaluator
-    if not isinstance(tree, GameTree) or not wanted:
+    if tree is None or not wanted:
         return None
     device = scenario.runtime.device
     if device.startswith("cuda") and scenario.runtime.trainers and not cards():  # theirs are on other machines

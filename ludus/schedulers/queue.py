@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import EvaluationTask, Mixture, Solution, State, Task, TaskResult, Trained, TrainingTask
-from ludus.population.base import View
+from ludus.population.base import View, seats_in
 
 # --------------------------------------------------------------------------------------------------------------------
 # Tasks and solutions as checkpoint state: arrays and JSON values.
@@ -167,7 +167,7 @@ class PlanningScheduler(ABC):
 
     def seats(self, population: int) -> tuple[int, ...]:
         """The players of a population."""
-        return tuple(p for p, which in enumerate(self.population) if which == population)
+        return seats_in(self.population, population)
 
     def against(self, population: int) -> list[int]:
         """The populations that learners of this one meet: their own too, if that has other seats."""

@@ -18,7 +18,7 @@ from ludus.envs.options import Environment
 from ludus.policies.base import Policy
 from ludus.policies.file import code_in
 from ludus.policies.registry import build_policy
-from ludus.population.base import PolicyRecord
+from ludus.population.base import PolicyRecord, seats_in
 from ludus.storage.base import GenerationRecord
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.reader import Reader
@@ -159,7 +159,7 @@ class StoredRun:
         for which, members in self.members.items():
             if not members:
                 continue
-            seats = [p for p, population in enumerate(self.population) if population == which]
+            seats = seats_in(self.population, which)
             value = np.mean([worth[p] for p in seats], axis=0)
             share = np.mean([_padded(self.solution.strategies[p], len(members)) for p in seats], axis=0)
             known = np.flatnonzero(np.isfinite(value))
