@@ -30,7 +30,7 @@ from ludus.core.types import PolicyRef
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.matches import MatchPlayer
-from ludus.evaluation.population import stored_plans, tree_of
+from ludus.evaluation.population import stored_plans, stored_tree
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
 from ludus.population.payoffs import Payoffs
@@ -62,7 +62,7 @@ class Population:
 
     def __init__(self, folder: Path) -> None:
         stored = open_run(folder)
-        tree = tree_of(stored)
+        tree = stored_tree(stored)
         assert tree is not None
         assert len(set(stored.population)) == len(stored.population)
         plans = stored_plans(stored, tree)

@@ -17,7 +17,7 @@ from benchmarks.psro_family_methods import GAMES, METHODS, scenario
 from ludus.core.config import to_yaml
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import parse_scenario
-from ludus.evaluation.population import population_exploitability, stored_plans, tree_of
+from ludus.evaluation.population import population_exploitability, stored_plans, stored_tree
 from ludus.storage.base import GenerationRecord, Silent
 from ludus.storage.reader import Reader
 from ludus.storage.stored_run import StoredRun
@@ -69,7 +69,7 @@ def _populations(folder: Path) -> list[list[str]]:
 def _population_curve(folder: Path) -> list[tuple[float, float]]:
     """(share of the generations, half the NashConv of the least exploitable mixture of the policies that there were)."""
     stored = StoredRun(folder)
-    tree = tree_of(stored)
+    tree = stored_tree(stored)
     assert tree is not None
     plans = stored_plans(stored, tree)
     with Reader(folder) as reader:

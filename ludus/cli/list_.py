@@ -140,13 +140,14 @@ def _parts(what: str, names: dict[str, str]) -> None:
 def _policies(text: str | None) -> None:
     if text is None:
         raise ConfigError("of which run? `ludus list policies RUN`; `ludus runs` shows the runs.")
+    from ludus.population.base import seats_in
     from ludus.storage.stored_run import open_run
 
     run = open_run(find_run(text))
     best = set(run.best.values())
     rows = []
     for ref, record in run.records.items():
-        seats = [p for p, which in enumerate(run.population) if which == ref.population]
+        seats = seats_in(run.population, ref.population)
         played = [run.solution.strategies[p] for p in seats]
         share = sum(float(m[record.index]) if record.index < len(m) else 0.0 for m in played) / len(seats)
         row = (f"{text}@{run.name(ref)}", " ".join(map(str, seats)), record.spec.kind, ref.mode)

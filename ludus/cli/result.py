@@ -11,13 +11,13 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import stdtrit
 
 from ludus.cli.output import facts, mean_cells, statistics_table, table
 from ludus.cli.page_beside import page_beside
 from ludus.core.timings import PARTS
 from ludus.driver.control import StopRequest, stop_on_signals
 from ludus.driver.driver import COMPLETE
+from ludus.solvers.confidence import student
 from ludus.storage.base import GenerationRecord, Observer
 from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
@@ -172,7 +172,7 @@ def _alone(result: Result) -> Iterator[tuple[str, str]]:
         n, mean = int(payoffs.count[k]), payoffs.mean[0][k]
         if n < 2:
             return short(mean)
-        half = float(stdtrit(n - 1, 0.975)) * math.sqrt(payoffs.m2[0][k] / (n - 1) / n)
+        half = student(n) * math.sqrt(payoffs.m2[0][k] / (n - 1) / n)
         return f"{short(mean)} ± {short(half)}"
 
     of = "" if payoffs.exact[newest] else f" (95% interval, {payoffs.count[newest]:,} episodes)"

@@ -18,7 +18,9 @@ LIMIT = 200
 """Points that a curve has at most; at least half as many once it had so many."""
 METRICS = 100
 """Columns of metrics that it has at most."""
-COUNTERS = ("iterations", "env_steps", "decisions", "episodes", "samples", "updates")
+PROGRESS = ("env_steps", "decisions", "episodes", "samples", "updates")
+"""What a training task counts, by name."""
+COUNTERS = ("iterations", *PROGRESS)
 RETURNS = ("n", "mean", "m2", "low", "high", "length")
 FIXED = (*COUNTERS, *RETURNS, "learned")
 STATISTICS = "statistics/"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ludus.core.device import cards
 from ludus.core.timings import Timings
@@ -14,7 +15,7 @@ from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_check import check_vector, require_sendable
 from ludus.driver.task_runner import TaskRunner
 from ludus.envs.base import VectorEnv
-from ludus.envs.tree.game_tree import GameTree
+from ludus.envs.tree.game_tree import tree_of
 from ludus.evaluation.background import BackgroundEvaluator, Evaluator, Score
 from ludus.evaluation.exact import ExactEvaluator, tree_on
 from ludus.evaluation.matches import EarlyMatches, MatchPlayer
@@ -27,7 +28,7 @@ from ludus.rollout.manager import RolloutManager
 from ludus.rollout.shards import shards_of
 from ludus.runtime.base import Runtime, parts_of
 from ludus.runtime.inprocess import InProcess
-from ludus.storage.base import Observer, RunInfo
+from ludus.storage.base import Observer, Observers, RunInfo
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
@@ -67,24 +68,32 @@ def checked(scenario: Scenario, *, generation: int = 0) -> tuple[VectorEnv, EnvS
     return env, counted
 
 
+def _manager(scenario: Scenario) -> partial[RolloutManager]:
+    """Makes rollout managers whose hosts ask for, and may do, what the runtime's options say."""
+    choice = scenario.runtime
+    return partial(
+        RolloutManager,
+        resources=choice.worker_resources,
+        restarts=choice.restarts,
+        deadline=choice.deadline,
+        bots=choice.bots,
+        device=choice.acting,
+    )
+
+
 def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv, tell: Callable[[str], None]) -> RolloutManager:
     here = isinstance(runtime, InProcess)
     if not here:
         env.close()
-    return RolloutManager(
+    return _manager(scenario)(
         runtime,
         scenario.env.make,
         spec=env.spec,
         num_envs=scenario.env.num_envs,
         shards=scenario.shards,
         hosts=1 if here else min(scenario.runtime.workers, scenario.shards),
-        resources={} if here else scenario.runtime.worker_resources,
-        restarts=scenario.runtime.restarts,
-        deadline=scenario.runtime.deadline,
         leave=scenario.runtime.trainers > 0,
         inference=scenario.runtime.shared,
-        bots=scenario.runtime.bots,
-        device=scenario.runtime.acting,
         ready=env if here else None,
         tell=tell,
         scored=None if scenario.env.scored is scenario.env else scenario.env.scored.make,
@@ -112,17 +121,12 @@ def _background(
 
     population = scenario.population(env)
     seats = max(population.count(which) for which in population)
-    rollouts = RolloutManager(
+    rollouts = _manager(scenario)(
         runtime,
         scenario.env.scored.make,
         spec=env,
         num_envs=-(-choice.num_envs // seats) * seats,  # as many in one seat as in another
-        resources={} if isinstance(runtime, InProcess) else scenario.runtime.worker_resources,
-        restarts=scenario.runtime.restarts,
-        deadline=scenario.runtime.deadline,
         leave=True,  # nobody wants the trajectories
-        bots=scenario.runtime.bots,
-        device=scenario.runtime.acting,
         kind=Evaluator,
     )
     return BackgroundEvaluator(
@@ -146,20 +150,14 @@ def _early(
 ) -> EarlyMatches | None:
     if not scenario.evaluation.workers:
         return None
-    choice = scenario.runtime
     players = [
         MatchPlayer(
-            RolloutManager(
+            _manager(scenario)(
                 runtime,
                 scenario.env.scored.make,
                 spec=env,
                 num_envs=scenario.env.num_envs,  # and as many shards as elsewhere: a match is then the same to the bit
                 shards=scenario.shards,
-                resources=choice.worker_resources if choice.kind != "inprocess" else {},
-                restarts=choice.restarts,
-                deadline=choice.deadline,
-                bots=choice.bots,
-                device=choice.acting,
                 kind=Evaluator,
                 tell=tell,
             ),
@@ -195,10 +193,10 @@ def _exact(
     scenario: Scenario, env: VectorEnv, population: tuple[int, ...], tell: Callable[[str], None]
 ) -> ExactEvaluator | None:
     """Where the game has a tree, and somebody asks for what can be computed on it."""
-    tree = getattr(env, "tree", None)
+    tree = tree_of(env)
     wanted = (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != ("simulate", "off")
     wanted = wanted or scenario.computes  # which reads its opponents' plans from the evaluator
-    if not isinstance(tree, GameTree) or not wanted:
+    if tree is None or not wanted:
         return None
     device = scenario.runtime.device
     if device.startswith("cuda") and scenario.runtime.trainers and not cards():  # theirs are on other machines
@@ -216,14 +214,15 @@ def build_driver(
     info: RunInfo,
     store: Store,
     files: PolicyFiles,
-    observer: Observer,
+    observers: Sequence[Observer],
     stop: StopRequest,
     control: Control,
-    callbacks: CallbackObserver,
     *,
     beside: Runtime,
 ) -> Driver:
-    """beside: where those live who play matches while others train."""
+    """observers: of the run, before its callbacks. beside: where those live who play matches while others train."""
+    callbacks = CallbackObserver(scenario.callbacks)
+    observer = Observers(*observers, callbacks)
     spec = env.spec
     population = scenario.population(spec)
     manager = AgentManager(

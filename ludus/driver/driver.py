@@ -58,9 +58,7 @@ from ludus.training.training import TrainingParts
 class History:
     """What the run's progress record is made of."""
 
-    counters: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(("env_steps", "decisions", "episodes", "samples", "updates"), 0)
-    )
+    counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(curves.PROGRESS, 0))
     generations: int = 0
     nash_conv: list[float] = field(default_factory=list)
     gains: list[float] = field(default_factory=list)

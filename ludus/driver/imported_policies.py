@@ -32,7 +32,7 @@ from ludus.evaluation.policies import (
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
 from ludus.policies.file import digest_of
-from ludus.population.base import Lineage
+from ludus.population.base import Lineage, seats_in
 from ludus.schedulers.base import MeetsGiven
 from ludus.storage.run_dirs import find_run, run_name
 from ludus.storage.stored_run import open_run
@@ -208,7 +208,7 @@ class _Members:
         spec, scenario = self._spec, self._scenario
         exact = scenario.env.enumerated(spec) and (scenario.evaluation.payoffs != "simulate" or scenario.computes)
         name = f"{wanted.text} {drawn.name}" if wanted.several else wanted.text
-        seats = [p for p, which in enumerate(self._population) if which == population]
+        seats = seats_in(self._population, population)
         for seat in seats:
             if wrong := misfit(drawn.policy, spec, seat, drawn.mode):
                 shared = f" Members of population {population} play {_seats(seats)}; share=never gives each seat its own population."

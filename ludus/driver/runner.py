@@ -36,11 +36,10 @@ from ludus.policies.specs import random_spec
 from ludus.runtime.base import Runtime
 from ludus.runtime.inprocess import build_runtime
 from ludus.storage import live
-from ludus.storage.base import GenerationRecord, Observer, Observers, RunInfo, RunSummary, Silent
+from ludus.storage.base import GenerationRecord, Observer, RunInfo, RunSummary, Silent
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.run_dirs import find_run, require_empty, require_writable
 from ludus.storage.store import Store, require_new
-from ludus.training.callbacks import CallbackObserver
 from ludus.training.stopping import limit_of, reason_of
 from ludus.view.report import write_report
 from ludus.view.tensorboard import TensorBoardWriter
@@ -91,11 +90,8 @@ def run(
         closing(Control(folder, stop, observer=observer, event=store.event)) as control,
     ):
         replace_file(folder / SCENARIO, info.text.encode())
-        callbacks = CallbackObserver(scenario.callbacks)
-        observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event), callbacks)
-        driver = build_driver(
-            scenario, runtime, env, info, store, files, observers, stop, control, callbacks, beside=beside
-        )
+        observers = (observer, tensorboard, control, *spilling(runtime, observer, store.event))
+        driver = build_driver(scenario, runtime, env, info, store, files, observers, stop, control, beside=beside)
         driver.observer.run_started(info)
         if scenario.env.unnamed:
             store.event("environment", _UNNAMED.format(id=scenario.env.id, run=str(folder)), level="warning")
@@ -138,11 +134,8 @@ def resume(
         closing(Control(stored.folder, stop, observer=observer, event=store.event)) as control,
     ):
         stored.still_last()
-        callbacks = CallbackObserver(scenario.callbacks)
-        observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event), callbacks)
-        driver = build_driver(
-            scenario, runtime, made, info, store, files, observers, stop, control, callbacks, beside=beside
-        )
+        observers = (observer, tensorboard, control, *spilling(runtime, observer, store.event))
+        driver = build_driver(scenario, runtime, made, info, store, files, observers, stop, control, beside=beside)
         driver.named.extend(stored.named)
         if stored.state is not None:
             driver.restore(stored.state)

@@ -14,7 +14,7 @@ from ludus.core.own_code import own_name
 from ludus.core.parts import kind_of
 from ludus.core.types import CPU, DeviceChoice, EnvSpec
 from ludus.envs.families import GivenObject
-from ludus.envs.tree.game_tree import GameTree
+from ludus.envs.tree.game_tree import tree_of
 from ludus.learners.acting import learns_in_place
 from ludus.learners.base import Algorithm, ChecksStart, Learner, LearnerContext, WarmsUp, sizes_of
 from ludus.learners.registry import ALGORITHMS, COMPUTED, Assignment
@@ -133,7 +133,7 @@ def check_vector(scenario: Scenario, env: VectorEnv) -> None:
 
 def _check_tree(scenario: Scenario, env: VectorEnv) -> None:
     """That there is a tree where a game is compiled, and where something is computed: a list of information states is none."""
-    if env.spec.enumeration is None or isinstance(getattr(env, "tree", None), GameTree):
+    if env.spec.enumeration is None or tree_of(env) is not None:
         return
     if scenario.computes or "exact" in (scenario.evaluation.payoffs, scenario.evaluation.exploitability):
         asked = "an algorithm" if scenario.computes else "evaluation"

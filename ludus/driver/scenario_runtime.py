@@ -125,7 +125,9 @@ class RuntimeChoice(Config):
 
     @property
     def worker_resources(self) -> dict[str, float]:
-        """All that a worker asks for."""
+        """All that a worker asks for; nothing in one process."""
+        if self.kind == "inprocess":
+            return {}
         return {**self.resources, "num_cpus": self.cpus, "num_gpus": self.gpus}
 
     @property

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import Exploitability, NamedStatistics
@@ -17,6 +16,7 @@ from ludus.evaluation.exact import ExactEvaluator, refuse_device, tree_on
 from ludus.evaluation.matches import outcomes
 from ludus.evaluation.policies import META
 from ludus.population.matches import statistics_of
+from ludus.solvers.confidence import student
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +92,7 @@ def _match(run: EvaluatedRun, exact: ExactEvaluator | None, profile: tuple[str, 
         policies=profile,
         episodes=episodes,
         mean=returns.mean(axis=0),
-        half_width=spread * float(student.ppf(0.975, episodes - 1)),
+        half_width=spread * student(episodes),
         wins=outcomes(returns),
         exact=None if exact is None or not run.named.is_own(players) else _known(exact.values(players)),
         statistics=statistics_of(run.player.statistics, played.statistics),

@@ -36,7 +36,7 @@ from ludus.policies.categorical import CategoricalPolicy, full_mask
 from ludus.policies.file import load_policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
-from ludus.population.base import PolicyRecord
+from ludus.population.base import PolicyRecord, seats_in
 from ludus.rollout.bot_process import read_bots
 from ludus.storage.run_dirs import find_run, holds_policies, is_entry
 from ludus.storage.stored_run import StoredRun, open_run
@@ -235,11 +235,11 @@ def policies_of(wanted: Wanted, spec: EnvSpec, *, wrapped: bool = False) -> Name
 
 
 def _of_file(wanted: Wanted, file: Path, spec: EnvSpec) -> NamedSeats:
-    policy, mode, plays = load_policy(file), "explore", list(range(spec.num_players))
+    policy, mode, plays = load_policy(file), "explore", tuple(range(spec.num_players))
     record = _recorded(wanted.run, file)
     if wanted.run is not None and record is not None:
         mode = record.ref.mode
-        plays = [p for p, population in enumerate(wanted.run.population) if population == record.ref.population]
+        plays = seats_in(wanted.run.population, record.ref.population)
     drawn = Drawn(file.stem, policy, mode, ref=None if record is None else record.ref)
     why = [
         misfit(policy, spec, p, mode) if p in plays else "its run had it play another player."

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import DataError, ScenarioError, SolverError
 from ludus.core.types import PolicyRef
-from ludus.envs.tree.game_tree import GameTree
+from ludus.envs.tree.game_tree import GameTree, tree_of
 from ludus.evaluation.evaluated_run import RunResult, facts_of, require_two_player_zero_sum
 from ludus.evaluation.exact import tree_on
 from ludus.solvers.nash import solve_matrix
@@ -112,7 +112,7 @@ def evaluate_population(run_dir: Path | str, *, device: str = "auto") -> Populat
     """
     stored = open_run(run_dir)
     stored.require_everybody()
-    tree = tree_of(stored)
+    tree = stored_tree(stored)
     if tree is None:
         raise ScenarioError(
             f"{stored.env.id} is not compiled into a tree, so the best mixture of policies cannot be computed. Approximate it: "
@@ -123,12 +123,12 @@ def evaluate_population(run_dir: Path | str, *, device: str = "auto") -> Populat
     return PopulationReport(*facts_of(stored), names, found)
 
 
-def tree_of(stored: StoredRun) -> GameTree | None:
+def stored_tree(stored: StoredRun) -> GameTree | None:
     """The compiled tree of the run's game, if it has one."""
     env = stored.env.make(num_envs=1)
-    tree = getattr(env, "tree", None)
+    tree = tree_of(env)
     env.close()
-    return tree if isinstance(tree, GameTree) else None
+    return tree
 
 
 def stored_plans(stored: StoredRun, tree: GameTree) -> list[NDArray[np.float64]]:

@@ -33,7 +33,7 @@ from ludus.evaluation.ratings import rate_run
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
 from ludus.policies.file import code_in, load_policy
-from ludus.population.base import Lineage, PolicyRecord, populations_of
+from ludus.population.base import Lineage, PolicyRecord, populations_of, seats_in
 from ludus.population.matches import merge_statistics
 from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord
@@ -546,7 +546,7 @@ def _difference(theirs: GameFacts, ours: GameFacts) -> str:
 
 def _require_fit(loaded: Sequence[tuple[Member, Policy]], spec: EnvSpec, population: Sequence[int]) -> None:
     for member, policy in loaded:
-        for player in (p for p, which in enumerate(population) if which == member.population):
+        for player in seats_in(population, member.population):
             if wrong := misfit(policy, spec, player, member.mode):
                 raise PolicyError(
                     f"policy {member.policy!r} of the entry cannot play player {player} of {spec.id} here: {wrong}"

@@ -56,9 +56,14 @@ class View:
         return [member.policy for member in self.populations[ref.population]].index(ref.policy)
 
 
+def seats_in(population: Sequence[int], which: int) -> tuple[int, ...]:
+    """The players of one population. population: [P] index of each player's."""
+    return tuple(p for p, one in enumerate(population) if one == which)
+
+
 def seats_of(population: Sequence[int]) -> list[tuple[int, ...]]:
     """The players of each population. population: [P] index of each player's."""
-    return [tuple(p for p, which in enumerate(population) if which == one) for one in sorted(set(population))]
+    return [seats_in(population, which) for which in sorted(set(population))]
 
 
 def populations_of(env: EnvSpec, *, share: bool = True) -> tuple[int, ...]:

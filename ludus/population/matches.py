@@ -181,7 +181,7 @@ EXACT_TOLERANCE = 1e-9
 """Exact values of one cell may differ by this fraction of the utility range (rounding depends on the batch they were computed in)."""
 
 SUM_TOLERANCE = 1e-6
-"""Exact payoffs of a zero-sum game may miss their constant sum by this fraction of the utility range, as meta-solvers allow."""
+"""Exact payoffs of a zero-sum game may miss their constant sum by this fraction of the utility range; meta-solvers take their own range."""
 
 PLAYED_TOLERANCE = 1e-4
 """Likewise where they were played: rewards may be sums of float32."""

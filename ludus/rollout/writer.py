@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ludus.core.arrays import addresses, flat_at, kernel, rows_at
+from ludus.core.arrays import addresses, flat_at, inner, kernel, rows_at
 from ludus.core.errors import EnvError, PolicyError, ScenarioError
 from ludus.core.types import Act, Array, Due, Ended, EnvSpec, PolicyRef, Tail, Timestep
 from ludus.replay.trajectories import Trajectories
@@ -85,16 +85,22 @@ def settle(end_slot, end_reward, terminated, slot, reward, first, tail, table): 
     return closed, paid
 
 
+@inner
+def _tick(e, clock, step):  # type: ignore[no-untyped-def]
+    """1 if environment e's clock goes on, 0 if it has done so in this step."""
+    if clock[e, STEP] == step:
+        return 0
+    clock[e, STEP] = step
+    clock[e, TIME] += 1
+    return 1
+
+
 @kernel
 def tick(slot, agents, clock, step):  # type: ignore[no-untyped-def]
     """The clocks of the environments of `slot` go on, unless they have done so in this step. Returns how many did."""
     ticks = 0
     for i in range(len(slot)):
-        e = slot[i] // agents
-        if clock[e, STEP] != step:
-            clock[e, STEP] = step
-            clock[e, TIME] += 1
-            ticks += 1
+        ticks += _tick(slot[i] // agents, clock, step)
     return ticks
 
 
@@ -110,10 +116,7 @@ def append(slot, agents, step, row, segment, player, agent, version, table):  # 
     for i in range(len(slot)):
         s = slot[i]
         e = s if agents == 1 else s // agents
-        if clock[e, STEP] != step:
-            clock[e, STEP] = step
-            clock[e, TIME] += 1
-            ticks += 1
+        ticks += _tick(e, clock, step)
         if not slots[s, MINE]:
             continue
         if slots[s, SEGMENT] < 0:

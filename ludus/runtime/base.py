@@ -227,6 +227,11 @@ def nobody(text: str) -> None:
     """Hears what nobody wants to."""
 
 
+def raised_again(error: RunError | None) -> RunError:
+    """The same error as a new object, so that tracebacks do not pile up on one."""
+    return RunError(STOPPED) if error is None else type(error)(str(error))
+
+
 def made_again(name: str, why: str, *, spent: int, restarts: int) -> str:
     """The sentence for a part that has died or was given up, and is made again."""
     return f"{name} {why}; it is made again ({restarts - spent} of {restarts} restarts are left)."

@@ -36,6 +36,7 @@ from ludus.runtime.base import (
     made_again,
     name_of,
     nobody,
+    raised_again,
     require_answerable,
     require_concurrency,
     require_mine,
@@ -286,7 +287,7 @@ class ProcessRuntime:
             return value_of(ref.outcome)
         said = "" if ref.life is None else self._learn_of(ref.life)
         error = ref.error if ref.life is None else ref.life.why
-        raise _again(error) from (RemoteTraceback(said) if said else None)
+        raise raised_again(error) from (RemoteTraceback(said) if said else None)
 
     def incarnation(self, handle: ProcessPart) -> int:
         """How many times the part has been made again."""
@@ -332,7 +333,7 @@ class ProcessRuntime:
         if life.why is None and life.how is not None:
             self._learn_of(life)
         if life.why is not None:
-            raise _again(life.why)
+            raise raised_again(life.why)
         return ""
 
     def stop(self, handle: ProcessPart) -> None:
@@ -552,8 +553,3 @@ def _visible_cards() -> list[str]:
     from ludus.core.device import cards  # loads torch
 
     return [str(k) for k in range(cards())]
-
-
-def _again(error: RunError | None) -> RunError:
-    """The same error as a new object, so that tracebacks do not pile up on one."""
-    return RunError(STOPPED) if error is None else type(error)(str(error))

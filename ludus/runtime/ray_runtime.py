@@ -22,6 +22,7 @@ from ludus.runtime.base import (
     made_again,
     name_of,
     nobody,
+    raised_again,
     require_answerable,
     require_concurrency,
     require_mine,
@@ -170,7 +171,7 @@ class RayRuntime:
         self._require_open()
         require_mine(self, ref, RayAnswer)
         if ref.ref is None:
-            raise _again(ref.error)
+            raise raised_again(ref.error)
         begun = time.monotonic()
         try:
             self._wait([ref.ref], 1, timeout)
@@ -192,7 +193,7 @@ class RayRuntime:
                     else f"died before it had answered ({reason(error, said)})"
                 )
                 self._end(life, why, free=not (lost or life.process))
-                raise _again(life.why) from RemoteTraceback(f"{error}{said}")
+                raise raised_again(life.why) from RemoteTraceback(f"{error}{said}")
             raise translate(error)  # noqa: B904  its cause is the remote traceback
 
     @staticmethod
@@ -366,8 +367,3 @@ def _no_room(name: str, why: str, options: Mapping[str, Any]) -> str:
         f"{name} {why}. It needs {words(options)}; the cluster has {words(total)}, of which {words(free)} is free{cards}. Ask for less, "
         "run fewer parts (runtime.tasks is how many tasks have trainers at a time), or add nodes."
     )
-
-
-def _again(error: RunError | None) -> RunError:
-    """The same error as a new object, so that tracebacks do not pile up on one."""
-    return RunError(STOPPED) if error is None else type(error)(str(error))

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 
-from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.errors import ScenarioError
 from ludus.core.parts import build_part, kind_of
 from ludus.core.types import Adaptive, Factor, Mixture, PolicyRef, Solution, State, Trained, TrainingTask
 from ludus.population.base import View
@@ -29,6 +29,7 @@ from ludus.rollout.opponent_rules import RULES
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.psro import PSROOptions, PSROScheduler, ResponseOptions
+from ludus.schedulers.queue import require_two_players
 from ludus.schedulers.responses import RESPONSES, Target
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -118,8 +119,7 @@ class AnytimePSROScheduler(PSROScheduler):
     ) -> None:
         """As `PSROScheduler`. Raises ConfigError for other than two players: only there is a distribution moved by one response, that of
         its only opponent."""
-        if len(population) != 2:
-            raise ConfigError(f"anytime and self-play PSRO are for two players; this game has {len(population)}.")
+        require_two_players(population, "anytime and self-play PSRO are")
         super().__init__(options, population=population, selection=selection)
         self._means = MeanMixtures(population)
 

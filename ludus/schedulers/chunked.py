@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypedDict
 
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.types import EvaluationTask, Mixture, PolicyRef, State, Task, Trained, TrainingTask
+from ludus.core.types import Mixture, PolicyRef, State, Task, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.population.payoffs import Places
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import PlayMode, ScheduleContext, ScheduleOptions
-from ludus.schedulers.queue import PlanningScheduler, alone
+from ludus.schedulers.queue import PlanningScheduler, alone, announcement
 from ludus.schedulers.win_rates import spans_of
 from ludus.solvers.base import Solution
 from ludus.solvers.match_selection import PolicyProfile
@@ -188,9 +188,8 @@ class ChunkedScheduler(PlanningScheduler):
             if missing := self.payoffs.missing(name, self.chunk, view.payoffs, game=game, needed=needed):
                 return missing
             self.review(view)
-            announcement = EvaluationTask(f"exploitability-{self.chunk}", self.chunk, solution=self.solution(view))
+            groups += alone([announcement(self.chunk, self.solution(view))])
             self._announced = True
-            groups += alone([announcement])
         if not self.over:
             groups += self.groups(view)
         return groups

@@ -27,13 +27,11 @@ import numpy as np
 from pydantic import Field
 
 from ludus.core import seeding
-from ludus.core.errors import ConfigError
-from ludus.core.types import Adaptive, EvaluationTask, Mixture, PolicyRef, Solution, State, Task, Trained, TrainingTask
+from ludus.core.types import Adaptive, Mixture, PolicyRef, Solution, State, Task, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.anytime import MeanMixtures, MovedMixtureOptions, with_newcomers
 from ludus.schedulers.psro import ResponseScheduler
-from ludus.schedulers.queue import alone
-from ludus.schedulers.responses import Target
+from ludus.schedulers.queue import alone, announcement, require_two_players
 from ludus.solvers.fixed import Uniform
 
 
@@ -62,8 +60,7 @@ class EfficientPSROScheduler(ResponseScheduler):
 
     def __init__(self, options: EfficientPSROOptions, *, population: tuple[int, ...]) -> None:
         """population: [2] index of each player's population. Raises ConfigError for other than two players."""
-        if len(population) != 2:
-            raise ConfigError(f"efficient PSRO is for two players; this game has {len(population)}.")
+        require_two_players(population, "efficient PSRO is")
         super().__init__(options, population=population)
         self.together = options.levels * len(self.populations) if options.levels > 1 else 1
         self._training = options.levels
@@ -74,8 +71,7 @@ class EfficientPSROScheduler(ResponseScheduler):
         groups: list[Sequence[Task]] = []
         if self.solution is None:
             self.solution = self._solve(view)
-            name = f"exploitability-{self.generation}"
-            groups += alone([EvaluationTask(name, self.generation, solution=self.solution)])
+            groups += alone([announcement(self.generation, self.solution)])
         if self.generation < self.options.generations and not self._asked:
             levels = self.options.levels
             self._asked, self._training = True, levels
@@ -90,9 +86,7 @@ class EfficientPSROScheduler(ResponseScheduler):
 
     def _level(self, population: int, level: int, view: View) -> TrainingTask:
         """The response of a population in a level."""
-        assert self.solution is not None
-        target = Target(self.seats(population), self.solution, np.empty(0))
-        return self.response(population, target, self._restricted(level, view), view, label=self._label(level))
+        return self.response(population, self._restricted(level, view), view, label=self._label(level))
 
     def _restricted(self, level: int, view: View) -> Adaptive:
         """The members, and the levels below."""

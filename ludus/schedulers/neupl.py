@@ -28,7 +28,6 @@ from pydantic import Field
 
 from ludus.core import seeding
 from ludus.core.types import (
-    EvaluationTask,
     Factor,
     Mixture,
     PolicyRef,
@@ -45,7 +44,7 @@ from ludus.population.payoffs import Payoffs, Places
 from ludus.schedulers.chunked import refuse_changes
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
-from ludus.schedulers.queue import PlanningScheduler, alone
+from ludus.schedulers.queue import PlanningScheduler, alone, announcement
 from ludus.solvers import games
 from ludus.solvers.registry import solve
 
@@ -115,7 +114,7 @@ class NeuPLScheduler(PlanningScheduler):
                 return missing
             solution = self._solve(self.payoffs.completed(view.payoffs), places, view)
             self._solved = True
-            groups += alone([EvaluationTask(f"exploitability-{self.generation}", self.generation, solution=solution)])
+            groups += alone([announcement(self.generation, solution)])
         if self.generation < self.options.generations and not self._asked:
             self._asked = True
             groups.append([self._train(k, view) for k in self.populations])

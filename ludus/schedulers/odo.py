@@ -29,16 +29,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ludus.core.errors import ConfigError
-from ludus.core.types import EvaluationTask, Solution, State, Task
+from ludus.core.types import Solution, State, Task
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs, Places
 from ludus.schedulers.anytime import with_newcomers
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.psro import ResponseOptions, ResponseScheduler
-from ludus.schedulers.queue import alone
-from ludus.schedulers.responses import Target, opponents
+from ludus.schedulers.queue import alone, announcement, require_two_players
+from ludus.schedulers.responses import opponents
 
 Array = NDArray[np.float64]
 
@@ -170,8 +169,7 @@ class ODOScheduler(ResponseScheduler):
     ) -> None:
         """population: [2] index of each player's population. selection: what is played before rounds are, by default every hole. Raises
         ConfigError for other than two players."""
-        if len(population) != 2:
-            raise ConfigError(f"odo is for two players; this game has {len(population)}.")
+        require_two_players(population, "odo is")
         super().__init__(options, population=population)
         self.payoffs = PayoffTasks(selection)
         self._players: list[OnlinePlayer] = []
@@ -188,9 +186,7 @@ class ODOScheduler(ResponseScheduler):
             if missing := self.payoffs.missing(name, self.generation, view.payoffs, game=self._game(view)):
                 return missing
             self.solution = self._play(self.payoffs.completed(view.payoffs))
-            groups += alone(
-                [EvaluationTask(f"exploitability-{self.generation}", self.generation, solution=self.solution)]
-            )
+            groups += alone([announcement(self.generation, self.solution)])
         if self.generation < self.options.generations and not self._asked:
             self._asked = True
             groups += alone(self._response(k, view) for k in self.populations)
@@ -233,9 +229,7 @@ class ODOScheduler(ResponseScheduler):
     def _response(self, population: int, view: View) -> Task:
         """To what its players have met in their windows: to each, what the other has played there."""
         met = tuple(self._players[1 - q].mean_met() for q in range(2))
-        target = Target(self.seats(population), Solution(met, np.nan), np.empty(0))
-        against = opponents(target.opponents, tuple(view.populations[which] for which in self.population))
-        return self.response(population, target, against, view)
+        return self.response(population, opponents(Solution(met, np.nan), self.members(view)), view)
 
     def state_dict(self) -> State:
         return {

@@ -19,12 +19,12 @@ from ludus.core import seeding
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, ScenarioError, SolverError
 from ludus.core.parts import build_part, dump_part, kind_of, require
-from ludus.core.types import EvaluationTask, Opponents, PolicyRef, State, Task, TrainingTask
+from ludus.core.types import Opponents, PolicyRef, State, Task, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.diversity import DiversityField, check_diversity, moved_by, objective_of
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
-from ludus.schedulers.queue import PlanningScheduler, alone, pack_solution, unpack_solution
+from ludus.schedulers.queue import PlanningScheduler, alone, announcement, pack_solution, unpack_solution
 from ludus.schedulers.responses import (
     RESPONSES,
     RecommendedResponse,
@@ -148,10 +148,15 @@ class ResponseScheduler(PlanningScheduler):
 
     # ------------------------------------------------------------------------------------------ responses
 
+    def members(self, view: View) -> tuple[tuple[PolicyRef, ...], ...]:
+        """[P] each player's policies."""
+        return tuple(view.populations[which] for which in self.population)
+
     def response(
-        self, population: int, target: Target, opponents: Opponents, view: View, *, label: str = ""
+        self, population: int, opponents: Opponents, view: View, *, target: Target | None = None, label: str = ""
     ) -> TrainingTask:
-        """The task of a response. label: what tells it from the others of its population in this generation."""
+        """The task of a response. target: says in which seats, and from what it starts (default: in all seats of its population, and by a
+        rule that needs no payoffs). label: what tells it from the others of its population in this generation."""
         generation, rule = self.generation + 1, self.options.diversity
         first, *others = view.populations[population]
         trained = others[view.first(population) - 1 :]
@@ -159,23 +164,24 @@ class ResponseScheduler(PlanningScheduler):
             id=f"response-{population}-{generation}{label}",
             generation=generation,
             population=population,
-            seats=target.seats,
+            seats=self.seats(population) if target is None else target.seats,
             policy=f"{population}-{generation}{label}",
             opponents=opponents,
-            start=self._start(population, target, view),
+            start=self._start(population, view, target),
             mode=self.options.mode,
             diversity=None if rule is None else objective_of(rule, (first, *trained)),
         )
 
-    def _start(self, population: int, target: Target, view: View) -> PolicyRef | str | None:
-        if target.improves is not None and target.improves >= view.first(population):
-            return view.populations[population][target.improves]
+    def _start(self, population: int, view: View, target: Target | None) -> PolicyRef | str | None:
+        improved = None if target is None else target.improves
+        if improved is not None and improved >= view.first(population):
+            return view.populations[population][improved]
         return choose(
             self.options.warm_start,
             generation=self.generation + 1,
             population=population,
             view=view,
-            gains=target.scores,
+            gains=np.empty(0) if target is None else target.scores,
         )
 
     def state_dict(self) -> State:
@@ -273,8 +279,7 @@ class PSROScheduler(ResponseScheduler):
         if self.solution is None:
             self.solution = self.solve(view)
             if self._turn == 0:
-                name = f"exploitability-{self.generation}"
-                tasks.append(EvaluationTask(name, self.generation, solution=self.solution))
+                tasks.append(announcement(self.generation, self.solution))
         groups: list[Sequence[Task]] = [*alone(tasks)]
         if self.generation < self.options.generations and not self._asked:
             self._asked = True
@@ -301,7 +306,7 @@ class PSROScheduler(ResponseScheduler):
 
     def opponents(self, target: Target, view: View) -> Opponents:
         """What a response is trained against."""
-        refs, rule = tuple(view.populations[p] for p in self.population), self.options.diversity
+        refs, rule = self.members(view), self.options.diversity
         moved: Opponents | None = None if rule is None else moved_by(rule, target, view.payoffs, refs)
         return moved or opponents(target.opponents, refs)
 
@@ -318,7 +323,9 @@ class PSROScheduler(ResponseScheduler):
         )
         several = len(targets) > 1
         return [
-            self.response(population, target, self.opponents(target, view), view, label=f"-{k + 1}" if several else "")
+            self.response(
+                population, self.opponents(target, view), view, target=target, label=f"-{k + 1}" if several else ""
+            )
             for k, target in enumerate(targets)
         ]
 

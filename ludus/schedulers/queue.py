@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from ludus.core.errors import ScenarioError
+from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import EvaluationTask, Mixture, Solution, State, Task, TaskResult, Trained, TrainingTask
-from ludus.population.base import View
+from ludus.population.base import View, seats_in
 
 # --------------------------------------------------------------------------------------------------------------------
 # Tasks and solutions as checkpoint state: arrays and JSON values.
@@ -139,6 +139,17 @@ def alone(tasks: Iterable[T]) -> list[Sequence[T]]:
     return [(task,) for task in tasks]
 
 
+def announcement(generation: int, solution: Solution) -> EvaluationTask:
+    """Says a generation's meta-strategies, and has their exploitability found out."""
+    return EvaluationTask(f"exploitability-{generation}", generation, solution=solution)
+
+
+def require_two_players(population: Sequence[int], what: str) -> None:
+    """Raises ConfigError unless the game has two players. what: is for such games alone, as "odo is"."""
+    if len(population) != 2:
+        raise ConfigError(f"{what} for two players; this game has {len(population)}.")
+
+
 class PlanningScheduler(ABC):
     """Plans what can be done now whenever nothing is planned or out. State: the tasks that are."""
 
@@ -156,7 +167,7 @@ class PlanningScheduler(ABC):
 
     def seats(self, population: int) -> tuple[int, ...]:
         """The players of a population."""
-        return tuple(p for p, which in enumerate(self.population) if which == population)
+        return seats_in(self.population, population)
 
     def against(self, population: int) -> list[int]:
         """The populations that learners of this one meet: their own too, if that has other seats."""

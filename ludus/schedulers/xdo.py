@@ -25,9 +25,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.errors import ScenarioError
 from ludus.core.types import (
-    EvaluationTask,
     Mixture,
     PolicyRef,
     PolicySpec,
@@ -45,8 +44,8 @@ from ludus.population.base import View
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.psro import ResponseOptions, ResponseScheduler
-from ludus.schedulers.queue import alone
-from ludus.schedulers.responses import Target, opponents
+from ludus.schedulers.queue import alone, announcement, require_two_players
+from ludus.schedulers.responses import opponents
 
 META, RESPONSE = "meta", "response"
 """The roles: what plays restricted games, and what responds to it."""
@@ -143,8 +142,7 @@ class XDOScheduler(ResponseScheduler):
     ) -> None:
         """population: [2] index of each player's population. selection: what is played before an announcement, by default every hole.
         Raises ConfigError for other than two players."""
-        if len(population) != 2:
-            raise ConfigError(f"xdo is for two players; this game has {len(population)}.")
+        require_two_players(population, "xdo is")
         super().__init__(options, population=population)
         self.payoffs = PayoffTasks(selection)
         self.together = len(self.populations)
@@ -166,7 +164,7 @@ class XDOScheduler(ResponseScheduler):
             if missing := self.payoffs.missing(name, self.generation, view.payoffs, game=game, needed=[place]):
                 return missing
             self.solution = solution
-            groups += alone([EvaluationTask(f"exploitability-{self.generation}", self.generation, solution=solution)])
+            groups += alone([announcement(self.generation, solution)])
         if self.generation < self.options.generations and not self._asked:
             self._asked = True
             groups += alone(self._response(k, view) for k in self.populations)
@@ -236,12 +234,11 @@ class XDOScheduler(ResponseScheduler):
     def _response(self, population: int, view: View) -> TrainingTask:
         """A best response to the others' part of the equilibrium."""
         assert self.solution is not None
-        against = opponents(self.solution, tuple(view.populations[which] for which in self.population))
-        target = Target(self.seats(population), self.solution, np.empty(0))
+        against = opponents(self.solution, self.members(view))
         first = view.first(population)
         known = (*view.populations[population][:first], *self._members(population, view)[first - 1 :])
         populations = tuple(known if k == population else refs for k, refs in enumerate(view.populations))
-        task = self.response(population, target, against, replace(view, populations=populations))
+        task = self.response(population, against, replace(view, populations=populations))
         return replace(task, role=RESPONSE)
 
     def trained(self, result: Trained, view: View) -> None:

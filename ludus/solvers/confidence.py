@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, expit, logit, xlogy
+from scipy.special import betaln, expit, logit, stdtrit, xlogy
 
 from ludus.core.errors import DataError
 from ludus.core.types import Solution
@@ -39,6 +39,11 @@ NEWTON_STEPS = 30
 RATES = np.geomspace(1e-4, 0.98, 48)  # the mixture's l; a V up to some 1e8 has its best one among them
 GRID = np.geomspace(0.25, 1e9, 600)  # V at which the radius is computed; in between, the next one's is taken
 EULER = 0.5772156649015329
+
+
+def student(n: int, *, confidence: float = 0.95) -> float:
+    """How many standard errors the mean of n independent units may be off, to either side (Student's t)."""
+    return float(stdtrit(n - 1, (1.0 + confidence) / 2.0))
 
 
 def mean_bounds(

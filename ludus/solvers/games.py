@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import SolverError
 from ludus.core.types import Solution
+from ludus.population.matches import SUM_TOLERANCE
 from ludus.population.payoffs import Payoffs, Places
 
 Marginals = tuple[NDArray[np.float64], ...]
-
-SUM_TOLERANCE = 1e-6
-"""Exact payoffs of a zero-sum game may miss their constant sum by this fraction of their range."""
 
 
 def require_populated(payoffs: Payoffs, solver: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +19,8 @@ from ludus.envs.options import Environment
 from ludus.policies.base import Policy
 from ludus.policies.file import code_in
 from ludus.policies.registry import build_policy
-from ludus.population.base import PolicyRecord
+from ludus.population.base import PolicyRecord, seats_in
+from ludus.solvers.games import others
 from ludus.storage.base import GenerationRecord
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.reader import Reader
@@ -153,34 +155,20 @@ class StoredRun:
         plays; of those that earn the same, the one that they play most, then the newest. Where no payoffs are recorded, the newest."""
         with Reader(self.folder, check=False) as reader:
             mean = reader.payoffs().mean[(slice(None), *(slice(len(self.members[k])) for k in self.population))]
-        worth = [self._values(mean[player], player) for player in range(len(self.population))]
+        solution = _padded(self.solution, mean.shape[1:])
+        worth = [_values(values, solution, player) for player, values in enumerate(mean)]
         equal = _EQUAL * float(np.ptp(mean[np.isfinite(mean)])) if np.isfinite(mean).any() else 0.0
         out = {}
         for which, members in self.members.items():
             if not members:
                 continue
-            seats = [p for p, population in enumerate(self.population) if population == which]
+            seats = seats_in(self.population, which)
             value = np.mean([worth[p] for p in seats], axis=0)
-            share = np.mean([_padded(self.solution.strategies[p], len(members)) for p in seats], axis=0)
+            share = np.mean([solution.strategies[p] for p in seats], axis=0)
             known = np.flatnonzero(np.isfinite(value))
             good = [i for i in known.tolist() if value[i] >= value[known].max() - equal]
             out[which] = members[max(good, key=lambda i: (share[i], i), default=-1)].ref
         return out
-
-    def _values(self, mean: NDArray[np.float64], player: int) -> NDArray[np.float64]:
-        """float64[n_player]: what each policy earns against the others' last meta-strategies; NaN where a match is missing."""
-        solution, own = self.solution, np.moveaxis(mean, player, 0)
-        others = own.shape[1:]
-        if solution.joint is not None:
-            met = solution.joint.sum(axis=player)
-            weight = np.pad(met, [(0, n - k) for n, k in zip(others, met.shape, strict=True)]).ravel()
-        else:
-            weight = np.ones(1)
-            for other, size in zip((q for q in range(mean.ndim) if q != player), others, strict=True):
-                weight = np.multiply.outer(weight, _padded(solution.strategies[other], size)).ravel()
-        met_at = np.flatnonzero(weight)
-        values: NDArray[np.float64] = own.reshape(len(own), len(weight))[:, met_at] @ weight[met_at]
-        return values
 
     def _finished(self) -> GenerationRecord:
         if self._last is None:
@@ -228,6 +216,21 @@ def open_run(folder: Path | str) -> StoredRun:
     return run
 
 
-def _padded(marginal: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """With zeros for policies that came later."""
-    return np.pad(marginal, (0, size - len(marginal)))
+def _padded(solution: Solution, sizes: Sequence[int]) -> Solution:
+    """With zeros for policies that came later. sizes: [P] of all."""
+    if solution.joint is not None:
+        return replace(
+            solution,
+            joint=np.pad(solution.joint, [(0, n - k) for n, k in zip(sizes, solution.joint.shape, strict=True)]),
+        )
+    marginals = (np.pad(probs, (0, n - len(probs))) for probs, n in zip(solution.strategies, sizes, strict=True))
+    return replace(solution, marginals=tuple(marginals))
+
+
+def _values(mean: NDArray[np.float64], solution: Solution, player: int) -> NDArray[np.float64]:
+    """float64[n_player]: what each policy earns by mean float64[n_0, …] against the others' part of a solution; NaN where a match is
+    missing."""
+    own, weight = np.moveaxis(mean, player, 0), others(solution, player).ravel()
+    met = np.flatnonzero(weight)
+    values: NDArray[np.float64] = own.reshape(len(own), weight.size)[:, met] @ weight[met]
+    return values

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from ludus.core import seeding
+from ludus.core import curves, seeding
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Array, Mixture, PolicyRef, State, TrainingTask, row_mode
 from ludus.learners.base import Collect
@@ -65,7 +65,7 @@ class TrainingCounts:
     @property
     def totals(self) -> Mapping[str, int]:
         """What was counted since the task began, by name."""
-        return {name: getattr(self, name) for name in ("env_steps", "decisions", "episodes", "samples", "updates")}
+        return {name: getattr(self, name) for name in curves.PROGRESS}
 
     def progress(self, seconds: float) -> Progress:
         """What stoppers look at."""

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkabl
 import numpy as np
 from pydantic import BaseModel, Field, PlainSerializer, PlainValidator
 
+from ludus.core import curves
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, ScenarioError, UnknownName
 from ludus.core.own_code import brief, own_name
@@ -407,8 +408,7 @@ class AllOf(_Setting):
 # Which stoppers could ever fire where they stand: one that cannot would let a response go on for ever (invariant
 # 10).
 
-COUNTERS = frozenset({"env_steps", "decisions", "episodes", "samples", "updates"})
-RESPONSE = COUNTERS | {"seconds", "scores", "win_rates"}
+RESPONSE = frozenset(curves.PROGRESS) | {"seconds", "scores", "win_rates"}
 """The fields of `Progress` that grow during a training task."""
 RUN = frozenset({"seconds", "generations", "gains"})
 """Those that grow during every run; counters too if its algorithm learns, nash_conv too where exploitability is computed."""
@@ -441,7 +441,7 @@ def check_response(stopper: Stopper | None) -> None:
 
 def check_stop(stopper: Stopper | None, *, learns: bool, exploitability: bool) -> None:
     """Raises ScenarioError if it could never end a run. learns: whether the algorithm does. exploitability: whether it is computed."""
-    grows = RUN | (COUNTERS if learns else set()) | ({"nash_conv"} if exploitability else set())
+    grows = RUN | (set(curves.PROGRESS) if learns else set()) | ({"nash_conv"} if exploitability else set())
     if stopper is not None and (field := out_of_reach(stopper, grows)):
         raise ScenarioError(
             f"stop: the stopper waits for {field}, which this run does not have, so it could never fire. Leave it out."

@@ -378,6 +378,12 @@ class GameTree:
         return Exploitability(gain=best - value, value=value)
 
 
+def tree_of(env: object) -> GameTree | None:
+    """The compiled tree of the game that a vector of environments plays; None where it has none."""
+    tree = getattr(env, "tree", None)
+    return tree if isinstance(tree, GameTree) else None
+
+
 class PlanStack:
     """Plans that are added one by one, in memory that grows by doubling: float64[n, S] without a copy per policy."""
 

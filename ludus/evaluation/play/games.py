@@ -14,7 +14,7 @@ from gymnasium.spaces import Discrete
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv
-from ludus.envs.tree.game_tree import GameTree
+from ludus.envs.tree.game_tree import tree_of
 from ludus.envs.wrappers.registry import wrap
 from ludus.evaluation.play.controls import action_names_of, keys_of
 from ludus.evaluation.play.person import Person
@@ -23,6 +23,7 @@ from ludus.evaluation.policies import BEST, META, NEWEST, NamedPlayers
 from ludus.evaluation.recording import one_environment
 from ludus.policies.base import Policy
 from ludus.policies.bots import parse_bot, require_fit
+from ludus.population.base import seats_in
 from ludus.storage.stored_run import open_run
 
 PERSON = "person"
@@ -83,8 +84,7 @@ class RunGame:
         self.name = name or folder.name
         self._settings = self.run.env.played
         env = self._make()
-        tree = getattr(env, "tree", None)
-        self.tree = tree if isinstance(tree, GameTree) and not self._settings.wrappers else None  # where there is one
+        self.tree = None if self._settings.wrappers else tree_of(env)
         played = wrap(env, self._settings.wrappers)
         self.spec: EnvSpec = played.spec
         played.close()
@@ -154,7 +154,7 @@ class RunGame:
             Member(
                 name=f"@{self.run.name(stored.record.ref)}",
                 label=f"{stored.record.ref.policy}, generation {stored.record.lineage.generation}",
-                players=[p for p, which in enumerate(self.run.population) if which == stored.record.ref.population],
+                players=list(seats_in(self.run.population, stored.record.ref.population)),
             )
             for stored in newest
         ]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import groupby, permutations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from ludus.core.errors import DataError
 from ludus.core.types import EnvSpec, Match
@@ -17,6 +15,7 @@ from ludus.evaluation.tournament.meetings import Meeting
 from ludus.evaluation.tournament.store import Played
 from ludus.population.matches import Moments, merge, merge_statistics
 from ludus.population.payoffs import Payoffs
+from ludus.solvers.confidence import student
 
 _MOST_CELLS = 10_000_000
 _SAME = 1e-6  # relative; sums of what float32 environments pay
@@ -44,13 +43,7 @@ class MeetingResult:
     @property
     def half_width(self) -> NDArray[np.float64]:
         """float64[entrants]."""
-        return np.sqrt(self.variance) * (0.0 if self.exact else _student(self.n - 1))
-
-
-@lru_cache
-def _student(freedom: int) -> float:
-    """Student's 97.5% point."""
-    return float(student.ppf(0.975, freedom))
+        return np.sqrt(self.variance) * (0.0 if self.exact else student(self.n))
 
 
 def pooled(pieces: Sequence[Played], meetings: Sequence[Meeting]) -> list[MeetingResult]:

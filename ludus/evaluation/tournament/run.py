@@ -20,7 +20,7 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.options import Environment
-from ludus.envs.tree.game_tree import GameTree
+from ludus.envs.tree.game_tree import GameTree, tree_of
 from ludus.evaluation.evaluated_run import Tell
 from ludus.evaluation.exact import tree_on
 from ludus.evaluation.matches import MatchPlayer, outcomes
@@ -363,9 +363,9 @@ def exact_tournament(
     raters raise.
     """
     env = field.settings.make(num_envs=1)
-    tree = getattr(env, "tree", None)
+    tree = tree_of(env)
     env.close()
-    if not isinstance(tree, GameTree):
+    if tree is None:
         raise ConfigError(
             f"{field.spec.id} is not compiled into a tree, so nothing can be computed; leave out --exact."
         )
