@@ -111,13 +111,43 @@ def below(values: Sequence[float], others: Sequence[float] | float, *, margin: f
         return None
     parts = [stdev(values) ** 2 / len(values), 0.0 if isinstance(others, float) else stdev(known) ** 2 / len(known)]
     difference, variance = mean(values) - mean(known) - margin, sum(parts)
-    half = 0.0
-    if variance > 0:
-        freedom = variance**2 / sum(v**2 / (len(some) - 1) for v, some in zip(parts, (values, known), strict=True) if v)
-        half = float(student.ppf(0.975, freedom)) * variance**0.5
+    half = _quantile(parts, (values, known)) * variance**0.5
     if difference + half <= 0:
         return True
     return False if difference - half > 0 else None
+
+
+def ratio_interval(values: Sequence[float], others: Sequence[float]) -> tuple[float, float] | None:
+    """The 95% interval (low, high) of the mean of `values` over that of `others`, two independent samples, by Fieller's theorem. None
+    where there is none: a sample of fewer than two, or a mean of `others` that may be zero (its interval, with the same t, holds it).
+
+    It holds each ratio r at which the mean of `values` and r times that of `others` do not differ, by Student's t with the degrees of
+    freedom that Welch's formula gives at the ratio of the two means (Fieller 1954; unequal variances: Tamhane and Logan 2004, as in R's
+    package mratios). Where both means are negative, a ratio above 1 is the lower mean of `values`.
+    """
+    if min(len(values), len(others)) < 2:
+        return None
+    top, bottom = mean(values), mean(others)
+    spread, other_spread = (stdev(some) ** 2 / len(some) for some in (values, others))
+    if bottom == 0:
+        return None
+    squared = _quantile((spread, (top / bottom) ** 2 * other_spread), (values, others)) ** 2
+    # the ends solve (top - r bottom)^2 = squared (spread + r^2 other_spread): square r^2 - 2 top bottom r + rest = 0
+    square, rest = bottom**2 - squared * other_spread, top**2 - squared * spread
+    if square <= 0:
+        return None
+    root = max((top * bottom) ** 2 - square * rest, 0.0) ** 0.5
+    return (top * bottom - root) / square, (top * bottom + root) / square
+
+
+def _quantile(parts: Sequence[float], samples: Sequence[Sequence[float]]) -> float:
+    """Student's t at 0.975 for a sum of means, with Welch's degrees of freedom. parts: each sample's part of the variance of that sum; 0.0
+    if none has any."""
+    known = [(part, len(some) - 1) for part, some in zip(parts, samples, strict=True) if part]
+    if not known:
+        return 0.0
+    freedom = sum(part for part, _ in known) ** 2 / sum(part**2 / n for part, n in known)
+    return float(student.ppf(0.975, freedom))
 
 
 def all_of(*verdicts: bool | None) -> bool | None:

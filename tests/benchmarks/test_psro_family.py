@@ -12,7 +12,7 @@ import pytest
 from benchmarks import psro_family
 from benchmarks.contestants import Repetition
 from benchmarks.harness import Medians
-from benchmarks.psro_family_cells import Cell, Cells, all_of, below, cell_path, interval, load, read
+from benchmarks.psro_family_cells import Cell, Cells, all_of, below, cell_path, interval, load, ratio_interval, read
 from benchmarks.psro_family_findings import (
     as_good_as,
     average_converges,
@@ -90,6 +90,25 @@ def test_differences_are_decided_by_welchs_interval() -> None:
     assert below([1.0], high) is None
     assert below([2.0, 2.0], 2.0) is True
     assert [all_of(True, True), all_of(True, None), all_of(None, False)] == [True, None, False]
+
+
+def test_the_interval_of_a_ratio_is_fiellers() -> None:
+    """9, 10, 11: variance of the mean 1/3. Against itself four degrees of freedom, t 2.77645: t^2 / 3 = 2.56955, ends
+    (100 -+ sqrt(100^2 - 97.43045^2)) / 97.43045. With one sample that does not vary, two, t 4.30265: half width 2.48414 of the other."""
+    some = [9.0, 10.0, 11.0]
+    assert ratio_interval(some, some) == pytest.approx((0.795198, 1.257548), abs=2e-6)
+    assert ratio_interval([2 * value for value in some], some) == pytest.approx((1.590396, 2.515096), abs=4e-6)
+    assert ratio_interval(some, [5.0, 5.0, 5.0, 5.0]) == pytest.approx((1.503172, 2.496828), abs=2e-6)
+    assert ratio_interval([5.0, 5.0], some) == pytest.approx((5 / 12.48414, 5 / 7.51586), abs=2e-6)
+    assert ratio_interval([6.0, 6.0], [-3.0, -3.0]) == (-2.0, -2.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "others"),
+    [([1.0], [1.0, 2.0]), ([1.0, 2.0], [1.0]), ([1.0, 2.0], [-1.0, 1.0]), ([1.0, 2.0], [1.0, 2.0, 9.0])],
+)
+def test_a_ratio_to_what_may_be_zero_has_no_interval(values: list[float], others: list[float]) -> None:
+    assert ratio_interval(values, others) is None
 
 
 PSRO = (a_cell("kuhn", "psro", [0.4, 0.0]), a_cell("leduc", "psro", [2.0, 0.2, 0.5, 0.3], population=0.1))
