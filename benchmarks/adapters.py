@@ -1,38 +1,66 @@
-"""What the adapters of native vectors and of Gymnasium's single environments cost above the bare calls.
+"""What the adapters of native vectors, of compiled environments and of loops over single ones cost above the bare calls.
 
-    python -m benchmarks.adapters
+    python -m benchmarks.adapters [--only gymnax/CartPole-v1 …] [--quick]
 
-Both play the same random actions in the same process with one thread; times are process times per step of the vector in microseconds, the
-least of several repetitions. The last lines are bars: what a step costs through Ludus, as a multiple of the bare one, both taken in turn.
+Both play the same actions in the same process with one thread, in turn; times are process times per step of the vector in microseconds,
+the least of several repetitions. The last lines are bars: what a step costs through Ludus, as a multiple of the bare one, at most 1.10;
+rows without one say why. The results go to benchmarks/results/adapters.json, of a part of the rows or with `--quick` (a tenth of the steps)
+to adapters.quick.json. Rows whose package is not installed are left out, which is said, and their bars are unjudged.
 """
 
 from __future__ import annotations
 
+import argparse
+import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 
+from benchmarks.contestants import Repetition
+from benchmarks.harness import Bar, Medians
+from benchmarks.lines import versions
+from benchmarks.machine import ROOT
+from benchmarks.results import result_path, write
+from ludus.core.errors import ConfigError
 from ludus.core.seeding import keys
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.registry import make_env
 
 Step = Callable[[], None]
+Steps = tuple[Step, Step]
+"""The bare one, and ours."""
+
+BARE, OURS = "bare microseconds", "Ludus microseconds"
+CHEAP = "a bare step takes less than 10 µs an environment, about as long as Ludus checks and sorts what it answers"
 
 
-def least(step: Step, calls: int, *, repetitions: int = 7) -> float:
-    """Microseconds per call."""
-    step()
-    best = float("inf")
-    for _ in range(repetitions):
-        start = time.process_time()
-        for _ in range(calls):
-            step()
-        best = min(best, time.process_time() - start)
-    return best / calls * 1e6
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A row. package: whose version is told. calls: of one repetition. make: raises ImportError or ConfigError where something is not
+    installed. no_bar: why its cost is not judged; "": it is."""
+
+    label: str
+    num_envs: int
+    package: str
+    calls: int
+    make: Callable[[], Steps]
+    no_bar: str = ""
+
+    @property
+    def bar(self) -> Bar:
+        """Our step as a multiple of the bare one."""
+        return Bar(f"{self.label} cost", "<= 1.10", lambda m: m(self.label, OURS) / m(self.label, BARE))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Steps, bare and ours.
 
 
 def ours(id: str, num_envs: int, **options: Any) -> tuple[Step, list[Any]]:
@@ -132,9 +160,7 @@ def our_teams(id: str, num_envs: int, **options: Any) -> tuple[Step, list[list[A
     def step() -> None:
         count[0] += 1
         k = count[0] % 16
-        last[0] = env.step(
-            tuple(own[k][: len(due.slot)] for own, due in zip(batches, last[0].due, strict=True))  # type: ignore[arg-type]
-        )
+        last[0] = env.step(tuple(own[k][: len(due.slot)] for own, due in zip(batches, last[0].due, strict=True)))
 
     return step, batches
 
@@ -199,110 +225,201 @@ def bare_pool(pool: Any, batches: list[list[Any]]) -> Step:
     return step
 
 
+# --------------------------------------------------------------------------------------------------------------------
+# The rows.
+
+
+def vector_rows() -> list[Case]:
+    """Native vectors, and loops over single environments."""
+
+    def native(id: str, num_envs: int, vector: Callable[[], Any], **options: Any) -> Steps:
+        step, batches = ours(id, num_envs, **options)
+        return bare(vector(), batches), step
+
+    def pool(id: str, num_envs: int) -> Steps:
+        return native(id, num_envs, lambda: _envpool(id, num_envs), threads=1)
+
+    def cart_poles() -> Any:
+        return gymnasium.make_vec("CartPole-v1", 64, "vector_entry_point")
+
+    def atari() -> Any:
+        from ale_py.vector_env import AtariVectorEnv
+
+        return AtariVectorEnv("pong", 8, num_threads=1)
+
+    def loop(name: str) -> Steps:
+        step, batches = ours(f"gymnasium/{name}", 8, vector="python")
+        return singles(name, 8, batches), step
+
+    rows = [
+        Case(id := "gymnasium/CartPole-v1", 64, "gymnasium", 1000, partial(native, id, 64, cart_poles), CHEAP),
+        Case(id := "envpool/CartPole-v1", 64, "envpool", 1000, partial(pool, id, 64), CHEAP),
+        Case(id := "envpool/Pong-v5", 8, "envpool", 20, partial(pool, id, 8)),
+        Case(id := "envpool/Ant-v5", 8, "envpool", 100, partial(pool, id, 8)),
+        Case(id := "ale/pong", 8, "ale-py", 20, partial(native, id, 8, atari, threads=1)),
+    ]
+    for name, why in (("CartPole-v1", CHEAP), ("FrozenLake-v1", CHEAP), ("Pendulum-v1", CHEAP), ("Acrobot-v1", "")):
+        rows.append(Case(f"gymnasium/{name} (python)", 8, "gymnasium", 300, partial(loop, name), why))
+    return rows
+
+
+def body_rows() -> list[Case]:
+    """The Control Suite and Multi-agent MuJoCo."""
+
+    def tasks(id: str, domain: str, task: str) -> Steps:
+        step, batches = ours(id, 32)
+        return bare_tasks(domain, task, 32, batches), step
+
+    def bodies(id: str, body: str, parts: str) -> Steps:
+        step, teams = our_teams(id, 32)
+        return bare_bodies(body, parts, 32, teams), step
+
+    rows = []
+    for domain, task in (("cheetah", "run"), ("humanoid", "walk")):
+        id = f"dmc/{domain}-{task}"
+        rows.append(Case(id, 32, "dm-control", 25, partial(tasks, id, domain, task)))
+    for body, parts in (("HalfCheetah", "2x3"), ("Ant", "2x4")):
+        id = f"mamujoco/{body}-{parts}"
+        rows.append(Case(id, 32, "gymnasium-robotics", 25, partial(bodies, id, body, parts)))
+    return rows
+
+
+def pool_rows() -> list[Case]:
+    """EnvPool's games of several players, in turn and at once."""
+
+    def board(id: str) -> Steps:
+        return bare_board(_envpool(id, 64)), our_board(id, 64, threads=1)
+
+    def at_once(id: str) -> Steps:
+        step, teams = our_teams(id, 64, threads=1)
+        return bare_pool(_envpool(id, 64), teams), step
+
+    return [
+        Case(id := "envpool/ConnectFour-v1", 64, "envpool", 300, partial(board, id), CHEAP),
+        Case(id := "envpool/LeducHoldem-v1", 64, "envpool", 300, partial(board, id), CHEAP),
+        Case(id := "envpool/intersection-multi-agent-v1", 64, "envpool", 50, partial(at_once, id)),
+    ]
+
+
+def functional_rows() -> list[Case]:
+    """Environments that JAX compiles."""
+
+    def connect_four(num_envs: int) -> Steps:
+        from benchmarks.jax_bare import bare_pgx
+
+        return bare_pgx("connect_four", num_envs), our_board("pgx/connect_four", num_envs)
+
+    def cart_poles(id: str) -> Steps:
+        from benchmarks.jax_bare import bare_gymnax
+
+        step, batches = ours(id, 256)
+        return bare_gymnax("CartPole-v1", 256, batches), step
+
+    def marl(name: str, action: int | None, **options: Any) -> Steps:
+        from benchmarks.jax_bare import bare_jaxmarl
+
+        step, batches = our_team(f"jaxmarl/{name}", 64, action, teams="one", **options)
+        return bare_jaxmarl(name, 64, batches, options), step
+
+    def jumanji(name: str) -> Steps:
+        from benchmarks.jax_bare import bare_jumanji
+
+        step, batches = our_team(f"jumanji/{name}", 64, 0, teams="one")  # 0: nobody moves, which is always legal
+        return bare_jumanji(name, 64, batches), step
+
+    rows = [
+        Case(f"pgx/connect_four, {num_envs}", num_envs, "pgx", 300, partial(connect_four, num_envs))
+        for num_envs in (64, 256)
+    ]
+    rows.append(Case(id := "gymnax/CartPole-v1", 256, "gymnax", 300, partial(cart_poles, id)))
+    marls: tuple[tuple[str, int, int | None, dict[str, str]], ...] = (
+        ("MPE_simple_spread_v3", 200, None, {}),
+        ("overcooked", 200, None, {"layout": "cramped_room"}),
+        ("SMAX", 50, 4, {"scenario": "3m"}),
+        ("HeuristicEnemySMAX", 10, 4, {"scenario": "3m"}),
+    )
+    for name, calls, action, options in marls:
+        rows.append(Case(f"jaxmarl/{name}", 64, "jaxmarl", calls, partial(marl, name, action, **options)))
+    for name in ("RobotWarehouse-v0", "LevelBasedForaging-v0"):
+        rows.append(Case(f"jumanji/{name}", 64, "jumanji", 100, partial(jumanji, name)))
+    return rows
+
+
+def _envpool(id: str, num_envs: int) -> Any:
+    import envpool
+
+    return envpool.make(id.partition("/")[2], env_type="gymnasium", num_envs=num_envs, num_threads=1)
+
+
+CASES = tuple(case for rows in (vector_rows, pool_rows, body_rows, functional_rows) for case in rows())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Measuring.
+
+
 def in_turn(plain: Step, mine: Step, calls: int, *, repetitions: int = 9) -> tuple[float, float]:
-    """Microseconds per call of each."""
+    """Microseconds per call of each, the least of the repetitions."""
     best = [float("inf")] * 2
     for _ in range(repetitions):
         for k, step in enumerate((plain, mine)):
-            best[k] = min(best[k], least(step, calls, repetitions=1))
+            best[k] = min(best[k], _per_call(step, calls))
     return best[0], best[1]
 
 
-def newer(pool: dict[str, Any]) -> list[str]:
-    """Rows of the Control Suite, Multi-agent MuJoCo and agents that act at once; their bars."""
-    import envpool
-
-    bars = []
-    rows: list[tuple[str, int, int, Step, Step]] = []
-    for domain, task in (("cheetah", "run"), ("humanoid", "walk")):
-        id = f"dmc/{domain}-{task}"
-        step, batches = ours(id, 32)
-        rows.append((id, 32, 25, bare_tasks(domain, task, 32, batches), step))
-    for body, partition in (("HalfCheetah", "2x3"), ("Ant", "2x4")):
-        id = f"mamujoco/{body}-{partition}"
-        step, teams = our_teams(id, 32)
-        rows.append((id, 32, 25, bare_bodies(body, partition, 32, teams), step))
-    id = "envpool/intersection-multi-agent-v1"
-    step, teams = our_teams(id, 64, threads=1)
-    rows.append((id, 64, 50, bare_pool(envpool.make(id.partition("/")[2], num_envs=64, **pool), teams), step))
-    for id, num_envs, calls, plain, step in rows:
-        theirs, mine = in_turn(plain, step, calls)
-        show(id, num_envs, theirs, mine)
-        ratio = mine / theirs
-        bars.append(f"bar {id} cost: {ratio:.3f} (wanted <= 1.10) {'met' if ratio <= 1.1 else 'short'}")
-    return bars
+def _per_call(step: Step, calls: int) -> float:
+    """Microseconds, after one call that is not counted."""
+    step()
+    start = time.process_time()
+    for _ in range(calls):
+        step()
+    return (time.process_time() - start) / calls * 1e6
 
 
-def main() -> None:
-    """Print a table, and the bars."""
-    import envpool
-    from ale_py.vector_env import AtariVectorEnv
-
-    warnings.simplefilter("ignore")
-    pool = dict(env_type="gymnasium", num_threads=1)
-    cases: list[tuple[str, int, int, dict[str, Any], Callable[[list[Any]], Step]]] = [
-        (
-            "gymnasium/CartPole-v1",
-            64,
-            1000,
-            {},
-            lambda b: bare(gymnasium.make_vec("CartPole-v1", 64, "vector_entry_point"), b),
-        ),
-        (
-            "envpool/CartPole-v1",
-            64,
-            1000,
-            {"threads": 1},
-            lambda b: bare(envpool.make("CartPole-v1", num_envs=64, **pool), b),
-        ),
-        ("envpool/Pong-v5", 8, 20, {"threads": 1}, lambda b: bare(envpool.make("Pong-v5", num_envs=8, **pool), b)),
-        ("envpool/Ant-v5", 8, 100, {"threads": 1}, lambda b: bare(envpool.make("Ant-v5", num_envs=8, **pool), b)),
-        ("ale/pong", 8, 20, {"threads": 1}, lambda b: bare(AtariVectorEnv("pong", 8, num_threads=1), b)),
-    ]
-    for name in ("CartPole-v1", "FrozenLake-v1", "Pendulum-v1", "Acrobot-v1"):
-        cases.append((f"gymnasium/{name}", 8, 300, {"vector": "python"}, lambda b, name=name: singles(name, 8, b)))  # type: ignore[misc]
-    print(f"{'id':34}{'of':>4}{'bare µs':>10}{'adapter µs':>12}{'above µs':>10}{'steps/s':>12}")
-    for id, num_envs, calls, options, other in cases:
-        step, batches = ours(id, num_envs, **options)
-        plain = other(batches)
-        label = id + (" (python)" if options.get("vector") else "")
-        show(label, num_envs, least(plain, calls), least(step, calls))
-    for name in ("ConnectFour-v1", "LeducHoldem-v1"):
-        board = bare_board(envpool.make(name, num_envs=64, **pool))
-        id = f"envpool/{name}"
-        show(id, 64, least(board, 300), least(our_board(id, 64, threads=1), 300))
-    print(*newer(pool), sep="\n")
-    functional()
-    print(*newer(pool), sep="\n")
-
-
-def functional() -> None:
-    """The rows of environments that JAX compiles; they are left out where it is not installed."""
+def measured(case: Case, *, quick: bool) -> Repetition:
+    """A row; without figures, and with what is missing, where its package is not installed."""
     try:
-        from benchmarks.jax_bare import bare_gymnax, bare_jaxmarl, bare_pgx
-    except ImportError as error:
-        print(f"functional environments are left out: {error}")
-        return
-    for num_envs in (64, 256):
-        id = "pgx/connect_four"
-        show(id, num_envs, least(bare_pgx("connect_four", num_envs), 300), least(our_board(id, num_envs), 300))
-    step, batches = ours("gymnax/CartPole-v1", 256)
-    show("gymnax/CartPole-v1", 256, least(bare_gymnax("CartPole-v1", 256, batches), 300), least(step, 300))
-    for name, num_envs, calls, action, options in (
-        ("MPE_simple_spread_v3", 64, 200, None, {}),
-        ("overcooked", 64, 200, None, {"layout": "cramped_room"}),
-        ("SMAX", 64, 50, 4, {"scenario": "3m"}),
-        ("HeuristicEnemySMAX", 64, 10, 4, {"scenario": "3m"}),
-    ):
-        step, batches = our_team(f"jaxmarl/{name}", num_envs, action, teams="one", **options)
-        plain = bare_jaxmarl(name, num_envs, batches, options)
-        show(f"jaxmarl/{name}", num_envs, least(plain, calls), least(step, calls))
+        plain, mine = case.make()
+    except (ImportError, ConfigError) as error:
+        return Repetition(0, {}, error=str(error))
+    bare_step, our_step = in_turn(plain, mine, max(1, case.calls // 10) if quick else case.calls)
+    return Repetition(0, {BARE: bare_step, OURS: our_step}, versions=versions((case.package,)))
 
 
-def show(label: str, num_envs: int, theirs: float, mine: float) -> None:
-    """A row of the table; times in microseconds."""
-    print(f"{label:34}{num_envs:>4}{theirs:>10.1f}{mine:>12.1f}{mine - theirs:>10.1f}{num_envs / mine * 1e6:>12,.0f}")
+def main(argv: Sequence[str] | None = None, *, cases: Sequence[Case] = CASES) -> int:
+    """Prints a table and the bars, and writes the results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=[case.label for case in cases], default=(), metavar="ROW")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the steps")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results", help="folder of result files")
+    args = parser.parse_args(argv)
+    warnings.simplefilter("ignore")
+    chosen = [case for case in cases if not args.only or case.label in args.only]
+    found: dict[str, list[Repetition]] = {}
+    print(f"{'row':38}{'of':>4}{'bare µs':>10}{'adapter µs':>12}{'above µs':>10}{'steps/s':>12}")
+    for case in chosen:
+        repetition = measured(case, quick=args.quick)
+        found[case.label] = [repetition]
+        print(row(case, repetition), flush=True)
+    outcomes = [case.bar.judge(Medians(found)) for case in chosen if not case.no_bar]
+    path = result_path("adapters", part=args.quick or bool(args.only), folder=args.results)
+    write(path, name="adapters", quick=args.quick, measured=found, carried={}, outcomes=outcomes)
+    for case in chosen:
+        if case.no_bar:
+            print(f"no bar {case.label}: {case.no_bar}")
+    for outcome in outcomes:
+        print(outcome.line())
+    return 0
+
+
+def row(case: Case, repetition: Repetition) -> str:
+    """A line of the table; times in microseconds."""
+    if repetition.error:
+        return f"{case.label}: left out: {repetition.error}"
+    bare_step, our_step = repetition.figures[BARE], repetition.figures[OURS]
+    above, speed = our_step - bare_step, case.num_envs / our_step * 1e6
+    return f"{case.label:38}{case.num_envs:>4}{bare_step:>10.1f}{our_step:>12.1f}{above:>10.1f}{speed:>12,.0f}"
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -69,6 +69,25 @@ def bare_jaxmarl(name: str, num_envs: int, batches: list[Any], options: Mapping[
     return _played(step, first, num_envs, [batch.reshape(num_envs, -1) for batch in batches])
 
 
+def bare_jumanji(name: str, num_envs: int, batches: list[Any]) -> Step:
+    """Its own vectors, which reset by themselves. batches: actions [E × agents]."""
+    from jumanji.wrappers import VmapAutoResetWrapper
+
+    from ludus.envs.adapters.jumanji import _made, _package
+
+    env = VmapAutoResetWrapper(_made(_package(), name, {}))
+    step = jax.jit(env.step)
+    states = [jax.jit(env.reset)(jax.random.split(jax.random.PRNGKey(0), num_envs))[0]]
+    actions, count = [batch.reshape(num_envs, -1) for batch in batches], [0]
+
+    def play() -> None:
+        count[0] += 1
+        states[0], timestep = step(states[0], actions[count[0] % 16])
+        jax.block_until_ready(timestep)
+
+    return play
+
+
 def _played(step: Callable[..., Any], first: Any, num_envs: int, batches: list[Any]) -> Step:
     states, keys, count = [first], [jax.random.PRNGKey(1)], [0]
     split = jax.jit(lambda key: jax.random.split(key, num_envs + 1))
