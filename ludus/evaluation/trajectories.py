@@ -103,15 +103,15 @@ def record_trajectories(
     Closes `env` in the end.
 
     strategies: of all players; `policy` finds their policies, and `name` says how the file names them. Players who play one policy each,
-    and of whom nobody mixes, have the same
-    episodes, under the same numbers. Equal arguments, and as many environments, give equal trajectories. Memory at the start of an
-    episode, which is zeros, is not written. Raises ConfigError for a file that cannot be written, without pyarrow, or for players who
-    are not there or whose spaces differ (one file holds one kind); and whatever playing raises.
+    and of whom nobody mixes, have the same episodes, under the same numbers; those of one policy are played once for all of them. Equal
+    arguments, and as many environments, give equal trajectories. Memory at the start of an episode, which is zeros, is not written. Raises
+    ConfigError for a file that cannot be written, without pyarrow, or for players who are not there or whose spaces differ (one file holds
+    one kind); and whatever playing raises.
     """
     try:
         check_file(path)
         chosen = _check_players(env.spec, players)
-        plan = [part for player in chosen for part in _parts(strategies, player, episodes=episodes, seed=seed)]
+        plan = _plan(strategies, chosen, episodes=episodes, seed=seed)
         agent = env.spec.agents_of(chosen[0])[0]
         origin = TrajectoryOrigin(
             env=env.spec.id,
@@ -131,8 +131,9 @@ def record_trajectories(
                 piece = rollouts.run(order, [(ref, policy(ref)) for ref in refs]).trajectories
                 if piece is not None:
                     file.write(replace(piece, policy=name(order.learner), memory0=None))
-                who = order.seats[0], name(order.learner)
-                played[who] = played.get(who, 0) + order.amount
+                for player in order.seats:
+                    who = player, name(order.learner)
+                    played[who] = played.get(who, 0) + order.amount
                 if tell is not None:
                     tell(sum(played.values()), episodes * len(chosen))
         return WrittenTrajectories(path, file.rows, played)
@@ -142,9 +143,9 @@ def record_trajectories(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Episodes `begin` … `begin` + amount - 1 of a player, in which it plays `ref`. first: number of its episode 0. key: of all luck."""
+    """Episodes `begin` … `begin` + amount - 1 of players who play `ref` in them. first: number of their episode 0. key: of all luck."""
 
-    player: int
+    players: tuple[int, ...]
     ref: PolicyRef
     others: Mixture
     begin: int
@@ -153,11 +154,30 @@ class _Part:
     key: int
 
 
+def _plan(strategies: Mixture, players: Sequence[int], *, episodes: int, seed: int) -> list[_Part]:
+    """What is played for these players. Those who all play one policy, where nobody mixes, are played for together."""
+    parts = [part for player in players for part in _parts(strategies, player, episodes=episodes, seed=seed)]
+    if _mixed(strategies):
+        return parts
+    found: dict[PolicyRef, _Part] = {}
+    for part in parts:
+        if (before := found.get(part.ref)) is None:
+            found[part.ref] = part
+        else:
+            others = _others(before.others, part.players[0], part.ref)
+            found[part.ref] = replace(before, players=before.players + part.players, others=others)
+    return list(found.values())
+
+
+def _mixed(strategies: Mixture) -> bool:
+    return any(len(factor.entries) > 1 for factor in strategies.factors)
+
+
 def _parts(strategies: Mixture, player: int, *, episodes: int, seed: int) -> list[_Part]:
     """How a player's episodes are shared out: systematic sampling, so that a policy of weight w gets w · episodes, rounded up or down."""
     if episodes < 1:
         raise ScenarioError(f"episodes={episodes} was given to be recorded; at least 1 is needed.")
-    mixed = any(len(factor.entries) > 1 for factor in strategies.factors)
+    mixed = _mixed(strategies)
     mine = next((factor for factor in strategies.factors if player in factor.seats), None)
     if mine is None:
         raise ScenarioError(f"nobody was given to play as player {player}; every player needs a strategy.")
@@ -174,7 +194,7 @@ def _parts(strategies: Mixture, player: int, *, episodes: int, seed: int) -> lis
         if end > begin:
             key = seeding.key(seed, "trajectories", player if mixed else 0)
             others = _others(strategies, player, ref)
-            parts.append(_Part(player, ref, others, begin, end - begin, player * episodes if mixed else 0, key))
+            parts.append(_Part((player,), ref, others, begin, end - begin, player * episodes if mixed else 0, key))
             begin = end
     return parts
 
@@ -200,7 +220,8 @@ def _orders(part: _Part, most: int) -> Iterator[RolloutRequest]:
     for begin in range(part.begin, part.begin + part.amount, most):
         yield RolloutRequest(
             learner=part.ref,
-            seats=(part.player,),
+            seats=part.players,
+            together=len(part.players) > 1,
             opponents=part.others,
             unit="episodes",
             amount=min(most, part.begin + part.amount - begin),

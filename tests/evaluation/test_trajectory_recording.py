@@ -19,6 +19,8 @@ from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
 from ludus.replay.parquet import Recorded, read_trajectories
+from ludus.rollout.base import RolloutRequest
+from ludus.rollout.manager import RolloutManager
 
 ALL = Mixture.product({p: ([PolicyRef(p, f"{p}-0")], [1.0]) for p in (0, 1)})
 
@@ -61,6 +63,31 @@ def test_fixed_policies_have_the_same_episodes(tmp_path: Path) -> None:
     assert (first.tail == Tail.TERMINATED).all()
     assert told[-1] == (100, 100)
     assert told[0] == (16, 100)
+
+
+def test_a_policy_that_plays_for_several_players_is_played_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    amounts, run = [], RolloutManager.run
+
+    def counted(self: RolloutManager, request: RolloutRequest, *rest: Any, **more: Any) -> Any:
+        amounts.append(request.amount)
+        return run(self, request, *rest, **more)
+
+    monkeypatch.setattr(RolloutManager, "run", counted)
+    ref = PolicyRef(0, "0-0")
+    told: list[tuple[int, int]] = []
+    alone = Mixture.product({player: ([ref], [1.0]) for player in (0, 1)})
+    found = recorded(tmp_path / "a.parquet", strategies=alone, episodes=50, tell=lambda *done: told.append(done))
+    assert sum(amounts) == 50
+    assert told[-1] == (100, 100)
+    (piece,) = found.trajectories
+    assert piece.policy == "0-0"
+    for seat in (0, 1):
+        assert sorted(piece.episode[piece.seat == seat]) == list(range(50))
+    paid = np.zeros(50)
+    np.add.at(paid, np.repeat(piece.episode, np.diff(piece.start)), piece.reward)
+    assert (paid == 0).all()
 
 
 def test_actions_are_those_of_the_policies(tmp_path: Path) -> None:
