@@ -301,7 +301,11 @@ class Driver:
                 f" without an update: policy {result.ref.policy} is what it started from. Let responses train longer, or have the "
                 "algorithm begin to learn earlier."
             )
-        elif updates < _HANDFUL and not (task.keep and self.scenario.generations != 1) and not self._updates_asked_for:
+        elif (
+            updates < _HANDFUL
+            and not (task.keep and self.scenario.generations != 1)
+            and limit_of(self.scenario.response, "updates") is None
+        ):
             self.history.few_updates += 1
             if self.history.few_updates > 1:
                 return
@@ -313,10 +317,6 @@ class Driver:
             return
         self.store.event("training", text, level="warning")
         self.observer.message(text)
-
-    @property
-    def _updates_asked_for(self) -> bool:
-        return limit_of(self.scenario.response, "updates") is not None
 
     def _announce(self, result: Evaluated, solution: Solution) -> None:
         record = record_of(

@@ -151,7 +151,7 @@ def _check_played_there(scenario: Scenario, env: VectorEnv) -> None:
         if not isinstance(assigned.algorithm, Algorithm):
             continue
         found = ELSEWHERE if runtime.trainers else learns_in_place(_learner(assigned, env.spec, runtime.device_choice))
-        why = why_never(env, assigned.algorithm.collect(), apart=runtime.async_limits is not None)
+        why = why_never(env, assigned.algorithm.collect(), asynchronous=runtime.async_limits is not None)
         if why := why or (found if isinstance(found, str) else ""):
             raise refused(algorithms.label(assigned.population, assigned.role), why)
 

@@ -83,13 +83,13 @@ def in_place(
     collect: Collect,
     *,
     frozen: Policies,
-    apart: bool,
+    asynchronous: bool,
 ) -> LearnsInPlace | str:
     """The one function that decides whether a task's games are played on its learner's device: the learner that they are played for; or why
     they are played in memory, "" where nobody asks. With "auto" they are played there where the learner is on a card.
 
-    trainer: None where it is in another process. frozen: the opponents whose weights stay. apart: whether workers play each for itself.
-    Raises ConfigError where it was asked for ("device") and is not possible.
+    trainer: None where it is in another process. frozen: the opponents whose weights stay. asynchronous: whether workers play each for
+    itself. Raises ConfigError where it was asked for ("device") and is not possible.
     """
     if vectors is None or vectors.asked == "host":
         return ""
@@ -97,7 +97,7 @@ def in_place(
     if vectors.asked == "auto" and (place is None or place.device == "cpu"):
         return ""
     found = ELSEWHERE if trainer is None else trainer.in_place
-    reason = found if isinstance(found, str) else why_never(vectors.env, collect, apart=apart)
+    reason = found if isinstance(found, str) else why_never(vectors.env, collect, asynchronous=asynchronous)
     reason = reason or _why_not(vectors.env.spec, task, collect, frozen=frozen)
     if reason and vectors.asked == "device":
         raise refused(f"task {task.id}", reason)
@@ -112,13 +112,13 @@ def refused(who: str, why: str) -> ConfigError:
     return ConfigError(f"runtime.environments=device was given, and {who} cannot do that: {why}. Leave it out.")
 
 
-def why_never(env: VectorEnv, collect: Collect, *, apart: bool) -> str:
+def why_never(env: VectorEnv, collect: Collect, *, asynchronous: bool) -> str:
     """Why no task of a learner that collects so can be played on a device, whatever its opponents; "": nothing is against it."""
     why = {
         f"{env.spec.id} is stepped in memory only, or what is around it (env.tree, env.workers, env.wrappers)": not isinstance(
             env, OffersDevice
         ),
-        "workers play each for itself (runtime.mode=async)": apart,
+        "workers play each for itself (runtime.mode=async)": asynchronous,
         "its algorithm records more than actions and log-probabilities": bool(collect.extras),
         "its algorithm plays in several modes": len(collect.modes) > 1,
         "its algorithm processes what it did (algorithm.processing)": bool(collect.processing),

@@ -115,13 +115,14 @@ class RequestMaker:
         policy: Callable[[PolicyRef], Policy],
         *,
         seed: int,
-        apart: bool,
+        asynchronous: bool,
     ) -> None:
-        """policy: gives a frozen one. seed: of the task. apart: whether hosts have requests of their own. Raises UnknownName or ConfigError
-        for opponents that are moved by a rule that there is not."""
+        """policy: gives a frozen one. seed: of the task. asynchronous: whether hosts have requests of their own. Raises UnknownName or
+        ConfigError for opponents that are moved by a rule that there is not."""
         self.opponents = MovingOpponents(task.opponents)
         self._rows = [MovingOpponents(row.opponents) for row in task.rows]
-        self._task, self._collect, self._rollouts, self._seed, self._apart = task, collect, rollouts, seed, apart
+        self._task, self._collect, self._rollouts, self._seed = task, collect, rollouts, seed
+        self._asynchronous = asynchronous
         refs = mixture_refs(start_of(task.opponents))
         self._frozen = [(ref, policy(ref)) for ref in refs if ref.version is not None]
         self._live = live_refs(task.opponents)
@@ -161,7 +162,7 @@ class RequestMaker:
             first = turn % len(seats)  # every seat has its turn, even with one environment
             self._seats[host] = seats[first:] + seats[:first]
         if (
-            self._apart or collect.unit == "decisions"
+            self._asynchronous or collect.unit == "decisions"
         ):  # ids differ from those of open episodes, whoever has to begin anew
             envs = self._rollouts.num_envs
             count.next_episode = -(-count.next_episode // envs) * envs
@@ -182,7 +183,7 @@ class RequestMaker:
         )
         named = {**dict(policies), **dict.fromkeys(learner_refs(request), weights)}
         count.requests += 1
-        if self._apart and collect.unit == "episodes":
+        if self._asynchronous and collect.unit == "episodes":
             count.next_episode += collect.amount
         return request, [*named.items()]
 

@@ -51,7 +51,9 @@ def train(
         for training in trainings:
             yield _result(training, keep)
     else:
-        yield from _apart(trainings, every=every, proceed=proceed, checkpoint=checkpoint, states=states, keep=keep)
+        yield from _independently(
+            trainings, every=every, proceed=proceed, checkpoint=checkpoint, states=states, keep=keep
+        )
 
 
 def plays_others(task: TrainingTask) -> bool:
@@ -65,7 +67,7 @@ def _result(training: Training, keep: Keep) -> Trained:
     return training.result()
 
 
-def _apart(
+def _independently(
     trainings: Sequence[Training],
     *,
     every: int,

@@ -220,7 +220,7 @@ class Trainer:
         with closing(self._prefetcher.batches(self._requests())) as batches:
             for batch in batches:
                 with self._profile.part("learning"):
-                    metrics = {**self._update(batch), **_lag(batch, version)}
+                    metrics = {**self._checked(self._learner.update(batch)), **_lag(batch, version)}
                 for name, index, priority in priorities_of(self._learner):
                     update = partial(self._episodes.update_priorities, self._task, name, index, priority)
                     self._prefetcher.between(update)
@@ -230,9 +230,6 @@ class Trainer:
         if self._waiting:
             raise self._stuck(self._waiting[0][0], num_rows(self._waiting[0][1]))
         return LearnResult(samples, updates, metrics)
-
-    def _update(self, batch: Sample) -> Metrics:
-        return self._checked(self._learner.update(batch))
 
     def _checked(self, metrics: Metrics) -> Metrics:
         for name, value in metrics.items() if isinstance(metrics, Mapping) else [("metrics", metrics)]:

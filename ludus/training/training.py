@@ -102,7 +102,7 @@ class Training:
         self._collect = algorithm.collect()
         seed = seeding.key(parts.seed, task.id)
         self._requests = RequestMaker(
-            task, self._collect, parts.rollouts, parts.policy, seed=seed, apart=async_limits is not None
+            task, self._collect, parts.rollouts, parts.policy, seed=seed, asynchronous=async_limits is not None
         )
         self._total = limit_of(stop, self._collect.unit)
         self._limit = limit_of(stop, "seconds")
@@ -136,7 +136,7 @@ class Training:
             task,
             self._collect,
             frozen=self._requests.frozen,
-            apart=async_limits is not None,
+            asynchronous=async_limits is not None,
         )
         self._in_place = None if isinstance(found, str) else found
         self._why = found if isinstance(found, str) else ""  # they are played in memory

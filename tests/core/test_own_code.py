@@ -225,7 +225,7 @@ def test_what_a_learner_may_not_answer() -> None:
         trainer: Any = object.__new__(Trainer)
         trainer._learner = Answers(answer)
         with pytest.raises(ScenarioError, match=f"learner {HERE}:Answers.update answered {words}"):
-            trainer._update(None)
+            trainer._checked(answer)
 
 
 def test_what_a_rating_may_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -574,7 +574,9 @@ def test_one_function_decides_and_says_why():
         vector = vector or type("There", (), {"spec": env.spec, "on_device": print})()
         trainer = type("Trains", (), {"placement": replace(learner.placement, device=device), "in_place": found})()
         collect = Collect("episodes", 10, extras=extras)
-        return in_place(DeviceVectors(asked, vector, 4), trainer, task, collect, frozen=[(ONE, frozen)], apart=False)
+        return in_place(
+            DeviceVectors(asked, vector, 4), trainer, task, collect, frozen=[(ONE, frozen)], asynchronous=False
+        )
 
     assert decided() is learner is decided("device", "cpu")
     assert decided("host") == decided(device="cpu") == ""

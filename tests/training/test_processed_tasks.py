@@ -126,7 +126,7 @@ def test_added_decisions_are_for_who_can_learn_from_them() -> None:
 
 def test_who_plays_on_a_device_cannot_have_it() -> None:
     env = make_env("openspiel/kuhn_poker", num_envs=1)
-    why = why_never(env, PPO(processing=["reward_clip"]).collect(), apart=False)
+    why = why_never(env, PPO(processing=["reward_clip"]).collect(), asynchronous=False)
     assert why == "its algorithm processes what it did (algorithm.processing)"
 
 
