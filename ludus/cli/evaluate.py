@@ -101,7 +101,10 @@ def _execute(options: argparse.Namespace) -> int:
     else:
         from ludus.evaluation.evaluate import evaluate_run
 
-        report = evaluate_run(run_dir, episodes=episodes, policies=options.policies, of=of, device=options.device)
+        with closing(EpisodesProgress()) as progress:
+            report = evaluate_run(
+                run_dir, episodes=episodes, policies=options.policies, of=of, device=options.device, tell=progress
+            )
         show_matches(report)
     return 0
 

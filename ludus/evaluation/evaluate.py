@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,12 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import Exploitability, NamedStatistics
-from ludus.evaluation.evaluated_run import FRESH, EvaluatedRun, RunResult, facts_of
+from ludus.evaluation.evaluated_run import FRESH, EvaluatedRun, RunResult, Tell, facts_of
 from ludus.evaluation.exact import ExactEvaluator, refuse_device, tree_on
 from ludus.evaluation.matches import outcomes
 from ludus.evaluation.policies import META
 from ludus.population.matches import statistics_of
+from ludus.rollout.manager import Hear
 from ludus.solvers.confidence import student
 
 
@@ -49,14 +51,15 @@ def evaluate_run(
     policies: Sequence[str] = (),
     of: str = f"@{META}",
     device: str = "auto",
+    tell: Tell | None = None,
 ) -> EvaluationReport:
     """Play `policies` of a run against each other, every combination of one per player, and compute the exploitability of `of` if
     possible.
 
     policies, of: names as `ludus.evaluation.policies` takes them, those of this run as "@meta", "@12", "@0/0-12"; policies may be of other
     runs of the game, and files. Default: `of`, or of @meta the last meta-strategies and the newest policy of each population. device:
-    where exact values are computed, as `ludus.evaluation.exact.tree_on` takes it. Nothing is written. Raises ConfigError for an unknown
-    name, with the nearest, and for a device that is not there; RunError for an unreadable run.
+    where exact values are computed, as `ludus.evaluation.exact.tree_on` takes it. tell: is told now and then how far it is. Nothing is
+    written. Raises ConfigError for an unknown name, with the nearest, and for a device that is not there; RunError for an unreadable run.
     """
     with EvaluatedRun(run_dir) as run:
         named = run.named
@@ -67,9 +70,17 @@ def evaluate_run(
         if episodes < 2:
             raise ConfigError(f"episodes is {episodes}; an interval needs at least 2.")
         exact = _exact(run, device)
-        matches = tuple(_match(run, exact, profile, episodes) for profile in profiles)
+        matches: list[HeadToHead] = []
+        for profile in profiles:
+            before, total = len(matches) * episodes, len(profiles) * episodes
+            hear = None if tell is None else partial(_tell, tell, before=before, total=total)
+            matches.append(_match(run, exact, profile, episodes, hear))
         exploitability = None if exact is None or solution is None else exact.exploitability(solution)
-    return EvaluationReport(*facts_of(run.stored), matches, exploitability, of)
+    return EvaluationReport(*facts_of(run.stored), tuple(matches), exploitability, of)
+
+
+def _tell(tell: Tell, ended: int, *, before: int, total: int) -> None:
+    tell(before + ended, total)
 
 
 def _exact(run: EvaluatedRun, device: str) -> ExactEvaluator | None:
@@ -83,9 +94,11 @@ def _exact(run: EvaluatedRun, device: str) -> ExactEvaluator | None:
     return exact
 
 
-def _match(run: EvaluatedRun, exact: ExactEvaluator | None, profile: tuple[str, ...], episodes: int) -> HeadToHead:
+def _match(
+    run: EvaluatedRun, exact: ExactEvaluator | None, profile: tuple[str, ...], episodes: int, hear: Hear | None
+) -> HeadToHead:
     players = run.named.mixture(profile)
-    played = run.player.episodes(players, episodes, block=FRESH)
+    played = run.player.episodes(players, episodes, block=FRESH, hear=hear)
     returns = played.returns
     spread = returns.std(axis=0, ddof=1) / np.sqrt(episodes)
     return HeadToHead(

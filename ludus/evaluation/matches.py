@@ -51,24 +51,40 @@ class MatchPlayer:
         """float64[episodes, P]: of `episodes`."""
         return self.episodes(players, episodes, block=block).returns
 
-    def episodes(self, players: Mixture, episodes: int, *, block: int | str = 0) -> EpisodeResults:
-        """So many where every seat is drawn from `players`. Another `block` gives independent ones; no match has one with a name."""
-        return self._rollouts.finish(self._start(players, episodes, block)).episodes
+    def episodes(
+        self, players: Mixture, episodes: int, *, block: int | str = 0, hear: Hear | None = None
+    ) -> EpisodeResults:
+        """So many where every seat is drawn from `players`. Another `block` gives independent ones; no match has one with a name. hear: is
+        told now and then how many have ended; what it raises ends all."""
+        return self._rollouts.finish(self._start(players, episodes, block, hear=hear), hear=hear).episodes
 
     @property
     def statistics(self) -> tuple[str, ...]:
         """What the environment counts, by name."""
         return self._rollouts.spec.statistics
 
-    def planned(self, episodes: PlannedEpisodes) -> EpisodeResults:
-        """What came of these episodes, in their order."""
+    def planned(self, episodes: PlannedEpisodes, *, hear: Hear | None = None) -> EpisodeResults:
+        """What came of these episodes, in their order. hear: as of `episodes`."""
         episodes = episodes.of_players()
         policies = [(ref, self._policy(ref)) for ref in episodes.refs]
-        pending = [
-            self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot)
-            for request in episodes.requests(self._rollouts.num_envs)
-        ]
-        return EpisodeResults.joined([self._rollouts.finish(one).episodes for one in pending])
+        waiting: deque[Pending] = deque()
+        found: list[EpisodeResults] = []
+
+        def within(ended: int) -> None:
+            if hear is not None:
+                hear(sum(len(one.index) for one in found) + ended)
+
+        def finish() -> None:
+            found.append(self._rollouts.finish(waiting.popleft(), hear=within).episodes)
+            within(0)
+
+        for request in episodes.requests(self._rollouts.num_envs):
+            waiting.append(self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot, hear=within))
+            if self._rollouts.hosts == 1:  # several have the next request at once
+                finish()
+        while waiting:
+            finish()
+        return EpisodeResults.joined(found)
 
     def play(
         self, profiles: Iterable[MatchProfile], episodes: int, *, ahead: int = 1, hear: Hear | None = None

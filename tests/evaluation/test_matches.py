@@ -185,6 +185,16 @@ def test_meta_and_the_newest_by_default(finished: Path) -> None:
     np.testing.assert_allclose(report.matches[0].exact, report.exploitability.value, atol=1e-12)
 
 
+def test_evaluation_tells_how_far_it_is(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a match too; here after each step of it."""
+    monkeypatch.setattr("ludus.rollout.manager._HEARD", 0.0)
+    told: list[tuple[int, int]] = []
+    evaluate_run(finished, episodes=400, tell=lambda *done: told.append(done))
+    assert {total for _, total in told} == {1600}
+    assert told == sorted(told)
+    assert [any(400 * k < done < 400 * (k + 1) for done, _ in told) for k in range(4)] == [True] * 4
+
+
 def test_any_policies_by_name(finished: Path) -> None:
     found = by_names(finished, "@0/0-1", "@0/0-2", "@1/1-3")
     assert list(found) == [("@0/0-1", "@1/1-3"), ("@0/0-2", "@1/1-3")]

@@ -211,11 +211,25 @@ def test_a_tournament_that_is_cut_short_goes_on(runs: Path, tmp_path: Path, monk
     report = play_tournament(
         names, tmp_path / "cut", options=Options(episodes=300), tell=lambda done, total: told.append((done, total))
     )
-    assert 0 < told[0][1] < 900
+    assert 0 < told[0][1] <= 1000  # of 1,800; the batch in which it was cut is played again
     assert told[-1][0] == told[-1][1]
     for meeting, (n, mean, m2) in numbers(whole).items():
         assert numbers(report)[meeting][0] == n
         np.testing.assert_allclose(numbers(report)[meeting][1:], (mean, m2), atol=1e-12)
+
+
+def test_it_tells_how_far_it_is_within_what_is_stored_at_once(runs: Path, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    options = Options(episodes=20, num_envs=8)
+    play_tournament((f"{runs}/one", f"{runs}/two"), tmp_path, options=options, tell=lambda *done: told.append(done))
+    assert told == [
+        (8, 40),
+        (16, 40),
+        (24, 40),
+        (32, 40),
+        (40, 40),
+        (40, 40),
+    ]  # 20 deals in both orders; once more as it is stored
 
 
 def test_other_weights_under_a_name_are_refused(runs: Path, tmp_path: Path) -> None:

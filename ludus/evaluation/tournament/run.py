@@ -178,7 +178,7 @@ class _Play:
         player = MatchPlayer(self._rollouts, self._sides.policies.__getitem__, seed=self._options.seed)
         for batch in _batches([part for p in pieces for part in cut(p, _BATCH)]):
             episodes = self._sides.episodes(batch, self._options.seed, refs=tuple(self._sides.policies))
-            self._record(batch, player.planned(episodes))
+            self._record(batch, player.planned(episodes, hear=self._hear))
 
     def _made(self, most: int) -> RolloutManager:
         """most: episodes that may be played at a time."""
@@ -219,6 +219,10 @@ class _Play:
                 record=lambda piece, episodes: self._record([piece], episodes),
             )
         self._pool.play(pieces)
+
+    def _hear(self, ended: int) -> None:
+        """Of the batch that is played."""
+        self._tell(self._done + ended, self._total)
 
     def _record(self, pieces: Sequence[Piece], episodes: EpisodeResults) -> None:
         """episodes: of the pieces, in their order."""
