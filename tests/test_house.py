@@ -155,6 +155,7 @@ HANDED_DOWN = {
     ("training/tasks", "driver/task_runner"): "what makes a task, and what goes on between two iterations",
     ("training/training", "driver/control"): "the clock, which stands still in a pause",
     ("evaluation/matches", "driver/assembly"): "a policy, by its name",
+    ("rollout/manager", "driver/task_runner"): "who hears how far a match is",
 }
 """(from, to) -> what it is."""
 
@@ -198,8 +199,9 @@ def climbs() -> Iterator[set[tuple[str, str]]]:
         sys.setprofile(before)
 
 
-def test_a_run_calls_back_up_only_what_was_handed_down(tmp_path: Path) -> None:
+def test_a_run_calls_back_up_only_what_was_handed_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run in which one player learns, the other's best response is computed, and payoffs are played."""
+    monkeypatch.setattr("ludus.rollout.manager._HEARD", 0.0)  # at every step, not only where matches take long
     options = ["env=openspiel/kuhn_poker", "generations=1", "algorithms={0: exact}", "response.episodes=600"]
     with climbs() as found:
         ludus.run(
