@@ -22,7 +22,7 @@ from ludus.population.base import Lineage, PolicyRecord
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moments:
-    """n, a count; mean float64[P], m2 float64[P]. mean is NaN where n is 0."""
+    """n (a count, or a weight), mean float64[P], m2 float64[P]. mean is NaN where n is 0."""
 
     n: float
     mean: NDArray[np.float64]
@@ -43,6 +43,11 @@ def merge(a: Moments, b: Moments) -> Moments:
     n = a.n + b.n
     delta = b.mean - a.mean
     return Moments(n, a.mean + delta * (b.n / n), a.m2 + b.m2 + delta**2 * (a.n * b.n / n))
+
+
+def decayed(a: Moments, factor: float) -> Moments:
+    """The same sample with every weight multiplied by `factor`."""
+    return Moments(a.n * factor, a.mean, a.m2 * factor)
 
 
 def statistics_of(names: Sequence[str], samples: NDArray[np.float64] | None) -> NamedStatistics | None:

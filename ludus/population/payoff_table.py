@@ -1,7 +1,8 @@
-"""The payoff table: an append-only match log, exact cells, and a view of them.
+"""The payoff table: an append-only match log, exact cells, and views of them.
 
-    record(matches) ──> log (idempotent by id) ──┬─> view()   kept up to date as they come
-    record_exact(block) ──> exact cells ─────────┘
+    record(matches) ──> log (idempotent by id) ──┬─> view()                    all matches, kept up to date as they come
+    record_exact(block) ──> exact cells ─────────┼─> view("latest")            only matches of the newest versions
+                                                 └─> view("decayed", decay=d)  old matches count less
 
 Cells are kept per profile in the players' seat order: with a shared population (i, j) and (j, i) are different cells, so nothing
 depends on how often each order happened to be drawn. An exact value replaces sampled ones. Arrays double when they are full, and a
@@ -11,8 +12,8 @@ view shares them: it is copied only when something is written inside what was ha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from ludus.population.matches import (
     check_match,
     check_range,
     check_total,
+    decayed,
     frozen_match,
     merge,
     pack_matches,
@@ -73,31 +75,32 @@ def outside(start: Corner, stop: Corner, inner: Corner) -> Iterator[tuple[Corner
 
 
 class CellArrays:
-    """mean, m2 float64[P, c_0, …], count int64[c_0, …], exact bool[c_0, …]; c: capacities."""
+    """mean, m2 float64[P, c_0, …], weight [c_0, …] (int64 counts, or what decay left of them), exact bool[c_0, …]; c: capacities."""
 
-    def __init__(self, players: int) -> None:
+    def __init__(self, players: int, capacity: int, weight: type[np.int64 | np.float64] = np.int64) -> None:
         self.players = players
+        self._weight = weight
         self.sizes = (0,) * players
         # every axis doubles, so memory has a factor 2^P: with many players start small
-        self._allocate((8 if players <= 3 else 2,) * players)
+        self._allocate((max(1, capacity if players <= 3 else 2),) * players)
         self._shared: tuple[int, ...] | None = None
 
     def _allocate(self, capacity: tuple[int, ...]) -> None:
         # memory beyond the used region is left untouched: pages that nobody writes cost nothing
         self.mean = np.empty((self.players, *capacity))
         self.m2 = np.zeros((self.players, *capacity))
-        self.count = np.zeros(capacity, np.int64)
+        self.weight: NDArray[Any] = np.zeros(capacity, dtype=self._weight)
         self.exact = np.zeros(capacity, dtype=np.bool_)
 
     def reserve(self, sizes: tuple[int, ...]) -> None:
         """Grow to `sizes`, new cells being holes; amortised constant time per cell."""
         capacity = self.exact.shape
         if any(size > room for size, room in zip(sizes, capacity, strict=True)):
-            old, region = (self.mean, self.m2, self.count, self.exact), box((0,) * self.players, self.sizes)
+            old, region = (self.mean, self.m2, self.weight, self.exact), box((0,) * self.players, self.sizes)
             self._allocate(tuple(r if size <= r else max(2 * r, size) for size, r in zip(sizes, capacity, strict=True)))
             for new, kept in zip((self.mean, self.m2), old, strict=False):
                 new[region] = kept[region]
-            self.count[region[1:]], self.exact[region[1:]] = old[2][region[1:]], old[3][region[1:]]
+            self.weight[region[1:]], self.exact[region[1:]] = old[2][region[1:]], old[3][region[1:]]
             self._shared = None  # what was shared keeps the old arrays
         for start, stop in outside((0,) * self.players, sizes, self.sizes):
             self.mean[box(start, stop)] = np.nan
@@ -111,7 +114,9 @@ class CellArrays:
         """Read-only mean, count, m2, exact of the first `sizes` cells; later writes leave them as they are."""
         region = tuple(slice(0, size) for size in sizes)
         mean, m2, exact = self.mean[(slice(None), *region)], self.m2[(slice(None), *region)], self.exact[region]
-        count = self.count[region]
+        count = (
+            self.weight[region] if self._weight is np.int64 else np.floor(self.weight[region] + 1e-9).astype(np.int64)
+        )
         for array in (mean, m2, exact, count):
             array.setflags(write=False)
         self._shared = tuple(max(a, b) for a, b in zip(sizes, self._shared or sizes, strict=True))
@@ -119,12 +124,15 @@ class CellArrays:
 
     def get(self, profile: tuple[int, ...]) -> Moments:
         at: tuple[Any, ...] = (slice(None), *profile)
-        return Moments(float(self.count[profile]), self.mean[at].copy(), self.m2[at].copy())
+        return Moments(float(self.weight[profile]), self.mean[at].copy(), self.m2[at].copy())
 
-    def exact_mean(self) -> NDArray[np.float64]:
-        """A copy of `mean` float64[P, n_0, …] with NaN in cells that are not exact (all cells in use)."""
-        region = box((0,) * self.players, self.sizes)
-        return np.where(self.exact[region[1:]], self.mean[region], np.nan)
+    def exact_only(self, sizes: tuple[int, ...], weight: type[np.int64 | np.float64]) -> CellArrays:
+        """A copy with the exact cells alone."""
+        out = CellArrays(self.players, 1, weight)
+        out.reserve(sizes)
+        region = box((0,) * self.players, sizes)
+        out.load_exact(np.where(self.exact[region[1:]], self.mean[region], np.nan))
+        return out
 
     # ------------------------------------------------------------------------------------------ writing
 
@@ -133,13 +141,17 @@ class CellArrays:
         shared = self._shared
         if shared is None or not any(all(i < size for i, size in zip(p, shared, strict=True)) for p in profiles):
             return
-        self.mean, self.m2 = self.mean.copy(), self.m2.copy()
-        self.count, self.exact = self.count.copy(), self.exact.copy()
+        self.mean, self.m2, self.weight, self.exact = (
+            self.mean.copy(),
+            self.m2.copy(),
+            self.weight.copy(),
+            self.exact.copy(),
+        )
         self._shared = None
 
     def put(self, profile: tuple[int, ...], moments: Moments) -> None:
         at: tuple[Any, ...] = (slice(None), *profile)
-        self.count[profile], self.mean[at], self.m2[at] = moments.n, moments.mean, moments.m2
+        self.weight[profile], self.mean[at], self.m2[at] = moments.n, moments.mean, moments.m2
 
     def set_exact_cell(self, profile: tuple[int, ...], mean: NDArray[np.float64]) -> None:
         self.put(profile, Moments(0.0, mean, np.zeros(self.players)))
@@ -155,10 +167,10 @@ class CellArrays:
         profiles = np.argwhere(new) + np.array(start)
         if new.all():
             self.detach([start])
-            self.mean[everything], self.m2[everything], self.count[where] = values, 0.0, 0
+            self.mean[everything], self.m2[everything], self.weight[where] = values, 0.0, 0
         else:
             self.detach(profiles)
-            self.mean[everything][:, new], self.m2[everything][:, new], self.count[where][new] = values[:, new], 0.0, 0
+            self.mean[everything][:, new], self.m2[everything][:, new], self.weight[where][new] = values[:, new], 0.0, 0
         self.exact[where] = True
         return profiles, values[:, new].T
 
@@ -166,6 +178,10 @@ class CellArrays:
         """Make every cell exact that is not NaN in `mean` float64[P, n_0, …] (all cells in use)."""
         region = box((0,) * self.players, self.sizes)
         self.mean[region], self.exact[region[1:]] = mean, ~np.isnan(mean[0])
+
+
+PayoffKind: TypeAlias = Literal["all", "latest", "decayed"]
+KINDS: tuple[PayoffKind, ...] = ("all", "latest", "decayed")
 
 
 class PayoffTable:
@@ -177,6 +193,7 @@ class PayoffTable:
         utility_range: Sequence[tuple[float, float]],
         population: Sequence[int],
         zero_sum: bool,
+        capacity: int = 8,
     ) -> None:
         """utility_range: [P] least and largest return (infinities allowed). population: [P] indices 0, 1, … without gaps."""
         if len(utility_range) != len(population) or sorted(set(population)) != list(range(len(set(population)))):
@@ -191,7 +208,7 @@ class PayoffTable:
         self._log: list[Match] = []
         self._ids: dict[str, int] = {}
         self._matches: Counter[tuple[int, ...]] = Counter()
-        self._cells = CellArrays(len(self.population))
+        self._cells = CellArrays(len(self.population), capacity)
         self._whole = self.sizes  # the cells 0 … _whole[p] - 1 are all exact
         self._total = self._rules.total  # that exact payoffs of a zero-sum game sum to, once it is known
 
@@ -251,7 +268,7 @@ class PayoffTable:
             self._matches[match.profile] += 1
         self._cells.detach([match.profile for match in new])
         for match in new:
-            _apply(self._cells, match)
+            _apply(self._cells, match, 1.0)
 
     def record_exact(
         self, values: NDArray[np.float64], *, start: Sequence[int] | None = None
@@ -279,29 +296,57 @@ class PayoffTable:
                 cell = values[box(match.profile, [i + 1 for i in match.profile])]
                 check_equal(as_block(match.mean), cell, np.ones_like(cell[0], np.bool_), match.profile)
 
-    # ------------------------------------------------------------------------------------------ view
+    # ------------------------------------------------------------------------------------------ views
 
-    def view(self) -> Payoffs:
-        """What is known now, in read-only arrays that later recording does not change. A pure function of the log and the exact cells."""
-        mean, count, m2, exact = self._cells.share(self.sizes)
+    def view(self, kind: PayoffKind = "all", *, decay: float = 0.99) -> Payoffs:
+        """What is known now, in read-only arrays that later recording does not change. A pure function of the log and the exact cells.
+
+        "all": every match. "latest": matches in which every policy had the newest version that the log knows of it. "decayed": each
+        later match of a profile multiplies the weights of its earlier ones by `decay` (as AlphaStar's payoff matrix does); counts are
+        the weights that are left, rounded down.
+        """
+        if kind not in KINDS:
+            raise DataError(f"unknown view {kind!r}; views are {', '.join(KINDS)}.")
+        if kind == "all":
+            return self._payoffs(self._cells)
+        if not 0.0 < decay <= 1.0:
+            raise DataError(f"decay is {decay}, expected above 0, at most 1.")
+        cells = self._cells.exact_only(self.sizes, np.float64 if kind == "decayed" else np.int64)
+        keep = self._newest() if kind == "latest" else None
+        for match in self._log:
+            if keep is None or keep(match):
+                _apply(cells, match, decay if kind == "decayed" else 1.0)
+        return self._payoffs(cells)
+
+    def _payoffs(self, cells: CellArrays) -> Payoffs:
+        mean, count, m2, exact = cells.share(self.sizes)
         return Payoffs(mean, count, m2, exact, self.utility_range, self.population, self.zero_sum)
+
+    def _newest(self) -> Callable[[Match], bool]:
+        newest: dict[tuple[int, str], int] = {}
+        for match in self._log:
+            for seat in match.seats:
+                name = (seat.population, seat.policy)
+                newest[name] = max(newest.get(name, 0), seat.version or 0)
+        return lambda match: all(newest[s.population, s.policy] == s.version for s in match.seats)
 
     # ------------------------------------------------------------------------------------------ state
 
     def state_dict(self) -> State:
         """The log, the exact cells: mean float64[P, n_0, …] (NaN where not exact), and the sizes of the part that is all exact."""
+        exact = self._cells.exact_only(self.sizes, np.int64)
         return {
             "sizes": list(self._sizes),
             "log": pack_matches(self._log, self.num_players),
-            "exact": self._cells.exact_mean(),
+            "exact": exact.mean[box((0,) * self.num_players, self.sizes)].copy(),
             "whole": list(self._whole),
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Replaces everything; the view is equal to the bit, since the log is replayed in its order."""
+        """Replaces everything; the views are equal to the bit, since the log is replayed in its order."""
         self._sizes, self._log, self._ids = [int(n) for n in state["sizes"]], [], {}
         self._matches.clear()
-        self._cells, self._whole = CellArrays(self.num_players), tuple(int(n) for n in state["whole"])
+        self._cells, self._whole = CellArrays(self.num_players, 1), tuple(int(n) for n in state["whole"])
         self._cells.reserve(self.sizes)
         self._cells.load_exact(np.asarray(state["exact"], dtype=np.float64))
         self._keep([frozen_match(match) for match in unpack_matches(state["log"])])  # they were checked when they came
@@ -386,9 +431,9 @@ class PayoffTable:
         return float(values.reshape(self.num_players, -1)[:, 0].sum())
 
 
-def _apply(cells: CellArrays, match: Match) -> None:
+def _apply(cells: CellArrays, match: Match, decay: float) -> None:
     if match.exact:
         cells.set_exact_cell(match.profile, match.mean)
     elif not cells.exact[match.profile]:
-        together = merge(cells.get(match.profile), Moments(match.n, match.mean, match.m2))
-        cells.put(match.profile, together)
+        old = cells.get(match.profile)
+        cells.put(match.profile, merge(decayed(old, decay), Moments(match.n, match.mean, match.m2)))

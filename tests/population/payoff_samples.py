@@ -17,9 +17,10 @@ def table(sizes=(2, 3), population=None, zero_sum=False, bound=10.0):
     return made
 
 
-def match(name, profile, samples, *, population=None, wins=()):
+def match(name, profile, samples, *, population=None, versions=None, wins=()):
     population = population or range(len(profile))
-    seats = tuple(PolicyRef(q, f"p{i}") for q, i in zip(population, profile, strict=True))
+    versions = versions or [0] * len(profile)
+    seats = tuple(PolicyRef(q, f"p{i}", v) for q, i, v in zip(population, profile, versions, strict=True))
     found = moments(np.asarray(samples, dtype=float).reshape(-1, len(profile)))
     return Match(name, tuple(profile), seats, int(found.n), found.mean, found.m2, wins)
 

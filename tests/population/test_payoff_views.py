@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from payoff_samples import logs, match, same, table
 
 from ludus.core.errors import DataError
+from ludus.population.matches import decayed, moments
 
 # ---------------------------------------------------------------------------------------------- exact cells
 
@@ -144,6 +145,54 @@ def test_new_rows_beyond_a_view_cost_no_copy():
     assert np.shares_memory(view.mean, made.view().mean)
 
 
+def test_latest_view_by_hand():
+    """Versions rise as a learner goes on; p1's newest version is 2, so only the last match of (0, 1) counts."""
+    made = table()
+    made.record(
+        [
+            match("a", (0, 1), [[1, 1]], versions=(0, 1)),
+            match("b", (0, 1), [[3, 3]], versions=(0, 2)),
+            match("c", (1, 1), [[5, 5]], versions=(0, 1)),
+            match("d", (1, 0), [[7, 7]], versions=(4, 0)),
+        ]
+    )
+    view = made.view("latest")
+    assert view.mean[0, 0, 1] == 3
+    assert view.count.tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert np.isnan(view.mean[0, 1, 1])
+
+
+def test_decayed_view_by_hand():
+    """decay 1/2: {0, 0} weighs 1 after one later match {6}; the mean is (1 * 0 + 1 * 6) / 2."""
+    made = table()
+    made.record([match("a", (0, 1), [[0, 0], [0, 0]]), match("x", (1, 1), [[1, 1]]), match("b", (0, 1), [[6, 6]])])
+    view = made.view("decayed", decay=0.5)
+    assert view.mean[0, 0, 1] == 3.0
+    assert view.m2[0, 0, 1] == 18.0
+    assert view.count.tolist() == [[0, 2, 0], [0, 1, 0]]
+    assert same(made.view("decayed", decay=1.0), made.view())
+
+
+def test_decay_scales_the_weights():
+    half = decayed(moments(np.array([[1.0], [3.0]])), 0.5)
+    assert (half.n, half.mean.item(), half.m2.item()) == (1.0, 2.0, 1.0)
+
+
+def test_exact_cells_are_in_every_view():
+    made = table()
+    made.record_exact(np.full((2, 1, 1), 4.0))
+    for kind in ("all", "latest", "decayed"):
+        assert made.view(kind).mean[1, 0, 0] == 4.0
+        assert made.view(kind).exact.sum() == 1
+
+
+def test_unknown_views_are_refused():
+    with pytest.raises(DataError, match=r"views are all, latest, decayed"):
+        table().view("newest")
+    with pytest.raises(DataError, match=r"decay is 0\.0"):
+        table().view("decayed", decay=0.0)
+
+
 @settings(max_examples=30, deadline=None)
 @given(logs())
 def test_state_gives_an_equal_table(log):
@@ -155,5 +204,6 @@ def test_state_gives_an_equal_table(log):
     other.load_state_dict(made.state_dict())
     made.record(log)
     other.record(log)
-    assert same(made.view(), other.view())
+    for kind in ("all", "latest", "decayed"):
+        assert same(made.view(kind), other.view(kind))
     assert made.add_policy(1) == other.add_policy(1) == 3
