@@ -2,7 +2,7 @@
 
     reserve --(worker collects)--> deliver --(learner updates, weights are published)--> release
        ^                             |
-       +---- worker dies: its credits return; what it still sends is refused
+       +---- worker dies: its credits return; what it still sends is refused and counted
 
 With one credit per fragment, `limit` fragments bound the policy lag: a fragment's weights are at most `limit` publications old.
 """
@@ -10,17 +10,19 @@ With one credit per fragment, `limit` fragments bound the policy lag: a fragment
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from ludus.core.errors import DataError
+from ludus.core.types import State
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One credit. worker: names the life of a worker that holds it; one that is made again has another name."""
+    """One credit, held by an incarnation of a worker (it counts its restarts)."""
 
     id: int
     worker: str
+    incarnation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,9 @@ class Credits:
         if limit < 1:
             raise DataError(f"the limit is {limit} credits; at least 1 is needed, or nothing could ever be collected.")
         self.limit = limit
+        self.refused = 0  # deliveries of leases that were not (or no longer) being collected
         self._next = 0
+        self._incarnation: dict[str, int] = {}
         self._collecting: dict[int, Lease] = {}
         self._delivered: dict[int, Lease] = {}
 
@@ -51,18 +55,29 @@ class Credits:
         """Credits that can be reserved now."""
         return self.limit - len(self._collecting) - len(self._delivered)
 
+    @property
+    def collecting(self) -> tuple[Lease, ...]:
+        """Leases whose data have not come yet, oldest first."""
+        return tuple(self._collecting.values())
+
+    @property
+    def delivered(self) -> tuple[Lease, ...]:
+        """Leases whose data have come and are not yet in published weights, in order of arrival."""
+        return tuple(self._delivered.values())
+
     def reserve(self, worker: str) -> Lease | None:
-        """A credit for this life of a worker; None: none is free, so it must wait."""
+        """A credit for the worker's present incarnation; None: none is free, so it must wait."""
         if self.free == 0:
             return None
-        lease = Lease(self._next, worker)
+        lease = Lease(self._next, worker, self._incarnation.get(worker, 0))
         self._next += 1
         self._collecting[lease.id] = lease
         return lease
 
     def deliver(self, lease: Lease) -> bool:
-        """The lease's data arrived. False: its worker had died, or it came twice; throw the data away."""
+        """The lease's data arrived. False, and counted: it came from a dead incarnation, or twice; throw the data away."""
         if self._collecting.get(lease.id) != lease:
+            self.refused += 1
             return False
         self._delivered[lease.id] = self._collecting.pop(lease.id)
         return True
@@ -82,8 +97,31 @@ class Credits:
 
     def died(self, worker: str) -> tuple[Lease, ...]:
         """A worker died: what it was collecting, whose credits are free again, for a replacement to repeat. What it had delivered
-        stays."""
+        stays. Its next incarnation begins."""
         lost = tuple(lease for lease in self._collecting.values() if lease.worker == worker)
         for lease in lost:
             del self._collecting[lease.id]
+        self._incarnation[worker] = self._incarnation.get(worker, 0) + 1
         return lost
+
+    def state_dict(self) -> State:
+        """Everything, as JSON scalars and lists."""
+        return {
+            "refused": self.refused,
+            "next": self._next,
+            "incarnation": dict(self._incarnation),
+            "collecting": [asdict(lease) for lease in self._collecting.values()],
+            "delivered": [asdict(lease) for lease in self._delivered.values()],
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Raises DataError, and changes nothing, if more credits are out than this ledger has."""
+        collecting = {lease["id"]: Lease(**lease) for lease in state["collecting"]}
+        delivered = {lease["id"]: Lease(**lease) for lease in state["delivered"]}
+        if len(collecting) + len(delivered) > self.limit:
+            raise DataError(
+                f"the state has {len(collecting) + len(delivered)} credits out and the limit is {self.limit}; raise it."
+            )
+        self.refused, self._next = state["refused"], state["next"]
+        self._incarnation = dict(state["incarnation"])
+        self._collecting, self._delivered = collecting, delivered

@@ -12,12 +12,12 @@ from ludus.rollout.async_limits import Credits, Lease
 def test_reserve_deliver_release():
     ledger = Credits(2)
     a, b = ledger.reserve("w0"), ledger.reserve("w1")
-    assert (a, b) == (Lease(0, "w0"), Lease(1, "w1"))
+    assert (a, b) == (Lease(0, "w0", 0), Lease(1, "w1", 0))
     assert ledger.reserve("w0") is None
     assert ledger.deliver(a)
     assert ledger.reserve("w0") is None  # delivered is not published
     assert ledger.release([a]) == 1
-    assert ledger.reserve("w0") == Lease(2, "w0")
+    assert ledger.reserve("w0") == Lease(2, "w0", 0)
     assert ledger.free == 0
 
 
@@ -28,16 +28,17 @@ def test_a_dead_workers_credits_return_and_its_late_data_are_refused():
     assert ledger.died("w0") == (late,)
     assert ledger.free == 1
     assert not ledger.deliver(late)
-    assert ledger.reserve("w0 again") == Lease(3, "w0 again")
+    assert ledger.refused == 1
+    assert ledger.reserve("w0") == Lease(3, "w0", 1)
     assert ledger.deliver(other)
-    assert not ledger.deliver(other)
+    assert ledger.delivered == (early, other)
     assert ledger.release([other, early]) == 2
 
 
-def test_a_lease_of_another_worker_is_refused():
+def test_a_forged_incarnation_is_refused():
     ledger = Credits(1)
     lease = ledger.reserve("w0")
-    assert not ledger.deliver(Lease(lease.id, "w1"))
+    assert not ledger.deliver(Lease(lease.id, "w0", 7))
     assert ledger.deliver(lease)
 
 
@@ -49,22 +50,28 @@ def test_releasing_what_was_not_delivered_changes_nothing():
         ledger.release([a, b])
     with pytest.raises(DataError, match=r"lease 0 is released and was not delivered \(or twice\)"):
         ledger.release([a, a])
-    assert (ledger.free, ledger.release([a])) == (0, 1)
+    assert ledger.delivered == (a,)
 
 
 def test_limits():
     with pytest.raises(DataError, match="the limit is 0 credits"):
         Credits(0)
+    full = Credits(3)
+    for _ in range(3):
+        full.reserve("w")
+    with pytest.raises(DataError, match="the state has 3 credits out and the limit is 2"):
+        Credits(2).load_state_dict(full.state_dict())
 
 
 class CreditsMachine(RuleBasedStateMachine):
-    """Beside a dictionary lease id -> (state, worker)."""
+    """Beside a dictionary lease id -> (state, worker); reloaded every now and then."""
 
     def __init__(self):
         super().__init__()
         self.ledger = Credits(4)
         self.leases: list[Lease] = []
         self.state: dict[int, str] = {}
+        self.refused = 0
 
     @rule(worker=st.sampled_from("abc"))
     def reserve(self, worker):
@@ -81,6 +88,7 @@ class CreditsMachine(RuleBasedStateMachine):
             lease = data.draw(st.sampled_from(self.leases))
             expected = self.state[lease.id] == "collecting"
             assert self.ledger.deliver(lease) == expected
+            self.refused += not expected
             if expected:
                 self.state[lease.id] = "delivered"
 
@@ -99,10 +107,18 @@ class CreditsMachine(RuleBasedStateMachine):
         for number in lost:
             self.state[number] = "lost"
 
+    @rule()
+    def reload(self):
+        state = self.ledger.state_dict()
+        self.ledger = Credits(4)
+        self.ledger.load_state_dict(state)
+        assert self.ledger.state_dict() == state
+
     @invariant()
     def counts_agree(self):
         out = sum(s in ("collecting", "delivered") for s in self.state.values())
         assert self.ledger.free == 4 - out >= 0
+        assert self.ledger.refused == self.refused
 
 
 TestCreditsMachine = CreditsMachine.TestCase
