@@ -119,6 +119,12 @@ FINDINGS = (
         better_population("psro, response diversity", "psro"),
     ),
     Finding(
+        "neupl",
+        "Liu et al. 2022, NeuPL, abstract",
+        "it converges to a population of best responses (tested: with the meta-Nash, what is announced approaches an equilibrium)",
+        solves_kuhn("neupl"),
+    ),
+    Finding(
         "pipeline",
         "McAleer et al. 2020, abstract",
         "it converges to an approximate equilibrium, which rectified PSRO does not",
