@@ -143,8 +143,8 @@ def test_children_change_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     taken = list[Any]()
     take = EarlyMatches.take
 
-    def taking(self: EarlyMatches, profile: MatchProfile) -> Match | None:
-        taken.append(take(self, profile))
+    def taking(self: EarlyMatches, profile: MatchProfile, **hears: Any) -> Match | None:
+        taken.append(take(self, profile, **hears))
         return cast("Match | None", taken[-1])
 
     monkeypatch.setattr(EarlyMatches, "take", taking)
