@@ -238,6 +238,19 @@ def test_relabelling_and_mirroring(numbers, order, ties):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 10, 11])
+def test_ratings_of_very_many_games_converge(seed):
+    """Where a step's gain is below what the sum over ten million games a pair is rounded by."""
+    rng = np.random.default_rng(seed)
+    first, second = np.triu_indices(40, 1)
+    strength = 1.5 * rng.normal(size=40)
+    games = 1e7
+    won = np.round(games / (1 + np.exp(strength[second] - strength[first])))
+    rated = Elo(intervals="none").fit(Pairs(40, first, second, won, np.zeros(len(first)), games - won))
+    expected = (strength - strength.mean()) * POINTS
+    np.testing.assert_allclose(rated.of(0) - rated.of(0).mean(), expected, atol=1.0)
+
+
 def test_a_thousand_policies():
     rng = np.random.default_rng(0)
     true = rng.normal(size=1000)

@@ -41,6 +41,7 @@ MOST_STEPS, HALVINGS = 200, 40
 RIDGE = (
     1e-9  # keeps what neither data nor prior decide (the common level of all strengths, without a prior) where it is
 )
+ROUNDING = 1e-13  # of the likelihood, beside the number of its games
 SPARSE = 20  # one in so many entries: from there on a Newton step costs less by conjugate gradients
 
 
@@ -187,8 +188,10 @@ def _newton(curve: LikelihoodCurve, contrast: Vector | None) -> Vector:
 
 
 def _damped(likelihood: Likelihood, value: float, at: Vector, step: Vector) -> Vector:
+    """The step, halved until the likelihood does not fall by more than sums over so many games are rounded by."""
+    rounding = ROUNDING * (abs(value) + float(likelihood.pairs.games.sum()))
     for _ in range(HALVINGS):
-        if likelihood.value(at + step) >= value:
+        if likelihood.value(at + step) >= value - rounding:
             return step
         step = step / 2
     return step
