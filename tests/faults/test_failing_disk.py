@@ -121,12 +121,6 @@ def check_one_failure(name: str, at: int, run_dir: Path, whole: Path) -> None:
     tools.assert_same_run(whole, run_dir)
 
 
-def test_a_full_disk_at_an_operation(whole: dict[str, Path], tmp_path: Path) -> None:
-    last = len(operations("exact", tmp_path / "count"))
-    for at in range(2, last + 1, 7):
-        check_one_failure("exact", at, tmp_path / str(at), whole["exact"])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["exact", "ppo"])
 def test_a_full_disk_in_every_way(name: str, whole: dict[str, Path], tmp_path: Path) -> None:
