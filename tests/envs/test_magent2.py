@@ -110,7 +110,7 @@ def test_equals_the_pettingzoo_interface_step_by_step(name: str, extra: dict[str
     mirrors = [Mirror(name, options, vector.spec, e) for e in range(2)]
     rng = np.random.default_rng(0)
     deaths = episodes = 0
-    for _ in range(110):
+    for _ in range(45 if name == "gather_v5" else 110):  # three of its episodes, of many agents
         actions = []
         for p, due in enumerate(timestep.due):
             legal = [int(mirrors[0].env.action_space(mirrors[0].agent(p, slot)).n) for slot in due.slot.tolist()]

@@ -19,7 +19,7 @@ FAST = [
     "matrix_bos",
     "turn_based_simultaneous_game(game=matrix_pd())",
 ]
-SLOW = ["liars_dice", "tic_tac_toe", GOOFSPIEL.format("random")]
+SLOW = ["liars_dice", "nim(pile_sizes=1;2;3)", GOOFSPIEL.format("random")]
 
 
 def random_table(tree: GameTree, player: int, rng: np.random.Generator) -> np.ndarray:
