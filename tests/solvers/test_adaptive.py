@@ -390,9 +390,9 @@ def test_a_ranking_is_decided_with_fewer_units_than_everybody_against_everybody(
 
 @pytest.mark.slow
 def test_bounds_hold_at_the_end_of_adaptive_sampling():
-    """All payoffs at once, looked at whenever a step ends, in 200 evaluations; more than 23 misses would have a probability of 1e-4."""
+    """All payoffs at once, looked at whenever a step ends, in 100 evaluations; more than 15 misses would have a probability of 4e-5."""
     missed = 0
-    for seed in range(200):
+    for seed in range(100):
         game = Game(cyclic(5, seed), 1000 + seed)
         evaluation = AdaptiveEvaluation(solver=Nash(), budget=600, batch=20, start=2)
         held = True
@@ -405,4 +405,4 @@ def test_bounds_hold_at_the_end_of_adaptive_sampling():
                 least, most = nash_conv_bounds(bounds, game.table.view(), solution)
                 held &= least - 1e-9 <= game.error(solution) <= most + 1e-9
         missed += not held
-    assert missed <= 23
+    assert missed <= 15
