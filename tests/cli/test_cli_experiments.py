@@ -11,6 +11,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -250,7 +251,7 @@ def test_seeds_are_the_runs_that_they_are_alone(folder: Path) -> None:
     )
     log = folder / "runs/e/seed-4.log"
     while process.poll() is None and not (log.exists() and re.search(r"generation [1-9]", log.read_text())):
-        pass
+        time.sleep(0.02)
     os.kill(int((folder / "runs/e/seed-4/driver.lock").read_text()), 9)
     out, err = process.communicate(timeout=200)
     assert process.returncode == 4

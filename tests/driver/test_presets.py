@@ -123,13 +123,13 @@ SHORT = {
         "response.decisions=128",
         "evaluation.episodes=2",
         "algorithm.batch=64",
-        "env.options.max_num_frames_per_episode=400",
+        "env.options.max_num_frames_per_episode=150",
     ),
     "pong-vmpo": (
         "response.decisions=128",
         "evaluation.episodes=2",
         "algorithm.batch=64",
-        "env.options.max_num_frames_per_episode=400",
+        "env.options.max_num_frames_per_episode=150",
     ),
     "overcooked": (
         "response.decisions=600",
@@ -159,18 +159,18 @@ SHORT = {
     "speaker-listener": ("response.decisions=3200", "evaluation.episodes=4"),
     "tic-tac-toe": (),
     "tic-tac-toe-muzero": (
-        "response.episodes=128",
+        "response.episodes=64",
         "evaluation.episodes=8",
         "cells=all",
         "algorithm.simulations=8",
-        "algorithm.min_size=200",
+        "algorithm.min_size=100",
     ),
     "tic-tac-toe-alphazero": (
-        "response.episodes=128",
+        "response.episodes=64",
         "evaluation.episodes=8",
         "cells=all",
         "algorithm.simulations=8",
-        "algorithm.min_size=200",
+        "algorithm.min_size=100",
     ),
 }
 NEEDS = {
