@@ -145,7 +145,7 @@ def elsewhere(apart: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("apart", ["processes"], indirect=True)
 def test_workers_elsewhere_give_the_same_numbers(tmp_path: Path, elsewhere: str) -> None:
-    """With as many workers as there are shards; with fewer, and on Ray, test_a_run_goes_on_elsewhere."""
+    """With as many workers as there are shards; with fewer, test_a_run_goes_on_elsewhere, and on Ray, the trainers' test."""
     here = policies(tmp_path, "generations=1", name="here")
     assert policies(tmp_path, "generations=1", elsewhere, "runtime.workers=3", name="elsewhere") == here
 
@@ -220,10 +220,10 @@ def test_workers_that_play_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("apart", "algorithm"), [("processes", "ppo"), ("processes", "dqn"), ("ray", "dqn")], indirect=["apart"]
-)
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+@pytest.mark.parametrize("apart", ["processes"], indirect=True)
 def test_apart_elsewhere(tmp_path: Path, algorithm: str, elsewhere: str) -> None:
+    """On Ray: `async-node-large` of tests/faults."""
     changes = [
         f"algorithm={{kind: {algorithm}}}", *(["algorithm.batch=24"] if algorithm == "ppo" else ["algorithm.rollout=24",
         "algorithm.min_size=24"]), "generations=1", elsewhere, "runtime.workers=2",
@@ -263,9 +263,10 @@ def test_trainers_in_processes_of_their_own(tmp_path: Path, elsewhere: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("apart", "trainers"), [("processes", 0), ("processes", 1), ("ray", 1)], indirect=["apart"])
+@pytest.mark.parametrize("trainers", [0, 1])
+@pytest.mark.parametrize("apart", ["processes"], indirect=True)
 def test_tables_in_processes_of_their_own(tmp_path: Path, trainers: int, elsewhere: str) -> None:
-    """Two shards, a barrier, and a resume."""
+    """Two shards, a barrier, and a resume. On Ray, tables are in test_sharded_apart, and a run's among the kills of tests/faults."""
     changes = [
         "algorithm={kind: dqn, rollout: 24, min_size: 24, batch: 8, hidden: [8]}", "generations=1",
         elsewhere, "runtime.table_shards=2", f"runtime.trainers={trainers}", "runtime.prefetch=1",
@@ -279,8 +280,9 @@ def test_tables_in_processes_of_their_own(tmp_path: Path, trainers: int, elsewhe
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("apart", ["processes"], indirect=True)
 def test_a_run_goes_on_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: str) -> None:
-    """Begun on two workers, gone on with by one process: as a run that was never stopped."""
+    """Begun on two workers, gone on with by one process: as a run that was never stopped. On Ray, the trainers' test does so, too."""
     here = policies(tmp_path, "generations=2", name="here")
     policies(tmp_path, "generations=1", elsewhere, "runtime.workers=2", name="moved")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The short form of `python -m benchmarks.faults`: one kill -9 of a victim of every kind."""
+"""The short form of `python -m benchmarks.faults`: one kill -9 of a victim of every kind that no other test shows."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ SHOWN = {
     "rank": "here in processes; on Ray a shard ends a run just so",
     "async-worker": "with its node, in async-node-large",
     "node": "all workers at once, and a node whose answers are lost with it",
+    "node-large": "test_weights: what is lost with a node is played again, equal to the bit; a run's, in async-node-large",
+    "driver": "test_ray_drivers: killed, and ended by abort; a run goes on with Ray after raylet and gcs",
+    "driver-of-processes": "test_stopped_killed_and_resumed, by command",
 }
 """Victims that are left to the long form, and what shows the same."""
 WORDS = {
