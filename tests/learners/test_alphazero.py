@@ -138,6 +138,19 @@ def test_searches_anew_teach_what_the_newest_weights_find():
         np.testing.assert_array_equal(array, plain.weights()[name])
 
 
+def test_ranks_search_anew_what_one_learner_does():
+    """Three quarters of the whole batch, each row with the same noise."""
+    learner = learner_of(small(reanalyse=0.75, selection="gumbel"))
+    columns = {name: column[:8] for name, column in dict(learner.items(played(learner, 0)))["replay"].items()}
+    observation, mask = columns["observation"], columns["mask"]
+    policy = torch.full(mask.shape, -1.0)
+    whole = learner.searched_anew(policy, observation, mask, slice(0, 8))
+    assert (whole[:6] != policy[:6]).any(dim=1).all()
+    assert (whole[6:] == policy[6:]).all()
+    parts = [learner.searched_anew(policy[s], observation, mask, s) for s in (slice(0, 3), slice(3, 6), slice(6, 8))]
+    torch.testing.assert_close(torch.cat(parts), whole)
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"selection": "gumbel", "average": 0.1, "symmetries": False, "reanalyse": 0.5}], ids=str
 )

@@ -213,7 +213,9 @@ def test_searches_anew_are_those_of_the_newest_weights():
     learner = learner_of(small(reanalyse=0.5, noise=0.0))
     items = dict(learner.items(played(learner, 0)))["replay"]
     columns = {name: column[:8] for name, column in items.items()}
-    fresh = learner._searched_anew(columns, torch.from_numpy(columns["policy"]), slice(0, 8)).numpy()
+    fresh = learner.searched_anew(
+        torch.from_numpy(columns["policy"]), columns["seen"], columns["legal"], slice(0, 8)
+    ).numpy()
     np.testing.assert_array_equal(fresh[4:], columns["policy"][4:])
     searcher = build_policy(learner.spec, learner.weights())
     expected = searcher.search(columns["seen"][0], columns["legal"][0], np.zeros((4, 2), np.float32)).policy

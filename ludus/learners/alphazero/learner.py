@@ -3,8 +3,9 @@ it."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from ludus.policies.registry import build_policy
 from ludus.policies.search.policy import Searches
 from ludus.policies.specs import SEARCH_POLICY, SEARCH_VALUE, joined, part_of, spec_of
 from ludus.replay.base import ItemColumns, Sample
+from ludus.replay.table import brought
 from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -70,13 +72,26 @@ class SearchLearner(ReplayLearner):
             observation, mask = enumeration.observation[observation], enumeration.mask[observation]
         return observation.reshape(rows.num_rows, -1), mask
 
-    def found_anew(self, observation: Array, mask: NDArray[np.bool_], rng: np.random.Generator) -> Tensor:
-        """float32[n, A], on the learner's device: the policies that searches with the newest weights find, as it trains. observation: [n,
-        inputs]; mask: bool[n, A]."""
+    def searched_anew(self, policy: Tensor, observation: Any, mask: Any, mine: slice) -> Tensor:
+        """This rank's part `mine` of a batch's policies float32[n, …, A], with those that searches with the newest weights find, as it
+        trains, in place of the first `reanalyse` of the whole batch. observation [B, …, inputs], mask bool[B, …, A]: of the batch, wherever
+        they are. (Schrittwieser et al. 2020, appendix H.)"""
+        steps, rows = math.prod(mask.shape[1:-1]), len(mask)
+        count = int(self.config.reanalyse * rows)
+        here = slice(min(mine.start, count), min(mine.stop, count))
+        if here.start == here.stop:
+            return policy
+        name = type(self.config).__name__.lower()
+        noise = seeding.generator(self._seed, name, "reanalyse", self.updates).random((count * steps, 2), np.float32)
+        there = brought({"seen": observation[here], "legal": mask[here]})
+        legal = there["legal"].reshape(-1, mask.shape[-1])
         searcher = build_policy(self.spec, self.weights())
         assert isinstance(searcher, Searches)
-        found = searcher.search(observation, mask, rng.random((len(mask), 2), np.float32))
-        return to_device(found.policy.astype(np.float32), self.device)
+        found = searcher.search(
+            there["seen"].reshape(len(legal), -1), legal, noise[here.start * steps : here.stop * steps]
+        ).policy
+        fresh = to_device(found.astype(np.float32), self.device).reshape(-1, *policy.shape[1:])
+        return torch.cat([fresh, policy[len(fresh) :]])
 
     def descended(self, loss: Tensor, by_policy: Tensor, by_value: Tensor) -> Metrics:
         """One step down a loss, of which two parts are told."""
@@ -155,7 +170,7 @@ class AlphaZeroLearner(SearchLearner):
             to_device(batch.columns[name][mine], self.device) for name in ("observation", "policy", "mask", "value")
         )
         if config.reanalyse:
-            policy = self._searched_anew(batch.columns, policy, mine)
+            policy = self.searched_anew(policy, batch.columns["observation"], batch.columns["mask"], mine)
         if config.symmetries:
             rng = seeding.generator(self._seed, "alphazero", "symmetries", self.updates)
             way = to_device(rng.integers(len(self._ways[0]), size=rows)[mine], self.device)
@@ -169,14 +184,6 @@ class AlphaZeroLearner(SearchLearner):
         norm = weight_norm(self.networks.online.module.parameters()) / self.ranks.size
         loss = by_policy + config.value_coefficient * by_value + config.l2 * norm
         return self.descended(loss, by_policy, by_value)
-
-    def _searched_anew(self, columns: Mapping[str, Any], policy: Tensor, mine: slice) -> Tensor:
-        """The first `reanalyse` of the rows with policies that the newest weights find, as observations show the whole position.
-        (Schrittwieser et al. 2020, appendix H.)"""
-        count = int(self.config.reanalyse * len(policy))
-        seen, legal = (np.asarray(columns[name][mine][:count]) for name in ("observation", "mask"))
-        rng = seeding.generator(self._seed, "alphazero", "reanalyse", self.updates)
-        return torch.cat([self.found_anew(seen, legal, rng), policy[count:]])
 
     def weights(self) -> Weights:
         return joined({"network": arrays_of(self.networks.target.module)})

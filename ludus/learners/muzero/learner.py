@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -127,7 +126,7 @@ class MuZeroLearner(SearchLearner):
             )
         }
         if config.reanalyse:
-            there["policy"] = self._searched_anew(batch.columns, there["policy"], mine)
+            there["policy"] = self.searched_anew(there["policy"], batch.columns["seen"], batch.columns["legal"], mine)
         x = there.pop("observation").float()
         with self.placement.products():
             by_policy, by_value, by_reward = (
@@ -137,15 +136,6 @@ class MuZeroLearner(SearchLearner):
         loss = by_policy + config.value_coefficient * by_value + by_reward + config.l2 * norm
         told = self.descended(loss, by_policy, by_value)
         return {**told, "temperature": self.rate(config.temperature)}
-
-    def _searched_anew(self, columns: Mapping[str, Any], policy: Tensor, mine: slice) -> Tensor:
-        """The first `reanalyse` of the rows with policies that the newest weights find. (Schrittwieser et al. 2020, appendix H.)"""
-        count = int(self.config.reanalyse * len(policy))
-        seen, legal = (np.asarray(columns[name][mine][:count]) for name in ("seen", "legal"))
-        flat = legal.reshape(-1, legal.shape[2])
-        rng = seeding.generator(self._seed, "muzero", "reanalyse", self.updates)
-        fresh = self.found_anew(seen.reshape(len(flat), -1), flat, rng)
-        return torch.cat([fresh.reshape(*seen.shape[:2], -1), policy[count:]])
 
     def weights(self) -> Weights:
         found = arrays_of(self.networks.target.module)
