@@ -134,7 +134,9 @@ def _bars(task: LearningTask) -> list[Bar]:
     def ratio(medians: Medians, end: int) -> float:
         ours, theirs = (scores(medians, name, task.seeds) for name in (task.name, peer_of(task.name)))
         if mean(theirs) <= 0 or (found := ratio_interval(ours, theirs)) is None:
-            raise Missing(f"a share of {peer_of(task.name)!r} says nothing: its mean score may be 0")
+            raise Missing(
+                f"a share of {peer_of(task.name)!r} says nothing: its mean score may be 0, or there is one seed"
+            )
         return found[end]
 
     name = f"{task.name}, mean return as a share of {task.peer.name}'s, 95%"

@@ -277,9 +277,8 @@ def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
         log = [found.match for found in reader.matches() if not found.match.exact]
         statistics = reader.statistics()
     known = [len(stored.members[which]) for which in sorted(stored.members)]
-    payoffs = payoffs.part(
-        dict(enumerate(map(range, known)))
-    )  # a run that goes on may have newer policies than when it was opened
+    # A run that goes on may have newer policies than when it was opened.
+    payoffs = payoffs.part(dict(enumerate(map(range, known))))
     most = [known[which] for which in payoffs.population]
     log = [match for match in log if all(k < n for k, n in zip(match.profile, most, strict=True))]
     sizes = _met(payoffs)

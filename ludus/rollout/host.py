@@ -43,7 +43,7 @@ class HostSpec:
     exists already, for the first shard; only within one process. kept: bytes of policies that stay from request to request. client: the
     host's name on an inference server, which comes with each request; empty: it keeps copies of the policies itself. bots: where they
     play. device: where the copies are asked to compute. scored: makes the environments of the slot `SCORED`, where matches have others.
-    between: called between two steps of a match; only within one process."""
+    between: called between two steps of a match, with what says how many of its episodes have ended; only within one process."""
 
     make_env: MakeEnv
     shards: tuple[Shard, ...]
@@ -54,7 +54,7 @@ class HostSpec:
     bots: BotSettings = field(default_factory=BotSettings)
     device: DeviceChoice = CPU
     scored: MakeEnv | None = None
-    between: Callable[[], None] | None = None
+    between: Callable[[Callable[[], int]], None] | None = None
 
 
 class RolloutHost:
@@ -72,7 +72,7 @@ class RolloutHost:
         self._bots = bot_players(spec.bots)
         self._task_slots: dict[int, list[RolloutWorker]] = {}
         self._begun = 0
-        self._playing: Sequence[RolloutWorker] = ()  # the present request, or the last
+        self._playing: Sequence[RolloutWorker] = ()  # the present evaluation, or the last request, if it was one
         self._told: list[Rollout] | Exception = []
         self._workers(0)  # what is wrong with an environment shows now
 
@@ -92,7 +92,8 @@ class RolloutHost:
         workers = self._workers(task_slot)
         for worker in workers:
             worker.episodes = 0
-        self._playing = workers
+        if request.learner is None:
+            self._playing = workers
         try:
             if server is None:
                 loaded = [(ref, sent if isinstance(sent, BotPolicy) else self._policy(sent)) for ref, sent in policies]
@@ -139,11 +140,10 @@ class RolloutHost:
         return self._told
 
     def pulse(self) -> list[float]:
-        """Changes with every step: finished episodes of the request that is played, requests that were begun, steps of each worker, and
+        """Changes with every step: finished episodes of the evaluation that is played, requests that were begun, steps of each worker, and
         what bots are asked. Asked from another thread."""
         workers = [worker for task_slot in list(self._task_slots.values()) for worker in list(task_slot)]
-        episodes = sum(worker.episodes for worker in self._playing)
-        return [episodes, self._begun, *(worker.steps for worker in workers), *self._bots.pulse()]
+        return [self._ended(), self._begun, *(worker.steps for worker in workers), *self._bots.pulse()]
 
     def ready(self) -> None:
         """Answered as soon as the host is made, and has done what was asked before."""
@@ -159,8 +159,8 @@ class RolloutHost:
         self, workers: Sequence[RolloutWorker], request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Any]]
     ) -> list[Rollout]:
         """One after the other; of the time that there is, each has as much as those after it."""
-        if request.learner is None and (between := self._spec.between) is not None:
-            return [_stepwise(worker, request, policies, between) for worker in workers]
+        if request.learner is None and self._spec.between is not None:
+            return [self._stepwise(worker, request, policies, self._spec.between) for worker in workers]
         if request.seconds is None:
             return [worker.play(request, policies) for worker in workers]
         end = perf_counter() + request.seconds
@@ -169,6 +169,22 @@ class RolloutHost:
             left = max(0.0, end - perf_counter()) / (len(workers) - k)
             rollouts.append(worker.play(replace(request, seconds=left), policies))
         return rollouts
+
+    def _stepwise(
+        self,
+        worker: RolloutWorker,
+        request: RolloutRequest,
+        policies: Sequence[tuple[PolicyRef, Any]],
+        between: Callable[[Callable[[], int]], None],
+    ) -> Rollout:
+        steps = worker.stepwise(request, policies)
+        while (rollout := next(steps)) is None:
+            between(self._ended)
+        return rollout
+
+    def _ended(self) -> int:
+        """Episodes of the evaluation that is played."""
+        return sum(worker.episodes for worker in self._playing)
 
     def _workers(self, task_slot: int) -> list[RolloutWorker]:
         if task_slot not in self._task_slots:
@@ -198,18 +214,6 @@ class RolloutHost:
             policy = message.policy
             self._policies.keep(sent, policy, message.size)
         return policy
-
-
-def _stepwise(
-    worker: RolloutWorker,
-    request: RolloutRequest,
-    policies: Sequence[tuple[PolicyRef, Any]],
-    between: Callable[[], None],
-) -> Rollout:
-    steps = worker.stepwise(request, policies)
-    while (rollout := next(steps)) is None:
-        between()
-    return rollout
 
 
 class PolicyMessage:

@@ -6,8 +6,8 @@ request --> host 0 (shards 0, 1 …) --rollouts--+
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter
 from typing import Any, NamedTuple, TypeAlias
@@ -23,6 +23,7 @@ from ludus.rollout.host import KEPT, SCORED, HostSpec, MakeEnv, PolicyMessage, R
 from ludus.rollout.inference.server import Servers, Serving, SharedInference
 from ludus.rollout.shards import check_shares, merge, shards_of
 from ludus.runtime.base import Handle, Ref, Runtime, nobody
+from ludus.runtime.inprocess import InProcess
 
 # --------------------------------------------------------------------------------------------------------------------
 # Waits for hosts, and makes those again that are stuck.
@@ -179,6 +180,31 @@ class _PartialResult:
     serving: Serving | None = None  # its inference server
     episodes: int = 0  # of its share that have ended, as it said last
     question: Ref = None  # a pulse that it was asked for
+    answered: bool = False
+
+
+class _Within:
+    """Tells, between two steps of a request that one host plays in this process, how many of its episodes have ended."""
+
+    def __init__(self) -> None:
+        self._hear: Hear | None = None
+        self._next = 0.0
+
+    @contextmanager
+    def told(self, hear: Hear | None) -> Iterator[None]:
+        """Who is told meanwhile."""
+        self._hear, self._next = hear, monotonic() + _HEARD
+        try:
+            yield
+        finally:
+            self._hear = None
+
+    def __call__(self, ended: Callable[[], int]) -> None:
+        """Between two steps."""
+        now = monotonic()
+        if self._hear is not None and now >= self._next:
+            self._next = now + _HEARD
+            self._hear(ended())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -243,8 +269,7 @@ class RolloutManager:
         self._unwanted: list[OwedAnswer] = []  # of forgotten ones, that hosts may still be playing
         self._leave, self._tell, self._closing = leave, tell, max(_CLOSING, deadline or _IDLE_CLOSING)
         self._lives = 0  # restarts of hosts that were counted
-        self._hear: Hear | None = None  # of the request that is played in this process
-        self._hear_at = 0.0
+        self._within = _Within()
         self._blocks = [self._shards[b.first : b.first + b.num_envs] for b in shards_of(shards, hosts)]
         self._names = [f"{kind.called} {k}" for k in range(hosts)]
         self._hosts = [
@@ -259,7 +284,7 @@ class RolloutManager:
                     bots=bots or BotSettings(),
                     device=device,
                     scored=scored,
-                    between=self._between if ready is not None and k == 0 else None,
+                    between=self._within if hosts == 1 and isinstance(runtime, InProcess) else None,
                 ),
                 resources=resources,
                 restarts=restarts,
@@ -306,7 +331,7 @@ class RolloutManager:
 
         task_slot: requests of one slot are played one after the other, and one that carries on goes on with the slot's open episodes. Each
         slot has environments of its own, so that several tasks can be in progress.
-        hear: told where the request is played before this returns, in this process; elsewhere `finish` tells.
+        hear: told where one host plays the request before this returns, in this process; elsewhere `finish` tells.
         """
         check_shares(request, len(self._shards))
         begun = perf_counter()
@@ -314,8 +339,8 @@ class RolloutManager:
         self._sent.trim(len(policies))
         self._unwanted = self._playing(self._unwanted)
         numbers = range(len(self._hosts)) if hosts is None else hosts
-        self._hear, self._hear_at = hear, monotonic() + _HEARD
-        partials = [self._ask(host, task_slot, request, sent) for host in numbers]
+        with self._within.told(hear):
+            partials = [self._ask(host, task_slot, request, sent) for host in numbers]
         pending = Pending(request, task_slot, sent, partials, perf_counter() - begun)
         self._open.append(pending)
         return pending
@@ -340,12 +365,16 @@ class RolloutManager:
         `receive` and `hear` raise."""
         begun = perf_counter()
         look = None if hear is None else lambda: hear(self._episodes(pending))
-        found = [self._insist(pending, partial, look) for partial in pending.partials]
-        while (left := self._received(pending, receive)) is None:
-            for k, partial in enumerate(pending.partials):
-                if self._runtime.incarnation(self._hosts[partial.host]) != partial.life:
-                    self._ask_again(pending, partial)
-                    found[k] = self._insist(pending, partial, look)
+        try:
+            found = [self._insist(pending, partial, look) for partial in pending.partials]
+            while (left := self._received(pending, receive)) is None:
+                for k, partial in enumerate(pending.partials):
+                    if self._runtime.incarnation(self._hosts[partial.host]) != partial.life:
+                        self._ask_again(pending, partial)
+                        found[k] = self._insist(pending, partial, look)
+        except BaseException:
+            self.forget(pending)
+            raise
         rollouts = [rollout for some in found for rollout in some]
         return self._merged(pending, rollouts, left, perf_counter() - begun)
 
@@ -372,10 +401,13 @@ class RolloutManager:
         return [single for single, is_done in zip(pending, done, strict=True) if is_done]
 
     def forget(self, pending: Pending) -> None:
-        """Nobody wants what comes of this request, which hosts play all the same."""
+        """Nobody wants what comes of this request, which hosts play all the same. Nothing, if it was taken already."""
+        if pending not in self._open:
+            return
         self._open.remove(pending)
         for partial in pending.partials:
-            self._watch.answered(partial.host)
+            if not partial.answered:
+                self._watch.answered(partial.host)
         self._unwanted = self._playing([*self._unwanted, *_owed(pending)])
 
     def close(self) -> None:
@@ -417,6 +449,7 @@ class RolloutManager:
             look()
         self._watch.wait(owed)
         self._watch.answered(partial.host)
+        partial.answered = True
         try:
             rollouts: list[Rollout] = self._runtime.get(partial.answer)
             return rollouts
@@ -435,17 +468,11 @@ class RolloutManager:
             self._ask_again(pending, partial)
         return answer
 
-    def _between(self) -> None:
-        """Between two steps in this process."""
-        now = monotonic()
-        if self._hear is not None and now >= self._hear_at:
-            self._hear_at = now + _HEARD
-            self._hear(int(self._runtime.get(self._runtime.pulse(self._hosts[0]))[0]))
-
     def _episodes(self, pending: Pending) -> int:
         """How many of a request's episodes have ended, as far as its hosts have said."""
         for partial in pending.partials:
-            if self._runtime.wait([partial.answer], at_least=0, timeout=0.0)[0]:
+            alive = self._runtime.incarnation(self._hosts[partial.host]) == partial.life
+            if alive and self._runtime.wait([partial.answer], at_least=0, timeout=0.0)[0]:
                 quotas = (shard.quota(pending.request.amount) for shard in self._blocks[partial.host])
                 partial.episodes = sum(int(quota.sum()) for quota in quotas)
             else:
@@ -468,7 +495,7 @@ class RolloutManager:
         again = self._ask(partial.host, pending.task_slot, pending.request, pending.sent)
         partial.answer, partial.life = again.answer, again.life
         partial.left, partial.serving = again.left, again.serving
-        partial.episodes, partial.question = 0, None
+        partial.episodes, partial.question, partial.answered = 0, None, False
 
     def _received(self, pending: Pending, receive: Receive | None) -> Sequence[Any] | None:
         """What hosts have left, where it was received; None if some of it is lost with a host, which was made again."""

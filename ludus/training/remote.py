@@ -190,9 +190,8 @@ def _first_line(error: BaseException) -> str:
     return lines[0].rpartition("] ")[2][:200].rstrip(".") + "."
 
 
-_PATIENCE = (
-    300.0  # seconds that a rank may wait for another that is there in an update; one that died is noticed at once
-)
+# Seconds that a rank may wait for another that is there in an update; one that died is noticed at once.
+_PATIENCE = 300.0
 _LAST_WORDS = 10.0  # seconds in which a rank that has no memory says so after others have missed it
 _PULSE = 20.0  # seconds at least that a rank's process may take to say that it runs
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from importlib import resources
 from pathlib import Path
+from statistics import mean
 
+from benchmarks.learning_cells import RESULTS, Run, stored
 from benchmarks.learning_tasks import TASKS
 from ludus.driver.scenario_kinds import SCENARIOS
 from ludus.learners.registry import ALGORITHMS
@@ -38,8 +40,25 @@ def test_every_figure_stands_on_the_page_that_its_row_links_to() -> None:
             r"(?<![\w-])−?\d[\d,.]*\d|(?<![\w-])\d(?!\w)", re.sub(r"`[^`]*`|\]\([^)]*\)|SB3", "", figures)
         )
         seen += len(numbers)
-        wrong += [(n, figures) for n in numbers if re.search(rf"(?<![\d.,−]){re.escape(n)}(?![\d])", there) is None]
+        wrong += [
+            (n, figures) for n in numbers if re.search(rf"(?<![\d.,−]){re.escape(n)}(?![\d.,]*\d)", there) is None
+        ]
     assert seen > 60
+    assert wrong == []
+
+
+def test_figures_of_cells_are_the_means_of_what_is_stored() -> None:
+    """Where there are three seeds or more."""
+    wrong, seen = [], set()
+    for figures in figures_of(PAGE.read_text(encoding="utf-8")):
+        for cell, said in re.findall(r"`([a-z0-9]+-[a-z0-9-]+)` (−?\d[\d,]*(?:\.\d+)?)", figures):
+            runs = [found for seed in TASKS[cell].seeds if (found := stored(Run(cell, seed), RESULTS))]
+            if len(runs) >= 3:
+                seen.add(cell)
+                value, digits = float(said.replace("−", "-").replace(",", "")), len(said.partition(".")[2])
+                if round(mean(run.figures["score"] for run in runs), digits) != value:
+                    wrong.append((cell, said))
+    assert len(seen) > 20
     assert wrong == []
 
 

@@ -218,10 +218,15 @@ def test_a_tournament_that_is_cut_short_goes_on(runs: Path, tmp_path: Path, monk
         np.testing.assert_allclose(numbers(report)[meeting][1:], (mean, m2), atol=1e-12)
 
 
-def test_it_tells_how_far_it_is_within_what_is_stored_at_once(runs: Path, tmp_path: Path) -> None:
+def test_it_tells_how_far_it_is_within_what_is_stored_at_once(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ludus.rollout.manager._HEARD", 1e9)
     told: list[tuple[int, int]] = []
     options = Options(episodes=20, num_envs=8)
-    play_tournament((f"{runs}/one", f"{runs}/two"), tmp_path, options=options, tell=lambda *done: told.append(done))
+    play_tournament(
+        (f"{runs}/one", f"{runs}/two"), tmp_path / "a", options=options, tell=lambda *done: told.append(done)
+    )
     assert told == [
         (8, 40),
         (16, 40),
@@ -230,6 +235,12 @@ def test_it_tells_how_far_it_is_within_what_is_stored_at_once(runs: Path, tmp_pa
         (40, 40),
         (40, 40),
     ]  # 20 deals in both orders; once more as it is stored
+    monkeypatch.setattr("ludus.rollout.manager._HEARD", 0.0)
+    told.clear()
+    play_tournament(
+        (f"{runs}/one", f"{runs}/two"), tmp_path / "b", options=options, tell=lambda *done: told.append(done)
+    )
+    assert len(told) > 12  # within requests of 8 episodes, too
 
 
 def test_other_weights_under_a_name_are_refused(runs: Path, tmp_path: Path) -> None:

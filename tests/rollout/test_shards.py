@@ -236,13 +236,21 @@ def test_a_stuck_host_is_noticed_by_who_only_looks_in(frozen: bool, monkeypatch:
 
 
 def test_who_waits_hears_how_many_episodes_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the pulses of hosts; one that is in a long step is asked once, and what it said before stands."""
+    """By the pulses of hosts; one that is in a long step is asked once, and what it said before stands. Episodes of training, which
+    hosts may still be playing for nobody, do not count."""
     monkeypatch.setattr("ludus.rollout.manager._HEARD", 0.0)
     runtime, manager = one_stuck([])
-    manager.run(request("episodes", 4), policies())
+    players = Mixture.product({0: ([ME], [1.0]), 1: ([YOU], [1.0])})
+    manager.run(RolloutRequest.evaluation(players, 4, seed=1), policies())
+    host = manager._hosts[0].value
+    (worker,) = host._playing
+    assert host.pulse()[0] == worker.episodes == 4
+    manager.run(request("episodes", 6), policies())
+    assert worker.steps > 0
+    assert host.pulse()[0] == 0
+    manager.run(RolloutRequest.evaluation(players, 4, seed=1), policies())
+    (worker,) = host._playing
     runtime.stuck, told = True, list[int]()
-    (worker,) = manager._hosts[0].value._playing
-    assert worker.episodes == 4
 
     def hear(episodes: int) -> None:
         told.append(episodes)
@@ -251,10 +259,13 @@ def test_who_waits_hears_how_many_episodes_have_ended(monkeypatch: pytest.Monkey
         if len(told) == 5:
             raise StopIteration
 
-    pending = manager.start(request("episodes", 90), policies(), hear=hear)
+    pending = manager.start(RolloutRequest.evaluation(players, 90, seed=1), policies(), hear=hear)
     with pytest.raises(StopIteration):
         manager.finish(pending, hear=hear)
     assert told == [4, 5, 6, 6, 7]
+    assert manager._open == []  # nobody wants it any more
+    manager.forget(pending)  # which says nothing new
+    assert manager._watch._owed == [0]
 
 
 @pytest.mark.parametrize("unwanted", ["nothing", "played", "playing"])
