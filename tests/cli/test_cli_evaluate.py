@@ -53,7 +53,10 @@ def test_table_of_matches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsy
     synthetic.write(tmp_path / "runs" / "mine", generations=1)
     given: dict[str, object] = {}
 
-    def evaluate_run(run_dir: Path, *, episodes: int, policies: list[str], of: str, device: str) -> EvaluationReport:
+    def evaluate_run(
+        run_dir: Path, *, episodes: int, policies: list[str], of: str, device: str, tell: Callable[[int, int], None]
+    ) -> EvaluationReport:
+        tell(1, 100)
         given.update(run_dir=run_dir, episodes=episodes, policies=policies, of=of, device=device)
         mean, half = np.array([0.5, -0.5]), np.array([0.03125, 0.03125])
         wins = ((60, 10, 30), (30, 10, 60))

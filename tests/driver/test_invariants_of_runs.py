@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,22 +58,23 @@ class Watch:
         self.learners: dict[str, set[int]] = {}
         self.changed_within = 0
         self.rollouts: list[tuple[RolloutRequest, Rollout]] = []
-        act, play = LocalBank.act, RolloutWorker.run
+        act, steps = LocalBank.act, RolloutWorker._steps
 
         def acting(bank: LocalBank, player: int, due: Due, noise: np.ndarray) -> Act:
             self.decision(bank, player, due)
             return act(bank, player, due, noise)
 
-        def playing(worker: RolloutWorker, request: RolloutRequest) -> Rollout:
+        def playing(worker: RolloutWorker, request: RolloutRequest) -> Iterator[Rollout | None]:
             if not request.carry_on:
                 self.playing = {}
             self.request = request
-            rollout = play(worker, request)
-            self.rollouts.append((request, rollout))
-            return rollout
+            for rollout in steps(worker, request):
+                if rollout is not None:
+                    self.rollouts.append((request, rollout))
+                yield rollout
 
         monkeypatch.setattr(LocalBank, "act", acting)
-        monkeypatch.setattr(RolloutWorker, "run", playing)
+        monkeypatch.setattr(RolloutWorker, "_steps", playing)
 
     def decision(self, bank: LocalBank, player: int, due: Due) -> None:
         assert self.request is not None

@@ -223,7 +223,7 @@ def test_killed_it_goes_through_the_same_rounds(
             run_tournament(known, tmp_path / str(at), options, stop)
         told: list[tuple[int, int]] = []
         report = run_tournament(known, tmp_path / str(at), options, lambda *now, told=told: told.append(now))
-        assert told[0][1] <= 5000 - at, "what was played is not played again"
+        assert told[0][1] <= 5000 - at + 150, "what was stored is not played again"
         assert numbers(report).keys() == numbers(whole).keys()
         for key, (n, mean) in numbers(whole).items():
             assert numbers(report)[key][0] == n
