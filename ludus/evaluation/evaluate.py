@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -72,15 +71,15 @@ def evaluate_run(
         exact = _exact(run, device)
         matches: list[HeadToHead] = []
         for profile in profiles:
-            before, total = len(matches) * episodes, len(profiles) * episodes
-            hear = None if tell is None else partial(_tell, tell, before=before, total=total)
+            hear = None if tell is None else _hear(tell, before=len(matches) * episodes, total=len(profiles) * episodes)
             matches.append(_match(run, exact, profile, episodes, hear))
         exploitability = None if exact is None or solution is None else exact.exploitability(solution)
     return EvaluationReport(*facts_of(run.stored), tuple(matches), exploitability, of)
 
 
-def _tell(tell: Tell, ended: int, *, before: int, total: int) -> None:
-    tell(before + ended, total)
+def _hear(tell: Tell, *, before: int, total: int) -> Hear:
+    """Of a match, after so many episodes of others."""
+    return lambda ended: tell(before + ended, total)
 
 
 def _exact(run: EvaluatedRun, device: str) -> ExactEvaluator | None:

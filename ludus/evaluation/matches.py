@@ -74,12 +74,14 @@ class MatchPlayer:
             if hear is not None:
                 hear(sum(len(one.index) for one in found) + ended)
 
+        listen = None if hear is None else within  # hosts are not asked for what nobody wants to know
+
         def finish() -> None:
-            found.append(self._rollouts.finish(waiting.popleft(), hear=within).episodes)
+            found.append(self._rollouts.finish(waiting.popleft(), hear=listen).episodes)
             within(0)
 
         for request in episodes.requests(self._rollouts.num_envs):
-            waiting.append(self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot, hear=within))
+            waiting.append(self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot, hear=listen))
             if self._rollouts.hosts == 1:  # several have the next request at once
                 finish()
         while waiting:

@@ -201,8 +201,7 @@ class _Within:
 
     def __call__(self, ended: Callable[[], int]) -> None:
         """Between two steps."""
-        now = monotonic()
-        if self._hear is not None and now >= self._next:
+        if self._hear is not None and (now := monotonic()) >= self._next:
             self._next = now + _HEARD
             self._hear(ended())
 
