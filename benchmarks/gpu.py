@@ -13,13 +13,13 @@ import sys
 from collections.abc import Sequence
 from typing import cast
 
-from benchmarks import gpu_acting, gpu_learning, gpu_resident, gpu_trees, gpu_vmas
+from benchmarks import gpu_acting, gpu_auto, gpu_learning, gpu_resident, gpu_trees, gpu_vmas
 from benchmarks.gpu_options import Measure, Options, Part
 from benchmarks.harness import Benchmark, Medians
 from benchmarks.lines import Lines
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "open-spiel")
-PARTS = cast(Sequence[Part], (gpu_trees, gpu_resident, gpu_learning, gpu_acting, gpu_vmas))
+PARTS = cast(Sequence[Part], (gpu_trees, gpu_resident, gpu_learning, gpu_acting, gpu_auto, gpu_vmas))
 KINDS: dict[str, Measure] = {kind: measure for part in PARTS for kind, measure in part.KINDS.items()}
 
 

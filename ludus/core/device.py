@@ -33,12 +33,12 @@ _Answer = TypeVar("_Answer")
 _FORM = re.compile(r"auto|cpu|cuda(:\d+)?")
 _OTHERS = ("mps", "xpu", "xla", "hpu", "mtia", "npu", "vulkan", "opencl", "directml", "rocm", "gpu")
 _ROCM = "AMD's cards are called cuda, too, by a torch that was built for ROCm."
-_WORTH = 2e7
-"""Multiplications of a forward pass over one step's rows from which a card is faster. An estimate, not measured on a card yet: a step of a
-perceptron is some sixty kernels of 5 to 10 µs there, and one core does about 5e10 multiplications a second in large products."""
+_WORTH = 5e7
+"""Multiplications of a forward pass over one step's rows from which a card is faster than one core's written passes. Measured on an H200
+(`benchmarks.gpu_auto`): steps of PPO cross between 3e7 and 8e7, and answers of a policy at 1e7, which at 2e7 gain a fifth."""
 
 
-AUTO = f"a card, where there is one, for steps of {_WORTH:.0e} multiplications or more (an estimate); else the CPU"
+AUTO = f"a card, where there is one, for steps of {_WORTH:.0e} multiplications or more; else the CPU"
 """What device: auto means, in words."""
 
 
@@ -260,7 +260,7 @@ class Compiler:
                     fast = torch.compile(function, fullgraph=True, dynamic=False, mode=mode)
                 if card:
                     torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-                with placement.products(), _quietly() if new else nullcontext():
+                with placement.products(), _compiling_many() if new else nullcontext():
                     answer: _Answer = fast(*map(given, args), **{name: given(value) for name, value in kwargs.items()})
                 return answer
             except Exception as error:  # noqa: BLE001  of whatever class; what is the function's own will come again
@@ -270,10 +270,19 @@ class Compiler:
         return call
 
 
+_FUNCTIONS = 64
+"""How often torch may compile one function of a class, of which there may be many learners, with other networks, in a process. Learners
+whose networks are alike share what was compiled; torch's own limit is 8."""
+
+
 @contextmanager
-def _quietly() -> Iterator[None]:
-    """Compilers warn of their own parts, which nobody here can change."""
-    with warnings.catch_warnings():
+def _compiling_many() -> Iterator[None]:
+    """Compilers warn of their own parts, too, which nobody here can change."""
+    import torch._dynamo
+
+    config = torch._dynamo.config
+    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # before torch 2.6
+    with warnings.catch_warnings(), config.patch({name: _FUNCTIONS}):
         warnings.simplefilter("ignore")
         yield
 

@@ -15,8 +15,8 @@ from ludus.envs.tree.game_tree import GameTree, PlanStack
 from ludus.policies.base import Policy
 
 _WORTH = 200_000
-"""Merged terminals from which a card sums a single profile faster than one core's compiled sweeps, which take some 2 ns for each. An
-estimate, not measured on a card yet: an answer is a hundred kernels of 5 to 10 µs there. Batches of policies are worth it earlier."""
+"""Merged terminals from which a card sums a single profile faster than one core's compiled sweeps. On an H200 (`benchmarks.gpu_auto`): 0.7
+times as fast with 147,420, 3.2 times with 493,608. Batches of policies are worth it earlier."""
 
 
 def refuse_device(device: str) -> None:

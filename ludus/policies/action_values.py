@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
-from ludus.policies.actor_critic import CORES, arrays_of, core_step, load_arrays, shapes_of
+from ludus.policies.actor_critic import CORES, arrays_of, core_step, load_arrays, shapes_of, unrolled
 from ludus.policies.bodies import linear, make_body, orthogonal, own_stream, perceptron_body
 from ludus.policies.checks import choice, entry, fitted, integer, integers
 from ludus.policies.mlp import Layout
@@ -229,7 +229,7 @@ class ActionValues(nn.Module):
         seen, who = (features, None) if self.own is None else self._split(features)
         inner = memory if self.own is None else self._remembered(memory)
         state = tuple(part[None].contiguous() for part in torch.split(inner, self._units, dim=1))
-        out: Tensor = self.core(seen, state[0] if len(state) == 1 else state)[0]
+        out: Tensor = unrolled(self.core, seen, state[0] if len(state) == 1 else state)[0]
         return out if who is None else torch.cat([out, who], dim=2)
 
     def values(self, features: Tensor, mask: Tensor | None, noise: Tensor | None = None) -> Tensor:

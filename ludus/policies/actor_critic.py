@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -108,7 +109,7 @@ class Tower(nn.Module):
         packed = PackedSequence(features[packing.order], packing.steps)
         before = memory[packing.rank][None]
         state = before if self.memory == self.features else tuple(p.contiguous() for p in before.chunk(2, dim=2))
-        out, after = self.core(packed, state)
+        out, after = unrolled(self.core, packed, state)
         after = after[0] if isinstance(after, Tensor) else torch.cat([part[0] for part in after], dim=1)
         answer = torch.empty_like(out.data).index_copy(0, packing.order, out.data)
         return answer, torch.empty_like(after).index_copy(0, packing.rank, after)
@@ -151,6 +152,14 @@ def core_step(core: nn.RNNBase | Cell, x: Tensor, memory: Tensor) -> tuple[Tenso
     state = [p.contiguous() for p in memory.chunk(2, dim=1)]
     out, cell = torch.lstm_cell(x, state, inputs, hidden, bias, more)
     return out, torch.cat([out, cell], dim=1)
+
+
+def unrolled(core: nn.RNNBase, x: Tensor | PackedSequence, state: Any) -> Any:
+    """What a GRU or an LSTM answers to sequences."""
+    with warnings.catch_warnings():
+        # A card's kernel wants weights in one piece of their own; here they are parts of a learner's vector, and are copied at each call.
+        warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
+        return core(x, state)
 
 
 class ActorCritic(nn.Module):

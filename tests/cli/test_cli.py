@@ -163,7 +163,7 @@ def test_config_prints_the_scenario_and_where_it_learns(
     assert parse_scenario(text, [], source="here") == scenario
     plays, rule, place = text.splitlines()[-3:]
     assert plays == "# plays in this process"
-    assert rule.startswith("# device auto: a card, where there is one, for steps of 2e+07 multiplications or more")
+    assert rule.startswith("# device auto: a card, where there is one, for steps of 5e+07 multiplications or more")
     assert place == "# learns on cpu (passes written out): there is no card"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,12 @@ pytestmark = pytest.mark.gpu
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without which no product on a card is the same twice
 HERE = DeviceChoice("cpu", written=False)
+
+
+def compile_anew() -> None:
+    with warnings.catch_warnings():  # torch's own, of its parts
+        warnings.simplefilter("ignore")
+        torch._dynamo.reset()
 
 
 def there(card: str) -> DeviceChoice:
@@ -53,7 +60,7 @@ def test_the_same_twice(name, request, card):
 
 @pytest.mark.parametrize("name", ["ppo", "a2c, of many", "dqn", "rainbow", "sac", "td3"])
 def test_steps_that_are_cuda_graphs(name, request, card):
-    torch._dynamo.reset()
+    compile_anew()
     case = Case(name, request)
     plain, compiled = case.learner(there(card)), case.learner(replace(there(card), compile=True))
     for number in range(4):
@@ -68,7 +75,7 @@ def test_steps_that_are_cuda_graphs(name, request, card):
 def test_products_of_fewer_digits(precision, compiled, request, card):
     if precision == "tf32" and card == "cpu":
         pytest.skip("tf32 is a card's")
-    torch._dynamo.reset()
+    compile_anew()
     case = Case("a2c", request)
     learners = [case.learner(there(card)), case.learner(replace(there(card), precision=precision, compile=compiled))]
     rows = case.experience(learners[0])

@@ -9,6 +9,7 @@ from test_on_policy import ActorCritic
 from ludus.core.errors import Deadlock
 from ludus.learners.base import sizes_of
 from ludus.learners.dqn.options import DQN
+from ludus.learners.mmd.options import MMD
 from ludus.learners.ppo.options import PPO
 from ludus.learners.tabular_q.options import TabularQ
 from ludus.replay.base import Sizes
@@ -28,6 +29,8 @@ DECISIONS = {"batch": 40, "batch_unit": "decisions"}
         (TabularQ(**DECISIONS), {"transitions": Sizes(40, 0)}),
         (DQN(rollout=30, rollout_unit="decisions", batch=64), {"replay": Sizes(30, 64)}),
         (DQN(rollout=30), {}),
+        (PPO(batch=1 << 20, batch_unit="decisions"), {"rollouts": Sizes(1 << 20, 0)}),  # more than a million
+        (MMD(batch=1 << 20, batch_unit="decisions"), {"rollouts": Sizes(1 << 20, 0)}),
         (A2C(), {}),  # of a user, who says nothing of it
     ],
 )

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.on_policy.options import rollouts_table
 from ludus.learners.options import CollectOptions
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import discrete, players_of
@@ -49,7 +50,7 @@ class MMD(CollectOptions):
     epochs: int = Field(default=10, ge=1)
     minibatches: int = Field(default=1, ge=1)  # per epoch; 1: the whole batch
     max_lag: int | None = Field(default=None, ge=0)
-    capacity: int = Field(default=1_000_000, ge=1)  # most rows waiting
+    capacity: int | None = Field(default=None, ge=1)  # most rows waiting; None: a million, or two batches
 
     alpha: Scheduled = Schedule(start=0.05, end=0.005, shape="exponential")  # strength of the magnet
     eta: Scheduled = Schedule(start=10.0)  # step size: KL to the policy before the update weighs 1 / eta; 0: nothing
@@ -143,7 +144,8 @@ class MMD(CollectOptions):
         return Collect(self.batch_unit, self.batch, modes=modes, processing=self.processing)
 
     def tables(self) -> Sequence[TableSpec]:
-        return (TableSpec(ROLLOUTS, kind="queue", capacity=self.capacity, max_lag=self.max_lag),)
+        rows = self.step_rows * self.minibatches
+        return (rollouts_table(rows=rows, capacity=self.capacity, max_lag=self.max_lag),)
 
     def sizes(self) -> Mapping[str, Sizes]:
         """Known where decisions are collected; how many an episode has is not."""

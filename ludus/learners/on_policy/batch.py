@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -65,13 +65,14 @@ class Batch:
         """Of numbers [n] of its rows."""
         return rows.mean() if self.weight is None else (rows * self.weight).sum()
 
-    def padded(self) -> Batch:
-        """With rows that weigh nothing, so that there are few sizes: eight between a power of two and the next. For rows without memory."""
+    def padded(self, *, sizes: Literal[2, 8] = 8) -> Batch:
+        """With rows that weigh nothing, so that there are few sizes: so many from a power of two to the next. For rows without memory."""
         count = len(self)
-        step = max(8, 1 << max(0, (count - 1).bit_length() - 4))
+        step = max(8, (1 << max(0, (count - 1).bit_length() - 1)) // sizes)
         rows = torch.arange(-(-count // step) * step, device=self.x.device)
         there = rows < count
-        return replace(self._rows(rows * there), weight=there.to(torch.float32) / count)
+        batch = self if len(rows) == count else self._rows(rows * there)
+        return replace(batch, weight=there.to(torch.float32) / count)
 
     def part(self, which: NDArray[np.int64] | Tensor | slice) -> Batch:
         """Some of its units, in the order given. A tensor is of rows, on the batch's device."""

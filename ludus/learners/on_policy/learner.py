@@ -246,6 +246,7 @@ class OnPolicyLearner:
         self._progress = 0.0  # of the budget, before the rows of the next update were collected
         self._seed = context.seed
         self._updates = self._waiting = 0
+        self._from_block = False  # whether this update's rows were played where it computes
         self._in_place = (
             None if self.why_not_in_place() else InPlace(config, cast(ActingModel, model), self._items.inputs, context)
         )
@@ -372,6 +373,11 @@ class OnPolicyLearner:
                 yield 1, self.model.prepare(rows, np.array_split(rng.permutation(units), count))
             return
         device = self.placement.torch
+        if not self._from_block:  # in the order in which a CPU would take them
+            rng = self.shuffler()
+            for _ in range(epochs):
+                yield 1, self.model.prepare(rows, to_device(rng.permutation(units), device).tensor_split(count))
+            return
         there = generator_on(device, seeding.key(self._seed, "on-policy", "shuffle", *self._stream))
         for _ in range(epochs):
             order = torch.randperm(units, generator=there, device=device)
@@ -398,7 +404,11 @@ class OnPolicyLearner:
         assert self._in_place is not None
         self._budget.count(block.num_rows, block.num_episodes)
         there, progress = self._in_place, self._progress
-        return self._update(lambda: self._weighted(*there.batch(block, progress)))
+        self._from_block = True
+        try:
+            return self._update(lambda: self._weighted(*there.batch(block, progress)))
+        finally:
+            self._from_block = False
 
     # ------------------------------------------------------------------------------------------ state
 

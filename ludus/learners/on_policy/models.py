@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast
 
 import numpy as np
 import torch
@@ -71,6 +71,9 @@ def state_table(context: LearnerContext) -> StateTable | None:
 # By autograd: any module, and a loss of it.
 
 _TOLERANCE = 1e-3  # of a loss that is summed in another order
+_SMALL = 1e9
+"""Multiplications of a step below which a card spends its time on beginning kernels, whatever their rows: to compile fewer sizes is worth
+more than to have no rows that weigh nothing."""
 
 
 class Autograd:
@@ -96,6 +99,7 @@ class Autograd:
         work = Work(multiplications(module), options.step_rows, written=False, because=because, uncompiled=why)
         self.placement = placed(context.device, work)
         self._fixed = self.trusted and not why  # its means can leave rows out
+        self._sizes: Literal[2, 8] = 2 if work.multiplications * work.rows < _SMALL else 8
         # Of the class: a method of this object would close a circle.
         self._loss = self.placement.compiled(type(self).loss)
         self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)
@@ -190,7 +194,7 @@ class Autograd:
         self._joint.begin(len(mine) / joint)
         sums = parameters.slopes[parameters.size :]
         if len(mine):  # the mean over no rows is no number
-            batch = mine.padded() if self._fixed and self.placement.compiles else mine
+            batch = mine.padded(sizes=self._sizes) if self._fixed and self.placement.compiles else mine
             with self.placement.products():
                 loss, metrics = self._loss(self, batch, self.strengths(progress))
             torch.autograd.backward(loss)

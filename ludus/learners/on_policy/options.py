@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from ludus.learners.on_policy.model import Model
 
 
+def rollouts_table(*, rows: int, capacity: int | None, max_lag: int | None) -> TableSpec:
+    """The queue of what waits to be learned from. rows: of an update, about; where no capacity is given, they always fit in."""
+    return TableSpec(ROLLOUTS, kind="queue", capacity=capacity or max(1_000_000, 2 * rows), max_lag=max_lag)
+
+
 class Gradient(CollectOptions):
     """What every on-policy algorithm has: what it collects, and how the rows of a rollout become steps of Adam."""
 
@@ -36,7 +41,7 @@ class Gradient(CollectOptions):
     epochs: int = Field(default=1, ge=1)
     minibatches: int = Field(default=1, ge=1)  # per epoch; 1: the whole batch
     max_lag: int | None = Field(default=None, ge=0)
-    capacity: int = Field(default=1_000_000, ge=1)  # most items waiting
+    capacity: int | None = Field(default=None, ge=1)  # most items waiting; None: a million, or two batches
     learning_rate: Scheduled = Schedule(start=1e-2)
     gamma: float = Field(default=1.0, ge=0, le=1)
     discount: Literal["decision", "step"] = (
@@ -91,7 +96,8 @@ class Gradient(CollectOptions):
             raise ScenarioError(f"{type(self).__name__} has no loss: derive {method}{says}.")
 
     def tables(self) -> Sequence[TableSpec]:
-        return (TableSpec(ROLLOUTS, kind="queue", capacity=self.capacity, max_lag=self.max_lag),)
+        rows = self.step_rows * self.minibatches
+        return (rollouts_table(rows=rows, capacity=self.capacity, max_lag=self.max_lag),)
 
     def sizes(self) -> Mapping[str, Sizes]:
         """Of decisions as many as are collected; how many an episode has is not known, but it has one at least."""

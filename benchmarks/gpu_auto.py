@@ -1,0 +1,188 @@
+"""What `auto` gives to a card, beside one core: from which size on each is faster, which decides what `ludus.core.device` and
+`ludus.evaluation.exact` should weigh.
+
+`auto_learning`: steps of PPO, whole batches, by size of the perceptron and rows of a step; `auto_acting`: answers of one perceptron that
+takes observations from host memory and gives actions back there; both by their number of multiplications, written out on the CPU.
+`auto_trees`: exploitability of one profile, by merged terminals. A figure of one size is how many times as fast as the core the card is.
+The least of those that `auto` gives to the card should not be below 1; the greatest of the others says what it leaves lying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from benchmarks.gpu_options import Measure, Options, contestant, median_seconds
+from benchmarks.harness import Bar, Contestant, Medians
+
+LEARNING = (
+    (64, 1024),
+    (128, 1024),
+    (64, 4096),
+    (256, 512),
+    (256, 1024),
+    (128, 8192),
+    (512, 1024),
+    (256, 8192),
+    (1024, 1024),
+)
+"""Width of both hidden layers, and rows."""
+ACTING = (
+    (64, 64),
+    (64, 1024),
+    (256, 256),
+    (256, 1024),
+    (512, 512),
+    (256, 4096),
+    (512, 2048),
+    (1024, 1024),
+    (1024, 4096),
+)
+TREES = (
+    "kuhn_poker(players=3)",
+    "leduc_poker",
+    "goofspiel(imp_info=True,num_cards=5,points_order=descending)",
+    "liars_dice",
+    "goofspiel(imp_info=True,num_cards=6,points_order=descending)",
+    "liars_dice(numdice=1,dice_sides=7)",
+)
+SMALL = ((16, 64),)
+EPOCHS, INPUTS = 8, 32
+GIVEN, LEFT = "least of those that auto gives to the card", "greatest of those that it leaves"
+
+
+def learning(options: Options) -> Mapping[str, float]:
+    """Steps of an update that has EPOCHS of them."""
+    from ludus.core.types import CPU, DeviceChoice
+
+    found = []
+    for width, rows in SMALL if options.small else LEARNING:
+        seconds = {}
+        for place, choice in ("cpu", CPU), ("card", DeviceChoice(options.device)):
+            update, size = _learns(width, rows, choice, options.seed)
+            seconds[place] = median_seconds(update, orders=2 if options.small else 5)
+        name = f"{width}x{width}, {rows} rows: {size * rows} multiplications"
+        found.append((name, seconds["cpu"] / seconds["card"], _gives(size, rows)))
+    return _figures(found)
+
+
+def _learns(width: int, rows: int, choice: object, seed: int) -> tuple[Callable[[], object], int]:
+    """An update from rows that lie where it computes, and the multiplications of a row."""
+    from gymnasium.spaces import Box, Discrete
+
+    from benchmarks.gpu_learning import Rows
+    from ludus.core.device import multiplications, placement_of
+    from ludus.core.types import AgentSpec, DeviceChoice, EnvSpec
+    from ludus.learners.base import LearnerContext
+    from ludus.learners.ppo.options import PPO
+    from ludus.replay.base import TableSpec
+    from ludus.replay.kinds import build_table
+
+    assert isinstance(choice, DeviceChoice)
+    made = Rows((INPUTS,), rows, 1, EPOCHS)
+    agent = AgentSpec("player_0", 0, Box(-np.inf, np.inf, (INPUTS,), np.float32), Discrete(made.actions))
+    env = EnvSpec(id="rows", agents=(agent,), utility_range=((-1.0, 1.0),), symmetry=((0,),), zero_sum=False)
+    algorithm = PPO(batch=rows, batch_unit="decisions", minibatches=1, epochs=EPOCHS, hidden=(width, width))
+    learner = algorithm.learner(LearnerContext(env, (0,), seed, device=choice))
+    place = placement_of(learner, "rollouts")
+    table = build_table(TableSpec("rollouts"), None if place is None else place.torch)
+    table.try_insert(made.columns(seed))
+    sample = table.try_sample(0, np.random.default_rng(0))
+    assert sample is not None
+    return lambda: learner.update(sample), multiplications(w.shape for w in learner.weights().values())
+
+
+def acting(options: Options) -> Mapping[str, float]:
+    """Answers of one policy."""
+    from ludus.core.types import CPU, DeviceChoice
+    from ludus.policies.action_values import initial_weights
+    from ludus.policies.registry import build_policy
+    from ludus.policies.specs import QHeadSpec, action_values_spec, body_config
+    from ludus.rollout.inference.groups import Group, acting_placement
+
+    found, rng = [], np.random.default_rng(options.seed)
+    for width, rows in SMALL if options.small else ACTING:
+        spec = action_values_spec(
+            shape=(INPUTS,),
+            actions=6,
+            body=body_config(hidden=(width, width)),
+            head=QHeadSpec(),
+            core="none",
+            width=width,
+        )
+        policy = build_policy(spec, initial_weights(spec, rng))
+        seen, noise = rng.standard_normal((rows, INPUTS), np.float32), rng.random((rows, 1), np.float32)
+        index, seconds = np.zeros(rows, np.int32), {}
+        for place, choice in ("cpu", CPU), ("card", DeviceChoice(options.device, written=False)):
+            group = Group([policy], "explore", acting_placement(policy, choice, rows))
+            act = partial(group.act, seen, None, None, noise, index=index)
+            seconds[place] = median_seconds(act, orders=2 if options.small else 30)
+        size: int = policy.multiplications  # type: ignore[attr-defined]
+        name = f"{width}x{width}, {rows} rows: {size * rows} multiplications"
+        found.append((name, seconds["cpu"] / seconds["card"], _gives(size, rows)))
+    return _figures(found)
+
+
+def trees(options: Options) -> Mapping[str, float]:
+    """Both answer alike, or the worker fails."""
+    from ludus.envs.tree.game_tree import compile_tree
+    from ludus.envs.tree.tensors import PlacedTree
+    from ludus.evaluation.exact import tree_on
+
+    found = []
+    for name in TREES[:1] if options.small else TREES:
+        tree = compile_tree(name, node_limit=20_000_000)
+        placed, seconds = PlacedTree(tree, options.device), {}
+        plans = [tree.realisation(p, tree.uniform(p)) for p in range(tree.num_players)]
+        here, there = (each.exploitability(plans).nash_conv for each in (tree, placed))
+        np.testing.assert_allclose(there, here, rtol=0, atol=1e-9)
+        for place, each in ("cpu", tree), ("card", placed):
+            seconds[place] = median_seconds(partial(each.exploitability, plans), orders=2 if options.small else 15)
+        terminals = tree.arrays.outcomes.weight.shape[1]
+        chosen = tree_on(tree, "auto") is not tree
+        found.append((f"{name}: {terminals} merged terminals", seconds["cpu"] / seconds["card"], chosen))
+    return _figures(found)
+
+
+def _gives(size: int, rows: int) -> bool:
+    """Whether auto takes the card for so many multiplications of a row."""
+    from ludus.core.device import Work, placed
+    from ludus.core.types import DeviceChoice
+
+    return placed(DeviceChoice("auto"), Work(size, rows, written=True)).device != "cpu"
+
+
+def _figures(found: Sequence[tuple[str, float, bool]]) -> Mapping[str, float]:
+    """Of (size in words, times as fast as the core, whether auto takes the card)."""
+    out = {f"{name}, times one core": times for name, times, _ in found}
+    given, left = ([times for _, times, chosen in found if chosen == which] for which in (True, False))
+    return out | ({GIVEN: min(given)} if given else {}) | ({LEFT: max(left)} if left else {})
+
+
+KINDS: Mapping[str, Measure] = {"auto_learning": learning, "auto_acting": acting, "auto_trees": trees}
+NAMES = {"auto_learning": "auto, learning", "auto_acting": "auto, acting", "auto_trees": "auto, trees"}
+
+
+def contestants(device: str) -> tuple[Contestant, ...]:
+    """On this device."""
+    return tuple(contestant(name, kind, device) for kind, name in NAMES.items())
+
+
+def bars(*, card: bool) -> tuple[Bar, ...]:
+    """They are a card's."""
+
+    def of(name: str, figure: str) -> Callable[[Medians], float]:
+        return lambda m: m(name, figure)
+
+    return (
+        *(
+            Bar(f"{name}, {GIVEN}, times one core", ">= 1", of(name, GIVEN), unit="x", quick=card)
+            for name in NAMES.values()
+        ),
+        *(
+            Bar(f"{name}, {LEFT}, times one core", "<= 2", of(name, LEFT), unit="x", quick=card)
+            for name in NAMES.values()
+        ),
+    )
