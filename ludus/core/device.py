@@ -258,10 +258,13 @@ class Compiler:
                 if fast is None:
                     mode = "reduce-overhead" if card else None
                     fast = torch.compile(function, fullgraph=True, dynamic=False, mode=mode)
-                if card:
-                    torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-                with placement.products(), _compiling_many() if new else nullcontext():
-                    answer: _Answer = fast(*map(given, args), **{name: given(value) for name, value in kwargs.items()})
+                taken, named = [*map(given, args)], {name: given(value) for name, value in kwargs.items()}
+                with placement.products():
+                    if new:
+                        _compile(fast, taken, named, card=placement.torch.index or 0 if card else None)
+                    if card:
+                        torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+                    answer: _Answer = fast(*taken, **named)
                 return answer
             except Exception as error:  # noqa: BLE001  of whatever class; what is the function's own will come again
                 self.failed = uncompiled(error)
@@ -275,16 +278,39 @@ _FUNCTIONS = 64
 whose networks are alike share what was compiled; torch's own limit is 8."""
 
 
-@contextmanager
-def _compiling_many() -> Iterator[None]:
-    """Compilers warn of their own parts, too, which nobody here can change."""
+def _compile(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, card: int | None) -> None:
+    """Calls it, and differentiates what it answers, which torch compiles when that is asked for first: here, where a failure is known to
+    be the compiler's. No random numbers are used up. Compilers warn of their own parts, which nobody here can change."""
+    import torch
     import torch._dynamo
+    from torch.utils._pytree import tree_leaves
 
     config = torch._dynamo.config
-    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # before torch 2.6
-    with warnings.catch_warnings(), config.patch({name: _FUNCTIONS}):
+    limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # before torch 2.6
+    with (
+        warnings.catch_warnings(),
+        config.patch({limit: _FUNCTIONS}),
+        torch.random.fork_rng([] if card is None else [card]),
+    ):
         warnings.simplefilter("ignore")
-        yield
+        for part in tree_leaves(function(*args, **kwargs)):
+            if isinstance(part, torch.Tensor) and part.requires_grad:
+                torch.autograd.grad(part.sum(), _parameters(part), allow_unused=True)
+                break
+
+
+def _parameters(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """All that it was computed from and that takes gradients."""
+    found, seen, ahead = [], set[Any](), [tensor.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.append(node.variable)
+        ahead += [following for following, _ in node.next_functions]
+    return found
 
 
 def _rows(values: Iterable[Any]) -> int:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from test_devices import CASES, LITTLE, TORCH, Case, assert_learn_alike
 from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
 
 from ludus.cli.main import main
 from ludus.core import device
@@ -194,6 +195,39 @@ def test_a_compiler_that_fails_is_not_asked_again(monkeypatch):
         assert function(Rows(torch.ones(3))).tolist() == [2.0] * 3
     assert len(asked) == 1
     assert "no space left on device" in str(here)
+
+
+def test_a_compiler_that_fails_at_the_gradient_is_not_asked_again(monkeypatch):
+    """Torch compiles it when it is asked for, which is after the function has answered."""
+    asked = []
+
+    def fails(graph, inputs):
+        asked.append(1)
+        raise OSError("no space left on device")
+
+    compile_by(monkeypatch, aot_autograd(fw_compiler=lambda graph, inputs: graph.forward, bw_compiler=fails))
+    here, weight = place(), torch.ones(3, requires_grad=True)
+
+    def weighed(x: Tensor) -> Tensor:
+        return (x * weight.sin()).sum()
+
+    function = here.compiled(weighed)
+    for _ in range(3):
+        torch.autograd.backward(function(torch.ones(3)))
+    torch.testing.assert_close(weight.grad, 3 * torch.ones(3).cos())
+    assert len(asked) == 1
+    assert "no space left on device" in str(here)
+
+
+def test_compiling_uses_no_random_numbers_up(compiles):
+    def noisy(x: Tensor) -> Tensor:
+        return x + torch.rand(len(x))
+
+    function, found = place().compiled(noisy), []
+    for _ in range(2):
+        torch.manual_seed(1)
+        found.append(function(torch.zeros(3)))
+    torch.testing.assert_close(*found, rtol=0, atol=0)
 
 
 def test_errors_of_the_function_are_its_own(compiles):
