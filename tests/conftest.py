@@ -2,6 +2,7 @@
 thread in each process of the tests, as it has under `make`: more threads than cores wait for each other. What JAX compiles is played for a
 few steps, so that compiling it well takes longer than it saves."""
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -67,6 +68,15 @@ LONGEST = (
 
 DEVICE = os.environ.get("LUDUS_TEST_DEVICE", "cuda")
 """With `cpu`, tests of cards run on any machine, to see that they run."""
+
+
+gc.disable()  # until all tests are imported: the collector would look through them again and again
+
+
+def pytest_collection_finish() -> None:
+    """What is imported stays, and is not looked through any more."""
+    gc.enable()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
