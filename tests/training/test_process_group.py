@@ -212,10 +212,11 @@ def in_process(name, address, rank, size, dies, answers):
 
 
 def processes(name, size, *, dies=None):
-    meeting, spawn = RankMeeting(), multiprocessing.get_context("spawn")
-    answers = spawn.Queue()
+    meeting, context = RankMeeting(), multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ludus.learners.on_policy.learner", "ludus.learners.dqn.learner", __name__])
+    answers = context.Queue()
     started = [
-        spawn.Process(target=in_process, args=(name, meeting.address, rank, size, dies, answers))
+        context.Process(target=in_process, args=(name, meeting.address, rank, size, dies, answers))
         for rank in range(size)
     ]
     for process in started:
