@@ -35,7 +35,7 @@ _OTHERS = ("mps", "xpu", "xla", "hpu", "mtia", "npu", "vulkan", "opencl", "direc
 _ROCM = "AMD's cards are called cuda, too, by a torch that was built for ROCm."
 _WORTH = 5e7
 """Multiplications of a forward pass over one step's rows from which a card is faster than one core's written passes. Measured on an H200
-(`benchmarks.gpu_auto`): steps of PPO cross between 3e7 and 8e7, and answers of a policy at 1e7, which at 2e7 gain a fifth."""
+(`benchmarks.gpu_auto`): steps of PPO cross between 2e7 and 8e7, and answers of a policy at 1e7, which at 2e7 gain a fifth."""
 
 
 AUTO = f"a card, where there is one, for steps of {_WORTH:.0e} multiplications or more; else the CPU"
@@ -181,8 +181,8 @@ def _device(choice: DeviceChoice, work: Work) -> tuple[str, str]:
             return "cpu", "there is no card"
         size = work.multiplications * work.rows
         if size < _WORTH:
-            return "cpu", f"{size:.1g} multiplications a step are too few for a card (from {_WORTH:.0g})"
-        return "cuda:0", f"{size:.1g} multiplications a step"
+            return "cpu", f"{size:.2g} multiplications a step are too few for a card (from {_WORTH:.0g})"
+        return "cuda:0", f"{size:.2g} multiplications a step"
     if choice.device.startswith("cuda"):
         return require_card(choice.device), "as asked for"
     return choice.device, "as asked for"
@@ -258,13 +258,10 @@ class Compiler:
                 if fast is None:
                     mode = "reduce-overhead" if card else None
                     fast = torch.compile(function, fullgraph=True, dynamic=False, mode=mode)
-                taken, named = [*map(given, args)], {name: given(value) for name, value in kwargs.items()}
-                with placement.products():
-                    if new:
-                        _compile(fast, taken, named, card=placement.torch.index or 0 if card else None)
-                    if card:
-                        torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-                    answer: _Answer = fast(*taken, **named)
+                if card:
+                    torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+                with placement.products(), _compiles() if new else nullcontext():
+                    answer: _Answer = fast(*map(given, args), **{name: given(value) for name, value in kwargs.items()})
                 return answer
             except Exception as error:  # noqa: BLE001  of whatever class; what is the function's own will come again
                 self.failed = uncompiled(error)
@@ -278,39 +275,23 @@ _FUNCTIONS = 64
 whose networks are alike share what was compiled; torch's own limit is 8."""
 
 
-def _compile(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, card: int | None) -> None:
-    """Calls it, and differentiates what it answers, which torch compiles when that is asked for first: here, where a failure is known to
-    be the compiler's. No random numbers are used up. Compilers warn of their own parts, which nobody here can change."""
-    import torch
+@contextmanager
+def _compiles() -> Iterator[None]:
+    """Its gradient with a function, which torch would compile when that is asked for first, outside of what knows a compiler's failure.
+    Compilers warn of their own parts, which nobody here can change."""
     import torch._dynamo
-    from torch.utils._pytree import tree_leaves
+    import torch._functorch.config
 
-    config = torch._dynamo.config
-    limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # before torch 2.6
+    dynamo, functorch = torch._dynamo.config, torch._functorch.config
+    limit = "recompile_limit" if hasattr(dynamo, "recompile_limit") else "cache_size_limit"  # before torch 2.6
+    at_once = {"force_non_lazy_backward_lowering": True}
     with (
         warnings.catch_warnings(),
-        config.patch({limit: _FUNCTIONS}),
-        torch.random.fork_rng([] if card is None else [card]),
+        dynamo.patch({limit: _FUNCTIONS}),
+        functorch.patch(at_once) if hasattr(functorch, *at_once) else nullcontext(),
     ):
         warnings.simplefilter("ignore")
-        for part in tree_leaves(function(*args, **kwargs)):
-            if isinstance(part, torch.Tensor) and part.requires_grad:
-                torch.autograd.grad(part.sum(), _parameters(part), allow_unused=True)
-                break
-
-
-def _parameters(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """All that it was computed from and that takes gradients."""
-    found, seen, ahead = [], set[Any](), [tensor.grad_fn]
-    while ahead:
-        node = ahead.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            found.append(node.variable)
-        ahead += [following for following, _ in node.next_functions]
-    return found
+        yield
 
 
 def _rows(values: Iterable[Any]) -> int:

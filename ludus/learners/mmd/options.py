@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Collect, Learner, LearnerContext
-from ludus.learners.on_policy.options import rollouts_table
+from ludus.learners.on_policy.options import CAPACITY, rollouts_table
 from ludus.learners.options import CollectOptions
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import discrete, players_of
@@ -50,7 +50,7 @@ class MMD(CollectOptions):
     epochs: int = Field(default=10, ge=1)
     minibatches: int = Field(default=1, ge=1)  # per epoch; 1: the whole batch
     max_lag: int | None = Field(default=None, ge=0)
-    capacity: int | None = Field(default=None, ge=1)  # most rows waiting; None: a million, or two batches
+    capacity: int = Field(default=CAPACITY, ge=1)  # most rows waiting; by default two batches at least
 
     alpha: Scheduled = Schedule(start=0.05, end=0.005, shape="exponential")  # strength of the magnet
     eta: Scheduled = Schedule(start=10.0)  # step size: KL to the policy before the update weighs 1 / eta; 0: nothing

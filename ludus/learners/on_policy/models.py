@@ -99,7 +99,8 @@ class Autograd:
         work = Work(multiplications(module), options.step_rows, written=False, because=because, uncompiled=why)
         self.placement = placed(context.device, work)
         self._fixed = self.trusted and not why  # its means can leave rows out
-        self._sizes: Literal[2, 8] = 2 if work.multiplications * work.rows < _SMALL else 8
+        small = self.placement.device != "cpu" and work.multiplications * work.rows < _SMALL
+        self._sizes: Literal[2, 8] = 2 if small else 8
         # Of the class: a method of this object would close a circle.
         self._loss = self.placement.compiled(type(self).loss)
         self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)

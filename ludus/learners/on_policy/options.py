@@ -28,9 +28,14 @@ if TYPE_CHECKING:
     from ludus.learners.on_policy.model import Model
 
 
-def rollouts_table(*, rows: int, capacity: int | None, max_lag: int | None) -> TableSpec:
-    """The queue of what waits to be learned from. rows: of an update, about; where no capacity is given, they always fit in."""
-    return TableSpec(ROLLOUTS, kind="queue", capacity=capacity or max(1_000_000, 2 * rows), max_lag=max_lag)
+CAPACITY = 1_000_000
+"""Most items waiting, where batches are no larger."""
+
+
+def rollouts_table(*, rows: int, capacity: int, max_lag: int | None) -> TableSpec:
+    """The queue of what waits to be learned from. rows: of an update, about; with the default capacity twice as many fit in."""
+    room = max(CAPACITY, 2 * rows) if capacity == CAPACITY else capacity
+    return TableSpec(ROLLOUTS, kind="queue", capacity=room, max_lag=max_lag)
 
 
 class Gradient(CollectOptions):
@@ -41,7 +46,7 @@ class Gradient(CollectOptions):
     epochs: int = Field(default=1, ge=1)
     minibatches: int = Field(default=1, ge=1)  # per epoch; 1: the whole batch
     max_lag: int | None = Field(default=None, ge=0)
-    capacity: int | None = Field(default=None, ge=1)  # most items waiting; None: a million, or two batches
+    capacity: int = Field(default=CAPACITY, ge=1)  # most items waiting; by default two batches at least
     learning_rate: Scheduled = Schedule(start=1e-2)
     gamma: float = Field(default=1.0, ge=0, le=1)
     discount: Literal["decision", "step"] = (

@@ -312,7 +312,9 @@ class WrittenOptions(StepOptions, Protocol):
 def written_placement(config: WrittenOptions, spec: PolicySpec, context: LearnerContext) -> Placement:
     """Where a network that can be learned so is learned, and whether so."""
     size = multiplications(shape for layout in layouts(spec).values() for shape in layout.shapes().values())
-    return placed(context.device, Work(size, config.step_rows, written=True))
+    table = state_table(context)  # passes that are written out compute each state once, however many rows are in it
+    rows = config.step_rows if table is None else min(config.step_rows, len(table))
+    return placed(context.device, Work(size, rows, written=True))
 
 
 class Written:
