@@ -55,43 +55,21 @@ GIVEN, LEFT = "least of those that auto gives to the card", "greatest of those t
 
 def learning(options: Options) -> Mapping[str, float]:
     """Steps of an update that has EPOCHS of them."""
+    from benchmarks.gpu_learning import Rows, ppo_of
+    from ludus.core.device import multiplications
     from ludus.core.types import CPU, DeviceChoice
 
     found = []
     for width, rows in SMALL if options.small else LEARNING:
+        made = Rows((INPUTS,), rows, 1, EPOCHS)
         seconds = {}
         for place, choice in ("cpu", CPU), ("card", DeviceChoice(options.device)):
-            update, size = _learns(width, rows, choice, options.seed)
-            seconds[place] = median_seconds(update, orders=2 if options.small else 5)
+            learner, sample = ppo_of(made, choice, options.seed, hidden=(width, width))
+            seconds[place] = median_seconds(partial(learner.update, sample), orders=2 if options.small else 5)
+        size = multiplications(weight.shape for weight in learner.weights().values())
         name = f"{width}x{width}, {rows} rows: {size * rows} multiplications"
         found.append((name, seconds["cpu"] / seconds["card"], _gives(size, rows)))
     return _figures(found)
-
-
-def _learns(width: int, rows: int, choice: object, seed: int) -> tuple[Callable[[], object], int]:
-    """An update from rows that lie where it computes, and the multiplications of a row."""
-    from gymnasium.spaces import Box, Discrete
-
-    from benchmarks.gpu_learning import Rows
-    from ludus.core.device import multiplications, placement_of
-    from ludus.core.types import AgentSpec, DeviceChoice, EnvSpec
-    from ludus.learners.base import LearnerContext
-    from ludus.learners.ppo.options import PPO
-    from ludus.replay.base import TableSpec
-    from ludus.replay.kinds import build_table
-
-    assert isinstance(choice, DeviceChoice)
-    made = Rows((INPUTS,), rows, 1, EPOCHS)
-    agent = AgentSpec("player_0", 0, Box(-np.inf, np.inf, (INPUTS,), np.float32), Discrete(made.actions))
-    env = EnvSpec(id="rows", agents=(agent,), utility_range=((-1.0, 1.0),), symmetry=((0,),), zero_sum=False)
-    algorithm = PPO(batch=rows, batch_unit="decisions", minibatches=1, epochs=EPOCHS, hidden=(width, width))
-    learner = algorithm.learner(LearnerContext(env, (0,), seed, device=choice))
-    place = placement_of(learner, "rollouts")
-    table = build_table(TableSpec("rollouts"), None if place is None else place.torch)
-    table.try_insert(made.columns(seed))
-    sample = table.try_sample(0, np.random.default_rng(0))
-    assert sample is not None
-    return lambda: learner.update(sample), multiplications(w.shape for w in learner.weights().values())
 
 
 def acting(options: Options) -> Mapping[str, float]:

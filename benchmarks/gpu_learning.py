@@ -90,8 +90,8 @@ class Rows:
         return {"observation": seen, "action": action, "logp": uniform, **numbers, "version_lo": versions}
 
 
-def _ppo(rows: Rows, choice: DeviceChoice, seed: int, network: str) -> tuple[Learner, Sample]:
-    """A learner, and its batch where it computes."""
+def ppo_of(rows: Rows, choice: DeviceChoice, seed: int, **options: Any) -> tuple[Learner, Sample]:
+    """A learner with these options, and its batch where it computes."""
     from gymnasium.spaces import Box, Discrete
 
     from ludus.core.device import placement_of
@@ -105,7 +105,7 @@ def _ppo(rows: Rows, choice: DeviceChoice, seed: int, network: str) -> tuple[Lea
     agent = AgentSpec("player_0", 0, box, Discrete(rows.actions))
     env = EnvSpec(id="rows", agents=(agent,), utility_range=((-1.0, 1.0),), symmetry=((0,),), zero_sum=False)
     algorithm = PPO(
-        batch=rows.count, batch_unit="decisions", minibatches=rows.minibatches, epochs=rows.epochs, network=network
+        batch=rows.count, batch_unit="decisions", minibatches=rows.minibatches, epochs=rows.epochs, **options
     )
     learner = algorithm.learner(LearnerContext(env, (0,), seed, device=choice))
     place = placement_of(learner, "rollouts")
@@ -120,7 +120,7 @@ def _ppo(rows: Rows, choice: DeviceChoice, seed: int, network: str) -> tuple[Lea
 def frames(options: Options) -> Mapping[str, float]:
     """Ludus's update."""
     rows = Rows.frames(options)
-    learner, sample = _ppo(rows, _choice(options, bf16=True), options.seed, "nature")
+    learner, sample = ppo_of(rows, _choice(options, bf16=True), options.seed, network="nature")
     seconds = median_seconds(lambda: learner.update(sample), orders=_orders(options))
     _require_compiled(learner, options)
     return {FRAMES: 1e6 * seconds / (rows.count * rows.epochs)}
@@ -203,7 +203,7 @@ def transformer(shape: Sequence[int], *, width: int = 384, layers: int = 6) -> t
 def attending(options: Options) -> Mapping[str, float]:
     """PPO's update, in operations a second beside those of large products."""
     rows = Rows((TOKENS, SEEN), *((16, 2, 1) if options.small else (8192, 4, 2)))
-    learner, sample = _ppo(rows, _choice(options, bf16=True), options.seed, f"{__name__}:transformer")
+    learner, sample = ppo_of(rows, _choice(options, bf16=True), options.seed, network=f"{__name__}:transformer")
     matrices = sum(p.numel() for p in transformer(rows.shape).parameters() if p.ndim == 2)
     seconds = median_seconds(lambda: learner.update(sample), orders=_orders(options))
     _require_compiled(learner, options)

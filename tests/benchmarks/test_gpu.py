@@ -8,14 +8,8 @@ import pytest
 from benchmarks import gpu
 from ludus.core import device
 
-QUICK = (
-    "play",
-    "nash_conv",
-    "compiled",
-    "auto_learning",
-    "auto_acting",
-    "auto_trees",
-)  # the others, which train, are run by `--device cpu`
+QUICK = {"play", "nash_conv", "compiled", "auto_learning", "auto_acting", "auto_trees"}
+"""The others are slow tests."""
 
 
 def test_without_a_card_every_bar_is_unjudged(

@@ -33,6 +33,7 @@ from ludus.learners.optimizer import Adam
 from ludus.learners.ranks import Ranks, agree
 from ludus.learners.states import compact
 from ludus.policies.actor_critic import layouts
+from ludus.policies.specs import covered
 from ludus.replay.trajectories import Trajectories
 
 Floats = NDArray[np.float64]
@@ -312,8 +313,10 @@ class WrittenOptions(StepOptions, Protocol):
 def written_placement(config: WrittenOptions, spec: PolicySpec, context: LearnerContext) -> Placement:
     """Where a network that can be learned so is learned, and whether so."""
     size = multiplications(shape for layout in layouts(spec).values() for shape in layout.shapes().values())
-    table = state_table(context)  # passes that are written out compute each state once, however many rows are in it
-    rows = config.step_rows if table is None else min(config.step_rows, len(table))
+    game, rows = context.env.enumeration, config.step_rows
+    if game is not None:  # passes that are written out compute each state once, however many rows are in it
+        states = covered(game, context.seats)
+        rows = min(rows, int(states.stop - states.start))
     return placed(context.device, Work(size, rows, written=True))
 
 
