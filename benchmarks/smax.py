@@ -8,8 +8,9 @@ saw. A cell's result is a file of its own, benchmarks/results/smax/PRESET-SEED-B
 runs/benchmarks until its result is there, so that the command can be stopped and goes on. `--report` prints what is there. `--quick` trains
 for a hundredth of the budget and writes nothing.
 
-The bars compare with JaxMARL's own training of the same map for as many steps (benchmarks/peers/README.md says how that is run), whose win
-rates are given as files likewise, `jaxmarl-PRESET-SEED-BUDGET.json`. What was not played is `unjudged`.
+The bars compare with JaxMARL's own training of the same map for as many steps, as files likewise,
+`jaxmarl-PRESET-SEED-BUDGET.json`. Its MAPPO is trained too where its environment is built (`python -m benchmarks.harness setup
+jaxmarl_smax`); its QMIX is not (benchmarks/peers/README.md). What was not played is `unjudged`.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.contestants import Contestant, Repetition, measure
-from benchmarks.harness import Bar, Medians
+from benchmarks.harness import PEERS, Bar, Medians
 from benchmarks.machine import ROOT
 from benchmarks.results import same_scenario, write_cell
 from benchmarks.smax_run import scenario
 from ludus.driver.scenario_files import load_scenario
 
 RESULTS = ROOT / "benchmarks" / "results" / "smax"
+PEER = "jaxmarl_smax"
 PRESETS = ("smax-3m", "smax-2s3z", "smax-3m-qmix", "smax-2s3z-qmix")
-_SHOWN = ("win rate", "return", "decisions", "seconds")
+MAPS = {"smax-3m": ("3m", 3), "smax-2s3z": ("2s3z", 5)}
+"""What JaxMARL's MAPPO is trained in: maps, and their units."""
+_SHOWN = ("win rate", "win rate by chance", "return", "env_steps", "seconds")
 
 
 def peer_of(preset: str) -> str:
@@ -60,8 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 path = args.results / f"{name}-{seed}-{budget}.json"
                 wanted = scenario(preset, seed, budget).to_yaml() if name == preset else ""
                 repetition = stored(path, wanted)
-                if repetition is None and name == preset and not args.report:
-                    repetition = _measured(preset, seed, budget, path, wanted, args)
+                if repetition is None and not args.report:
+                    theirs = name != preset
+                    worker = _peer(preset, budget) if theirs else _ours(preset, budget, path.stem)
+                    repetition = _measured(worker, seed, path, wanted, args) if worker else None
                 if repetition is not None and repetition.error:
                     failed = True
                 elif repetition is not None:
@@ -110,11 +116,28 @@ def stored(path: Path, wanted: str) -> Repetition | None:
     return Repetition(**document["repetition"])
 
 
-def _measured(preset: str, seed: int, budget: int, path: Path, wanted: str, args: argparse.Namespace) -> Repetition:
-    folder = ROOT / "runs" / "benchmarks" / path.stem
+def _ours(preset: str, budget: int, name: str) -> Contestant:
+    folder = ROOT / "runs" / "benchmarks" / name
     arguments = ("--preset", preset, "--budget", str(budget), "--folder", str(folder))
-    worker = Contestant(preset, "benchmarks.smax_run", arguments=arguments, timeout_s=24 * 3600)
-    repetition = measure(worker, python=Path(sys.executable), core=args.core, seed=seed, quick=args.quick)
+    return Contestant(preset, "benchmarks.smax_run", arguments=arguments, timeout_s=24 * 3600)
+
+
+def _peer(preset: str, budget: int) -> Contestant | None:
+    """None where it is not built, or trains no such preset."""
+    if preset not in MAPS or not _python(PEER).exists():
+        return None
+    name, units = MAPS[preset]
+    arguments = ("--map", name, "--steps", str(budget // units))
+    module = f"benchmarks.peers.{PEER}.run"
+    return Contestant(peer_of(preset), module, arguments=arguments, peer=PEER, timeout_s=24 * 3600)
+
+
+def _python(peer: str | None) -> Path:
+    return PEERS / peer / ".venv" / "bin" / "python" if peer else Path(sys.executable)
+
+
+def _measured(worker: Contestant, seed: int, path: Path, wanted: str, args: argparse.Namespace) -> Repetition:
+    repetition = measure(worker, python=_python(worker.peer), core=args.core, seed=seed, quick=args.quick)
     if not args.quick and not repetition.error:
         write_cell(path, repetition, settings=wanted)
     return repetition

@@ -132,7 +132,9 @@ def kind_of(part: Any, table: Mapping[str, str]) -> str:
     """The name under which `build_part` finds the part's class."""
     cls = type(part)
     path = f"{cls.__module__}:{cls.__qualname__}"
-    return next((name for name, target in table.items() if target == path or load("part", name, table) is cls), path)
+    named = (name for name, target in table.items() if target == path)
+    elsewhere = (name for name in table if load("part", name, table) is cls)  # imports what it looks at
+    return next(named, None) or next(elsewhere, path)
 
 
 def require(part: object, what: str, protocols: tuple[type, ...], table: Mapping[str, str]) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky
 from scipy.linalg.lapack import dpotri
-from scipy.optimize import brentq
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import cg
@@ -336,6 +335,8 @@ def _require_finite(results: Pairs, group: NDArray[np.int64]) -> None:
 
 def _profile(likelihood: Likelihood, best: Vector, most: float, contrast: Vector, half: float) -> tuple[float, float]:
     """The values of contrast @ log strengths at which twice the log-likelihood has fallen by the 95% point of chi squared(1)."""
+    from scipy.optimize import brentq  # 0.2 s to import, and most runs never need it
+
     full = np.concatenate([contrast, np.zeros(len(best) - len(contrast))])
     centre = float(full @ best)
     ends = []

@@ -1,0 +1,111 @@
+"""JaxMARL's MAPPO with its own settings on a map of SMAX, and how many battles its team wins that training never saw.
+
+python -m benchmarks.peers.jaxmarl_smax.run --map 3m --steps 1000000
+
+Its baselines/MAPPO/mappo_rnn_smax.py (a recurrent network, one for all units) with config/mappo_homogenous_rnn_smax.yaml; the
+environments are those of the wheel that Ludus has. It is compiled before the clock starts. Battles are played greedily, as Ludus's
+are, and by chance, as its own figures are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import yaml
+
+from benchmarks.lines import Lines
+
+SOURCE = Path(sys.prefix) / "jaxmarl" / "baselines" / "MAPPO"
+BATTLES = 128
+_FRESH = 1_000_000  # added to the seed of the battles at the end
+
+
+def settings(name: str, *, steps: int, seed: int) -> dict[str, Any]:
+    """What its main reads, and what a user says on its command line. name: of the map."""
+    text = (SOURCE / "config" / "mappo_homogenous_rnn_smax.yaml").read_text(encoding="utf-8")
+    return {**yaml.safe_load(text), "MAP_NAME": name, "TOTAL_TIMESTEPS": steps, "SEED": seed}
+
+
+def load(log: Any) -> ModuleType:
+    """Its module, whose dashboard is `log`."""
+    dashboard: Any = ModuleType("wandb")
+    dashboard.log = log
+    sys.modules["wandb"] = dashboard
+    sys.path.insert(0, str(SOURCE))
+    import mappo_rnn_smax
+
+    return mappo_rnn_smax
+
+
+def won(mappo: ModuleType, config: Mapping[str, Any], params: Any, *, greedy: bool) -> float:
+    """The share of `BATTLES` first battles that the actor wins."""
+    scenario = mappo.map_name_to_scenario(config["MAP_NAME"])
+    env = mappo.SMAXLogWrapper(mappo.HeuristicEnemySMAX(scenario=scenario, **config["ENV_KWARGS"]))
+    actor, units = mappo.ActorRNN(env.action_space(env.agents[0]).n, config=config), env.num_agents
+    actors = units * BATTLES
+
+    def rows(found: Mapping[str, Any]) -> Any:
+        return mappo.batchify(found, env.agents, actors)
+
+    def step(carry: Any, key: Any) -> tuple[Any, Any]:
+        state, seen, dead, memory, open_ = carry
+        legal = rows(jax.vmap(env.get_avail_actions)(state.env_state))
+        memory, chances = actor.apply(params, memory, (rows(seen)[None], dead[None], legal))
+        action = chances.mode() if greedy else chances.sample(seed=key)
+        given = mappo.unbatchify(action, env.agents, BATTLES, units)
+        keys = jax.random.split(jax.random.fold_in(key, 1), BATTLES)
+        seen, state, _, done, info = jax.vmap(env.step)(keys, state, {k: v.squeeze() for k, v in given.items()})
+        ends = open_ & done["__all__"]
+        victory = ends & (info["returned_won_episode"][:, 0] > 0)
+        return (state, seen, rows(done).squeeze(), memory, open_ & ~ends), victory
+
+    @jax.jit
+    def battles(key: Any) -> Any:
+        seen, state = jax.vmap(env.reset)(jax.random.split(key, BATTLES))
+        memory = mappo.ScannedRNN.initialize_carry(actors, config["GRU_HIDDEN_DIM"])
+        start = (state, seen, jnp.zeros(actors, bool), memory, jnp.ones(BATTLES, bool))
+        left, victories = jax.lax.scan(step, start, jax.random.split(key, env.max_steps + 2))
+        return victories.sum(), left[-1].sum()
+
+    victories, unfinished = battles(jax.random.PRNGKey(config["SEED"] + _FRESH))
+    if int(unfinished):
+        raise RuntimeError(f"{int(unfinished)} battles did not end within {env.max_steps + 2} steps")
+    return float(victories) / BATTLES
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--map", required=True, help="of SMAX: 3m, 2s3z …")
+    parser.add_argument("--steps", type=int, required=True, help="of the environment")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    lines: Lines | None = None
+
+    def log(numbers: Mapping[str, Any]) -> None:
+        if lines is not None:
+            lines.point(env_steps=float(numbers["env_step"]), won=float(numbers["win_rate"]))
+
+    mappo, config = load(log), settings(args.map, steps=args.steps, seed=args.seed)
+    key = jax.random.PRNGKey(args.seed)
+    train = jax.jit(mappo.make_train(config)).lower(key).compile()
+    lines = Lines(("jax", "jaxmarl", "flax", "optax", "distrax"))
+    (states, updates) = jax.block_until_ready(train(key))["runner_state"]
+    played = int(updates) * config["NUM_STEPS"] * config["NUM_ENVS"]
+    lines.figures({"seconds": lines.seconds, "env_steps": played, "updates": int(updates), "battles": BATTLES})
+    actor = states[0][0].params
+    rates = {
+        "win rate": won(mappo, config, actor, greedy=True),
+        "win rate by chance": won(mappo, config, actor, greedy=False),
+    }
+    lines.figures(rates)
+
+
+if __name__ == "__main__":
+    main()
