@@ -65,7 +65,7 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
 @pytest.mark.parametrize(
     ("page", "heading", "names"),
     [
-        ("README.md", "preset", list_presets()),
+        ("docs/presets.md", "preset", list_presets()),
         ("docs/concepts/environments.md", "family", [*FAMILIES, OWN]),
         ("docs/concepts/algorithms.md", "name", [*ALGORITHMS, OWN]),
         ("docs/concepts/algorithms.md", "source", get_args(WarmStart.model_fields["source"].annotation)),
@@ -157,9 +157,9 @@ def test_every_benchmark_is_on_its_page() -> None:
     assert {name for name in commands if f"python -m benchmarks.{name}`" not in page} == set()
 
 
-def test_readme_presets_say_what_the_files_say() -> None:
-    rows = next(rows for rows in pages.tables("README.md") if rows[0][0] == "preset")
-    for cell, _, algorithm, _, ends in rows[1:]:
+def test_presets_are_what_their_page_says() -> None:
+    rows = [row for rows in pages.tables("docs/presets.md") if rows[0][0] == "preset" for row in rows[1:]]
+    for cell, _, algorithm, _, ends in rows:
         scenario = load_scenario(cell.strip("`"))
         assert f"{scenario.generations} generation" in ends
         assert ("exact" in algorithm) == (type(scenario.algorithm).__name__ == "ExactBestResponse")
