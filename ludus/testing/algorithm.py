@@ -164,11 +164,11 @@ def check_algorithm(
     make = rollouts if rollouts is not None else _synthetic(env, seats, algorithm)
     learner = algorithm.learner(context)
     _check_learner(algorithm, learner, env, seats)
-    _check_rounds(algorithm, learner, make, rounds)
-    _check_same_twice(algorithm, context, make, rounds)
-    _check_resume(algorithm, context, make, rounds)
+    halfway = _check_rounds(algorithm, learner, make, rounds)
+    again = _check_same_twice(algorithm, context, make, rounds, first=learner.weights())
+    _check_resume(algorithm, context, make, rounds, halfway=halfway, end=learner.weights())
     _check_warm_start(algorithm, context, learner.weights())
-    _check_nan(algorithm, context, make, rounds)
+    _check_nan(again, rounds)
 
 
 def _synthetic(env: EnvSpec, seats: tuple[int, ...], algorithm: Algorithm) -> Rollouts:
@@ -249,9 +249,25 @@ def _check_learner(algorithm: Algorithm, learner: Learner, env: EnvSpec, seats: 
         check_policy(policy, enumeration=env.enumeration, player=seats[0])
 
 
-def _check_rounds(algorithm: Algorithm, learner: Learner, make: Rollouts, rounds: int) -> None:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Halfway:
+    """What a checkpoint after half of the rounds holds, and the weights there."""
+
+    learner: State
+    tables: dict[str, State]
+    weights: Weights
+
+
+def _check_rounds(algorithm: Algorithm, learner: Learner, make: Rollouts, rounds: int) -> _Halfway:
     loop, before = _Loop(algorithm, learner, make), learner.weights()
-    for number in range(rounds):
+    for number in range(rounds // 2):
+        loop.round(number)
+    halfway = _Halfway(
+        copy.deepcopy(learner.state_dict()),
+        {name: copy.deepcopy(table.state_dict()) for name, table in loop.tables.items()},
+        learner.weights(),
+    )
+    for number in range(rounds // 2, rounds):
         loop.round(number)
     assert loop.updates, f"no update was due in {rounds} rounds of collecting; give check_algorithm more rounds."
     after = learner.weights()
@@ -259,39 +275,37 @@ def _check_rounds(algorithm: Algorithm, learner: Learner, make: Rollouts, rounds
     for array in after.values():
         array.fill(0)
     assert _differ(after, learner.weights()), "weights() answers the learner's own arrays; it must answer copies."
+    return halfway
 
 
-def _check_same_twice(algorithm: Algorithm, context: LearnerContext, make: Rollouts, rounds: int) -> None:
-    ends = []
-    for _ in range(2):
-        loop = _Loop(algorithm, algorithm.learner(context), make)
-        for number in range(rounds):
-            loop.round(number)
-        ends.append(loop.learner.weights())
-    different = _differ(*ends)
+def _check_same_twice(
+    algorithm: Algorithm, context: LearnerContext, make: Rollouts, rounds: int, *, first: Weights
+) -> _Loop:
+    """The second learner's loop."""
+    loop = _Loop(algorithm, algorithm.learner(context), make)
+    for number in range(rounds):
+        loop.round(number)
+    different = _differ(first, loop.learner.weights())
     assert not different, (
         f"two learners of one context and one experience differ in {different}; a random stream is not keyed."
     )
+    return loop
 
 
-def _check_resume(algorithm: Algorithm, context: LearnerContext, make: Rollouts, rounds: int) -> None:
-    straight = _Loop(algorithm, algorithm.learner(context), make)
-    half = rounds // 2
-    for number in range(half):
-        straight.round(number)
-    state = copy.deepcopy(straight.learner.state_dict())
-    _check_plain(state, "state_dict()")
+def _check_resume(
+    algorithm: Algorithm, context: LearnerContext, make: Rollouts, rounds: int, *, halfway: _Halfway, end: Weights
+) -> None:
+    _check_plain(halfway.learner, "state_dict()")
     resumed = _Loop(algorithm, algorithm.learner(replace(context, seed=context.seed)), make)
-    resumed.learner.load_state_dict(state)
-    for name, table in straight.tables.items():
-        resumed.tables[name].load_state_dict(copy.deepcopy(table.state_dict()))
-    different = _differ(straight.learner.weights(), resumed.learner.weights())
+    resumed.learner.load_state_dict(halfway.learner)
+    for name, state in halfway.tables.items():
+        resumed.tables[name].load_state_dict(state)
+    different = _differ(halfway.weights, resumed.learner.weights())
     assert not different, f"after load_state_dict the weights {different} are not those that were saved."
-    for number in range(half, rounds):
-        straight.round(number)
+    for number in range(rounds // 2, rounds):
         resumed.round(number)
     assert resumed.updates, "no update was due after the resume; give check_algorithm more rounds."
-    different = _differ(straight.learner.weights(), resumed.learner.weights())
+    different = _differ(end, resumed.learner.weights())
     assert not different, f"a resumed learner goes on differently in {different}: state_dict() leaves something out."
 
 
@@ -321,10 +335,7 @@ def _check_warm_start(algorithm: Algorithm, context: LearnerContext, weights: We
     raise AssertionError("learner(context, start) took weights that do not fit its spec; it must raise PolicyError.")
 
 
-def _check_nan(algorithm: Algorithm, context: LearnerContext, make: Rollouts, rounds: int) -> None:
-    loop = _Loop(algorithm, algorithm.learner(context), make)
-    for number in range(rounds):
-        loop.round(number)
+def _check_nan(loop: _Loop, rounds: int) -> None:
     good: Weights = loop.learner.weights()
     said: str | None = None
     try:

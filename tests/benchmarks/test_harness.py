@@ -1,11 +1,13 @@
 """The measuring code: bar lines, figures of workers, result files, and `--quick` with committed medians."""
 
+import io
 import json
 import math
 import os
 import resource
 import socket
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -126,31 +128,40 @@ def test_the_clock_stands_still_aside(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert printed[1] == {"kind": "point", "seconds": 5.0, "nash_conv": 1.0}
 
 
-def test_a_whole_measurement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """The folder of a whole measurement's result, and what was printed."""
+    folder, out, err = tmp_path_factory.mktemp("whole"), io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        assert pair(quick_seeds=()).main(["--results", str(folder)]) == 0
+    return folder, out.getvalue(), err.getvalue()
+
+
+def test_a_whole_measurement(whole: tuple[Path, str, str]) -> None:
     """Medians 4 s (seeds 0, 1, 2: 3, 4, 5 s) and 30 s give 7.5x; every repetition is in the file."""
-    assert pair().main(["--results", str(tmp_path)]) == 0
-    out, err = capsys.readouterr()
+    folder, out, err = whole
     assert out.splitlines()[-1] == "bar leduc/0.2: 7.5x (wanted >= 5x) met"
     turns = [line.split(":")[0] for line in err.splitlines() if "seed" in line]
     assert turns == ["fast, seed 0", "slow, seed 0", "fast, seed 1", "fast, seed 2"]
-    text = (tmp_path / "pair.json").read_text()
+    text = (folder / "pair.json").read_text()
     document = json.loads(text)
     assert document["machine"] == this_machine().as_json()
     assert [r["seed"] for r in document["measured"]["fast"]] == [0, 1, 2]
     assert [r["figures"]["seconds to 0.2"] for r in document["measured"]["fast"]] == [3, 4, 5]
     assert document["bars"] == [{"name": "leduc/0.2", "wanted": ">= 5", "unit": "x", "value": 7.5, "verdict": "met"}]
     assert {"date", "commit", "versions", "quick", "from_committed_results"} <= set(document)
-    for private in (str(ROOT), str(Path.home()) + "/", str(tmp_path), socket.gethostname() + "."):
+    for private in (str(ROOT), str(Path.home()) + "/", str(folder), socket.gethostname() + "."):
         assert private not in text
 
 
-def test_quick_uses_committed_medians_of_slow_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quick_uses_committed_medians_of_slow_peers(
+    tmp_path: Path, whole: tuple[Path, str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     benchmark = pair(quick_seeds=())
     assert benchmark.main(["--quick", "--results", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "bar leduc/0.2: - (wanted >= 5x) unjudged"
-    benchmark.main(["--results", str(tmp_path)])
-    whole = (tmp_path / "pair.json").read_text()
-    capsys.readouterr()
+    text = (whole[0] / "pair.json").read_text()
+    (tmp_path / "pair.json").write_text(text)
     assert benchmark.main(["--quick", "--results", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[-1] == (  # only seed 0: 3 s
@@ -160,16 +171,14 @@ def test_quick_uses_committed_medians_of_slow_peers(tmp_path: Path, capsys: pyte
     quick = json.loads((tmp_path / "pair.quick.json").read_text())
     assert quick["from_committed_results"] == ["slow"]
     assert list(quick["measured"]) == ["fast"]
-    assert (tmp_path / "pair.json").read_text() == whole
+    assert (tmp_path / "pair.json").read_text() == text
 
 
-def test_results_of_another_kind_of_machine_are_not_compared(tmp_path: Path) -> None:
-    benchmark = pair(quick_seeds=())
-    benchmark.main(["--results", str(tmp_path)])
-    assert set(results.committed("pair", this_machine(), folder=tmp_path)[1]) == {"fast", "slow"}
+def test_results_of_another_kind_of_machine_are_not_compared(whole: tuple[Path, str, str]) -> None:
+    assert set(results.committed("pair", this_machine(), folder=whole[0])[1]) == {"fast", "slow"}
     other = Machine(cpu="abacus", cores=1, memory_gb=1, system=this_machine().system, python="3.11")
-    assert results.committed("pair", other, folder=tmp_path) == ("", {})
-    assert results.committed("nothing", other, folder=tmp_path) == ("", {})
+    assert results.committed("pair", other, folder=whole[0]) == ("", {})
+    assert results.committed("nothing", other, folder=whole[0]) == ("", {})
 
 
 def test_infinity_survives_the_result_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,6 +212,7 @@ def test_a_peer_without_environment_stops_the_whole_measurement(
 PEERS = {
     "cpprb_replay": "cpprb",
     "epymarl": "mpe2",  # its build.py has EPyMARL's commit
+    "jaxmarl_smax": "jaxmarl",
     "openspiel_meta": "open-spiel",
     "psro_v2_dqn": "open-spiel",
     "psro_v2_exact": "open-spiel",

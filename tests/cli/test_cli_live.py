@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -60,6 +61,7 @@ class Driver(threading.Thread):
             control.check()
             self.ready.set()
             while not self.stop.requested:
+                time.sleep(0.001)  # its step, in which others may work
                 self.listens.wait()
                 control.check(checkpoint=self._checkpoint)
             store.run_finished(RunSummary(self.folder, 2, 4.0, 100, 0.5, self.stop.reason, complete=False))

@@ -19,7 +19,7 @@ _LUDUS = "import sys; sys.modules['ray'] = None; from ludus.cli.main import scri
 _SCENARIO = """
 env: {id: openspiel/leduc_poker, num_envs: 128}
 algorithm: {kind: ppo, batch: 512, epochs: 1, hidden: [16]}
-response: {episodes: 10000}
+response: {episodes: 5000}
 evaluation: {payoffs: simulate, episodes: 16, exploitability: "off"}
 checkpoints: {iterations: 2}
 generations: 1

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pages
 import pytest
 import yaml
 
+import ludus
 from ludus.driver.scenario_files import load_scenario
 from ludus.driver.sweep import load_sweep
 
@@ -24,6 +26,13 @@ BLOCKS = [
 @pytest.mark.usefixtures("examples")
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_runs(block: str, try1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What names a preset or an environment, and no number of generations, is played for one."""
+    run = ludus.run
+
+    def shorter(scenario: Any, *arguments: Any, **keys: Any) -> ludus.Result:
+        return run(scenario, *arguments, **({"generations": 1, **keys} if isinstance(scenario, str) else keys))
+
+    monkeypatch.setattr(ludus, "run", shorter)
     monkeypatch.chdir(try1)
     exec(compile(block, "page", "exec", dont_inherit=True), {"__name__": "page"})
 

@@ -98,14 +98,10 @@ def test_own_callbacks(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_policy_and_critic_of_ones_own_take_thirty_lines(elsewhere: Path) -> None:
+    """That it keeps the contract: docs/how-to/check-parts.md."""
     import ludus
-    from ludus.envs.tree.game_tree import compile_tree
-    from ludus.testing.algorithm import check_algorithm
 
-    text = (pages.EXAMPLES / "a2c.py").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 30
-    a2c = importlib.import_module("a2c").A2C
-    check_algorithm(a2c(batch=20), compile_tree("kuhn_poker").spec)
+    assert len((pages.EXAMPLES / "a2c.py").read_text(encoding="utf-8").splitlines()) <= 30
     algorithm = {"kind": "a2c:A2C", "batch": 250, "hidden": 16, "learning_rate": 0.02}
     scenario = ludus.PSRO(env="openspiel/kuhn_poker", algorithm=algorithm, generations=1, response={"episodes": 10_000})
     result = ludus.run(scenario, report=False)

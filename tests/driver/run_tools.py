@@ -364,10 +364,10 @@ class Whole(dict[str, Path]):
         goes_on(run_dir, name, *self.overrides)
         assert_same_run(whole, run_dir)
 
-    def check_kills(self, name: str, folder: Path) -> None:
-        """Each at a third of its changes."""
-        for third in (1, 2):
-            self.check_a_kill(name, third * self.changes(name) // 3, folder)
+    def check_kills(self, name: str, folder: Path, *, kills: int = 2) -> None:
+        """As many, at even distances."""
+        for kill in range(1, kills + 1):
+            self.check_a_kill(name, kill * self.changes(name) // (kills + 1), folder)
 
 
 class Impatient(Silent):

@@ -19,7 +19,7 @@ from ludus.storage import live
 from ludus.storage.base import Silent
 from ludus.storage.reader import Reader
 
-_LONG = ["generations=1", "response.episodes=12000"]
+_LONG = ["generations=1", "response.episodes=8000"]
 _TRAIN = "import sys; from ludus.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 

@@ -56,8 +56,8 @@ def returns_of(run_dir: Path) -> list[float]:
 )
 def test_other_policies_and_the_same_kind_of_returns(game: str, how: str, tmp_path: Path) -> None:
     """What is added to rewards shows nowhere; what is trained is another policy from the second generation on."""
-    tools.train(game, tmp_path / "plain")
-    tools.train(game, tmp_path / "diverse", how.replace("0.5", "50.0"))
+    tools.train(game, tmp_path / "plain", "generations=2")
+    tools.train(game, tmp_path / "diverse", "generations=2", how.replace("0.5", "50.0"))
     plain, diverse = (tools.policies_of(tmp_path / name) for name in ("plain", "diverse"))
     assert plain.keys() == diverse.keys()
     first = {name for name in plain if Path(name).stem.split("-")[1] in ("0", "1")}
@@ -72,15 +72,15 @@ def test_other_policies_and_the_same_kind_of_returns(game: str, how: str, tmp_pa
 
 @pytest.mark.parametrize(("game", "how"), [("kuhn", RESPONSE), ("three", BEHAVIOURAL)])
 def test_a_weight_of_zero_changes_nothing_to_the_bit(game: str, how: str, tmp_path: Path) -> None:
-    tools.train(game, tmp_path / "plain")
-    tools.train(game, tmp_path / "zero", how.replace("0.5", "0.0").replace("2.0", "0.0"))
+    tools.train(game, tmp_path / "plain", "generations=2")
+    tools.train(game, tmp_path / "zero", "generations=2", how.replace("0.5", "0.0").replace("2.0", "0.0"))
     tools.assert_same_run(tmp_path / "plain", tmp_path / "zero")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("game", "how"), [("kuhn", BEHAVIOURAL), ("leduc", RESPONSE), ("efficient", BEHAVIOURAL)])
 def test_killed_and_resumed(game: str, how: str, tmp_path: Path) -> None:
-    tools.Whole(tmp_path, how).check_kills(game, tmp_path)
+    tools.Whole(tmp_path, how).check_kills(game, tmp_path, kills=1)
 
 
 def test_efficient_psro_plays_no_match(tmp_path: Path) -> None:

@@ -123,14 +123,3 @@ def test_each_generation_of_double_oracle_solves_its_own_restricted_game(tmp_pat
     result = ludus.run("openspiel/kuhn_poker", options, run_dir=tmp_path / "run", report=False)
     assert result.nash_conv[2] > 0.1
     assert result.nash_conv[3] < 0.1
-
-
-@pytest.mark.slow
-def test_leduc_takes_extensive_form_double_oracle_far_fewer_generations(tmp_path: Path) -> None:
-    """McAleer et al. (2021): choices combine at every information state, where PSRO's members are drawn whole. Measured: 8 and 61."""
-    reached = {}
-    for name in ("leduc-xdo", "leduc-exact"):
-        result = ludus.run(name, ["stop={nash_conv: 0.1}"], run_dir=tmp_path / name, report=False)
-        assert result.nash_conv[-1] <= 0.1
-        reached[name] = len(result.nash_conv) - 1
-    assert reached["leduc-xdo"] <= reached["leduc-exact"] / 4

@@ -39,19 +39,20 @@ class There(OpenSpielVectorEnv):
 
 def test_a_population_and_self_play_learn_there(tmp_path: Path) -> None:
     psro = run(
-        tools.scenario("ppo", *THERE, "response.episodes=800", "algorithm.epochs=10"),
+        tools.scenario("ppo", *THERE, "response.episodes=400", "algorithm.epochs=10"),
         run_dir=tmp_path / "psro",
         report=False,
     )
-    assert psro.summary.counters["episodes"] == psro.summary.episodes == 2 * 2 * 800
+    assert psro.summary.counters["episodes"] == psro.summary.episodes == 2 * 2 * 400
     assert psro.nash_conv[-1] < 0.6 < 0.91  # which uniform play has
     assert psro.summary.places["ppo of player 0"] == "cpu (torch): as asked for; games are played there, too"
     alone = run(parse_scenario(SELF_PLAY, list(THERE)), run_dir=tmp_path / "alone", report=False)
     assert alone.nash_conv[-1] < 0.4
 
 
-@pytest.mark.parametrize("name", ["ppo", "self_play", "alone"])
+@pytest.mark.parametrize("name", ["ppo", "alone"])
 def test_stopped_and_resumed_there_is_the_same_run(name: str, tmp_path: Path) -> None:
+    """Against a population, and where one network plays all seats with itself."""
     scenario = (
         parse_scenario(SELF_PLAY, [*THERE, "response.decisions=1200"])
         if name == "alone"

@@ -168,7 +168,7 @@ def test_killed_between_the_last_commit_and_the_report(tmp_path: Path, monkeypat
 
 SLOW_DOWN = ["generations=3", "response.decisions=2000", "checkpoints.iterations=2"]
 """A run of a few seconds, so that kills come at all its moments. What the other scenarios do at a kill, test_kill_and_resume shows."""
-KILLS = 4
+KILLS = 2
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,14 @@ def both(**options: Any) -> VectorEnv:
     return make_env("football/5_vs_5", num_envs=1, sides="both", duration=60, second_half=30, **options)
 
 
+@pytest.fixture(scope="module")
+def env() -> Iterator[VectorEnv]:
+    """One for all tests: each begins with a reset."""
+    made = both(built_in=[0.05, 0.95])
+    yield made
+    made.close()
+
+
 def all_choose(step: Timestep, player: int, action: int) -> np.ndarray[Any, Any]:
     return np.full(len(step.due[player].slot), action, np.int32)
 
@@ -34,8 +43,7 @@ def running(k: int) -> int:
 
 
 @pytest.mark.parametrize(("action", "difficulty"), [(EASY, 0.05), (HARD, 0.95)])
-def test_it_is_the_match_in_which_nobody_steers_that_side(action: int, difficulty: float) -> None:
-    env = both(built_in=[0.05, 0.95])
+def test_it_is_the_match_in_which_nobody_steers_that_side(env: VectorEnv, action: int, difficulty: float) -> None:
     alone = make_env("football/5_vs_5", num_envs=1, difficulty=difficulty, duration=60, second_half=30)
     step, other = env.reset(SEEDS, episodes=1), alone.reset(SEEDS, episodes=1)
     for k in range(40):
@@ -46,10 +54,10 @@ def test_it_is_the_match_in_which_nobody_steers_that_side(action: int, difficult
         assert legal is not None
         assert legal.sum(axis=1).tolist() == [1] * 4
         assert legal[:, action].all()
+    alone.close()
 
 
-def test_when_it_may_be_asked_for() -> None:
-    env = both(built_in=[0.05, 0.95])
+def test_when_it_may_be_asked_for(env: VectorEnv) -> None:
     step = env.reset(SEEDS, episodes=1)
     for due in step.due:
         assert due.mask is not None
@@ -62,10 +70,9 @@ def test_when_it_may_be_asked_for() -> None:
         env.step((all_choose(step, 0, EASY), all_choose(step, 1, Action.IDLE)))
 
 
-def test_what_only_some_ask_for_is_idle() -> None:
+def test_what_only_some_ask_for_is_idle(env: VectorEnv) -> None:
     seen = []
     for first in ([EASY, EASY, EASY, HARD], [EASY, EASY, EASY, Action.IDLE], [Action.IDLE] * 4):
-        env = both(built_in=[0.05, 0.95])
         step = env.reset(SEEDS, episodes=1)
         step = env.step((np.array(first, np.int32), all_choose(step, 1, Action.LEFT)))
         for _ in range(5):
@@ -75,8 +82,7 @@ def test_what_only_some_ask_for_is_idle() -> None:
     assert (seen[1] == seen[2]).all()
 
 
-def test_both_sides_may_be_left_and_the_policy_leaves_them() -> None:
-    env = both(built_in=[0.05, 0.95])
+def test_both_sides_may_be_left_and_the_policy_leaves_them(env: VectorEnv) -> None:
     easy = build_policy(PolicySpec("football_built_in", {}), {})
     hard = build_policy(PolicySpec("football_built_in", {"level": 1}), {})
     step = env.reset(SEEDS, episodes=1)
@@ -94,7 +100,7 @@ def test_both_sides_may_be_left_and_the_policy_leaves_them() -> None:
     assert step.finished.length.tolist() == [steps]
 
 
-def test_what_is_refused() -> None:
+def test_what_is_refused(env: VectorEnv) -> None:
     with pytest.raises(ConfigError, match=r"built_in=.*numbers from 0 to 1"):
         both(built_in=[1.5])
     with pytest.raises(ConfigError, match="built_in was given without masks"):
@@ -102,6 +108,6 @@ def test_what_is_refused() -> None:
     with pytest.raises(PolicyError, match="expected level=0, 1"):
         build_policy(PolicySpec("football_built_in", {"level": "hard"}), {})
     third = build_policy(PolicySpec("football_built_in", {"level": 2}), {})
-    step = both(built_in=[0.05, 0.95]).reset(SEEDS, episodes=1)
+    step = env.reset(SEEDS, episodes=1)
     with pytest.raises(PolicyError, match="asked for level 2, and the environment has not so many"):
         third.act(step.due[0].observation, step.due[0].mask, None, np.zeros((4, 1), np.float32))

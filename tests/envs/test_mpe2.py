@@ -114,9 +114,9 @@ def test_what_there_is() -> None:
 @pytest.mark.parametrize("continuous", [False, True])
 def test_all_of_them(id: str, continuous: bool) -> None:
     check_env(
-        lambda n: make_env(id, num_envs=n, continuous_actions=continuous),
+        lambda n: make_env(id, num_envs=n, max_cycles=8, continuous_actions=continuous),
         num_envs=2,
-        steps=120,
+        steps=20,
         team="split",
         early_rewards=True,
     )

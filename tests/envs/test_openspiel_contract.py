@@ -51,7 +51,7 @@ def test_contract_on_every_game(id):
     if id in UNFIT:
         pytest.skip(UNFIT[id])
     game = load_game(id)
-    check_env(lambda n: OpenSpielVectorEnv(game, n), num_envs=2, steps=25)
+    check_env(lambda n: OpenSpielVectorEnv(game, n), num_envs=2, steps=15)
 
 
 @pytest.mark.parametrize("script", [ENDS_OFF_TURN, TRUNCATED_OFF_TURN, TEAM])

@@ -148,9 +148,8 @@ def training(slow: str, seconds: float) -> list[str]:
 
 
 @Slow
-@pytest.mark.parametrize("slow", ["reset", "step"])
-def test_ctrl_c_ends_a_check(slow: str, tmp_path: Path) -> None:
-    program, pids = at_work(["check-env", "own_slow:Own", "workers=2", f"slow={slow}", "seconds=1000"], tmp_path)
+def test_ctrl_c_ends_a_check(tmp_path: Path) -> None:
+    program, pids = at_work(["check-env", "own_slow:Own", "workers=2", "slow=step", "seconds=1000"], tmp_path)
     os.killpg(program.pid, signal.SIGINT)
     _, errors = program.communicate(timeout=60)
     assert (program.returncode, errors) == (130, "stopped by Ctrl-C\n")
@@ -158,9 +157,8 @@ def test_ctrl_c_ends_a_check(slow: str, tmp_path: Path) -> None:
 
 
 @Slow
-@pytest.mark.parametrize("slow", ["reset", "step"])
-def test_ctrl_c_stops_a_run_cleanly(slow: str, tmp_path: Path) -> None:
-    program, pids = at_work(training(slow, 0.01), tmp_path)
+def test_ctrl_c_stops_a_run_cleanly(tmp_path: Path) -> None:
+    program, pids = at_work(training("step", 0.01), tmp_path)
     os.killpg(program.pid, signal.SIGINT)
     out, errors = program.communicate(timeout=60)
     assert program.returncode == 0

@@ -54,7 +54,6 @@ SENTENCE = {
     "abort": "the subprocess was killed by SIGABRT",
     "hang": "the subprocess did not answer within the deadline and was killed",
     "deaf": "the subprocess did not answer within the deadline and was killed",
-    "orphan": "the subprocess ended with exit code 3",
     "quit": "raised SystemExit: no licence",
 }
 
@@ -83,9 +82,9 @@ def test_an_exception_keeps_its_message_and_brings_its_traceback(made: Made) -> 
     assert len(env.reset(SEEDS).due[0].slot) == 4  # the subprocess is still there, with a new vector
 
 
-@pytest.mark.parametrize("fault", ["exit", *(pytest.param(fault, marks=Slow) for fault in ("raise", "hang"))])
+@pytest.mark.parametrize("fault", ["exit", pytest.param("raise", marks=Slow)])
 def test_a_fault_may_be_repaired_and_its_episodes_are_truncated(fault: str, made: Made) -> None:
-    env = made(early(fault, [2]), 4, workers=2, deadline=0.5, restarts=1)
+    env = made(early(fault, [2]), 4, workers=2, restarts=1)
     before = pids(env)
     timesteps = steps(env, 4)
     timestep = timesteps[2]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.faults import Loop, undisturbed
+from benchmarks.faults import ELSEWHERE, IN_PROCESS, Loop, undisturbed
 from benchmarks.faults_processes import kill
 from benchmarks.faults_scene import BACKGROUND, Scene, flaws
 from benchmarks.faults_victims import VICTIMS, WORKERS
@@ -24,25 +24,27 @@ pytestmark = pytest.mark.slow
 SHORT = ("generations=2", "response.episodes=1200")
 SHOWN = {
     "worker": "test_hosts_apart: one of several, in processes",
+    "workers": "processes; on Ray all parts of a runtime, in test_parts_apart, and a run goes on after its evaluator",
     "process": "test_hosts_apart; here all of them at once",
     "server": "test_servers_and_workers_are_killed[ray]; here in processes",
     "rank": "here in processes; on Ray a shard ends a run just so",
     "async-worker": "with its node, in async-node-large",
     "node": "all workers at once, and a node whose answers are lost with it",
+    "last-node": "test_ray_cluster: what is said where nobody has room; a run that ends so is gone on with after raylet and gcs",
     "node-large": "test_weights: what is lost with a node is played again, equal to the bit; a run's, in async-node-large",
     "driver": "test_ray_drivers: killed, and ended by abort; a run goes on with Ray after raylet and gcs",
     "driver-of-processes": "test_stopped_killed_and_resumed, by command",
 }
 """Victims that are left to the long form, and what shows the same."""
 WORDS = {
-    "last-node": r"got no process: for 10 seconds the nodes that are left had no room for it\. It needs num_cpus 1",
-    "workers": r"rollout worker [01] died before it had answered \(its process was killed, crashed or called os._exit",
-    "evaluator": "evaluator 0 died before it had answered",
+    "evaluator": r"evaluator 0 died before it had answered \(its process was killed, crashed or called os._exit",
     "processes": r"rollout worker [01] died before it had answered \(its process was killed by SIGKILL; was memory short\?\); it is",
     "process-server": "inference server 0 died before it had answered",
     "fork-server": r"rollout worker [01] died before it had answered \(its process ended with the fork server, which was killed\)",
 }
 """What the user is told, as patterns: of two workers killed at once either is seen first."""
+HERE = {"gcs", "process-rank"}
+"""What ends, and is gone on with in one process rather than on Ray."""
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +64,7 @@ def whole(folder: Path) -> Path:
 @pytest.mark.parametrize("name", sorted(VICTIMS.keys() - SHOWN.keys()))
 def test_a_kill(name: str, folder: Path, whole: Path) -> None:
     loop = Loop(name, VICTIMS[name], whole=whole, folder=folder / name, seed=0, changes=SHORT, period=1.5)
+    loop._elsewhere = ELSEWHERE.index(IN_PROCESS) if name in HERE else 0
     found = loop.run(1, print)
     assert (found.hung, found.wrong, found.left) == (0, [], [])
     assert found.kills == 1

@@ -158,7 +158,7 @@ def test_whoever_ends_as_the_expert_does_is_paid_for_it(tmp_path, kind):
         path = written(tmp_path / "e.parquet", made_up(seen, action, length=3, tail=tail))
         config = kind(demonstrations=path, hidden=(16,), learning_rate=0.01, epochs=2, batch=30, absorbing=True)
         learned = config.build(context_of(THREE), HERE, replayed=False, gamma=0.8)
-        for _ in range(20):
+        for _ in range(8):
             found = learned.of(rows, np.zeros(90), lambda observation, *_: np.full(len(observation), -np.log(3)))
         last = found.reward.reshape(30, 3)[:, 2]
         paid.append(float(last.mean() - found.reward.reshape(30, 3)[:, :2].mean()))
@@ -267,7 +267,7 @@ def test_what_the_expert_does_earns_more(tmp_path, kind, more):
     options = {"hidden": (16,), "learning_rate": 0.01, "epochs": 2, "batch": 30, **more}
     config = {"gail": GAIL, "airl": AIRL}[kind](demonstrations=expert_file(tmp_path), **options)
     learned, rng = config.build(context_of(THREE), HERE, replayed=False, gamma=0.9), np.random.default_rng(1)
-    for _ in range(40):
+    for _ in range(20):
         seen, action = rng.uniform(-1, 1, (90, 2)).astype(np.float32), np.arange(90, dtype=np.int32) % 3
         rows = rows_of(seen, action, lengths=[3] * 30, tail=[0] * 30, bootstrap=seen[2::3])
         rows = replace(rows, logp=np.full(90, -np.log(3), np.float32))
@@ -291,7 +291,7 @@ def recorded_in(env, folder, *, segments=30):
     return written(folder / "recorded.parquet", Recorded(origin, (replace(rows, memory0=None),)))
 
 
-SMALL = {"hidden": (8,), "batch": 32}
+SMALL = {"hidden": (8,), "batch": 32, "epochs": 2}
 CASES = {
     "gail": ("enumerated", PPO(batch=40, epochs=2, hidden=(8,)), {"kind": "gail", "gradient_penalty": 1.0}),
     "airl": ("enumerated", PPO(batch=40, epochs=2, hidden=(8,)), {"kind": "airl"}),
@@ -319,7 +319,7 @@ def test_contract(name, request, tmp_path):
     kind, algorithm, options = CASES[name]
     env = request.getfixturevalue(kind) if isinstance(kind, str) else alone(action=kind)
     learned = {"demonstrations": recorded_in(env, tmp_path), **SMALL, **options}
-    check_algorithm(type(algorithm)(**{**algorithm.model_dump(), "learned_reward": learned}), env)
+    check_algorithm(type(algorithm)(**{**algorithm.model_dump(), "learned_reward": learned}), env, rounds=2)
 
 
 def test_images_are_judged_as_images(tmp_path):

@@ -48,12 +48,12 @@ CASES = {
 def test_contract(name, request):
     """One enumerated game and one with tensors for each."""
     kind, algorithm = CASES[name]
-    check_algorithm(algorithm, request.getfixturevalue(kind), seats=(1,))
+    check_algorithm(algorithm, request.getfixturevalue(kind), seats=(1,), rounds=2)
 
 
 def test_seats_of_several_players(enumerated):
-    check_algorithm(PPO(epochs=2, **SMALL), enumerated, seats=(0, 1))
-    check_algorithm(TabularQ(batch=40), enumerated, seats=(0, 1))
+    check_algorithm(PPO(epochs=2, **SMALL), enumerated, seats=(0, 1), rounds=2)
+    check_algorithm(TabularQ(batch=40), enumerated, seats=(0, 1), rounds=2)
 
 
 # ------------------------------------------------------------------ an algorithm of a user's own: A2C with torch's autograd

@@ -31,7 +31,7 @@ SMALL = ApeX(rollout=40, min_size=50, hidden=(8,), batch=32, updates_per_decisio
 @pytest.mark.parametrize("kind", ["tensors", "enumerated"])
 def test_contract(kind, request):
     noisy = kind == "tensors"
-    check_algorithm(SMALL.model_copy(update={"noisy": noisy}), request.getfixturevalue(kind), seats=(1,))
+    check_algorithm(SMALL.model_copy(update={"noisy": noisy}), request.getfixturevalue(kind), seats=(1,), rounds=2)
 
 
 def test_the_papers_epsilons():
@@ -153,7 +153,7 @@ BOXED = ApeXDDPG(rollout=40, start_decisions=50, hidden=(8,), batch=32, updates_
 
 @pytest.mark.parametrize("twin", [False, True])
 def test_contract_of_boxes(twin, tensors):
-    check_algorithm(BOXED.model_copy(update={"twin": twin}), boxed(tensors))
+    check_algorithm(BOXED.model_copy(update={"twin": twin}), boxed(tensors), rounds=2)
 
 
 def test_noise_differs_by_environments(tensors):

@@ -162,8 +162,8 @@ def test_vectors_of_choices_are_recovered() -> None:
 def test_means_and_spreads_of_continuous_actions_are_recovered() -> None:
     """Actions 2 x + 0.1 noise: -log density 0.5 log(2πe) + log 0.1 on average."""
     rng = np.random.default_rng(0)
-    x = rng.uniform(-1, 1, (3000, 2)).astype(np.float32)
-    action = (2 * x[:, :1] + 0.1 * rng.standard_normal((3000, 1))).astype(np.float32)
+    x = rng.uniform(-1, 1, (2000, 2)).astype(np.float32)
+    action = (2 * x[:, :1] + 0.1 * rng.standard_normal((2000, 1))).astype(np.float32)
     env = game(Box(-1, 1, (2,), np.float32), Box(-np.inf, np.inf, (1,), np.float32))
     settings = Cloning(learning_rate=1e-2, epochs=80, batch=128)
     found = clone(made_up(x, action, space=env.agents[0].action), env, PPO(hidden=(32,)).policy, settings)

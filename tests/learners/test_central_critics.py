@@ -54,7 +54,7 @@ def test_contract(action, options):
 
 @pytest.mark.parametrize("kind", [A2C, Reinforce])
 def test_contract_of_the_family(kind):
-    check_algorithm(kind(batch=20, hidden=(8,), value_network="central"), team_env(players=2), seats=(0, 1))
+    check_algorithm(kind(batch=20, hidden=(8,), value_network="central"), team_env(players=2), seats=(0, 1), rounds=2)
 
 
 @pytest.mark.parametrize("options", [{}, {"memory": "gru", "normalise_observations": True}], ids=str)

@@ -37,7 +37,7 @@ GRU = {"memory": "gru", "memory_size": 4, "sequence": 2}
 )
 def test_contract(options):
     env = team_env()
-    check_algorithm(COMA(**{**SMALL, **options}), env, rollouts=rollouts(env), rounds=3)
+    check_algorithm(COMA(**{**SMALL, **options}), env, rollouts=rollouts(env), rounds=2)
 
 
 def test_teams_of_both_sides_do_not_see_each_other():

@@ -27,13 +27,18 @@ UNCOMPILED = {
         *("vmpo, gru by agent", "coma, gru"),
     ),
     "its steps are no single function": (
-        *("nfsp", "nfsp, states", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn", "qplex", "cw_qmix", "cw_qmix, gru", "ow_qmix"),
+        *("nfsp", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn", "qplex", "cw_qmix", "cw_qmix, gru", "ow_qmix"),
         *("cds_qmix", "cds_qmix, gru", "alphazero", "muzero"),
     ),
     "its groups have many sizes": ("mat", "mat_dec", "mat, boxes"),
     "Data-dependent": ("ppo, by agent", "vmpo, box"),
 }  # fmt: skip
 FAST = {"ppo", "qmix"}
+SAME = {
+    *("mmd, moving", "rnad, magnet", "dqn, states, double", "dqn, dueling", "nfsp, states", "ddpg, twin"),
+    *("a2c, rnd", "dqn, icm", "sac, one", "mpo, states", "maddpg, cold"),
+}
+"""Cases of functions that are compiled for others."""
 REASONS = {name: reason for reason, names in UNCOMPILED.items() for name in names}
 
 
@@ -57,27 +62,27 @@ def compiles(monkeypatch):
     return found
 
 
-def both_learn(case, updates=2):
+def both_learn(case, *, sizes=1):
     """Compiled and not, from the same experience."""
     plain, compiled = case.learner(DeviceChoice("cpu", written=False)), case.learner(COMPILE)
-    assert_learn_alike(case, plain, compiled, updates=updates)
+    assert_learn_alike(case, plain, compiled, updates=2, sizes=sizes)
     return compiled
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not in SAME]
 )
 def test_a_whole_step_is_one_graph(name, request, compiles):
     """Of every learner, or it says why not; whatever the coefficients of its loss are just now."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", DeprecationWarning)  # which torch's parts give of each other
-        told = str(both_learn(Case(name, request)).placement)
+        told = str(both_learn(Case(name, request), sizes=1 + (name in FAST)).placement)
     if name in REASONS:
         assert f"; not compiled: {REASONS[name]}" in told
     else:
         assert told.startswith("cpu (torch, compiled): as asked for")
         assert not told.endswith("others are not")
-        assert 1 <= len(compiles) <= 4, compiles  # of batches of two sizes, the critics' and the actor's
+        assert 1 <= len(compiles) <= (4 if name in FAST else 2), compiles  # of a size, the critics' and the actor's
 
 
 @pytest.mark.slow

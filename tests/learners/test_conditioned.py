@@ -52,15 +52,17 @@ def together(some: list[ItemColumns]) -> Sample:
     return Sample(columns, np.arange(rows), np.ones(rows))
 
 
-@pytest.mark.parametrize("kind", ["enumerated", "tensors"])
 @pytest.mark.parametrize(
-    "algorithm",
-    [PPO(hidden=(4,), batch=40, epochs=1), A2C(hidden=(4,), batch=40, batch_unit="episodes")],
+    ("algorithm", "kind"),
+    [
+        (PPO(hidden=(4,), batch=40, epochs=1), "enumerated"),
+        (A2C(hidden=(4,), batch=40, batch_unit="episodes"), "tensors"),
+    ],
     ids=["ppo", "a2c"],
 )
 def test_contract(algorithm: Algorithm, kind: str, request: pytest.FixtureRequest) -> None:
     """Every rollout brings the last row, so that one row is all there are."""
-    check_algorithm(Conditioned(algorithm, TWO[:1]), request.getfixturevalue(kind), seats=(1,))
+    check_algorithm(Conditioned(algorithm, TWO[:1]), request.getfixturevalue(kind), seats=(1,), rounds=2)
 
 
 def test_nothing_is_learned_before_all_rows_have_come(tensors: EnvSpec) -> None:

@@ -106,12 +106,14 @@ WITHOUT_GRADIENTS = {"exact", "tabular_q"}
 SMALL = {
     "batch": 24, "rollout": 40, "min_size": 10, "start_decisions": 10, "hidden": (8,), "learning_rate": 1e-3, "atoms": 5, "epochs": 2,
     "mixing_width": 4, "minibatches": 2, "width": 8, "central_width": 6, "predictor_width": 6,
+    "sequence": 2,
 }  # fmt: skip
 BURNT = {"memory": 4, "length": 3, "period": 3, "burn_in": 2}
+FEW_STEPS = {"conjugate_steps": 2, "line_search_steps": 2}
 MORE = {
     "ppo, separate, vtrace": ("ppo", {"value_network": "separate", "correction": "vtrace", "entropy": 0.1}),
     "ppo, states": ("ppo", {"clip_value": 0.2, "activation": "tanh"}, "enumerated"),
-    "ppo, gru": ("ppo", {"memory": "gru", "memory_size": 4, "target_kl": 0.1}),
+    "ppo, gru": ("ppo", {"memory": "gru", "memory_size": 4, "target_kl": 0.1, "epochs": 2}),
     "ppo, by agent": ("ppo", {"share_weights": False}, "teams"),
     "ppo, gru by agent": ("ppo", {"share_weights": False, "memory": "gru", "memory_size": 4}, "teams"),
     "a2c, of many": ("a2c", {"normalise_observations": True}, "multi"),
@@ -142,7 +144,7 @@ MORE = {
     "happo, gru": ("happo", {"memory": "gru", "memory_size": 4}),
     "hatrpo, gru, shared": (
         "hatrpo",
-        {"memory": "gru", "memory_size": 4, "share_weights": True, "conjugate_steps": 2, "line_search_steps": 2},
+        {"memory": "gru", "memory_size": 4, "share_weights": True, **FEW_STEPS},
         "team boxes",
     ),
     "a2po, shared": ("a2po", {"share_weights": True, "normalise_observations": True}),
@@ -154,7 +156,7 @@ MORE = {
 OWN_GAMES = {"alphazero", "muzero"}
 """Those that learn from what no made-up rollout has."""
 OF_GAMES = {"gamma": 1.0, "rollout_unit": "episodes", "unroll": 3}
-OPTIONS = {"r2d2": BURNT, "muzero": OF_GAMES, "coma": {"critic_hidden": (6,)}}
+OPTIONS = {"r2d2": BURNT, "muzero": OF_GAMES, "coma": {"critic_hidden": (6,)}, "hatrpo": FEW_STEPS}
 CASES = {name: (name, OPTIONS.get(name, {})) for name in ALGORITHMS if name not in WITHOUT_GRADIENTS} | MORE
 TORCH = {
     *("alphazero", "muzero"),
@@ -171,10 +173,10 @@ TORCH = {
 class Case:
     """An algorithm of the registry, small, where it serves."""
 
-    def __init__(self, name, request):
+    def __init__(self, name, request, **changes):
         name, options, *kind = CASES[name]
-        cls = load("algorithm", name, ALGORITHMS)
-        self.algorithm = cls(**{k: v for k, v in SMALL.items() if k in cls.model_fields} | options)
+        cls, self.remembers = load("algorithm", name, ALGORITHMS), bool(options.keys() & {"core", "memory"})
+        self.algorithm = cls(**{k: v for k, v in (SMALL | changes).items() if k in cls.model_fields} | options)
         if name in OWN_GAMES:
             self.env, self.seats = alphazero_games.spec(), (0, 1)
             return
@@ -183,7 +185,7 @@ class Case:
 
     def _env(self, kind, request):
         if "team" in kind:
-            return team_env(action=Box(-1.0, 3.0, (2, 1), np.float32) if "boxes" in kind else None)
+            return team_env(agents=2, action=Box(-1.0, 3.0, (2, 1), np.float32) if "boxes" in kind else None)
         env = request.getfixturevalue("enumerated" if kind == "enumerated" else "tensors")
         spaces = {"multi": MultiDiscrete([2, 3]), "box": Box(-1.0, 3.0, (2, 1), np.float32)}
         agents = tuple(replace(agent, action=spaces.get(kind, agent.action)) for agent in env.agents)
@@ -197,7 +199,7 @@ class Case:
             return alphazero_games.played(learner, number)
         rng = np.random.default_rng([number, 5])
         if len(self.env.agents_of(0)) > 1:
-            return team_rollout(self.env, learner, pieces=15, rng=rng)
+            return team_rollout(self.env, learner, pieces=15, rng=rng, longest=3)
         policy = build_policy(learner.spec, learner.weights())
         collect = self.algorithm.collect()
         return synthetic_rollout(self.env, policy, seats=(0,), segments=30, rng=rng, collect=collect)
@@ -247,14 +249,16 @@ def leaves(state, path=""):
 @pytest.mark.filterwarnings("ignore:for .* copying from a non-meta parameter")  # says that nothing is copied
 @pytest.mark.parametrize("name", CASES)
 def test_an_update_reads_nothing_back(name, request):
-    """Where tensors have no numbers, whatever wants one raises. What it says and keeps has the form of what a CPU's does."""
-    case = Case(name, request)
+    """Where tensors have no numbers, whatever wants one raises. What it says and keeps has the form of what a CPU's does. Rows come from
+    the device; for each algorithm and kind of memory, from the host too."""
+    case = Case(name, request, epochs=1)
     here, there = case.learner(), case.learner(DeviceChoice("meta"))
     assert (here.placement.written, there.placement.device) == (name not in TORCH, "meta")
     rows = case.experience(here)
     there.load_state_dict(here.state_dict())
     told = taught(here, rows).keys()
-    assert taught(there, rows).keys() == taught(there, rows, tables="meta").keys() == told
+    for tables in (None, "meta") if name in ALGORITHMS or case.remembers else ("meta",):
+        assert taught(there, rows, tables=tables).keys() == told
     first, second = ({path: leaf.shape for path, leaf in leaves(each.state_dict())} for each in (here, there))
     assert first == second
     assert {k: v.shape for k, v in here.weights().items()} == {k: v.shape for k, v in there.weights().items()}
@@ -274,8 +278,8 @@ def unexplained(told):
     return {name: 1.0 - value if name == "explained_variance" else value for name, value in told.items()}
 
 
-def assert_learn_alike(case, one, other, *, updates=4):
-    """From the same experience, and where each goes on from what the other has."""
+def assert_learn_alike(case, one, other, *, updates=4, sizes=4):
+    """From the same experience, and where each goes on from what the other has. sizes: of how many rollouts the lengths are."""
     begin = shaken(one.state_dict(), np.random.default_rng(1))
     for learner in (one, other):
         learner.load_state_dict(begin)
@@ -284,7 +288,7 @@ def assert_learn_alike(case, one, other, *, updates=4):
             kept = one.state_dict()
             one.load_state_dict(other.state_dict())
             other.load_state_dict(kept)
-        rows = case.experience(one, number)
+        rows = case.experience(one, number % sizes)
         told = [unexplained(taught(learner, rows)) for learner in (other, one)]
         assert told[0] == pytest.approx(told[1], rel=2e-3, abs=2e-5), number
     assert_same(one, other)

@@ -125,7 +125,7 @@ def reference(p, *, clip_value):
     return found_losses, out.grad.numpy()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems(), st.sampled_from([None, 0.3]))
 def test_cells_have_the_loss_and_gradient_of_the_rows(p, clip_value):
     states, actions = p["mask"].shape
@@ -188,7 +188,7 @@ def test_rows_of_two_behaviours_are_not_merged():
     assert compressed.logp.tolist() == [-0.5, -0.7]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems(), st.booleans(), st.booleans())
 def test_q_terms_have_the_loss_and_gradient_of_the_rows(p, dueling, weighted):
     actions = p["mask"].shape[1]

@@ -43,13 +43,13 @@ def slow(*case):
 )
 def test_contract(algorithm, action):
     env = team_env(action=action, state=0)
-    check_algorithm(algorithm, env, rollouts=rollouts(env))
+    check_algorithm(algorithm, env, rollouts=rollouts(env), rounds=2)
 
 
 @pytest.mark.slow
 def test_contract_of_both_seats_and_several_choices():
     env = team_env(action=MultiDiscrete([2, 3]), state=0)
-    check_algorithm(MAT(**SMALL), env, seats=(0, 1))
+    check_algorithm(MAT(**SMALL), env, seats=(0, 1), rounds=2)
 
 
 # ------------------------------------------------------------------ groups
@@ -313,7 +313,7 @@ def test_agents_who_look_at_each_other_act_apart_and_stay_unpredictable():
     """With a price on entropy the first agent plays both actions, and the second the other one. Agents who act by themselves either agree
     on who does what, or meet: whoever plays 1 with p and q differs with p + q - 2pq, at most 0.8 where the first has p = 1/5."""
     apart, alone = [], []
-    for seed in range(3):
+    for seed in range(2):
         for cls, into in ((MAT, apart), (MATDec, alone)):
             _, learner = train(
                 cls(**SLOWLY, entropy=0.12), "test_mat:Apart", num_envs=50, total=4500, seed=seed, teams="one"

@@ -220,7 +220,7 @@ VARIANTS = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_contract(name, request):
     kind, algorithm = VARIANTS[name]
-    check_algorithm(algorithm, request.getfixturevalue(kind), seats=(0, 1))
+    check_algorithm(algorithm, request.getfixturevalue(kind), seats=(0, 1), rounds=2)
 
 
 TABLES = {
@@ -233,7 +233,7 @@ TABLES = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_contract_of_tables(name, enumerated, tensors):
-    check_algorithm(TABLES[name], enumerated, seats=(0, 1))
+    check_algorithm(TABLES[name], enumerated, seats=(0, 1), rounds=2)
     with pytest.raises(ScenarioError, match="compiled to a tree"):
         TABLES[name].check(tensors)
 

@@ -167,7 +167,9 @@ def env_of(kind, request):
 @pytest.mark.parametrize("name", CASES)
 def test_contract(name, request):
     kind, changes = CASES[name]
-    check_algorithm(MPO(**{**MINE, **changes}), env_of(kind, request), seats=(1,), rounds=2)
+    check_algorithm(
+        MPO(**{**MINE, "updates_per_decision": 0.05, **changes}), env_of(kind, request), seats=(1,), rounds=2
+    )
 
 
 def apart(learner):
@@ -329,7 +331,7 @@ def test_each_setting_matters(kind, changes, request):
     for change in changes:
         learner = learner_of(MPO(**{**MINE, **BASE, **change}), env)
         batch = batch_of(learner, env)
-        for _ in range(10):
+        for _ in range(6):
             learner.update(batch)
         ends.append((change, learner.state_dict()["actor"]["weights"]))
     for (one, ours), (other, theirs) in combinations(ends, 2):

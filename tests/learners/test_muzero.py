@@ -21,23 +21,16 @@ from ludus.testing.algorithm import check_algorithm
 
 T = torch.tensor
 SMALL = {
-    "simulations": 6,
-    "hidden": (8,),
-    "latent": 6,
-    "support": 3,
-    "unroll": 3,
-    "min_size": 30,
-    "batch": 16,
-    "updates_per_decision": 0.1,
-}
+    "simulations": 6, "hidden": (8,), "latent": 6, "support": 3, "unroll": 3, "min_size": 30, "batch": 16, "updates_per_decision": 0.1
+}  # fmt: skip
 
 
 def small(**options):
     return MuZero(**{**SMALL, "gamma": 1.0, "rollout": 6, "rollout_unit": "episodes", **options})
 
 
-def learner_of(algorithm):
-    return algorithm.learner(LearnerContext(spec(), (0, 1), 0, total=100))
+def learner_of(algorithm, total=100):
+    return algorithm.learner(LearnerContext(spec(), (0, 1), 0, total=total))
 
 
 # ------------------------------------------------------------------ numbers
@@ -240,9 +233,9 @@ def test_what_is_known_of_values():
 
 
 def test_the_temperature_travels_with_the_weights():
-    learner = learner_of(small(temperature={"start": 1.0, "end": 0.0}))
+    learner = learner_of(small(temperature={"start": 1.0, "end": 0.0}), total=18)
     assert learner.weights()["temperature"] == 1.0
-    for number in range(20):
+    for number in range(3):
         learner.items(played(learner, number))
     assert learner.weights()["temperature"] == 0.0
     policy = build_policy(learner.spec, learner.weights())

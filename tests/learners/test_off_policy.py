@@ -62,7 +62,7 @@ def test_contract_of_images(cls, boxed, tensors):
     env = tensors if cls is SACDiscrete else boxed
     images = Box(0, 255, (2, 4, 4), np.uint8)
     env = replace(env, agents=tuple(replace(agent, observation=images) for agent in env.agents))
-    algorithm = cls(**{**SMALL, "batch": 4}, network="off_policy_tools:Sight")
+    algorithm = cls(**{**SMALL, "batch": 4, "updates_per_decision": 0.03}, network="off_policy_tools:Sight")
     check_algorithm(algorithm, env, seats=(1,), rounds=2)
     learner, nowhere = (learner_of(algorithm, env, device=device) for device in (CPU, DeviceChoice("meta")))
     why = "mpo's updates are told by autograd" if cls is MPO else "only perceptrons have passes that are written out"
@@ -275,21 +275,21 @@ def test_gradients_of_an_ensemble_are_autograds(activation):
 
 
 @pytest.mark.parametrize(
-    ("cls", "size", "device"),
+    ("cls", "rows", "device"),
     [
-        (DDPG, 2, CPU),
-        (TD3, 20, CPU),
-        (SAC, 20, CPU),
-        (SACDiscrete, 2, CPU),
-        (TD3, 2, AUTOGRAD),
-        (SACDiscrete, 20, AUTOGRAD),
+        (DDPG, 16, CPU),
+        (TD3, 2, CPU),
+        (SAC, 2, CPU),
+        (SACDiscrete, 16, CPU),
+        (TD3, 16, AUTOGRAD),
+        (SACDiscrete, 2, AUTOGRAD),
     ],
 )
-def test_ranks_learn_what_one_learner_does(cls, size, device, boxed, tensors):
+def test_ranks_learn_what_one_learner_does(cls, rows, device, boxed, tensors):
     env = tensors if cls is SACDiscrete else boxed
-    batch = batch_of(learner_of(cls(**SMALL), env), env)
+    batch = batch_of(learner_of(cls(**SMALL), env), env, size=rows)
     assert_ranks_learn_alike(
-        size,
+        3,
         lambda ranks: cls(**SMALL).learner(LearnerContext(env, (0,), 0, ranks=ranks, device=device)),
         [batch] * 4,
         atol=2e-5,

@@ -1,4 +1,4 @@
-"""Actor-critic algorithms learn: small networks, short runs, fixed seeds, through whole runs."""
+"""Actor-critic algorithms learn: small networks, short runs, fixed seeds; those of one kind through whole runs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gym_tasks import train
 
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import load_scenario
+from ludus.learners.base import Algorithm
+from ludus.learners.ddpg.options import TD3
+from ludus.learners.mpo.options import MPO as BoxMPO
+from ludus.learners.sac.options import SAC
 
 SMALL = {"hidden": [64, 64], "batch": 128, "rollout": 16, "learning_rate": 2e-3, "start_decisions": 500}
 
@@ -20,10 +25,7 @@ MPO = {"target_period": 25, "epsilon_std": 1e-3, "alpha_std": 10.0, "epsilon_pol
     ("preset", "decisions", "algorithm", "least"),
     [
         ("pendulum", 6000, {"kind": "ddpg"}, -400.0),
-        ("pendulum", 7500, {"kind": "td3", "updates_per_decision": 2.0, "noise": 0.2}, -400.0),
-        ("pendulum", 7500, {"kind": "sac"}, -400.0),
         ("cartpole", 10000, {"kind": "sac_discrete", "learning_rate": 1e-3, "updates_per_decision": 0.5}, 150.0),
-        ("pendulum", 4500, {"kind": "mpo", **MPO, "samples": 8, "target_samples": 2, "batch": 64}, -400.0),
         ("cartpole", 9000, {"kind": "mpo", **MPO, "updates_per_decision": 0.5}, 150.0),
         ("pendulum-apex", 5000, {"kind": "apex_ddpg", "rollout": 80}, -400.0),
         (
@@ -39,11 +41,11 @@ MPO = {"target_period": 25, "epsilon_std": 1e-3, "alpha_std": 10.0, "epsilon_pol
             150.0,
         ),
     ],
-    ids=["ddpg", "td3", "sac", "sac-discrete", "mpo", "mpo-discrete", "apex-ddpg", "apex"],
+    ids=["ddpg", "sac-discrete", "mpo-discrete", "apex-ddpg", "apex"],
 )
 def test_it_learns(preset: str, decisions: int, algorithm: dict[str, object], least: float, tmp_path: Path) -> None:
     """Greedy, over 20 episodes. Uniform play earns about -1200 on Pendulum and about 20 on CartPole. With these budgets six seeds of six of
-    DDPG, TD3, SAC, MPO on CartPole and Ape-X pass, and three of three of the others."""
+    DDPG, MPO on CartPole and Ape-X pass, and three of three of the others."""
     given = {name: value for name, value in {**SMALL, **algorithm}.items() if value is not None}
     scenario = load_scenario(
         preset, [f"algorithm={given}", f"response.decisions={decisions}", "evaluation.episodes=20"]
@@ -52,3 +54,23 @@ def test_it_learns(preset: str, decisions: int, algorithm: dict[str, object], le
     random, learned = result.payoffs.mean[0]
     assert not np.isnan(random)
     assert learned >= least > random + 100.0
+
+
+BOX = {
+    "hidden": (32,), "batch": 64, "rollout": 16, "start_decisions": 200, "gamma": 0.9, "updates_per_decision": 0.5, "learning_rate": 3e-3
+}  # fmt: skip
+FAST_MPO = {
+    "learning_rate": 5e-3, "temperature": 3.0, "samples": 8, "target_samples": 2, "target_period": 10,
+    "epsilon_std": 1e-2, "alpha_std": 10.0, "epsilon_mean": 1e-2,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algorithm", "decisions"),
+    [(TD3(**BOX), 2000), (SAC(**BOX), 2000), (BoxMPO(**{**BOX, **FAST_MPO}), 1500)],
+    ids=["td3", "sac", "mpo"],
+)
+def test_a_point_is_moved_to_the_middle(algorithm: Algorithm, decisions: int) -> None:
+    """Doing nothing costs 12; straight to the middle, 1.0. The worst of three seeds was -1.6, -1.7 and -2.0."""
+    assert train(algorithm, "gym_tasks:Reach", num_envs=8, decisions=decisions, episodes=50)[0] >= -4.0

@@ -74,7 +74,7 @@ def test_contract_of_options(options, tensors):
     check_algorithm(make("ppo", **options), with_actions(tensors, action), rounds=2)
 
 
-@pytest.mark.parametrize(("name", "memory"), [("reinforce", "lstm"), ("a2c", "none"), ("impala", "lstm")])
+@pytest.mark.parametrize(("name", "memory"), [("a2c", "none"), ("impala", "lstm")])
 def test_contract_on_an_enumerated_game(name, memory, enumerated):
     check_algorithm(make(name, memory=memory), enumerated, seats=(1,), rounds=2)
 

@@ -27,39 +27,17 @@ GRU = {"core": "gru", "memory": 5, "length": 3, "period": 2, "burn_in": 1, "batc
     ("cls", "options"),
     [
         (VDN, {}),
-        (
-            QMIX,
-            {
-                "mixing_hidden": 0,
-                "n_step": 3,
-                "dueling": True,
-                "double": False,
-                "polyak": 0.1,
-                "normalise_rewards": "none",
-            },
-        ),
-        (QMIX, {"priority_exponent": 0.6, "normalise_rewards": "standardise"}),
+        (QMIX, {"mixing_hidden": 0, "n_step": 3, "dueling": True, "double": False, "polyak": 0.1, "normalise_rewards": "none"}),
         (QMIX, GRU),
-        (VDN, {**GRU, "core": "lstm", "burn_in": 0, "priority_exponent": 0.6, "dueling": True}),
+        (VDN, {**GRU, "core": "lstm", "burn_in": 0, "priority_exponent": 0.6, "dueling": True, "normalise_rewards": "standardise"}),
         (QPLEX, {}),
         (CWQMIX, {**GRU, "core": "lstm"}),
         (OWQMIX, {"mixer": "sum", "double": False}),
         (CDSQMIX, {"predictor_width": 5}),
         (CDSQMIX, {**GRU, "predictor_width": 5, "mixer": "duplex"}),
     ],
-    ids=[
-        "steps",
-        "switched",
-        "prioritised",
-        "gru",
-        "lstm",
-        "qplex",
-        "cw_qmix-lstm",
-        "ow_qmix",
-        "cds_qmix",
-        "cds_qmix-gru",
-    ],
-)
+    ids=["steps", "switched", "gru", "lstm", "qplex", "cw_qmix-lstm", "ow_qmix", "cds_qmix", "cds_qmix-gru"],
+)  # fmt: skip
 def test_contract(cls, options):
     env = team_env()
     check_algorithm(cls(**{**SMALL, **options}), env, rollouts=rollouts(env), rounds=2)
@@ -107,7 +85,7 @@ def test_the_mixer_by_hand():
     np.testing.assert_allclose(out, [2 * (np.exp(-1) - 1) + 0.25, 6.25], rtol=1e-15)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_the_mixer_rises_with_every_agents_value(data):
     agents, width = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5))

@@ -42,18 +42,20 @@ def pure(env: EnvSpec, *, tables: bool) -> tuple[tuple[Policy, str], ...]:
     [
         MMD(network="table", batch=30),
         PPO(hidden=(4,), batch=30, epochs=1),
-        NFSP(best_response={"hidden": [4], "batch": 8, "min_size": 20}, hidden=(4,), min_size=5, batch=8),
+        NFSP(
+            best_response={"hidden": [4], "batch": 8, "min_size": 20, "rollout": 30}, hidden=(4,), min_size=5, batch=8
+        ),
     ],
     ids=["mmd table", "ppo", "nfsp"],
 )
 def test_contract(algorithm: Algorithm, enumerated: EnvSpec) -> None:
     tables = getattr(algorithm, "network", "") == "table"
-    check_algorithm(InRestrictedGame(algorithm, pure(enumerated, tables=tables)), enumerated, seats=(1,))
+    check_algorithm(InRestrictedGame(algorithm, pure(enumerated, tables=tables)), enumerated, seats=(1,), rounds=2)
 
 
 def test_contract_without_a_tree(tensors: EnvSpec) -> None:
     algorithm = DQN(hidden=(4,), batch=8, min_size=20)
-    check_algorithm(InRestrictedGame(algorithm, pure(tensors, tables=False)), tensors, seats=(1,))
+    check_algorithm(InRestrictedGame(algorithm, pure(tensors, tables=False)), tensors, seats=(1,), rounds=2)
 
 
 def test_members_that_are_actions_leave_the_game_as_it_is(enumerated: EnvSpec) -> None:

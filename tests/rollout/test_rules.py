@@ -74,7 +74,7 @@ def test_two_of_them_find_an_equilibrium(rule: Rule) -> None:
     """Their average strategies, in a biased game of rock, paper and scissors whose equilibrium is (1/4, 1/2, 1/4) for both."""
     game = np.array([[0.0, -1.0, 2.0], [1.0, 0.0, -1.0], [-2.0, 1.0, 0.0]])
     states, means = [rule.start(UNIFORM), rule.start(UNIFORM)], np.zeros((2, 3))
-    for _ in range(5_000):
+    for _ in range(2_500):
         x, y = rule.probs(states[0]), rule.probs(states[1])
         means += [x, y]
         ones = np.ones(3, np.int64)
@@ -82,11 +82,11 @@ def test_two_of_them_find_an_equilibrium(rule: Rule) -> None:
             rule.update(states[0], Evidence(ones, game @ y, np.zeros(3), np.zeros(3))),
             rule.update(states[1], Evidence(ones, -game.T @ x, np.zeros(3), np.zeros(3))),
         ]
-    np.testing.assert_allclose(means / 5_000, [[0.25, 0.5, 0.25]] * 2, atol=0.02)
+    np.testing.assert_allclose(means / 2_500, [[0.25, 0.5, 0.25]] * 2, atol=0.02)
 
 
 @pytest.mark.parametrize("rule", RULES_MADE, ids=list(RULES))
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_always_a_distribution(rule: Rule, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, 6))

@@ -100,7 +100,7 @@ def assert_same(one: Act, other: Act, *, extras: Sequence[str] = ()) -> None:
     assert one.action.flags.writeable
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6), masked=st.booleans(), together=st.booleans())
 def test_the_same_as_local_copies(seed: int, masked: bool, together: bool) -> None:
     """Whatever is loaded and bound, over several loads, for players with several agents."""

@@ -132,7 +132,7 @@ def test_many_requests_take_no_more_memory_than_a_few(unit):
     def play(requests: int) -> int:
         for k in range(requests):
             worker.play(
-                RolloutRequest(ME, (0,), mixture, unit, 40, seed=k, carry_on=unit == "decisions" and k > 0), policies
+                RolloutRequest(ME, (0,), mixture, unit, 20, seed=k, carry_on=unit == "decisions" and k > 0), policies
             )
             env.given.clear()
         gc.collect()

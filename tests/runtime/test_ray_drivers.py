@@ -64,10 +64,8 @@ def nothing_is_left(folder, processes=(), seconds=30):
     ("end", "sent", "code"),
     [
         ("wait", signal.SIGKILL, -signal.SIGKILL),
-        ("wait", signal.SIGTERM, -signal.SIGTERM),
         ("wait", signal.SIGINT, 1),
         ("exit", None, 5),
-        ("raise", None, 1),
         ("abort", None, -signal.SIGABRT),
     ],
 )

@@ -34,9 +34,9 @@ def test_contract(population: tuple[int, ...]) -> None:
 
 def test_contract_of_the_options() -> None:
     """Others, and two populations: in test_resume_everywhere."""
-    check_scheduler(lambda: scheduler((0, 1, 1), order="sequential"), population=(0, 1, 1))
-    check_scheduler(lambda: scheduler((0, 0), responses=RectifiedResponse()), population=(0, 0))
-    check_scheduler(lambda: scheduler((0, 1), responses=SequentialLeague(), order="sequential"), population=(0, 1))
+    check_scheduler(lambda: scheduler((0, 1, 1), 2, order="sequential"), population=(0, 1, 1))
+    check_scheduler(lambda: scheduler((0, 0), 2, responses=RectifiedResponse()), population=(0, 0))
+    check_scheduler(lambda: scheduler((0, 1), 2, responses=SequentialLeague(), order="sequential"), population=(0, 1))
 
 
 def _view(sizes: tuple[int, int], mean: np.ndarray | None) -> View:

@@ -122,7 +122,7 @@ def check(make: Any, options: Any, population: tuple[int, ...], *, solver: Any =
     solver = solver or Uniform()
 
     def made() -> Any:
-        selection = adaptive(solver=solver, budget=30, portion=5, episodes=10, batch=10, start=1)
+        selection = adaptive(solver=solver, budget=20, portion=5, episodes=10, batch=10, start=1)
         return make(
             options(**{"meta_solver": solver, "generations": 2, **chosen}), population=population, selection=selection
         )
@@ -133,11 +133,11 @@ def check(make: Any, options: Any, population: tuple[int, ...], *, solver: Any =
 def test_contract_of_psro() -> None:
     check(PSROScheduler, PSROOptions, (0, 0), solver=Nash())
     check(PSROScheduler, PSROOptions, (0, 1, 1), generations=1)
-    check(PSROScheduler, PSROOptions, (0, 1), order="sequential")
+    check(PSROScheduler, PSROOptions, (0, 1), generations=1, order="sequential")
 
 
 def test_contract_of_others() -> None:
     check(AnytimePSROScheduler, AnytimePSROOptions, (0, 1), generations=1)
     check(PipelinePSROScheduler, PipelinePSROOptions, (0, 1), generations=1, most=2)
     check(LeagueScheduler, LeagueOptions, (0, 0), generations=1)
-    check(SelfPlayScheduler, SelfPlayOptions, (0, 1), cells="all")
+    check(SelfPlayScheduler, SelfPlayOptions, (0, 1), generations=1, cells="all")

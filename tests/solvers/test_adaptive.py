@@ -355,10 +355,10 @@ def test_it_looks_sixteen_times_within_its_budget():
 
 
 def test_as_good_with_a_third_of_the_matches():
-    """40 policies: 30 blocks of each of the 780 pairs, or 7,800 where they matter; means over 20 games. A table of 10 blocks per pair, as
+    """40 policies: 30 blocks of each of the 780 pairs, or 7,800 where they matter; means over 10 games. A table of 10 blocks per pair, as
     many, is worse by a factor of two at least."""
     errors = []
-    for seed in range(20):
+    for seed in range(10):
         adaptive, third, whole = (Game(cyclic(40, seed), 10 * seed + k) for k in range(3))
         standing = adaptive.run(AdaptiveEvaluation(solver=Nash(), budget=7800))
         for uniform, blocks in ((third, 10), (whole, 30)):

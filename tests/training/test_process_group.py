@@ -229,8 +229,7 @@ def processes(name, size, *, dies=None):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize(("name", "size"), [*zip(ALGORITHMS, (3, 2, 2, 3), strict=True)])
 def test_processes_learn_what_one_learner_does(name, size):
     alone, found = train(name), processes(name, size)
     for rank in range(size):

@@ -49,9 +49,7 @@ def test_a_report_opens_from_a_file(tmp_path: Path, look: Look) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("generations", "players", "with_nash_conv"), [(12, 2, True), (0, 2, True), (4, 3, True), (3, 2, False)]
-)
+@pytest.mark.parametrize(("generations", "players", "with_nash_conv"), [(0, 2, True), (4, 3, True), (3, 2, False)])
 def test_every_page_of_a_report(
     tmp_path: Path, look: Look, generations: int, players: int, with_nash_conv: bool
 ) -> None:
@@ -70,11 +68,11 @@ def test_every_page_of_a_report(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
-def test_no_page_scrolls_sideways_and_everything_has_a_name(tmp_path: Path, look: Look, width: int, dark: bool) -> None:
+def test_no_page_scrolls_sideways_and_everything_has_a_name(tmp_path: Path, look: Look) -> None:
     address = write_report(synthetic.write(tmp_path / "run", generations=60)).as_uri()
     for page in PAGES:
-        opened = look(f"{address}#/run/this{page}", width=width, dark=dark)
+        opened = look(f"{address}#/run/this{page}", width=390, dark=True)
+        assert opened.said == []
         assert opened.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), page
         assert opened.page.evaluate(_NAMELESS) == [], page
         levels = [

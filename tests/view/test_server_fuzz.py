@@ -28,7 +28,7 @@ from ludus.view.server.serving import Served, serve
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = 12  # of each endpoint, way and right
+EXAMPLES = 6  # of each endpoint, way and right
 WAITS = 30.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -37,6 +38,7 @@ class Driver(threading.Thread):
         ):
             self.ready.set()
             while not self.stop.requested:
+                time.sleep(0.001)  # its step, in which others may work
                 self.listens.wait()
                 control.check(checkpoint=self._checkpoint)
 
