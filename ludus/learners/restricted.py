@@ -75,7 +75,8 @@ class RestrictedLearner(AroundLearner):
         return self._inner.items(picks)
 
     def weights(self) -> Weights:
-        return joined({"chooser": self._inner.weights(), **self._weights})
+        members = {k: {name: array.copy() for name, array in weights.items()} for k, weights in self._weights.items()}
+        return joined({"chooser": self._inner.weights(), **members})
 
 
 def _specs(members: Sequence[tuple[Policy, str]]) -> list[tuple[PolicySpec, str]]:

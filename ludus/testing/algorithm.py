@@ -270,11 +270,12 @@ def _check_rounds(algorithm: Algorithm, learner: Learner, make: Rollouts, rounds
     for number in range(rounds // 2, rounds):
         loop.round(number)
     assert loop.updates, f"no update was due in {rounds} rounds of collecting; give check_algorithm more rounds."
-    after = learner.weights()
+    after = {name: array.copy() for name, array in learner.weights().items()}
     assert _differ(before, after), f"{loop.updates} updates changed no weight."
-    for array in after.values():
+    for array in learner.weights().values():
         array.fill(0)
-    assert _differ(after, learner.weights()), "weights() answers the learner's own arrays; it must answer copies."
+    own = _differ(after, learner.weights())
+    assert not own, f"weights() answers the learner's own arrays {own}; it must answer copies."
     return halfway
 
 
