@@ -87,14 +87,15 @@ class Loop:
         seed: int,
         changes: Sequence[str] = (),
         period: float = PERIOD,
+        elsewhere: int = 0,
     ) -> None:
         """whole: the undisturbed run. folder: for the disturbed ones. seed: of the moments. changes: of the scenario, as of `whole`.
-        period: seconds within which a kill comes."""
+        period: seconds within which a kill comes. elsewhere: of the places that a run is gone on with in turn, the first."""
         self.name, self.victim, self.whole, self.folder, self.period = name, victim, whole, folder, period
         self.changes = (*changes, *victim.changes)
         self.rng = random.Random(f"{seed} {name}")
         self.found = Found()
-        self._elsewhere = 0
+        self._elsewhere = elsewhere
 
     def run(self, times: int, tell: Callable[[str], None]) -> Found:
         """Disturb runs."""

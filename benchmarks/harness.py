@@ -38,7 +38,7 @@ from benchmarks.contestants import Contestant, Repetition, measure, seconds_to
 from benchmarks.machine import ROOT, this_machine
 from benchmarks.results import Outcome, Verdict, committed, result_path, write
 
-__all__ = ["Bar", "Benchmark", "Contestant", "Medians", "Missing", "ratio", "seconds_to", "setup"]
+__all__ = ["Bar", "Benchmark", "Contestant", "Medians", "Missing", "python_of", "ratio", "seconds_to", "setup"]
 
 PEERS = ROOT / "benchmarks" / "peers"
 COMPARISONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
@@ -200,13 +200,16 @@ def _seeds(contestant: Contestant, *, quick: bool, only: Sequence[str]) -> tuple
 
 def _interpreter(contestant: Contestant, given: Sequence[str]) -> Path:
     """The last fitting `--peer-python`, otherwise the peer's own environment; this interpreter where there is no peer."""
-    if contestant.peer is None:
-        return Path(sys.executable)
-    for entry in reversed(given):
+    for entry in reversed(given) if contestant.peer else ():
         peer, found, path = entry.rpartition("=")
         if not found or peer == contestant.peer:
             return Path(path).absolute()
-    return PEERS / contestant.peer / ".venv" / "bin" / "python"
+    return python_of(contestant.peer)
+
+
+def python_of(peer: str | None) -> Path:
+    """The interpreter of a peer's environment, built or not; this one where there is no peer."""
+    return PEERS / peer / ".venv" / "bin" / "python" if peer else Path(sys.executable)
 
 
 def _table(benchmark: Benchmark, repetitions: Mapping[str, Sequence[Repetition]], *, carried: set[str]) -> Table:

@@ -11,7 +11,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.contestants import Contestant, Repetition, measure
-from benchmarks.harness import PEERS
+from benchmarks.harness import python_of
 from benchmarks.learning_task import LearningTask
 from benchmarks.learning_tasks import TASKS, scenario
 from benchmarks.machine import ROOT
@@ -91,7 +91,7 @@ def write(run: Run, repetition: Repetition, folder: Path) -> None:
 def python(run: Run) -> Path:
     """The interpreter of its worker."""
     peer = TASKS[run.task].peer if run.peer else None
-    return PEERS / peer.folder / ".venv" / "bin" / "python" if peer else Path(sys.executable)
+    return python_of(peer.folder if peer else None)
 
 
 def play(run: Run, *, core: int, quick: bool) -> Repetition:

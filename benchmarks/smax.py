@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.contestants import Contestant, Repetition, measure
-from benchmarks.harness import PEERS, Bar, Medians
+from benchmarks.harness import Bar, Medians, python_of
 from benchmarks.machine import ROOT
 from benchmarks.results import same_scenario, write_cell
 from benchmarks.smax_run import scenario
@@ -124,7 +124,7 @@ def _ours(preset: str, budget: int, name: str) -> Contestant:
 
 def _peer(preset: str, budget: int) -> Contestant | None:
     """None where it is not built, or trains no such preset."""
-    if preset not in MAPS or not _python(PEER).exists():
+    if preset not in MAPS or not python_of(PEER).exists():
         return None
     name, units = MAPS[preset]
     arguments = ("--map", name, "--steps", str(budget // units))
@@ -132,12 +132,8 @@ def _peer(preset: str, budget: int) -> Contestant | None:
     return Contestant(peer_of(preset), module, arguments=arguments, peer=PEER, timeout_s=24 * 3600)
 
 
-def _python(peer: str | None) -> Path:
-    return PEERS / peer / ".venv" / "bin" / "python" if peer else Path(sys.executable)
-
-
 def _measured(worker: Contestant, seed: int, path: Path, wanted: str, args: argparse.Namespace) -> Repetition:
-    repetition = measure(worker, python=_python(worker.peer), core=args.core, seed=seed, quick=args.quick)
+    repetition = measure(worker, python=python_of(worker.peer), core=args.core, seed=seed, quick=args.quick)
     if not args.quick and not repetition.error:
         write_cell(path, repetition, settings=wanted)
     return repetition

@@ -63,8 +63,16 @@ def whole(folder: Path) -> Path:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", sorted(VICTIMS.keys() - SHOWN.keys()))
 def test_a_kill(name: str, folder: Path, whole: Path) -> None:
-    loop = Loop(name, VICTIMS[name], whole=whole, folder=folder / name, seed=0, changes=SHORT, period=1.5)
-    loop._elsewhere = ELSEWHERE.index(IN_PROCESS) if name in HERE else 0
+    loop = Loop(
+        name,
+        VICTIMS[name],
+        whole=whole,
+        folder=folder / name,
+        seed=0,
+        changes=SHORT,
+        period=1.5,
+        elsewhere=ELSEWHERE.index(IN_PROCESS) if name in HERE else 0,
+    )
     found = loop.run(1, print)
     assert (found.hung, found.wrong, found.left) == (0, [], [])
     assert found.kills == 1

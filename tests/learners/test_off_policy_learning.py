@@ -1,4 +1,4 @@
-"""Actor-critic algorithms learn: small networks, short runs, fixed seeds; those of one kind through whole runs."""
+"""Actor-critic algorithms learn: small networks, short runs, fixed seeds; most through whole runs."""
 
 from __future__ import annotations
 
