@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -11,6 +12,18 @@ from ludus.core import device as core_device
 from ludus.core.types import Array, Weights
 from ludus.learners.images import prepare_learning
 from ludus.policies.mlp import Layer, Layout, Workspace, flatten, forward, split
+
+
+@contextmanager
+def learning(module: nn.Module, seed: int) -> Iterator[None]:
+    """Dropout and the like act in here alone, and draw from a stream of this seed, so that equal seeds learn alike."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed % 2**63)
+        module.train()
+        try:
+            yield
+        finally:
+            module.eval()
 
 
 class FlatModule:

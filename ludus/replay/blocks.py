@@ -24,7 +24,7 @@ class Block:
     last: [C, *shape], or ids: the observation that follows the last row of a slot that goes on; None: everything has ended.
     state [K, C, *state], final_state [L, C, *state], last_state [C, *state]: of the environment, where they were asked for.
 
-    agents: slots of one environment. num_rows, num_truncated: how many rows there are, at truncations. num_episodes:
+    players: of each slot of one environment, whose it is. num_rows, num_truncated: how many rows there are, at truncations. num_episodes:
     that ended, as agents with a decision in them say it. fresh: no slot goes on with an episode of the block before.
     """
 
@@ -40,7 +40,7 @@ class Block:
     until: Tensor
     final: Tensor | None
     last: Tensor | None
-    agents: int
+    players: tuple[int, ...]
     num_rows: int
     num_truncated: int
     num_episodes: int
@@ -84,6 +84,13 @@ class BlockRows:
         ended = block.ended.flatten()[where]
         last = torch.cat([slot[1:] != slot[:-1], torch.ones_like(ended[:1])])
         return BlockRows(where, slot, ended, last & ~ended)
+
+
+def of_players(block: Block, column: Tensor, *, others: bool = False) -> Tensor:
+    """float64[K, C]: sums of a column float64[K, C] over the slots of the same environment that are the same player's, or all others'."""
+    player = column.new_tensor(block.players)
+    counted = (player[:, None] == player) ^ others
+    return (column.view(len(column), -1, len(player)) @ counted.to(column.dtype)).view_as(column)
 
 
 def until_next(block: Block, column: Tensor) -> Tensor:

@@ -331,6 +331,7 @@ class _Steps:
         self._players = seats.learners
         agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
         self._mine = torch.cat([seats.mine[:, p, None].expand(-1, agents[p]) for p in self._players], 1)
+        self._slots = tuple(p for p in self._players for _ in range(agents[p]))
         self._columns: dict[str, list[Tensor]] = {}
         self._due: list[Tensor] = []  # bool[E, all agents]
         self._told: list[Tensor] = []  # float64[E, …] of episodes: over, terminated, length, which, returns, entries
@@ -440,7 +441,7 @@ class _Steps:
             until,
             final=columns.get("final"),
             last=last.get("observation"),
-            agents=self._mine.shape[1],
+            players=self._slots,
             num_rows=rows,
             num_truncated=cut_short,
             num_episodes=at_ends // self._playing,

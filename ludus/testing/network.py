@@ -40,7 +40,7 @@ def _made(network: str | Mapping[str, Any], shape: Sequence[int], seed: int) -> 
 def _check_made(first: OwnBody, again: OwnBody) -> None:
     for name, part in first.named_modules():
         assert not isinstance(part, nn.modules.batchnorm._BatchNorm | nn.modules.dropout._DropoutNd), (
-            f"{name} is a {type(part).__name__}, which does nothing here: networks stay in evaluation mode. Use LayerNorm, or leave it out."
+            f"{name} is a {type(part).__name__}, and what plays is another network than what learns. Use LayerNorm, or leave it out."
         )
     one, other = first.state_dict(), again.state_dict()
     assert one.keys() == other.keys(), (

@@ -94,6 +94,7 @@ class PlainProgress(Silent):
         self._quiet_until = math.inf  # then a task may have a line
         self._task: Task | None = None  # the newest
         self._fraction: float | None = None
+        self._said = ""  # of the matches, which may be long
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         self._rates.started(info)
@@ -106,8 +107,11 @@ class PlainProgress(Silent):
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
         self._fraction = fraction
         if isinstance(self._task, EvaluationTask) and self._clock() >= self._quiet_until:
-            self._write_held()
-            self._write(f"payoffs, generation {self._task.generation}{_done(fraction, None)}")
+            said = f"payoffs, generation {self._task.generation}{_done(fraction, None)}"
+            if said != self._said:
+                self._said = said
+                self._write_held()
+                self._write(said)
 
     def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
         if self._clock() >= self._quiet_until:

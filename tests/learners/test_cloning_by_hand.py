@@ -103,7 +103,7 @@ def test_every_decision_counts_alike_in_the_mean_of_an_epoch() -> None:
         for parameter in training._model.module.parameters():
             parameter += 0.5 * torch.from_numpy(rng.standard_normal(parameter.shape).astype(np.float32))
     expected = training.scores(segments)[0]
-    assert [training.epoch(segments, rng) for _ in range(2)] == pytest.approx([expected] * 2, rel=1e-5)
+    assert [training.epoch(segments, seed=seed) for seed in range(2)] == pytest.approx([expected] * 2, rel=1e-5)
 
 
 def test_whole_segments_make_a_batch() -> None:
@@ -126,21 +126,35 @@ def test_decisions_are_shuffled_anew_in_every_epoch() -> None:
 def test_the_order_of_an_epoch_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """And that of the seed."""
     drawn: list[int] = []
-    monkeypatch.setattr(
-        _Training, "epoch", lambda self, segments, rng: float(drawn.append(int(rng.integers(2**62))) or 0)
-    )
+    monkeypatch.setattr(_Training, "epoch", lambda self, segments, *, seed: float(drawn.append(seed) or 0))
     for seed in (1, 1, 2):
         clone(sides(20), THREE, PPO(hidden=(4,)).policy, Cloning(epochs=3, held_out=0), seed=seed)
     assert drawn[:3] == drawn[3:6]
     assert len(set(drawn)) == 6
 
 
+def test_dropout_draws_from_the_seed_of_its_epoch() -> None:
+    """And from nobody's stream."""
+    losses = []
+    for state, seed in ((1, 7), (2, 7), (2, 8)):
+        training = still(PPO(hidden=(16,)), sides(64), batch=64)
+        training._model.module.register_forward_pre_hook(
+            lambda module, args: tuple(torch.nn.functional.dropout(x, 0.5, module.training) for x in args)
+        )
+        torch.manual_seed(state)
+        before = torch.random.get_rng_state()
+        losses.append(training.epoch(np.arange(64), seed=seed))
+        assert torch.equal(torch.random.get_rng_state(), before)
+        assert training.scores(np.arange(64)) == training.scores(np.arange(64))
+    assert losses[0] == losses[1] != losses[2]
+
+
 def test_every_step_is_of_its_own_batch() -> None:
     """With batches of one, the last step's gradient is that of the last decision."""
     training = still(PPO(hidden=(4,)), sides(3), batch=1)
-    training.epoch(np.arange(3), np.random.default_rng(0))
+    training.epoch(np.arange(3), seed=0)
     found, order = training._parameters.gradient.copy(), np.random.default_rng(0).permutation(3)
-    training.epoch(order[2:], np.random.default_rng(0))
+    training.epoch(order[2:], seed=0)
     assert np.abs(found).max() > 0.01
     np.testing.assert_allclose(training._parameters.gradient, found, rtol=1e-5, atol=1e-8)
 

@@ -11,9 +11,11 @@ import torch
 from gymnasium.spaces import Box, MultiDiscrete
 from reward_tools import Told, alone, context_of, rows_of
 from team_games import rollouts, team_env, team_rollout
+from torch import nn
 
+from ludus.core.device import Work, placed
 from ludus.core.errors import ConfigError, ScenarioError
-from ludus.core.types import Tail
+from ludus.core.types import CPU, Tail
 from ludus.learners.ddpg.options import TD3
 from ludus.learners.dqn.options import DQN
 from ludus.learners.losses import log_prob
@@ -25,6 +27,7 @@ from ludus.learners.qmix.options import QMIX
 from ludus.learners.r2d2.options import R2D2
 from ludus.learners.registry import check_fits
 from ludus.learners.returns import bootstrap_values, gae
+from ludus.learners.rewards.fitting import Fitted
 from ludus.learners.rewards.inputs import Actions, Observations, Steps, masks_of
 from ludus.learners.sac.options import SAC
 from ludus.learners.tabular_q.options import TabularQ
@@ -39,6 +42,28 @@ LITTLE = {"hidden": (8,), "features": 4, "batch": 32}
 def experience(learner, env, *, segments=12):
     policy = build_policy(learner.spec, learner.weights())
     return synthetic_rollout(env, policy, seats=(0,), segments=segments, rng=np.random.default_rng(3))
+
+
+def test_dropout_of_what_learns_rewards_draws_from_its_seed():
+    """And from nobody's stream; what says rewards has none of it."""
+
+    def learned(state):
+        torch.manual_seed(state)
+        module = nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 1))
+        nn.init.ones_(module[1].weight)
+        nn.init.zeros_(module[1].bias)
+        fitted = Fitted(module, placed(CPU, Work(8, 10, written=False)), seed=5, name="made up")
+        before = torch.random.get_rng_state()
+
+        def loss(part, rng):
+            return [fitted.module(torch.ones(len(part), 8)).square().mean()]
+
+        fitted.learn(loss, 20, epochs=2, batch=10, rate=0.1, max_norm=1.0)
+        assert torch.equal(torch.random.get_rng_state(), before)
+        assert torch.equal(*fitted.module(torch.ones(2, 8)))
+        return fitted.state_dict()["weights"]["1.weight"]
+
+    np.testing.assert_array_equal(learned(1), learned(2))
 
 
 # ------------------------------------------------------------------ what learners make of them

@@ -17,7 +17,10 @@ from ludus.replay.base import Sample
 from ludus.replay.kinds import build_table
 from ludus.testing.algorithm import synthetic_rollout
 
-SMALL = {"batch": 40, "hidden": (8,), "epochs": 3, "learning_rate": 0.05, "eta": 0.5}
+SMALL = {
+    "mlp": {"network": "mlp", "batch": 40, "hidden": (8,), "epochs": 3, "learning_rate": 0.05, "eta": 0.5},
+    "table": {"network": "table", "batch": 40, "eta": 0.5},
+}
 
 
 def followed(algorithm, env, *, updates=5):
@@ -47,7 +50,7 @@ def followed(algorithm, env, *, updates=5):
 @pytest.mark.parametrize("network", ["mlp", "table"])
 @pytest.mark.parametrize("kind", [MMD, RNaD])
 def test_a_copied_magnet_stays_until_its_period_is_over(kind, network, enumerated):
-    found = followed(kind(network=network, magnet="policy", magnet_period=2, **SMALL), enumerated)
+    found = followed(kind(magnet="policy", magnet_period=2, **SMALL[network]), enumerated)
     policies, magnets, averages = zip(*found, strict=True)
     assert all(np.array_equal(average, policies[0]) for average in averages), "nobody announces it"
     assert all(np.abs(a - b).max() > 1e-6 for a, b in pairwise(policies))
@@ -57,7 +60,7 @@ def test_a_copied_magnet_stays_until_its_period_is_over(kind, network, enumerate
 
 @pytest.mark.parametrize("network", ["mlp", "table"])
 def test_a_moving_magnet_goes_its_share_of_the_way(network, enumerated):
-    found = followed(MMD(network=network, magnet="moving", magnet_rate=0.25, **SMALL), enumerated)
+    found = followed(MMD(magnet="moving", magnet_rate=0.25, **SMALL[network]), enumerated)
     mask = enumerated.enumeration.mask[8:14]
     for (_, before, _), (policy, magnet, _) in pairwise(found):
         expected = 0.75 * before + 0.25 * policy
@@ -69,7 +72,7 @@ def test_a_moving_magnet_goes_its_share_of_the_way(network, enumerated):
 @pytest.mark.parametrize("network", ["mlp", "table"])
 def test_an_average_is_announced_and_copied(network, enumerated):
     """It goes its share of the way with each update, and every second one the magnet becomes what it then is."""
-    options = {"network": network, "announce": "average", "average_rate": 0.25, "magnet_period": 2, **SMALL}
+    options = {"announce": "average", "average_rate": 0.25, "magnet_period": 2, **SMALL[network]}
     found = followed(RNaD(**options), enumerated)
     mask = enumerated.enumeration.mask[8:14]
     for (_, _, before), (policy, _, average) in pairwise(found):
@@ -108,7 +111,9 @@ def test_alpha_is_in_the_rewards_or_in_the_loss(network, enumerated):
     what other actions would have earned, too.)"""
 
     def after(alpha, **options):
-        algorithm = RNaD(network=network, alpha=alpha, magnet_period=9, policy_loss="surrogate", **SMALL, **options)
+        if network == "mlp":
+            options["policy_loss"] = "surrogate"
+        algorithm = RNaD(alpha=alpha, magnet_period=9, **SMALL[network], **options)
         learner = algorithm.learner(LearnerContext(enumerated, (1,), 3))
         rows = synthetic_rollout(
             enumerated,

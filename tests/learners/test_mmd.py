@@ -240,7 +240,8 @@ def test_contract_of_tables(name, enumerated, tensors):
 
 @pytest.mark.parametrize("network", ["mlp", "table"])
 def test_the_magnet_is_announced_and_the_newest_policy_plays(network, enumerated):
-    options = {**SMALL, "network": network, "magnet": "moving", "magnet_rate": 1e-4, "learning_rate": 0.05}
+    learned = {**SMALL, "learning_rate": 0.05} if network == "mlp" else {"batch": SMALL["batch"]}
+    options = {**learned, "network": network, "magnet": "moving", "magnet_rate": 1e-4}
     algorithm = MMD(announce="magnet", **options)
     assert algorithm.collect().modes == (("newest", 1.0),)
     assert MMD(**options).collect().modes == ()

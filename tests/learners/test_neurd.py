@@ -182,9 +182,15 @@ def test_refusals():
         {"average_rate": 0.1},
         {"policy_loss": "surrogate", "logit_threshold": 1.0},
         {"network": "table", "eta": 1.0, "advantage_clip": 9.0},
+        {"network": "table", "eta": 1.0, "learning_rate": 0.1},
+        {"bound": 1.0},
     ):
-        with pytest.raises(ConfigError, match="and nothing reads it here"):
+        with pytest.raises(ConfigError, match="nothing reads"):
             RNaD(**unread)
+    with pytest.raises(
+        ConfigError, match=r"nothing reads magnet_rate \(of magnet=moving\), epochs \(of network=mlp\) here"
+    ):
+        RNaD(network="table", eta=1.0, epochs=3, magnet_rate=0.5)
     assert (
         RNaD(**RNaD(policy_loss="surrogate").model_dump()).policy_loss == "surrogate"
     )  # what is left alone is no error

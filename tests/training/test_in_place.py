@@ -270,6 +270,11 @@ def assert_told(rollout, env, seats, together):
         assert list(astuple(rollout.sums)) == pytest.approx(numbers)
 
 
+def zero_sum(env):
+    env.spec = replace(env.spec, zero_sum=True)
+    return env
+
+
 SMALL = {"hidden": (8,), "gamma": 0.9, "gae_lambda": 0.8, "learning_rate": 1e-2}
 REGULARISED = {**SMALL, "magnet": "uniform", "alpha": 1.0, "learning_rate": 0.1}
 KUHN, THREE, TOE = "openspiel/kuhn_poker", "openspiel/kuhn_poker(players=3)", "openspiel/tic_tac_toe"
@@ -289,6 +294,8 @@ GAMES = {
     "off turn": (lambda: ScriptedEnv(SCRIPTS, 5), PPO(**SMALL, normalise_returns=True), (0, 1), "decisions", False),
     "truncated": (lambda: ScriptedEnv([TRUNCATED_OFF_TURN, ENDS_OFF_TURN], 4), PPO(**SMALL, minibatches=2), (1,), "decisions", False),
     "team": (lambda: ScriptedEnv([TEAM], 3), PPO(**SMALL, normalise_observations=True, team_rewards=True), (0,), "decisions", False),
+    "team, all seats": (lambda: ScriptedEnv([TEAM], 3), PPO(**SMALL, team_rewards=True), (0, 1), "episodes", True),
+    "regularised, a team": (lambda: zero_sum(ScriptedEnv([TEAM], 3)), RNaD(**REGULARISED), (0, 1), "episodes", True),
     "dying": (lambda: ScriptedEnv([DYING], 3), PPO(**SMALL, team_rewards=True), (0,), "episodes", False),
     "dying, cut": (lambda: ScriptedEnv([TEAM, DYING], 3), A2C(**SMALL, team_rewards=True), (0,), "decisions", False),
     "side": (lambda: ScriptedEnv([TEAM], 3), PPO(**SMALL), (1,), "episodes", False),
@@ -556,7 +563,7 @@ def test_playing_and_learning_read_nothing_back_but_by_name(tree):
     whole, real = torch.zeros(k, c, dtype=torch.int64, device=meta), torch.zeros(k, c, device=meta)
     mask = torch.ones(k, c, 2, dtype=torch.bool, device=meta) if tree == "off" else None
     block = Block(
-        flag, observation, mask, whole, real, real, flag, flag, whole, whole, observation, observation[0], 1, 12, 2, 4, fresh=True
+        flag, observation, mask, whole, real, real, flag, flag, whole, whole, observation, observation[0], (0,), 12, 2, 4, fresh=True
     )  # fmt: skip
     assert learner.learn(block)["rows"] == 12.0
 

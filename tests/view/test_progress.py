@@ -85,8 +85,8 @@ def test_long_matches_have_plain_lines() -> None:
     progress, stream = plain(clock := Clock())
     progress.run_started(INFO)
     progress.task_started(EvaluationTask("e", 3))
-    for clock.now in (0.5, 1.5, 2.5, 3.5, 5.0):
-        progress.task_progress(clock.now / 10, {})
+    for clock.now in (0.5, 1.5, 2.5, 3.5, 5.0, 8.0, 11.0):
+        progress.task_progress(min(clock.now, 5.0) / 10, {})  # the last match of some is a long one
     assert stream.getvalue().splitlines()[1:] == ["payoffs, generation 3  25%", "payoffs, generation 3  50%"]
 
 

@@ -19,7 +19,7 @@ from ludus.core.types import CPU, DeviceChoice, EnvSpec, PolicySpec, Weights
 from ludus.learners.bc.demonstrations import Demonstrations, Index, demonstrations, split
 from ludus.learners.bc.models import CloneModel, model_of
 from ludus.learners.losses import Distribution
-from ludus.learners.network import FlatModule, multiplications
+from ludus.learners.network import FlatModule, learning, multiplications
 from ludus.learners.optimizer import Guard, ModuleAdam
 from ludus.replay.parquet import Recorded
 
@@ -121,8 +121,8 @@ def clone(
     epochs = [Scores(0, math.nan, *training.scores(held))]
     best, weights = epochs[0], model.weights()
     for epoch in range(1, config.epochs + 1):
-        rng = np.random.default_rng(seeding.key(seed, "clone", epoch))
-        scores = Scores(epoch, training.epoch(learned, rng), *training.scores(held))
+        loss = training.epoch(learned, seed=seeding.key(seed, "clone", epoch))
+        scores = Scores(epoch, loss, *training.scores(held))
         epochs.append(scores)
         if not len(held) or scores.held < best.held:
             best, weights = scores, model.weights()
@@ -156,22 +156,22 @@ class _Training:
         self._model, self._config, self._found = model, config, found
         self.placement = placed(device, Work(multiplications(model.module), config.batch, written=False))
         self._device = self.placement.torch
-        self._parameters = FlatModule(model.module, device=self._device)
+        self._parameters = FlatModule(model.module.eval(), device=self._device)
         self._adam, self._guard = ModuleAdam(self._parameters, epsilon=1e-8), Guard(self._device)
 
-    def epoch(self, segments: Index, rng: np.random.Generator) -> float:
+    def epoch(self, segments: Index, *, seed: int) -> float:
         """A pass over the segments in random order. The mean loss, each decision's as it came."""
         config, losses, norms, counts = self._config, list[Tensor](), list[Tensor](), list[int]()
-        self._model.module.train()
-        for rows, start in self._batches(segments, rng):
-            out, action, mask = self._answered(rows, start)
-            loss = surprise(self._model.distribution, out, action, mask).mean()
-            self._parameters.zero()
-            torch.autograd.backward(loss)
-            losses.append(loss.detach())
-            rate, max_norm = config.learning_rate, config.max_gradient_norm
-            norms.append(self._guard.step(self._adam, losses[-1], rate=rate, max_norm=max_norm))
-            counts.append(len(rows))
+        with learning(self._model.module, seed):
+            for rows, start in self._batches(segments, np.random.default_rng(seed)):
+                out, action, mask = self._answered(rows, start)
+                loss = surprise(self._model.distribution, out, action, mask).mean()
+                self._parameters.zero()
+                torch.autograd.backward(loss)
+                losses.append(loss.detach())
+                rate, max_norm = config.learning_rate, config.max_gradient_norm
+                norms.append(self._guard.step(self._adam, losses[-1], rate=rate, max_norm=max_norm))
+                counts.append(len(rows))
         found, failed = self._guard.read([*losses, *norms])
         total = sum(loss * count for loss, count in zip(found, counts, strict=False))
         if failed:
@@ -213,7 +213,6 @@ class _Training:
             return math.nan, math.nan
         model = self._model
         loss, right = torch.zeros(2, dtype=torch.float64, device=self._device)
-        model.module.eval()
         parts = self._sequences(segments, _ROWS) if model.memory else self._parts(rows)
         with torch.no_grad():
             for some, start in parts:

@@ -40,7 +40,7 @@ from ludus.learners.states import occurring
 from ludus.policies.actor_critic import ActorCritic, arrays_of, first_weights, layouts, load_arrays, make_network
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import joined, part_of
-from ludus.replay.blocks import Block, BlockRows, until_next
+from ludus.replay.blocks import Block, BlockRows, of_players, until_next
 from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -235,9 +235,8 @@ class AutogradMMD(Autograd):
         cost = self.config.alpha.at(progress) * (acted.logp - magnet).double()
         if not self._opponents:
             return reward - cost
-        whole = cost.new_zeros(block.row.numel()).index_copy(0, rows.where, cost).view(len(block.row), -1, block.agents)
-        theirs = (whole.sum(2, keepdim=True) - whole).view_as(block.row)
-        return reward - cost + until_next(block, theirs).flatten()[rows.where]
+        own = cost.new_zeros(block.row.numel()).index_copy(0, rows.where, cost).view_as(block.row)
+        return reward - cost + until_next(block, of_players(block, own, others=True)).flatten()[rows.where]
 
     @torch.no_grad()
     def _magnet_of(self, x: Tensor, mask: Tensor | None) -> Tensor:

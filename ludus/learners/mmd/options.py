@@ -11,7 +11,7 @@ from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.on_policy.options import CAPACITY, rollouts_table
-from ludus.learners.options import CollectOptions
+from ludus.learners.options import CollectOptions, refuse_unread
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import discrete, players_of
 from ludus.policies.specs import averaged_spec, mlp_spec, tabular_spec
@@ -20,6 +20,13 @@ from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
 def _about(paper: str) -> AlgorithmInfo:
     return AlgorithmInfo(actions=("discrete",), data="on-policy", recurrent=False, masks=True, paper=paper)
+
+
+_OF_NETWORKS = (
+    "hidden", "activation", "value_network", "epochs", "minibatches", "policy_loss",
+    "learning_rate", "clip", "value_coefficient", "max_gradient_norm",
+)  # fmt: skip
+"""Options that a table does without."""
 
 
 class MMD(CollectOptions):
@@ -77,7 +84,7 @@ class MMD(CollectOptions):
     bound: float = Field(default=3.0, gt=0)  # of "table": most that an advantage, over its action's probability, counts
     explore: float = Field(
         default=0.0, ge=0, lt=1
-    )  # of "table" that announces its magnet: share of uniform play in what plays
+    )  # of "table" that announces its magnet or average: share of uniform play in what plays
     value_rate: float = Field(default=0.02, gt=0, le=1)  # of "table": how far a row moves its state's value
 
     @model_validator(mode="after")
@@ -97,7 +104,7 @@ class MMD(CollectOptions):
             raise ValueError(
                 "clip is of the ratio, which policy_loss=neurd has not; give policy_loss=surrogate, or no clip"
             )
-        self._check_unused()
+        self._check_read()
         if self.announce == "magnet" and self.magnet == "uniform":
             raise ValueError("announce=magnet would announce the uniform policy; give magnet=moving")
         if (
@@ -107,19 +114,21 @@ class MMD(CollectOptions):
             raise ValueError("network=table takes steps of size eta, which must be above 0 from start to end")
         return self
 
-    def _check_unused(self) -> None:
-        """Raises ValueError for an option that was changed and that nothing reads."""
-        neurd = self.policy_loss == "neurd" and self.network == "mlp"
-        read = {
-            "average_rate": (self.announce == "average", "announce=average"),
-            "logit_threshold": (neurd, "policy_loss=neurd with network=mlp"),
-            "advantage_clip": (neurd, "policy_loss=neurd with network=mlp"),
-        }
-        for name, (used, wants) in read.items():
-            if not used and getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(
-                    f"{name} is an option of {wants}, and nothing reads it here; leave it out, or give {wants}"
-                )
+    def _check_read(self) -> None:
+        table = self.network == "table"
+        neurd = self.policy_loss == "neurd" and not table
+        refuse_unread(
+            self,
+            {
+                "average_rate": (self.announce == "average", "announce=average"),
+                "magnet_rate": (self.magnet == "moving", "magnet=moving"),
+                "magnet_period": (self.magnet == "policy", "magnet=policy"),
+                "logit_threshold": (neurd, "policy_loss=neurd with network=mlp"),
+                "advantage_clip": (neurd, "policy_loss=neurd with network=mlp"),
+                **{name: (not table, "network=mlp") for name in _OF_NETWORKS},
+                **{name: (table, "network=table") for name in ("bound", "value_rate")},
+            },
+        )
 
     @property
     def step_rows(self) -> int:

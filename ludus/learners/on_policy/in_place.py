@@ -14,7 +14,7 @@ from ludus.learners.on_policy.batch import Batch
 from ludus.learners.on_policy.model import Acted, ActingModel, Inputs, Model, Settings
 from ludus.learners.returns import scanned
 from ludus.learners.spaces import reward_scale
-from ludus.replay.blocks import Block, BlockRows, placed_where, until_next
+from ludus.replay.blocks import Block, BlockRows, of_players, placed_where, until_next
 
 _BY_NETWORK = ("actor_critic", "torch")
 """Kinds of policies that draw from what their network answers, and do nothing else."""
@@ -140,7 +140,4 @@ def shown(state: Tensor | None) -> Tensor | None:
 def team_rewards(block: Block) -> Tensor:
     """float64[K, C]: as `ludus.learners.on_policy.teams.team_rewards`, what the whole team received after each of its agents' decisions, up
     to the agent's next one, or to the end of the episode."""
-    times, slots = block.row.shape
-    received = torch.where(block.row, block.reward.double(), 0.0).view(times, -1, block.agents)
-    total = received.sum(2, keepdim=True).expand_as(received).reshape(times, slots)
-    return until_next(block, total)
+    return until_next(block, of_players(block, torch.where(block.row, block.reward.double(), 0.0)))

@@ -25,7 +25,7 @@ from ludus.learners.losses import (
     log_prob,
     value_loss,
 )
-from ludus.learners.network import FlatModule, multiplications
+from ludus.learners.network import FlatModule, learning, multiplications
 from ludus.learners.on_policy.batch import Batch
 from ludus.learners.on_policy.model import Acted, Floats, StepOptions, Told, steps_here
 from ludus.learners.optimizer import Guard, ModuleAdam
@@ -137,17 +137,11 @@ class Autograd:
 
     @contextmanager
     def learning(self, batch: Batch, seed: int) -> Iterator[Batch]:
-        module, rank = self.parameters.module, self._ranks.rank
         self._begin()
-        with torch.random.fork_rng(devices=[]):  # of dropout, say
-            torch.manual_seed((seed + rank) % 2**63)
-            if not self._checked:
-                self._require_mean(batch)
-            module.train()
-            try:
-                yield batch
-            finally:
-                module.eval()
+        if not self._checked:
+            self._require_mean(batch)
+        with learning(self.parameters.module, seed + self._ranks.rank):
+            yield batch
 
     def prepare(self, rows: Batch, which: Sequence[NDArray[np.int64] | Tensor] | None) -> Iterator[tuple[Batch, int]]:
         """(this rank's share, how many rows all have)."""

@@ -13,7 +13,7 @@ from ludus.core import seeding
 from ludus.core.device import Placement
 from ludus.core.errors import TrainingError
 from ludus.core.types import State
-from ludus.learners.network import FlatModule
+from ludus.learners.network import FlatModule, learning
 from ludus.learners.optimizer import Guard, ModuleAdam
 from ludus.policies.actor_critic import arrays_of, load_arrays
 
@@ -44,11 +44,10 @@ class Fitted:
         kept = {name: tensor.clone() for name, tensor in state.items()}, self._adam.kept()
         rng = seeding.generator(self._seed, self._name, "steps", self._times)
         told = []
-        self.module.train()
-        for _ in range(epochs):
-            for part in np.array_split(rng.permutation(rows), -(-rows // batch)):
-                told.append(self._step(loss(part, rng), rate=rate, max_norm=max_norm))
-        self.module.eval()
+        with learning(self.module, seeding.key(self._seed, self._name, "luck of layers", self._times)):
+            for _ in range(epochs):
+                for part in np.array_split(rng.permutation(rows), -(-rows // batch)):
+                    told.append(self._step(loss(part, rng), rate=rate, max_norm=max_norm))
         self._guard.watch(self.flat.values)
         found, wrong = self._guard.read([*torch.stack(told).mean(dim=0)])
         if wrong:
