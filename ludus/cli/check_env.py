@@ -12,7 +12,6 @@ from ludus.cli.output import write
 from ludus.core.errors import ConfigError, EnvError
 
 if TYPE_CHECKING:
-    from ludus.envs.base import VectorEnv
     from ludus.testing.env import Check, Make
 
 _WIDTH = 18  # of the names of checks
@@ -74,15 +73,13 @@ def _maker(id: str, assignments: list[str]) -> Make:
     from ludus.envs.options import Environment
 
     given = override({}, assignments)
+    if wrong := sorted({"id", "num_envs"} & set(given)):
+        instead = "--num-envs" if wrong[0] == "num_envs" else "it before the settings"
+        raise ConfigError(f"{wrong[0]}={given[wrong[0]]} was given among the settings; give {instead}.")
     settings = {key: given.pop(key) for key in list(given) if key in Environment.model_fields}
     settings["options"] = {**given, **settings.get("options", {})}
     environment = Environment(**{**settings, "id": id})
-
-    def make(num_envs: int) -> VectorEnv:  # some checks take fewer environments than there are workers
-        fewer = environment.model_copy(update={"workers": min(environment.workers, num_envs)})
-        return fewer.make(num_envs=num_envs)
-
-    return make
+    return lambda num_envs: environment.make(num_envs=num_envs)
 
 
 def _show(check: Check) -> None:

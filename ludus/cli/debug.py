@@ -558,7 +558,7 @@ COMMAND = Command(
     summary="Step through an episode of a run's policies, forwards and back: what each saw, answered and was paid.",
     examples=(
         ("ludus debug try1", "the meta-strategies, with a prompt"),
-        ("ludus debug try1 --policies @best bot:uniform --seed 4", "another episode, somebody else"),
+        ("ludus debug try1 --policies @best bot:random --seed 4", "another episode, somebody else"),
         ('ludus debug try1 --script "break prob < 0.1; continue; see"', "without a prompt"),
         ("ludus debug episode.jsonl", "an episode that its `save` wrote"),
     ),

@@ -88,6 +88,12 @@ def _execute(options: argparse.Namespace) -> int:
     suffix = options.out.suffix.lower() if options.out is not None else ""
     if options.out is not None and suffix not in _ENDS:
         raise ConfigError(f"{str(options.out)!r} was given; a name that ends in {either(_ENDS)} is needed.")
+    film = options.trajectories is None
+    for name in ("players", "num_envs") if film else ("out", "steps", "fps"):
+        if getattr(options, name) is not None:
+            raise ConfigError(
+                f"--{name.replace('_', '-')} is of {'no use without' if film else 'films; it is of no use with'} --trajectories."
+            )
     if options.keep or options.run.endswith(_LINES) or suffix in (_PAGE, _JSON):
         return _replay(options)
     from ludus.evaluation.policies import split_name
@@ -98,12 +104,6 @@ def _execute(options: argparse.Namespace) -> int:
     if named and options.policies:
         raise ConfigError(f"{options.run!r} and --policies were given, and both say who plays. Leave one out.")
     options.policies = options.policies or ([named] if named else [])
-    film = options.trajectories is None
-    for name in ("players", "num_envs") if film else ("out", "steps", "fps"):
-        if getattr(options, name) is not None:
-            raise ConfigError(
-                f"--{name.replace('_', '-')} is of {'no use without' if film else 'films; it is of no use with'} --trajectories."
-            )
     return _film(run_dir, options) if film else _trajectories(run_dir, options)
 
 
@@ -145,6 +145,8 @@ def _replay(options: argparse.Namespace) -> int:
     path: Path | None = options.out
     if options.trajectories is not None or options.episodes > 1:
         raise ConfigError("a replay is of one episode, without --trajectories and --episodes. Leave these out.")
+    if options.fps is not None and (path is None or path.suffix.lower() not in _FILMS):
+        raise ConfigError(f"--fps is of films, whose names end in {either(_FILMS)}. Leave it out.")
     if path is not None:
         _check_replay(path, fps=options.fps or _FPS)
         _check_new("the replay", path, options)
@@ -188,8 +190,10 @@ def _replay_of(options: argparse.Namespace) -> tuple[Replay, Path | None]:
     if options.run.endswith(_LINES):
         from ludus.evaluation.debugger import RecordedEpisode
 
-        if options.keep or options.policies:
-            raise ConfigError(f"{options.run!r} is an episode that was played; --keep and --policies are of no use.")
+        if options.keep or options.policies or options.seed or options.steps:
+            raise ConfigError(
+                f"{options.run!r} is an episode that was played; --keep, --policies, --seed and --steps are of no use."
+            )
         episode = RecordedEpisode(Path(options.run))
         return View(episode, episode.episode.policy).replay(seed=episode.episode.seed), None
     from ludus.evaluation.play.games import RunGame

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 TOURNAMENTS = Path("tournaments")
 _ENVS = 64  # of a game that no run plays, where stepping many together gains little
 _EPISODES, _CONFIDENCE = 100, 0.95
+_OF_PLAY = ("episodes", "dir", "seed", "num-envs", "workers", "runtime")
 _UNDECIDED = 10  # more undecided orders make no list that anybody reads
 _CROSS = 12  # more entrants make no table that fits a screen
 
@@ -67,7 +68,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help=f"with --budget: the probability that no decided order is wrong (default: {_CONFIDENCE})",
     )
-    parser.add_argument("--seed", type=whole_number, default=0, help="of all deals and draws (default: 0)")
+    parser.add_argument("--seed", type=whole_number, help="of all deals and draws (default: 0)")
     parser.add_argument(
         "--dir",
         type=folder,
@@ -78,13 +79,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers",
         type=positive_number,
-        default=1,
         metavar="N",
         help="processes in which bots play, and with --runtime ray policies too (default: 1)",
     )
     parser.add_argument(
         "--runtime",
-        default="inprocess",
         metavar="KIND",
         help="where policies play: inprocess (the default), processes, ray, or module:Class",
     )
@@ -132,10 +131,10 @@ def _execute(options: argparse.Namespace) -> int:
             episodes=options.episodes or _EPISODES,
             budget=options.budget,
             confidence=options.confidence or _CONFIDENCE,
-            seed=options.seed,
+            seed=options.seed or 0,
             deadline=options.deadline,
-            workers=options.workers,
-            runtime=options.runtime,
+            workers=options.workers or 1,
+            runtime=options.runtime or "inprocess",
             num_envs=options.num_envs,
         )
         with closing(EpisodesProgress()) as progress:
@@ -157,10 +156,10 @@ def _check_budget(options: argparse.Namespace) -> None:
     other = "--episodes" if options.episodes is not None else "--exact" if options.exact else None
     if options.budget is not None and other is not None:
         raise ConfigError(f"--budget and {other} were given; each says what is played by itself. Give one of them.")
-    unused = "--episodes" if options.episodes is not None else "--dir" if options.dir is not None else None
-    if options.exact and unused is not None:
+    unused = [name for name in _OF_PLAY if getattr(options, name.replace("-", "_")) is not None]
+    if options.exact and unused:
         raise ConfigError(
-            f"--exact and {unused} were given; nothing is played or stored where results are computed. Leave one out."
+            f"--exact and --{unused[0]} were given; nothing is played or stored where results are computed. Leave one out."
         )
 
 

@@ -31,7 +31,12 @@ _SHORTEST = {SECRET: 32, PASSWORD: 10}  # characters
 
 def add_server(parser: argparse.ArgumentParser) -> None:
     """The options of who serves the page; `ludus ui` reads them."""
-    parser.add_argument("--root", type=folder, default=RUNS, help="a folder of runs other than ./runs")
+    parser.add_argument(
+        "--root",
+        type=folder,
+        default=RUNS,
+        help="what is shown where no run is named: all runs below this folder (default: ./runs), where people and ratings are kept too",
+    )
     parser.add_argument(
         "--port",
         type=whole_number,

@@ -14,7 +14,7 @@ from ludus.driver.driver import Driver, History
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_check import check_vector, require_sendable
 from ludus.driver.task_runner import TaskRunner
-from ludus.envs.base import VectorEnv
+from ludus.envs.base import VectorEnv, closed_on_error
 from ludus.envs.tree.game_tree import tree_of
 from ludus.evaluation.background import BackgroundEvaluator, Evaluator, Score
 from ludus.evaluation.exact import ExactEvaluator, tree_on
@@ -58,13 +58,10 @@ def checked(scenario: Scenario, *, generation: int = 0) -> tuple[VectorEnv, EnvS
     what the checks raise; then the environments are closed."""
     require_sendable(scenario)
     env = first_shard(scenario)
-    try:
+    with closed_on_error(env):
         counted = as_counted(scenario, env.spec)
         scenario.check(env.spec, matches=counted, generation=generation)
         check_vector(scenario, env)
-    except BaseException:
-        env.close()
-        raise
     return env, counted
 
 

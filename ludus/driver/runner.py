@@ -31,6 +31,7 @@ from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_check import unfollowed
 from ludus.driver.scenario_files import to_scenario
 from ludus.driver.stored_run import SCENARIO, ResumableRun, read_run
+from ludus.envs.base import closed_on_error
 from ludus.learners.spaces import discrete, one_space
 from ludus.policies.specs import random_spec
 from ludus.runtime.base import Runtime
@@ -74,16 +75,18 @@ def run(
         changes["stop"] = stop
     scenario = with_files(to_scenario(scenario, overrides, **changes)).with_shards()
     env, counted = checked(scenario)
-    given = read_given(scenario, env.spec)
-    folder = new_folder(scenario, run_dir, name)
-    require_new(folder)  # before a runtime is started, which may take long
-    require_empty(folder)
+    with closed_on_error(env):
+        given = read_given(scenario, env.spec)
+        folder = new_folder(scenario, run_dir, name)
+        require_new(folder)  # before a runtime is started, which may take long
+        require_empty(folder)
     info = _info(scenario, counted, folder)
     files = PolicyFiles(folder)
     stop, observer = request or StopRequest(), observer or Silent()
     if scenario.env.unnamed:
         warnings.warn(_UNNAMED.format(id=scenario.env.id, run=str(folder)), stacklevel=2)
     with (
+        closed_on_error(env),
         _not_left_empty(folder if run_dir is None and name is None else None),
         _session(scenario, folder, observer) as (tensorboard, runtime, beside),
         Store.create(folder, info, locate=files.locate) as store,
@@ -120,15 +123,17 @@ def resume(
     scenario, files = stored.scenario, stored.files
     behind = 0 if stored.state is None else History(**stored.state["history"]).generations
     made, counted = checked(scenario, generation=behind)
-    given = None if stored.state is not None else read_given(scenario, made.spec)
-    info = _info(scenario, counted, stored.folder)
-    if stored.changed and stored.state is not None:  # which refuses what it cannot follow
-        scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
-        if stored.finished:
-            _require_open(scenario, stored.state)
+    with closed_on_error(made):
+        given = None if stored.state is not None else read_given(scenario, made.spec)
+        info = _info(scenario, counted, stored.folder)
+        if stored.changed and stored.state is not None:  # which refuses what it cannot follow
+            scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
+            if stored.finished:
+                _require_open(scenario, stored.state)
+        stored.tidy()
     stop, observer = stop or StopRequest(), observer or Silent()
-    stored.tidy()
     with (
+        closed_on_error(made),
         _session(scenario, stored.folder, observer) as (tensorboard, runtime, beside),
         Store.open(stored.folder, locate=files.locate) as store,
         closing(Control(stored.folder, stop, observer=observer, event=store.event)) as control,

@@ -5,8 +5,9 @@ Turn-based and simultaneous games are the same thing: a turn-based game has fewe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,17 @@ class VectorEnv(Protocol):
     def close(self) -> None:
         """Free what it holds; it is not used again."""
         ...
+
+
+@contextmanager
+def closed_on_error(env: Any) -> Iterator[None]:
+    """Closes an environment, of any interface, if what is done with it raises: it may hold processes, a port or a window."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # the first error is what is told
+            env.close()
+        raise
 
 
 class Unsaved:

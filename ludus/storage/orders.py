@@ -133,5 +133,5 @@ def ended(name: str, folder: Path) -> str:
         summary = reader.summary()
     resume = f"ludus resume {shlex.quote(name)}"
     if summary is not None and summary.complete:
-        return f"it is finished ({summary.stopped_by}); `{resume} generations=N` extends it"
+        return f"it is finished ({summary.stopped_by}); `{resume}` with a higher generations=N, or another stop, extends it"
     return f"it was {'interrupted' if summary is None else summary.stopped_by}; `{resume}` goes on with it"

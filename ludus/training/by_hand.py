@@ -23,6 +23,7 @@ from ludus.core.device import parse_device, placement_of
 from ludus.core.errors import ConfigError, DataError, ScenarioError, TrainingError, nearest
 from ludus.core.parts import build_part, kind_of, require
 from ludus.core.types import Array, DeviceChoice, EnvSpec, Metrics, Mixture, PolicyRef, PolicySpec, State, Tail, Weights
+from ludus.envs.base import closed_on_error
 from ludus.envs.options import Environment
 from ludus.learners.base import Algorithm, Learner, LearnerContext
 from ludus.learners.registry import ALGORITHMS, check_fits
@@ -59,15 +60,12 @@ class HandLearner:
     ) -> None:
         env = environment.make()
         self._rollouts: RolloutManager = manage(build_runtime("inprocess"), env)
-        try:
+        with closed_on_error(env):
             self.env: EnvSpec = env.spec
             self.players = players or tuple(range(self.env.num_players))
             check_fits(algorithm, self.env, self.players)
             context = LearnerContext(self.env, self.players, seed, total=total, device=device)
             self._trainer = Trainer(TrainerSpec(_TASK, algorithm, context, start), EpisodeServer(seed))
-        except BaseException:
-            env.close()
-            raise
         self.algorithm, self._seed = algorithm, seed
         self._version = 0  # of the weights: a new one after each call that learns
         self._collected = self._episode = self._acted = 0

@@ -177,6 +177,8 @@ def test_a_table_a_text_and_a_file(runs: Path, capsys: pytest.CaptureFixture[str
     out = capsys.readouterr().out
     assert "> picture\n0 2 pbp\n" in out
     assert "  saw       0pb\n  legal     Pass (0), Bet (1)\n  answered  Pass (0), prob 0.5, log -0.6931\n" in out
+    assert main(["record", "e.jsonl", "e.html", "--steps", "2"]) == 2
+    assert "--keep, --policies, --seed and --steps are of no use" in capsys.readouterr().err
     assert main(["debug", "k", "--script", "save e.txt"]) == 2
     assert "'e.txt' is there already; name another file, or start with --overwrite" in capsys.readouterr().err
     assert main(["debug", "k", "--overwrite", "--script", "save e.txt"]) == 0

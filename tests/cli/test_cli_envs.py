@@ -84,6 +84,7 @@ def test_a_fault_that_the_checks_did_not_meet_ends_the_measurement(
         (["openspiel/kuhn_poker", "tree=maybe"], "tree: "),
         (["openspiel/kuhn_poker", "size=3"], "unknown option 'size' for openspiel/kuhn_poker"),
         (["openspiel/kuhn_poker", "wrokers=1"], "Did you mean 'workers' by 'wrokers'?"),
+        (["openspiel/kuhn_poker", "num_envs=64"], "num_envs=64 was given among the settings; give --num-envs."),
         (["openspiel/kuhn_poker", "size"], "'size' is not an override"),
     ],
 )

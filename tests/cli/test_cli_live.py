@@ -256,7 +256,7 @@ def test_a_finished_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     synthetic.write(folder.parent / "done", generations=1)
     assert refused(["throttle", "done", "0.5"], capsys) == (
         "error: run 'done' is not running: it is finished (reached generations=1); "
-        "`ludus resume done generations=N` extends it.\n"
+        "`ludus resume done` with a higher generations=N, or another stop, extends it.\n"
     )
 
 

@@ -159,6 +159,8 @@ def test_decisions_are_written_to_learn_from(runs: Path, capsys: pytest.CaptureF
         (["--trajectories", "x.parquet", "--out", "x.gif"], "--out is of films; it is of no use with --trajectories"),
         (["--trajectories", "x.parquet", "--fps", "3"], "--fps is of films"),
         (["--players", "0"], "--players is of no use without --trajectories"),
+        (["x.html", "--players", "0"], "--players is of no use without --trajectories"),
+        (["x.html", "--fps", "3"], "--fps is of films, whose names end in .gif"),
         (["--num-envs", "3"], "--num-envs is of no use without --trajectories"),
         (["--trajectories", "x.parquet", "--players", "2"], "players [2] were given"),
         (

@@ -276,6 +276,34 @@ def test_environments_that_cannot_be_learned_in_are_closed(tmp_path: Path) -> No
     assert closed
 
 
+def test_environments_of_a_run_that_is_refused_or_fails_are_closed(tmp_path: Path) -> None:
+    """Once for a folder that is taken, once for a training that fails; and single ones that nobody can play, but not the user's object."""
+    closed: list[str] = []
+
+    class Vector(ScriptedEnv):
+        def close(self) -> None:
+            closed.append("vector")
+
+    class Stranger(Coin):
+        observation_space: Any = gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2))
+
+        def close(self) -> None:
+            closed.append("stranger")
+
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine.txt").write_text("x")
+    vectors = learner(lambda num_envs: Vector([TEAM], num_envs))
+    with pytest.raises(ludus.LudusError, match="taken"):
+        ludus.run(vectors, run_dir=tmp_path / "taken")
+    assert closed.count("vector") >= 1
+    closed.clear()
+    for env, times in ((Stranger, 1), (Stranger(), 0)):
+        with pytest.raises(ludus.LudusError, match="Sequence"):
+            ludus.Environment(source=env, num_envs=1).make()
+        assert closed.count("stranger") == times
+        closed.clear()
+
+
 def test_a_result_is_printed_in_one_line(tmp_path: Path) -> None:
     scenario = ludus.PSRO(env="openspiel/kuhn_poker", algorithm="exact", generations=1)
     result = ludus.run(scenario, run_dir=tmp_path / "run", report=False)

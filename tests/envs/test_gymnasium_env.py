@@ -210,6 +210,7 @@ def test_render(id: str, vector: str) -> None:
     assert shown.dtype == np.uint8
     assert shown.ndim == 3
     env.close()
+    make_env(id, num_envs=2, vector=vector, render=True, render_mode="rgb_array").close()
     env = make_env(id, num_envs=2, vector=vector)
     env.reset(SEEDS)
     with pytest.raises(EnvError, match="make it with render=True"):

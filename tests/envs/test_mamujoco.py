@@ -43,6 +43,7 @@ def test_a_plain_loop_gives_the_same() -> None:
     env = make_env(ID, num_envs=1, **SHORT)
     assert [agent.name for agent in env.spec.agents] == ["agent_0", "agent_1"]
     assert env.spec.num_players == 1
+    assert make_env(ID, num_envs=1, teams=None).spec.num_players == 2
     bare = mamujoco_v1.parallel_env("Swimmer", "2x1", **SHORT)
     for seed, played in play(env, episodes=2):
         shown, total = bare.reset(seed=seed)[0], 0.0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from refusals import Refusal, check_refusals
-from unity import CHOOSING, ONE, PICKING, Acts, Counting, Observed, Spec, install_unity
+from unity import CHOOSING, ONE, PICKING, Acts, Counting, FakeUnity, Observed, Spec, install_unity
 
 from ludus.core.errors import ConfigError, EnvError
 from ludus.envs.registry import list_envs, make_env
@@ -110,6 +110,22 @@ def test_teams_masks_and_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnvError, match="illegal action"):
         env.step((np.array([[1, 0], [0, 0]]), np.array([[0, 0], [0, 0]])))
     assert make_env(ID, num_envs=1, teams="one").spec.num_players == 1
+    assert make_env(ID, num_envs=1, teams=None).spec.num_players == 4
+
+
+def test_a_game_that_is_refused_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    install_unity(monkeypatch, CASTS["sides"])
+    games: list[FakeUnity] = []
+    start = FakeUnity.__init__
+
+    def started(self: FakeUnity, *args: Any, **options: Any) -> None:
+        start(self, *args, **options)
+        games.append(self)
+
+    monkeypatch.setattr(FakeUnity, "__init__", started)
+    with pytest.raises(ConfigError, match="nobody plays"):
+        make_env(ID, num_envs=1, teams={"a": ["A_0_0"]})
+    assert [game.closed for game in games] == [True]
 
 
 def test_unlike_agents_of_one_team(monkeypatch: pytest.MonkeyPatch) -> None:

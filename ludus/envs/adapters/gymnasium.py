@@ -59,7 +59,7 @@ def make(
         raise ConfigError(f"max_episode_steps={limit!r} was given for {id}; expected a whole number of at least 1.")
     if vector == "python" or not _brings_vector(entry) or restarts or statistics:
         build = partial(gymnasium.make, entry, disable_env_checker=True)
-        build = partial(build, **_rendering(id, entry, build, options) if render else {}, **options)
+        build = partial(build, **{**(_rendering(id, entry, build, options) if render else {}), **options})
         made = partial(_built, id, entry, build, options)
         return single_env(made, num_envs, id=id, restarts=restarts, statistics=statistics)
     shown = {"render_mode": "rgb_array"} if render else {}

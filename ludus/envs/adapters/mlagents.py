@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError, nearest, one_line
 from ludus.envs.adapters.teams import AgentName, AgentSeat, Sides, seat_agents, split_options
-from ludus.envs.base import VectorEnv
+from ludus.envs.base import VectorEnv, closed_on_error
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Flaw, Happened, PythonEnv, PythonVectorEnv
 
@@ -59,19 +59,20 @@ def make(
         render=render, time_scale=time_scale, parameters=parameters or {}, wait=timeout_wait, arguments=additional_args,
     )  # fmt: skip
     first = build(0)
-    behaviours = _behaviours(id, first)
-    agents = [name for behaviour in behaviours for name in behaviour.agents]
-    if sides.teams is None:
-        sides = _by_team(sides, behaviours)
-    spec, seats, masked = seat_agents(
-        id,
-        agents,
-        {name: (each.observation, each.action) for each in behaviours for name in each.agents},
-        sides=sides,
-        masked=any(each.branches for each in behaviours),
-        clip=True,
-        state=None,
-    )
+    with closed_on_error(first):
+        behaviours = _behaviours(id, first)
+        agents = [name for behaviour in behaviours for name in behaviour.agents]
+        if "teams" not in options:
+            sides = _by_team(sides, behaviours)
+        spec, seats, masked = seat_agents(
+            id,
+            agents,
+            {name: (each.observation, each.action) for each in behaviours for name in each.agents},
+            sides=sides,
+            masked=any(each.branches for each in behaviours),
+            clip=True,
+            state=None,
+        )
     kept = [first]  # started already: the vector's first
 
     def made() -> PythonEnv:

@@ -17,7 +17,7 @@ from ludus.core.errors import ConfigError, EnvError
 from ludus.core.parts import load
 from ludus.core.types import Array, Timestep
 from ludus.envs.adapters.teams import Sides, split_options
-from ludus.envs.base import VectorEnv
+from ludus.envs.base import VectorEnv, closed_on_error
 from ludus.envs.families import GivenObject
 from ludus.envs.wrappers.base import Wrapper
 
@@ -51,6 +51,21 @@ def make(name: str, source: Any = None, *, num_envs: int, restarts: int = 0, **o
         rest["num_envs"] = num_envs
     build = partial(_build, name, target, rest)
     first = build()
+    with closed_on_error(first):
+        return _made(name, first, build, ours, num_envs=num_envs, restarts=restarts, counts="num_envs" in taken)
+
+
+def _made(
+    name: str,
+    first: Any,
+    build: Callable[[], Any],
+    ours: Mapping[str, Any],
+    *,
+    num_envs: int,
+    restarts: int,
+    counts: bool,
+) -> VectorEnv:
+    """counts: whether it was told how many environments there are to be."""
     kind = _interface(name, first)
     several = kind == "Gymnasium" and isinstance(first.action_space, spaces.Tuple)
     alone = kind == "Gymnasium" and not several
@@ -62,7 +77,7 @@ def make(name: str, source: Any = None, *, num_envs: int, restarts: int = 0, **o
         )
     if kind in _VECTORS:
         return _vector(name, kind, first, num_envs=num_envs, restarts=restarts)
-    if "num_envs" in taken:
+    if counts:
         raise EnvError(
             f"{name} takes num_envs and made a single environment ({kind}); leave num_envs to Ludus, or make a vector."
         )
@@ -121,7 +136,9 @@ def _lent(name: str, given: GivenObject, *, num_envs: int, restarts: int, option
         )
     if _interface(name, given.made) in _VECTORS:
         return Lent(_vector(name, _interface(name, given.made), given.made, num_envs=num_envs, restarts=0), given)
-    return Lent(make(name, lambda: given.made, num_envs=1, **options), given)
+    ours, rest = _ours(options, {})
+    build = partial(_build, name, lambda: given.made, rest)
+    return Lent(_made(name, build(), build, ours, num_envs=1, restarts=0, counts=False), given)
 
 
 def _parameters(name: str, target: Any) -> Mapping[str, inspect.Parameter]:

@@ -206,9 +206,10 @@ def statistics_named(given: Any) -> tuple[str, ...]:
 def split_options(
     options: Mapping[str, Any], *, defaults: Mapping[str, Any] | None = None
 ) -> tuple[Sides, dict[str, Any]]:
-    """(what is ours among an id's options, what the environment is made with). Raises ConfigError for values that are none."""
+    """(what is ours among an id's options, what the environment is made with). None stands for the default, but of `teams`, where it says
+    that each agent is a player. Raises ConfigError for values that are none."""
     ours = {field.name for field in fields(Sides)}
-    given = {key: value for key, value in options.items() if key in ours and value is not None}
+    given = {key: value for key, value in options.items() if key in ours and (value is not None or key == "teams")}
     sides = Sides(**{**(defaults or {}), **given})
     for name in ("zero_sum", "state"):
         if not isinstance(getattr(sides, name), bool):
