@@ -34,7 +34,7 @@ from ludus.storage.base import GenerationRecord, Observer, RunSummary, Silent
 from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
 
-PACKAGES = ("ludus", "numpy", "numba", "torch", "gymnasium", "ale-py", "Box2D", "mujoco", "open-spiel")
+PACKAGES = ("ludus", "numpy", "numba", "torch", "gymnasium", "ale-py", "Box2D", "mujoco", "jaxmarl", "open-spiel")
 KEPT = ROOT / "runs" / "benchmarks" / "learning"
 _POINTS = 50  # of the curve of a training task
 

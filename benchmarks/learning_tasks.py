@@ -195,6 +195,7 @@ _ALL = (
     *(_team("smax-2s3z", "smax-2s3z", 5_000_000, kind, hatrpo={"clip": None}) for kind in _TURNS),
     *(_team("cheetah2x3", "half-cheetah-2x3", 4_000_000, kind, "L") for kind in _TURNS),
     *(_team("ant2x4", "ant-2x4", 2_000_000, kind, "L") for kind in _TURNS),
+    _task("overcooked-ppo", "overcooked", 5_000_000),  # 2.5M steps of two cooks
     _task("key-and-door-rnd", "key-and-door", 200_000, ">= 0.9"),
     _task("key-and-door-icm", "key-and-door-icm", 200_000),
     _without_curiosity(),

@@ -1,4 +1,4 @@
-"""ludus runs: the runs and experiments of ./runs: list, compare, rename, remove."""
+"""ludus runs: the runs and experiments of ./runs: list, rename, remove."""
 
 from __future__ import annotations
 
@@ -219,20 +219,8 @@ def _rename(options: argparse.Namespace) -> None:
     write(f"{name} is now {run_name(folder.with_name(new))}")
 
 
-def _compare(options: argparse.Namespace) -> None:
-    from ludus.cli.compare import show
-    from ludus.view.compared_runs import read_group
-    from ludus.view.comparison import compare
-
-    if not options.names:
-        raise ConfigError("which runs are to be compared? `ludus runs compare RUN…`; `ludus runs` shows the runs.")
-    show(compare([read_group(name) for name in options.names]))
-    write(f"Plots: ludus report {shlex.join(options.names)}")
-
-
 ACTIONS: dict[str, Callable[[argparse.Namespace], None]] = {
     "list": _list,
-    "compare": _compare,
     "rename": _rename,
     "rm": _remove,
 }
@@ -248,7 +236,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     if options.action not in ACTIONS:
-        raise UnknownName("action of ludus runs", options.action, ACTIONS)
+        raise UnknownName("action of ludus runs", options.action, ACTIONS, hint="`ludus compare` compares runs")
     if options.yes and options.action != "rm":
         raise ConfigError(f"--yes is for rm; ludus runs {options.action} asks nothing.")
     ACTIONS[options.action](options)
@@ -257,10 +245,9 @@ def _execute(options: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="runs",
-    summary="List the runs in ./runs; compare, rename or delete them.",
+    summary="List the runs in ./runs; rename or delete them.",
     examples=(
         ("ludus runs", "the runs in ./runs and how they stand"),
-        ("ludus runs compare try1 try2", "as `ludus compare`"),
         ("ludus runs rename leduc-20261120-120000 try3", "./runs/try3"),
         ("ludus runs rm try1 try2 --yes", "delete them with all that they hold"),
     ),

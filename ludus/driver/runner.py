@@ -39,13 +39,11 @@ from ludus.runtime.inprocess import build_runtime
 from ludus.storage import live
 from ludus.storage.base import GenerationRecord, Observer, RunInfo, RunSummary, Silent
 from ludus.storage.policy_files import PolicyFiles
-from ludus.storage.run_dirs import find_run, require_empty, require_writable
+from ludus.storage.run_dirs import RUNS, find_run, require_empty, require_writable
 from ludus.storage.store import Store, require_new
 from ludus.training.stopping import limit_of, reason_of
 from ludus.view.report import write_report
 from ludus.view.tensorboard import TensorBoardWriter
-
-RUNS = Path("runs")
 
 
 def run(

@@ -1,4 +1,4 @@
-"""Runs and experiments, compared: the one comparison behind `ludus compare`, `ludus runs compare` and `ludus report A B C`.
+"""Runs and experiments, compared: the one comparison behind `ludus compare` and `ludus report A B C`.
 
 stored runs -> Group (typed, as they are) -> compare (pure) -> Comparison -> terminal, JSON, CSV, page
 

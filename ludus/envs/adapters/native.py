@@ -20,14 +20,12 @@ from ludus.core.types import Array, Determinism, EnvSpec, Timestep
 from ludus.envs.adapters.answers import drawn
 from ludus.envs.adapters.single import MASK, one_agent
 from ludus.envs.base import Unsaved, VectorEnv
-from ludus.envs.publisher import Publisher
+from ludus.envs.publisher import TERMINATED, TRUNCATED, Publisher
 from ludus.envs.python_loop import check_actions
 from ludus.envs.spaces import Choices, action_start, observation_space
 
 # --------------------------------------------------------------------------------------------------------------------
 # The compiled parts of vectors that step all of their environments themselves, with one agent each.
-
-GOES_ON, TERMINATED, TRUNCATED = 0, 1, 2
 
 
 @kernel
@@ -382,6 +380,12 @@ class NativeBase(Unsaved):
             raise self._broken(f"gave {error}") from None
         return rows
 
+    def _open_finals(self, legal: NDArray[np.bool_]) -> None:
+        """A mask without a legal action says nothing of an episode's end."""
+        assert self._choices is not None
+        over = np.flatnonzero(self._pub.over)
+        legal[over[~self._choices.possible(legal[over])]] = True
+
     def _idle_actions(self, legal: NDArray[np.bool_]) -> None:
         """Legal ones, for those that nobody decides for."""
         assert self._choices is not None
@@ -533,12 +537,6 @@ class NativeVectorEnv(NativeBase):
             final = pub.final_mask[0] = legal if shared else legal.copy()
             self._open_finals(final)
 
-    def _open_finals(self, legal: NDArray[np.bool_]) -> None:
-        """A mask without a legal action says nothing of an episode's end."""
-        assert self._choices is not None
-        over = np.flatnonzero(self._pub.over)
-        legal[over[~self._choices.possible(legal[over])]] = True
-
     def _restart(self, more: NDArray[np.int64], info: Mapping[str, Any]) -> None:
         """New episodes within the same step."""
         pub = self._pub
@@ -659,4 +657,6 @@ class AsyncNativeVectorEnv(NativeBase):
         )
         if counts[1]:
             pub.final[0][ids[done]] = rows[done]
+            if final_legal is not None:
+                self._open_finals(final_legal)
         return counts
