@@ -21,7 +21,7 @@ from ludus.core.errors import ScenarioError
 from ludus.core.types import Array, EnvSpec, State, Tail
 from ludus.learners.returns import follow, lambda_returns, n_step
 from ludus.learners.statistics import RunningMoments
-from ludus.replay.trajectories import Joint, Trajectories, joint
+from ludus.replay.trajectories import OF_ROWS, Joint, Trajectories, joint, rows_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,11 +98,10 @@ def whole(trajectories: Trajectories) -> Trajectories:
     if new.all():
         return rows
     first, last = np.append(True, new), np.append(new, True)
-    length = np.diff(rows.start)[order]
-    start = np.cumsum(length) - length
-    row = np.repeat(rows.start[order] - start, length) + np.arange(rows.num_rows)
+    start = np.cumsum(np.append(0, np.diff(rows.start)[order]))[:-1]
+    row = rows_of(rows.start, order)
     places = {
-        **dict.fromkeys(_OF_ROWS, row),
+        **dict.fromkeys(OF_ROWS, row),
         **dict.fromkeys(_OF_FIRST, order[first]),
         **dict.fromkeys(_OF_LAST, order[last]),
     }
@@ -115,7 +114,6 @@ def whole(trajectories: Trajectories) -> Trajectories:
 
 
 ANEW = "anew"
-_OF_ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state", "dt")
 _OF_FIRST = ("memory0", "agent", "seat", "episode", "version_lo")
 _OF_LAST = ("tail", "bootstrap_observation", "bootstrap_mask", "bootstrap_state", "version_hi")
 

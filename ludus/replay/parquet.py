@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, DataError
 from ludus.core.files import aside_of, put_in_place, sync
 from ludus.core.types import Array
-from ludus.replay.trajectories import Trajectories
+from ludus.replay.trajectories import OF_ROWS, Trajectories, select
 
 # --------------------------------------------------------------------------------------------------------------------
 # Spaces as JSON: Discrete, MultiDiscrete, MultiBinary and Box.
@@ -75,7 +75,6 @@ def _full(side: Any, shape: tuple[int, ...], dtype: np.dtype[Any], infinite: flo
 # The columns of trajectories, as Arrow has them and as NumPy does.
 
 _EXTRA = "extra "
-_ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state", "dt")
 _SEGMENTS = (
     "tail",
     "bootstrap_observation",
@@ -138,24 +137,15 @@ class Column:
 
 def columns_of(piece: Trajectories) -> dict[str, tuple[Array, bool]]:
     """(array, whether it is of decisions) by name; those that are None are left out."""
-    given = {name: (getattr(piece, name), name in _ROWS) for name in (*_ROWS, *_SEGMENTS)}
+    given = {name: (getattr(piece, name), name in OF_ROWS) for name in (*OF_ROWS, *_SEGMENTS)}
     out = {name: pair for name, pair in given.items() if pair[0] is not None}
     return out | {_EXTRA + name: (array, True) for name, array in piece.extras.items()}
-
-
-def select(whole: Trajectories, segments: NDArray[np.int64], *, policy: str | None = None) -> Trajectories:
-    """Copies of some segments int64[n], in their order. policy: whose they are (None: as before)."""
-    length = np.diff(whole.start)[segments]
-    start = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
-    rows = np.repeat(whole.start[segments] - start[:-1], length) + np.arange(start[-1])
-    taken = {name: array[rows if listed else segments] for name, (array, listed) in columns_of(whole).items()}
-    return trajectories_of(taken, start, whole.policy if policy is None else policy)
 
 
 def trajectories_of(columns: dict[str, Array], start: NDArray[np.int64], policy: str) -> Trajectories:
     """What `columns_of` took apart."""
     extras = {name.removeprefix(_EXTRA): array for name, array in columns.items() if name.startswith(_EXTRA)}
-    fields: dict[str, Any] = {name: columns.get(name) for name in (*_ROWS, *_SEGMENTS)}
+    fields: dict[str, Any] = {name: columns.get(name) for name in (*OF_ROWS, *_SEGMENTS)}
     return Trajectories(start=start, policy=policy, extras=extras, **fields)
 
 

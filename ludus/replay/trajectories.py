@@ -91,21 +91,27 @@ def join(pieces: Sequence[Trajectories]) -> Trajectories:
 
 
 _COLUMNS = tuple(f.name for f in fields(Trajectories) if f.name not in ("start", "policy", "extras"))
-OF_ROWS = frozenset({"observation", "action", "logp", "reward", "mask", "t", "state", "dt"})
+OF_ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state", "dt")
 """Columns of one value for each row; others but `start`, `policy` and `extras` have one for each segment."""
 
 
-def select(trajectories: Trajectories, segments: NDArray[np.bool_]) -> Trajectories:
-    """A copy of some of the segments, bool[S]."""
-    lengths = np.diff(trajectories.start)
-    rows = np.repeat(segments, lengths)
+def rows_of(start: NDArray[np.int64], segments: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[n]: the rows of some segments int64[k], one segment after the other."""
+    length = np.diff(start)[segments]
+    before = np.cumsum(length) - length
+    return np.repeat(start[segments] - before, length) + np.arange(int(length.sum()))
+
+
+def select(trajectories: Trajectories, segments: NDArray[np.int64], *, policy: str | None = None) -> Trajectories:
+    """Copies of some segments int64[k], in their order. policy: whose they are (None: as before)."""
+    rows = rows_of(trajectories.start, segments)
     columns: dict[str, Any] = {}
     for name in _COLUMNS:
         column = getattr(trajectories, name)
         columns[name] = None if column is None else column[rows if name in OF_ROWS else segments]
     return Trajectories(
-        start=np.concatenate([[0], np.cumsum(lengths[segments])]),
-        policy=trajectories.policy,
+        start=np.concatenate([[0], np.cumsum(np.diff(trajectories.start)[segments])]),
+        policy=trajectories.policy if policy is None else policy,
         extras={name: column[rows] for name, column in trajectories.extras.items()},
         **columns,
     )

@@ -476,7 +476,9 @@ class RolloutWorker:
         kept = counts(episodes.index)
         some = episodes.take(kept)
         segments = np.zeros(0, np.bool_) if trajectories is None else counts(trajectories.episode)
-        return some, None if trajectories is None or not segments.any() else select(trajectories, segments)
+        return some, None if trajectories is None or not segments.any() else select(
+            trajectories, np.flatnonzero(segments)
+        )
 
     # ------------------------------------------------------------------------------------------------ one step
 

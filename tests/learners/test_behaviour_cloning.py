@@ -26,8 +26,8 @@ from ludus.learners.ppo.options import PPO
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
-from ludus.replay.parquet import Recorded, TrajectoryOrigin, read_trajectories, select
-from ludus.replay.trajectories import Trajectories
+from ludus.replay.parquet import Recorded, TrajectoryOrigin, read_trajectories
+from ludus.replay.trajectories import Trajectories, select
 
 # ------------------------------------------------------------------------------------------ losses, by hand
 

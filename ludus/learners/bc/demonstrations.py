@@ -23,8 +23,8 @@ from ludus.envs.spaces import Choices
 from ludus.learners.bc.models import CloneModel
 from ludus.learners.spaces import one_space
 from ludus.learners.states import StateTable
-from ludus.replay.parquet import Recorded, TrajectoryOrigin, select
-from ludus.replay.trajectories import Trajectories
+from ludus.replay.parquet import Recorded, TrajectoryOrigin
+from ludus.replay.trajectories import Trajectories, join, rows_of, select
 
 # --------------------------------------------------------------------------------------------------------------------
 # Whether trajectories were recorded where they are cloned.
@@ -121,9 +121,7 @@ class Demonstrations:
 
     def rows(self, segments: Index) -> Index:
         """The rows of some segments, one after the other."""
-        length = np.diff(self.start)[segments]
-        before = np.cumsum(length) - length
-        return np.repeat(self.start[segments] - before, length) + np.arange(int(length.sum()))
+        return rows_of(self.start, segments)
 
     def seen(self, rows: Index) -> Array:
         """Observations [n, …] as policies are shown them."""
@@ -175,19 +173,16 @@ def demonstrations(
     ]
     check_decisions(pieces, origin, env, seats)
     states = None if env.enumeration is None else StateTable.of(env.enumeration, seats)
-    shift = np.cumsum([0, *(piece.num_rows for piece in pieces)])
-    starts = [piece.start[:-1] + at for piece, at in zip(pieces, shift, strict=False)]
+    whole = join(pieces)
     found = Demonstrations(
-        observation=np.concatenate([piece.observation for piece in pieces]),
-        action=np.concatenate([piece.action for piece in pieces]),
-        mask=None
-        if pieces[0].mask is None
-        else np.concatenate([piece.mask for piece in pieces if piece.mask is not None]),
-        logp=np.concatenate([piece.logp for piece in pieces]),
-        start=np.concatenate([*starts, shift[-1:]]),
-        episode=np.concatenate([piece.episode for piece in pieces]),
-        tail=np.concatenate([piece.tail for piece in pieces]),
-        bootstrap_observation=np.concatenate([piece.bootstrap_observation for piece in pieces]),
+        observation=whole.observation,
+        action=whole.action,
+        mask=whole.mask,
+        logp=whole.logp,
+        start=whole.start,
+        episode=whole.episode,
+        tail=whole.tail,
+        bootstrap_observation=whole.bootstrap_observation,
         states=states,
     )
     if not len(found.logp):

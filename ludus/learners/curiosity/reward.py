@@ -156,7 +156,7 @@ class IntrinsicReward:
         if not np.isfinite(novelty).all():
             raise TrainingError(f"{type(config).__name__}: a reward became NaN or infinite; look at the observations.")
         begins = self._returns.begins(rows)
-        self._returns.add(rows if rows.added is None else select(rows, ~rows.added), novelty[own])
+        self._returns.add(rows if rows.added is None else select(rows, np.flatnonzero(~rows.added)), novelty[own])
         reward = novelty * self._returns.scale
         told |= {"game_reward": _mean(game[own]), "learned_reward": _mean(reward[own])}
         if self._stream is None:
