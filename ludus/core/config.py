@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import NoneType, UnionType
 from typing import Any, get_args
 
@@ -43,6 +45,32 @@ class Config(BaseModel):
             raise
         except ConfigError as error:
             raise ConfigError(f"{info.field_name}: {error}") from None
+
+
+_stored: ContextVar[bool] = ContextVar("stored", default=False)
+
+
+@contextmanager
+def as_stored() -> Iterator[None]:
+    """What is read was accepted once: an option that nothing reads did no harm, and does none now."""
+    token = _stored.set(True)
+    try:
+        yield
+    finally:
+        _stored.reset(token)
+
+
+def refuse_unread(options: Config, read: Mapping[str, tuple[bool, str]]) -> None:
+    """Raises ValueError for options that were changed and that nothing reads, but `as_stored`. read: per option, whether anything does, and
+    with what."""
+    fields = type(options).model_fields
+    unread = [
+        f"{name} (of {wants})"
+        for name, (used, wants) in read.items()
+        if not used and getattr(options, name) != fields[name].default
+    ]
+    if unread and not _stored.get():
+        raise ValueError(f"nothing reads {', '.join(unread)} here; leave it out")
 
 
 def _is_number(annotation: Any) -> bool:

@@ -35,7 +35,7 @@ from ludus.envs.base import closed_on_error
 from ludus.learners.spaces import discrete, one_space
 from ludus.policies.specs import random_spec
 from ludus.runtime.base import Runtime
-from ludus.runtime.inprocess import build_runtime
+from ludus.runtime.inprocess import InProcess, build_runtime
 from ludus.storage import live
 from ludus.storage.base import GenerationRecord, Observer, RunInfo, RunSummary, Silent
 from ludus.storage.policy_files import PolicyFiles
@@ -93,11 +93,12 @@ def run(
         replace_file(folder / SCENARIO, info.text.encode())
         observers = (observer, tensorboard, control, *spilling(runtime, observer, store.event))
         driver = build_driver(scenario, runtime, env, info, store, files, observers, stop, control, beside=beside)
-        driver.observer.run_started(info)
-        if scenario.env.unnamed:
-            store.event("environment", _UNNAMED.format(id=scenario.env.id, run=str(folder)), level="warning")
-        _first_policies(driver, given)
-        return _finish(driver, driver.run(), report=report)
+        with _closed_here(driver, runtime):
+            driver.observer.run_started(info)
+            if scenario.env.unnamed:
+                store.event("environment", _UNNAMED.format(id=scenario.env.id, run=str(folder)), level="warning")
+            _first_policies(driver, given)
+            return _finish(driver, driver.run(), report=report)
 
 
 def resume(
@@ -139,27 +140,28 @@ def resume(
         stored.still_last()
         observers = (observer, tensorboard, control, *spilling(runtime, observer, store.event))
         driver = build_driver(scenario, runtime, made, info, store, files, observers, stop, control, beside=beside)
-        driver.named.extend(stored.named)
-        if stored.state is not None:
-            driver.restore(stored.state)
-            tensorboard.decisions = driver.history.counters["decisions"]
-        store.rewind(stored.named[-1] if stored.named else None)
-        files.remove_unknown()
-        driver.clean()
-        stored.restore_scenario()
-        if stored.changed:
-            stored.change_scenario(store, info)
-        driver.observer.run_started(info, generation=driver.history.generations)
-        if stored.cut_off is not None:
-            driver.observer.message(
-                stored.cut_off
-            )  # no event: the run is to be the same as one that nothing has happened to
-        for warning in stored.warnings:
-            store.event("checkpoint", warning, level="warning")
-            driver.observer.message(warning)
-        if stored.state is None:
-            _first_policies(driver, given)
-        return _finish(driver, driver.run(), report=report)
+        with _closed_here(driver, runtime):
+            driver.named.extend(stored.named)
+            if stored.state is not None:
+                driver.restore(stored.state)
+                tensorboard.decisions = driver.history.counters["decisions"]
+            store.rewind(stored.named[-1] if stored.named else None)
+            files.remove_unknown()
+            driver.clean()
+            stored.restore_scenario()
+            if stored.changed:
+                stored.change_scenario(store, info)
+            driver.observer.run_started(info, generation=driver.history.generations)
+            if stored.cut_off is not None:
+                driver.observer.message(
+                    stored.cut_off
+                )  # no event: the run is to be the same as one that nothing has happened to
+            for warning in stored.warnings:
+                store.event("checkpoint", warning, level="warning")
+                driver.observer.message(warning)
+            if stored.state is None:
+                _first_policies(driver, given)
+            return _finish(driver, driver.run(), report=report)
 
 
 # ---------------------------------------------------------------------------------------------- parts
@@ -308,13 +310,8 @@ def _finish(driver: Driver, reason: str, *, report: bool) -> Result:
     if complete:
         driver.finish()
     driver.parts.episodes.shutdown()
-    driver.parts.rollouts.close()
-    if driver.work.early is not None:
-        driver.work.early.close()
-    if driver.parts.trainers is not None:
-        driver.parts.trainers.close()
-    if driver.parts.background is not None:
-        driver.parts.background.close()
+    for part in _closed_with(driver):
+        part.close()
     summary = RunSummary(
         run_dir=folder,
         generations=history.generations,
@@ -333,6 +330,23 @@ def _finish(driver: Driver, reason: str, *, report: bool) -> Result:
     summary = replace(summary, report=write_report(folder) if report else None)
     driver.observer.run_finished(summary)
     return read_result(folder, driver.scenario, summary)
+
+
+def _closed_with(driver: Driver) -> list[Any]:
+    parts = [driver.parts.rollouts, driver.work.early, driver.parts.trainers, driver.parts.background]
+    return [part for part in parts if part is not None]
+
+
+@contextmanager
+def _closed_here(driver: Driver, runtime: Runtime) -> Iterator[None]:
+    """Closes the parts of a run that fails, where they are in this process: others end with theirs."""
+    try:
+        yield
+    except BaseException:
+        for part in _closed_with(driver) if isinstance(runtime, InProcess) else ():
+            with suppress(Exception):  # the first error is what is told
+                part.close()
+        raise
 
 
 def _finished(stored: ResumableRun, *, report: bool) -> Result:

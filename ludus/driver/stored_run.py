@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ludus.core.config import as_stored
 from ludus.core.errors import LudusError, RunError, ScenarioError
 from ludus.core.files import aside_of, put_in_place, replace_file, write_file
 from ludus.core.types import PolicyRef, State
@@ -125,8 +126,9 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> ResumableRun:
     with Reader(folder) as reader:
         for read in (reader.generations, reader.payoffs, reader.ratings):
             read()  # damage must be found before anything is changed
-    stored = _scenario(folder, run.info, begun=bool(run.checkpoints))
-    scenario = with_files(parse_scenario(stored.to_yaml(), list(overrides))) if overrides else stored
+    with as_stored():
+        stored = _scenario(folder, run.info, begun=bool(run.checkpoints))
+        scenario = with_files(parse_scenario(stored.to_yaml(), list(overrides))) if overrides else stored
     _check_changes(stored, scenario)
     named, state, lost = _newest(folder / "checkpoint", [c.id for c in run.checkpoints])
     refs = list(run.records)

@@ -227,7 +227,8 @@ class PythonVectorEnv(Unsaved):
 
     spec: what each of them plays. masked[p]: whether player p gets masks; a mask of None then means that all actions are legal.
     restarts_allowed: how many times an environment that raised, or gave what is no number or of the wrong shape, is made anew and its
-    episode truncated, before the vector gives up; 0: the first fault raises EnvError.
+    episode truncated, before the vector gives up; 0: the first fault raises EnvError. kept: what was made already, to see what it is, and
+    `make` has not taken yet; closed with the others.
     """
 
     def __init__(
@@ -238,10 +239,12 @@ class PythonVectorEnv(Unsaved):
         spec: EnvSpec,
         masked: Sequence[bool],
         restarts_allowed: int = 0,
+        kept: list[Any] | None = None,
     ) -> None:
         self.spec = spec
         self.num_envs = num_envs
         self.restarts = 0
+        self._kept = [] if kept is None else kept
         self._allowed = restarts_allowed
         self._make = make
         self._pub = Publisher(spec, num_envs, masked=masked)
@@ -309,7 +312,8 @@ class PythonVectorEnv(Unsaved):
 
     def close(self) -> None:
         """Close every environment, whatever some of them raise."""
-        envs, self._envs, self._last = self._envs, [None] * self.num_envs, None
+        envs, self._envs, self._last = [*self._envs, *self._kept], [None] * self.num_envs, None
+        self._kept.clear()
         errors = [error for env in envs if env is not None and (error := _closed(env)) is not None]
         if errors:
             error = errors[0]

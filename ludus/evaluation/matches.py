@@ -228,7 +228,10 @@ def _luck(profile: MatchProfile) -> list[int | str]:
 
 
 def outcomes(returns: NDArray[np.float64]) -> tuple[tuple[int, int, int], ...]:
-    """float64[n, P] -> per player (won, drawn, lost): the highest return alone wins, shared it draws."""
+    """float64[n, P] -> per player (won, drawn, lost): the highest return alone wins, shared it draws. Of one player: above and at 0."""
+    if returns.shape[1] == 1:
+        returns = np.concatenate([returns, np.zeros_like(returns)], axis=1)
+        return outcomes(returns)[:1]
     best = returns.max(axis=1, keepdims=True)
     top = returns == best
     alone = top.sum(axis=1, keepdims=True) == 1

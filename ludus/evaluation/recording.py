@@ -23,7 +23,7 @@ from ludus.core.errors import ConfigError, EnvError, LudusError, ScenarioError
 from ludus.core.files import check_place
 from ludus.core.parts import load
 from ludus.core.types import Array, Mixture, PolicyRef, Timestep
-from ludus.envs.base import VectorEnv
+from ludus.envs.base import VectorEnv, closed_on_error
 from ludus.envs.families import FAMILIES, adapter
 from ludus.envs.options import Environment
 from ludus.envs.wrappers.base import Wrapper
@@ -197,11 +197,12 @@ def record(
     wrappers: put around the filmed environment, for policies that were trained with them. Raises EnvError if the environment cannot be
     rendered, and whatever playing raises.
     """
-    if episodes < 1 or steps < 1:
-        raise ScenarioError(f"episodes={episodes}, steps={steps} were given to be recorded; at least 1 is needed.")
-    filmed = Filmed(env, steps=steps, tell=tell, shown=shown)
-    mixture, find = policies_of_players(players, policy)
-    played = wrap(filmed, wrappers)
+    with closed_on_error(env):
+        if episodes < 1 or steps < 1:
+            raise ScenarioError(f"episodes={episodes}, steps={steps} were given to be recorded; at least 1 is needed.")
+        filmed = Filmed(env, steps=steps, tell=tell, shown=shown)
+        mixture, find = policies_of_players(players, policy)
+        played = wrap(filmed, wrappers)
     bots = bot_players(BotSettings())
     try:
         worker = RolloutWorker(played, LocalBank(played.spec, played.num_envs), bots=bots)

@@ -17,7 +17,8 @@ from ludus.policies.mlp import Layer, Layout, Workspace, flatten, forward, split
 @contextmanager
 def learning(module: nn.Module, seed: int) -> Iterator[None]:
     """Dropout and the like act in here alone, and draw from a stream of this seed, so that equal seeds learn alike."""
-    with torch.random.fork_rng(devices=[]):
+    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed % 2**63)
         module.train()
         try:

@@ -32,18 +32,6 @@ ProcessingList = Annotated[
 ]
 
 
-def refuse_unread(options: Config, read: Mapping[str, tuple[bool, str]]) -> None:
-    """Raises ValueError for options that were changed and that nothing reads. read: per option, whether anything does, and with what."""
-    fields = type(options).model_fields
-    unread = [
-        f"{name} (of {wants})"
-        for name, (used, wants) in read.items()
-        if not used and getattr(options, name) != fields[name].default
-    ]
-    if unread:
-        raise ValueError(f"nothing reads {', '.join(unread)} here; leave it out")
-
-
 class CollectOptions(Config):
     """Base of algorithms whose trajectories may be processed where they are made, and whose rewards may be learned.
 

@@ -255,7 +255,7 @@ def check_range(
 ) -> None:
     """Raises DataError, naming the profile, if a value of the block float64[P, k_0, …] from `first` on is NaN or out of range."""
     for player, (low, high) in enumerate(rules.utility_range):
-        spare = tolerance * max(1.0, abs(low) if np.isfinite(low) else 1.0, abs(high) if np.isfinite(high) else 1.0)
+        spare = _spare(low, high, tolerance)
         mine = values[player]
         if mine.size == 0 or (low - spare <= mine.min() and mine.max() <= high + spare and np.isfinite(mine).all()):
             continue
@@ -264,6 +264,11 @@ def check_range(
             f"{what}player {player}'s payoff of profile {_profile(wrong, first)} is {mine[tuple(wrong)]}, expected a number from {low} to "
             f"{high} (the environment's utility range). Nothing was recorded."
         )
+
+
+def _spare(low: float, high: float, tolerance: float) -> float:
+    """By how much returns may leave their range: sums of rewards are rounded."""
+    return tolerance * max(1.0, *(abs(bound) for bound in (low, high) if math.isfinite(bound)))
 
 
 def check_total(
@@ -363,9 +368,10 @@ def _check_spread(match: Match, m2: NDArray[np.float64], rules: MatchRules) -> N
     spread = m2.tolist()
     if not all(0 <= x < math.inf for x in spread):
         raise DataError(f"match {match.id!r}: m2 is {m2.tolist()}, expected finite numbers that are not negative.")
+    tolerance = EXACT_TOLERANCE if match.exact else PLAYED_TOLERANCE
     for player, (low, high) in enumerate(rules.utility_range):
         most = match.n * ((high - low) / 2) ** 2
-        if spread[player] > most * (1 + 1e-6) + EXACT_TOLERANCE:
+        if spread[player] > match.n * ((high - low) / 2 + _spare(low, high, tolerance)) ** 2:
             raise DataError(
                 f"match {match.id!r}: player {player}'s m2 is {spread[player]}, expected at most {most:.6g}: n is {match.n} and returns "
                 f"lie between {low} and {high} (the environment's utility range)."

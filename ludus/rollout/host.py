@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, ClassVar, Protocol
@@ -149,11 +150,12 @@ class RolloutHost:
         """Answered as soon as the host is made, and has done what was asked before."""
 
     def close(self) -> None:
-        """Close the environments, and let the bots go."""
-        self._bots.close()
-        for workers in self._task_slots.values():
-            for worker in workers:
-                worker.close()
+        """Close the environments, whatever some of them raise, and let the bots go."""
+        with ExitStack() as stack:
+            stack.callback(self._bots.close)
+            for workers in self._task_slots.values():
+                for worker in workers:
+                    stack.callback(worker.close)
 
     def _play(
         self, workers: Sequence[RolloutWorker], request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Any]]

@@ -7,12 +7,12 @@ request --> host 0 (shards 0, 1 …) --rollouts--+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
-from ludus.core.errors import PartDied
+from ludus.core.errors import EnvError, PartDied
 from ludus.core.timings import Timings
 from ludus.core.types import CPU, DeviceChoice, EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv
@@ -426,8 +426,12 @@ class RolloutManager:
                 "now. If closing may take so long, raise runtime.deadline."
             )
         for answer in done:
-            with suppress(PartDied):  # then there is nothing to close
+            try:
                 self._runtime.get(answer)
+            except PartDied:  # then there is nothing to close
+                continue
+            except EnvError as error:  # what was played is there all the same
+                self._tell(str(error))
         for host in self._hosts:
             self._runtime.stop(host)
         if self._servers is not None:

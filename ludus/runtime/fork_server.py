@@ -174,7 +174,13 @@ class _Server:
 
     def _fork(self, number: int, files: Sequence[int]) -> None:
         server = os.getpid()
-        process = os.fork()
+        try:
+            process = os.fork()
+        except OSError as error:  # no more processes are allowed, say: the others go on
+            for file in files:
+                os.close(file)
+            self._tell(["ended", number, f"no process could be made: {error.strerror}"])
+            return
         if not process:
             try:
                 self._become_part(files, server)

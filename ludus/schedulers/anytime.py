@@ -30,7 +30,7 @@ from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.psro import PSROOptions, PSROScheduler, ResponseOptions
 from ludus.schedulers.queue import require_two_players
-from ludus.schedulers.responses import RESPONSES, Target
+from ludus.schedulers.responses import RESPONSES, RectifiedResponse, SequentialLeague, Target
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a no-regret rule moves while responses train.
@@ -106,6 +106,11 @@ class AnytimePSROOptions(PSROOptions, MovedMixtureOptions):
             raise ScenarioError(
                 f"responses {kind_of(self.responses, RESPONSES)!r} need a joint meta-strategy, and what is announced here is the mean of "
                 "each player's distribution, which a rule has moved. Use responses: best, or scenario psro."
+            )
+        if self.begin == "uniform" and isinstance(self.responses, RectifiedResponse | SequentialLeague):
+            raise ScenarioError(
+                f"responses {kind_of(self.responses, RESPONSES)!r} differ in whom they meet, and with begin=uniform each begins with all "
+                "members alike. Give begin=last, responses=best, or scenario psro."
             )
 
 

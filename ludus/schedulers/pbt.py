@@ -79,6 +79,8 @@ class TuningRules:
                 f"every is at least 1, fraction at most a half and resample a probability; given every: {self.every}, fraction: "
                 f"{self.fraction}, resample: {self.resample}."
             )
+        if self.spread is not None and not self.spread > 0:
+            raise ConfigError(f"spread is {self.spread}, expected above 0, or null: then all opponents are met alike.")
 
 
 def drawn(ranges: Mapping[str, Range], rng: np.random.Generator) -> dict[str, float]:

@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.errors import ScenarioError, SolverError
+from ludus.core.errors import ConfigError, ScenarioError, SolverError
 from ludus.core.own_code import brief, own_name
 from ludus.core.types import Mixture, PolicyRef, Solution
 from ludus.population.payoffs import Payoffs
@@ -65,12 +65,27 @@ class ResponseRule(Protocol):
         ...
 
 
+def _check_count(count: int) -> None:
+    if count < 1:
+        raise ConfigError(f"responses: count is {count}, expected at least 1.")
+
+
+def _check_support(least: float, most: int | None) -> None:
+    if not 0 <= least <= 1 or (most is not None and most < 1):
+        raise ConfigError(
+            f"responses: least is {least} and most {most}, expected a probability, and a number of at least 1 or none."
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class BestResponse:
     """`count` responses to the meta-strategy; they differ by their seeds alone."""
 
     needs: ClassVar[frozenset[str]] = frozenset()
     count: int = 1
+
+    def __post_init__(self) -> None:
+        _check_count(self.count)
 
     def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
         """A joint meta-strategy is marginalised over the responder (JPSRO(CCE)): what it recommends to the responder is not heard."""
@@ -87,6 +102,9 @@ class RecommendedResponse:
     needs: ClassVar[frozenset[str]] = frozenset({"joint"})
     least: float = 1e-3
     most: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_support(self.least, self.most)
 
     def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
         """Raises SolverError for a product of marginals, where every recommendation says the same, and for players who share a
@@ -126,6 +144,9 @@ class RectifiedResponse:
     least: float = 1e-3
     most: int | None = None
 
+    def __post_init__(self) -> None:
+        _check_support(self.least, self.most)
+
     def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
         """Raises SolverError for other than two players."""
         if payoffs.num_players != 2:
@@ -149,6 +170,9 @@ class PreferenceResponse:
 
     needs: ClassVar[frozenset[str]] = frozenset()
     count: int = 1
+
+    def __post_init__(self) -> None:
+        _check_count(self.count)
 
     def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
         """`count` equal targets."""
@@ -250,9 +274,9 @@ def preference_scores(payoffs: Payoffs, solution: Solution, player: int) -> Arra
 
 
 def supported(probs: Array, *, least: float, most: int | None = None) -> list[int]:
-    """Indices with a probability of at least `least`, or the likeliest one if there is none; rising. most: the likeliest so many."""
+    """Indices with a probability above 0 and of at least `least`, or the likeliest one if there is none; rising. most: the likeliest."""
     likeliest = np.argsort(-probs, kind="stable")
-    count = max(1, int((probs >= least).sum()))
+    count = max(1, int(((probs > 0) & (probs >= least)).sum()))
     return sorted(int(i) for i in likeliest[: min(count, most or count)])
 
 

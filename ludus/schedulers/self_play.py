@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ludus.core import seeding
+from ludus.core.config import refuse_unread
 from ludus.core.errors import ConfigError
 from ludus.core.own_code import distribution, own_name
 from ludus.core.parts import build_part, dump_part
@@ -108,6 +109,10 @@ class QualityPast:
     reads: ClassVar[bool] = True
     rate: float = 0.01
 
+    def __post_init__(self) -> None:
+        if not self.rate >= 0:
+            raise ConfigError(f"past quality: rate is {self.rate}, expected at least 0.")
+
     def probabilities(self, scores: Array, rates: Array) -> Array:
         weights = np.exp(scores - scores.max())
         return np.asarray(weights / weights.sum())
@@ -157,6 +162,14 @@ class _MixedOptions(_SolvedOptions):
     def reads_rates(self) -> bool:
         return self.latest < 1
 
+    def check_schedule(self, context: ScheduleContext) -> None:
+        super().check_schedule(context)
+        if self.opponents and self.latest == 1:
+            raise ConfigError(
+                "opponents were given, and with latest=1 learners meet each other's newest weights alone. Give latest=0.8, say: then the "
+                "rest of the games is against the past, and opponents."
+            )
+
 
 class SelfPlayOptions(_MixedOptions):
     """Self-play. latest: share of the games that are against the newest weights, 1 for naive self-play; OpenAI Five had 0.8 (Berner et
@@ -176,13 +189,13 @@ class SelfPlayOptions(_MixedOptions):
     def reads_rates(self) -> bool:
         return super().reads_rates and bool(self.past.reads)
 
+    @model_validator(mode="after")
+    def _check_past(self) -> Self:
+        refuse_unread(self, {"past": (self.latest < 1 or self.past == UniformPast(), "latest below 1")})
+        return self
+
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
-        if self.opponents and self.latest == 1:
-            raise ConfigError(
-                "opponents were given, and with latest=1 learners meet each other's newest weights alone. Give latest=0.8, say: then the "
-                "rest of the games is against the past, and opponents."
-            )
         learners = [a.algorithm for a in context.assigned if isinstance(a.algorithm, Algorithm)]
         cut = any(algorithm.collect().unit == "decisions" for algorithm in learners)
         if self.every_seat and 0 < self.latest < 1 and cut:
@@ -216,6 +229,11 @@ class PFSPOptions(_MixedOptions):
     def past(self) -> PastRule:
         """Whom it meets."""
         return PrioritisedPast(weighting=self.weighting)
+
+    @model_validator(mode="after")
+    def _check_weighting(self) -> Self:
+        refuse_unread(self, {"weighting": (self.latest < 1, "latest below 1")})
+        return self
 
 
 class SelfPlayScheduler(ChunkedScheduler):

@@ -27,7 +27,7 @@ class RatingSoftmax:
     makes a policy that earns a tenth of the range more e times as likely. "elo" is maximum-likelihood Elo (Bradley and Terry 1952) in
     units of 400 / ln 10 points, in which a rating higher by 1 wins with odds of e : 1; it needs a two-player zero-sum game whose returns
     have bounds: the share of the way from the least to the largest return counts as the share of games won, each pair of policies
-    counting as `rounds` games.
+    counting as `rounds` games (in each order of the seats).
 
     No single number orders policies in games with cycles. The gap is what deviations gain; a softmax does not try to make it small.
     """

@@ -136,9 +136,11 @@ class HandLearner:
 
         amount: of what the algorithm collects, episodes or decisions; default: as much as it does in a run. others: who plays the other
         players; by default the learner itself does, and learns from all that it plays if it plays several. Raises ScenarioError for players
-        whom nobody plays.
+        whom nobody plays, and for some that there are not.
         """
         others = others or {}
+        if strange := sorted(set(others) - set(range(self.env.num_players))):
+            raise ScenarioError(f"others play {strange}; the game has the players 0 to {self.env.num_players - 1}.")
         refs = {p: PolicyRef(1 + p, "other") if p in others else _MINE for p in range(self.env.num_players)}
         lacking = [p for p, ref in refs.items() if ref == _MINE and p not in self.players]
         if lacking:
@@ -151,7 +153,7 @@ class HandLearner:
             )
         mine = _MINE._replace(version=self._version)
         factors = {p: ([mine if ref == _MINE else ref], [1.0]) for p, ref in refs.items()}
-        request = replace(collect, amount=amount or collect.amount).request(
+        request = replace(collect, amount=collect.amount if amount is None else amount).request(
             mine,
             Mixture.product(factors),
             seats=seats,
@@ -161,7 +163,7 @@ class HandLearner:
             together=len(seats) > 1,
         )
         self._collected += 1
-        policies = [(mine, self.policy), *((refs[p], policy) for p, policy in others.items() if p in refs)]
+        policies = [(mine, self.policy), *((refs[p], policy) for p, policy in others.items())]
         modes = [(mine._replace(mode=mode), self.policy) for mode, _ in collect.modes]
         rollout = self._rollouts.run(request, [*policies, *modes])
         self._episode = rollout.next_episode

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -20,8 +20,10 @@ import ludus
 from ludus.driver.scenario_kinds import SCENARIOS
 from ludus.learners.registry import ALGORITHMS
 from ludus.policies.base import Policy
+from ludus.storage.base import Silent
 from ludus.storage.reader import Reader
 from ludus.testing.fakes import TEAM, ScriptedEnv
+from ludus.training.callbacks import Callback, UpdateRecord
 from ludus.training.stopping import STOPPERS
 
 
@@ -276,32 +278,58 @@ def test_environments_that_cannot_be_learned_in_are_closed(tmp_path: Path) -> No
     assert closed
 
 
+class Raises(Callback):
+    def on_update(self, update: UpdateRecord) -> None:
+        raise ZeroDivisionError("on purpose")
+
+
+@WARNED
 def test_environments_of_a_run_that_is_refused_or_fails_are_closed(tmp_path: Path) -> None:
-    """Once for a folder that is taken, once for a training that fails; and single ones that nobody can play, but not the user's object."""
-    closed: list[str] = []
+    """Also single ones that have not been reset, and all shards; and those that nobody can play, but not the user's object."""
+    made: list[Coin] = []
 
-    class Vector(ScriptedEnv):
-        def close(self) -> None:
-            closed.append("vector")
+    class Counted(Coin):
+        def __init__(self) -> None:
+            made.append(self)
 
-    class Stranger(Coin):
+    class Stranger(Counted):
         observation_space: Any = gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2))
-
-        def close(self) -> None:
-            closed.append("stranger")
 
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "mine.txt").write_text("x")
-    vectors = learner(lambda num_envs: Vector([TEAM], num_envs))
     with pytest.raises(ludus.LudusError, match="taken"):
-        ludus.run(vectors, run_dir=tmp_path / "taken")
-    assert closed.count("vector") >= 1
-    closed.clear()
-    for env, times in ((Stranger, 1), (Stranger(), 0)):
+        ludus.run(learner(Counted), run_dir=tmp_path / "taken")
+    assert made
+    assert all(env.closed for env in made)
+    made.clear()
+    several = learner({"source": Counted, "num_envs": 4}, runtime={"shards": 2}, callbacks=[Raises()])
+    with pytest.raises(ludus.LudusError, match="on_update"):
+        ludus.run(several, run_dir=tmp_path / "fails")
+    assert len(made) >= 4
+    assert all(env.closed for env in made)
+    for env in (Stranger, Stranger()):
+        made.clear()
         with pytest.raises(ludus.LudusError, match="Sequence"):
             ludus.Environment(source=env, num_envs=1).make()
-        assert closed.count("stranger") == times
-        closed.clear()
+        assert [one.closed for one in made] == ([True] if env is Stranger else [])
+    assert not env.closed
+
+
+@WARNED
+def test_a_run_ends_though_its_environments_cannot_be_closed(tmp_path: Path) -> None:
+    class Sticks(Coin):
+        def close(self) -> None:
+            raise RuntimeError("the display is gone")
+
+    class Hears(Silent):
+        said: ClassVar[list[str]] = []
+
+        def message(self, text: str) -> None:
+            self.said.append(text)
+
+    result = ludus.run(learner(Sticks, generations=1), run_dir=tmp_path, report=False, observer=Hears())
+    assert result.summary.complete
+    assert [text for text in Hears.said if "could not be closed: RuntimeError: the display is gone" in text]
 
 
 def test_a_result_is_printed_in_one_line(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 import run_tools as tools
 
 from ludus.cli.main import main
+from ludus.core.config import as_stored
 from ludus.core.errors import ConfigError, RunError, ScenarioError
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_runtime import RuntimeChoice
@@ -214,3 +215,15 @@ def test_a_run_that_went_on_meanwhile_is_not_rewound(tmp_path: Path, monkeypatch
         resume(tmp_path, ["generations=3"])
     with Reader(tmp_path) as reader:
         assert len(reader.generations()) == 3
+
+
+def test_a_run_with_an_option_that_is_refused_by_now_goes_on(tmp_path: Path) -> None:
+    """It was accepted when the run began, and nothing has ever read it."""
+    past = ["past=quality", "latest=1.0"]
+    with pytest.raises(ConfigError, match="nothing reads past"):
+        tools.scenario("self_play", *past)
+    with as_stored():
+        tools.train("self_play", tmp_path, *past, "generations=1")
+    with Reader(tmp_path) as reader:
+        assert "quality" in reader.info().text
+    assert resume(tmp_path, ["generations=2"], report=False).summary.generations == 2

@@ -146,6 +146,7 @@ def test_outcomes_by_hand() -> None:
     assert outcomes(returns) == ((1, 2, 1), (0, 3, 1), (0, 2, 2))
     assert won(returns, np.array([0, 0, 1, 1], np.int8)) == 0.25
     assert won(returns[:, :1], np.zeros(4, np.int8)) == 0.5  # alone: above 0
+    assert outcomes(returns[:, :1]) == ((2, 1, 1),)
 
 
 # ---------------------------------------------------------------------------------------------- evaluate_run

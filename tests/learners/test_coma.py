@@ -234,7 +234,7 @@ def test_refusals(enumerated):
         COMA().check(team_env(action=Box(-1.0, 1.0, (2,), np.float32)))
     with pytest.raises(ConfigError, match="nothing corrects rows of older weights"):
         COMA(max_lag=3)
-    with pytest.raises(ConfigError, match=r"nothing reads clip_value \(of algorithms that learn a value of states\)"):
+    with pytest.raises(ConfigError, match=r"nothing reads clip_value \(of policies with a value\)"):
         COMA(clip_value=0.2)
     COMA().check(env)
 

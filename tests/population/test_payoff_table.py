@@ -196,6 +196,9 @@ def test_the_largest_spread_that_a_range_allows():
     made = table()
     made.record([match("a", (0, 1), [[10, -10], [-10, 10], [10, -10], [-10, 10]])])
     assert made.view().m2[:, 0, 1].tolist() == [400.0, 400.0]
+    made.record([match("b", (1, 1), [[10.0005, -10], [-10, 10.0005]])])  # sums of rewards, which are rounded
+    with pytest.raises(DataError, match=r"m2 is .*, expected at most 200"):
+        made.record([match("c", (1, 1), [[10.01, -10], [-10, 10.01]])])
 
 
 # ---------------------------------------------------------------------------------------------- contradictions

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -163,6 +166,23 @@ def test_a_part_whose_wires_fail_is_made_again(shared):
 
 
 # ---------------------------------------------------------------------------------------------- processes
+
+
+def test_a_process_that_cannot_be_made_ends_alone(monkeypatch):
+    """At a limit of processes, say: the fork server goes on, with all others."""
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    given, kept = os.pipe()
+
+    def no_room():
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    with here, there, open(kept, "wb"):
+        server = fork_server._Server(there)
+        monkeypatch.setattr(fork_server.os, "fork", no_room)
+        server._fork(3, [given])
+        assert json.loads(here.recv(4096)) == ["ended", 3, "no process could be made: Resource temporarily unavailable"]
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(given)
 
 
 def test_a_fork_server_that_is_killed_is_replaced(alone):

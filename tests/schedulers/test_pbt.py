@@ -56,6 +56,8 @@ def test_ranges() -> None:
             Range(low=low, high=high, log=log)
     with pytest.raises(ConfigError, match="fraction"):
         TuningRules(fraction=0.6)
+    with pytest.raises(ConfigError, match="spread is 0, expected above 0"):
+        TuningRules(spread=0)
 
 
 def test_exploring_perturbs_inside_the_range_or_draws_anew() -> None:

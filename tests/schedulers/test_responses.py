@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.core.errors import SolverError
+from ludus.core.errors import ConfigError, SolverError
 from ludus.core.types import Solution
 from ludus.schedulers.responses import (
     BestResponse,
@@ -134,6 +134,21 @@ def test_supported() -> None:
     assert supported(probs, least=0.001) == [0, 1, 3]
     assert supported(probs, least=0.001, most=2) == [1, 3]
     assert supported(probs, least=0.9) == [1]
+    assert supported(np.array([0.5, 0.0, 0.5]), least=0.0) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: BestResponse(count=0), "count is 0"),
+        (lambda: PreferenceResponse(count=0), "count is 0"),
+        (lambda: RecommendedResponse(most=0), "most 0"),
+        (lambda: RectifiedResponse(least=-0.1), "least is -0.1"),
+    ],
+)
+def test_numbers_that_make_no_sense(make, words) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make()
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,8 @@ def test_games_of_several() -> None:
     random = build_policy(PolicySpec("random", {"actions": 2}), {})
     assert set(both.collect(others={1: random}).seat.tolist()) == {0}
     first = ludus.learner("ppo", env=KUHN, players=[0], hidden=[8], batch=5)
+    with pytest.raises(ScenarioError, match=r"others play \[7\]; the game has the players 0 to 1"):
+        both.collect(others={7: random})
     with pytest.raises(ScenarioError, match=r"nobody plays the players \[1\]: give others=\{1: policy, …\}"):
         first.collect()
     assert first.update(first.collect(others={1: random}))["rows"] > 0

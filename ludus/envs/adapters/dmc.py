@@ -56,8 +56,8 @@ def make(name: str, *, num_envs: int, restarts: int = 0, render: bool = False, *
     limit = getattr(first, "_step_limit", math.inf)  # as the environment counts
     spec = one_agent(id, *_spaces(first), max_decisions=None if math.isinf(limit) else math.ceil(limit))
     if restarts:
-        return PythonVectorEnv(made, num_envs, spec=spec, masked=(False,), restarts_allowed=restarts)
-    return SingleAgentVectorEnv(made, num_envs, spec=spec, masked=(False,))
+        return PythonVectorEnv(made, num_envs, spec=spec, masked=(False,), restarts_allowed=restarts, kept=kept)
+    return SingleAgentVectorEnv(made, num_envs, spec=spec, masked=(False,), kept=kept)
 
 
 def names() -> list[str]:

@@ -78,7 +78,7 @@ def make(
     def made() -> PythonEnv:
         return Build(build, unity.ActionTuple, behaviours, seats, kept.pop() if kept else None)
 
-    return PythonVectorEnv(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
+    return PythonVectorEnv(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts, kept=kept)
 
 
 def names() -> list[str]:

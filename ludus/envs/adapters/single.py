@@ -74,8 +74,8 @@ def single_env(
         return Single(kept.pop() if kept else make(), id, masked=masked, statistics=spec.statistics)
 
     if not masked and not restarts and not spec.statistics:
-        return SingleAgentVectorEnv(made, num_envs, spec=spec, masked=(False,))
-    return PythonVectorEnv(made, num_envs, spec=spec, masked=(masked,), restarts_allowed=restarts)
+        return SingleAgentVectorEnv(made, num_envs, spec=spec, masked=(False,), kept=kept)
+    return PythonVectorEnv(made, num_envs, spec=spec, masked=(masked,), restarts_allowed=restarts, kept=kept)
 
 
 def _gives_masks(env: gymnasium.Env[Any, Any], id: str) -> bool:

@@ -207,7 +207,7 @@ def split_options(
     options: Mapping[str, Any], *, defaults: Mapping[str, Any] | None = None
 ) -> tuple[Sides, dict[str, Any]]:
     """(what is ours among an id's options, what the environment is made with). None stands for the default, but of `teams`, where it says
-    that each agent is a player. Raises ConfigError for values that are none."""
+    that each agent is a player (of MAgent2, each army). Raises ConfigError for values that are none."""
     ours = {field.name for field in fields(Sides)}
     given = {key: value for key, value in options.items() if key in ours and (value is not None or key == "teams")}
     sides = Sides(**{**(defaults or {}), **given})

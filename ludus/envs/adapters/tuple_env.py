@@ -66,7 +66,7 @@ def tuple_vector(
     def made() -> PythonEnv:
         return TupleEnv(kept.pop() if kept else make(), id, team, out_of_time=out_of_time, forget=forget)
 
-    return PythonVectorEnv(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
+    return PythonVectorEnv(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts, kept=kept)
 
 
 class TupleEnv:

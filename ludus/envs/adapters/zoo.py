@@ -374,7 +374,7 @@ def zoo_vector(
         kind = CycleEnv if cycle else AecEnv
         return kind(env, AgentSeats(seats), with_state=sides.state, prepare=prepare, forget=forget, counted=counted)
 
-    return vector(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
+    return vector(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts, kept=kept)
 
 
 def made_with(id: str, entry: str | Callable[..., Any], options: Mapping[str, Any]) -> Callable[[], Any]:

@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 from ludus.core.types import EnvSpec, Weights
 from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.on_policy.options import PolicyGradient
-from ludus.learners.options import refuse_unread
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import discrete, players_of
 from ludus.learners.teams import check_state, check_team
@@ -57,9 +56,6 @@ class COMA(PolicyGradient):
             raise ValueError(
                 f"max_lag is {self.max_lag}, and nothing corrects rows of older weights here; give 0 or none, or use mappo"
             )
-        refuse_unread(
-            self, dict.fromkeys(("clip_value", "value_coefficient"), (False, "algorithms that learn a value of states"))
-        )
         return self
 
     def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:

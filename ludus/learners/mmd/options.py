@@ -7,11 +7,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from ludus.core.config import refuse_unread
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.on_policy.options import CAPACITY, rollouts_table
-from ludus.learners.options import CollectOptions, refuse_unread
+from ludus.learners.options import CollectOptions
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import discrete, players_of
 from ludus.policies.specs import averaged_spec, mlp_spec, tabular_spec

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ludus.core.config import refuse_unread
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
@@ -216,6 +217,12 @@ class PolicyGradient(Gradient):
             )
         if self.critic_hidden is not None and self.value_network != "central":
             raise ValueError(f"critic_hidden is a central critic's; value_network is {self.value_network}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_values(self) -> Self:
+        learned = self.value_network != "none"
+        refuse_unread(self, dict.fromkeys(("clip_value", "value_coefficient"), (learned, "policies with a value")))
         return self
 
     def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:

@@ -226,15 +226,15 @@ class Watcher:
 
     def stream(self, run_ids: Iterable[str]) -> Stream:
         """Tells a browser what changes: in the list, and in these runs."""
-        wanted = frozenset(run_id for run_id in run_ids if self.runs.get(run_id) is not None)
-        missing = frozenset(run_ids) - wanted
+        found = {run_id: self.runs.get(run_id) for run_id in frozenset(run_ids)}
+        wanted = {run_id: run for run_id, run in found.items() if run is not None}
         stream = Stream(self.streams, closed=lambda: self._left(stream))
-        self._viewers[stream] = wanted
+        self._viewers[stream] = frozenset(wanted)
         stream.put("runs", {"version": self.version})
-        for run_id in missing:
+        for run_id in found.keys() - wanted.keys():
             stream.put("gone", {"run": run_id}, key=run_id)
-        for run_id in wanted:
-            watched = self._of(self.runs.run(run_id))
+        for run_id, run in wanted.items():
+            watched = self._of(run)
             stream.put("status", {"run": run_id, "status": watched.live and asdict(watched.live)}, key=run_id)
         return stream
 
