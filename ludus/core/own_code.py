@@ -10,7 +10,7 @@ import os
 import re
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,11 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ScenarioError
+from ludus.core.types import PolicySpec
 
 _LUDUS = str(Path(__file__).resolve().parents[1])
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _REMOTE = re.compile(r'^\s*File "(.+?)", line (\d+), in (\S+)', re.MULTILINE)
 _SHOWN = 3
+_CODE = re.compile(r"(?!ludus\.)[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +148,16 @@ def distribution(what: str, probs: Any, size: int) -> NDArray[np.float64]:
     if wrong := wrong_distribution(probs, (size,)):
         raise ScenarioError(f"{what} answered {wrong}.")
     return np.asarray(probs)
+
+
+def code_in(spec: PolicySpec) -> str:
+    """The first `module:Class` of somebody's own that a spec names, as a policy, a network or a bot; "" if it names none."""
+
+    def found(value: Any) -> Iterator[str]:
+        if isinstance(value, str) and _CODE.fullmatch(value):
+            yield value
+        elif isinstance(value, Mapping | list | tuple):
+            for item in value.values() if isinstance(value, Mapping) else value:
+                yield from found(item)
+
+    return next(found([spec.kind, spec.config]), "")

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ludus.core.config import to_yaml
 from ludus.core.curves import last
 from ludus.core.errors import ConfigError, DataError, PolicyError, RunError, ScenarioError, SolverError
+from ludus.core.own_code import code_in
 from ludus.core.types import Curve, EnvSpec, Match, NamedStatistics, PolicyRef, Solution
 from ludus.envs.families import FAMILIES
 from ludus.envs.options import Environment
@@ -32,7 +33,7 @@ from ludus.evaluation.policies import FORMS, META, Shares, misfit, policies_of, 
 from ludus.evaluation.ratings import rate_run
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
-from ludus.policies.file import code_in, load_policy
+from ludus.policies.file import load_policy
 from ludus.population.base import Lineage, PolicyRecord, populations_of, seats_in
 from ludus.population.matches import merge_statistics
 from ludus.population.payoffs import Payoffs

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -92,22 +91,6 @@ def spec_in(data: bytes) -> PolicySpec:
         return _spec(data)[1]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise PolicyError(f"it is not a policy that can be loaded: {error}") from error
-
-
-_CODE = re.compile(r"(?!ludus\.)[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-
-
-def code_in(spec: PolicySpec) -> str:
-    """The first `module:Class` of somebody's own that a spec names, as a policy, a network or a bot; "" if it names none."""
-
-    def found(value: Any) -> Iterator[str]:
-        if isinstance(value, str) and _CODE.fullmatch(value):
-            yield value
-        elif isinstance(value, Mapping | list | tuple):
-            for item in value.values() if isinstance(value, Mapping) else value:
-                yield from found(item)
-
-    return next(found([spec.kind, spec.config]), "")
 
 
 def _spec(data: bytes) -> tuple[int, PolicySpec]:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from ludus.core.config import from_yaml
 from ludus.core.errors import ConfigError, RunError
+from ludus.core.own_code import code_in
 from ludus.core.parts import load
 from ludus.core.types import PolicyRef, PolicySpec, Solution
 from ludus.envs.options import Environment
 from ludus.policies.base import Policy
-from ludus.policies.file import code_in
 from ludus.policies.registry import build_policy
 from ludus.population.base import PolicyRecord, seats_in
 from ludus.solvers.games import others

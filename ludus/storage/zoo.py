@@ -19,7 +19,8 @@ from pathlib import Path
 
 from ludus.core.errors import ConfigError, LudusError, PolicyError, RunError, nearest
 from ludus.core.files import sync, write_file
-from ludus.policies.file import code_in, spec_in
+from ludus.core.own_code import code_in
+from ludus.policies.file import spec_in
 from ludus.storage.database import FILE
 from ludus.storage.manifest import Manifest, Member, read_manifest
 from ludus.storage.run_dirs import MANIFEST, RUNS, holds_policies, is_entry, zoo_entries
