@@ -268,7 +268,7 @@ def check_range(
 
 def _spare(low: float, high: float, tolerance: float) -> float:
     """By how much returns may leave their range: sums of rewards are rounded."""
-    return tolerance * max(1.0, *(abs(bound) for bound in (low, high) if math.isfinite(bound)))
+    return tolerance * max([1.0, *(abs(bound) for bound in (low, high) if math.isfinite(bound))])
 
 
 def check_total(

@@ -199,6 +199,9 @@ def test_the_largest_spread_that_a_range_allows():
     made.record([match("b", (1, 1), [[10.0005, -10], [-10, 10.0005]])])  # sums of rewards, which are rounded
     with pytest.raises(DataError, match=r"m2 is .*, expected at most 200"):
         made.record([match("c", (1, 1), [[10.01, -10], [-10, 10.01]])])
+    free = table(bound=np.inf)
+    free.record([match("a", (0, 1), [[1e9, -10], [-10, 1e9]])])
+    assert free.view().count[0, 1] == 2
 
 
 # ---------------------------------------------------------------------------------------------- contradictions
