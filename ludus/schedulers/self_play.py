@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ludus.core import seeding
-from ludus.core.config import refuse_unread
 from ludus.core.errors import ConfigError
 from ludus.core.own_code import distribution, own_name
 from ludus.core.parts import build_part, dump_part
@@ -191,7 +190,10 @@ class SelfPlayOptions(_MixedOptions):
 
     @model_validator(mode="after")
     def _check_past(self) -> Self:
-        refuse_unread(self, {"past": (self.latest < 1 or self.past == UniformPast(), "latest below 1")})
+        if "latest" not in self.model_fields_set and self.past != UniformPast():
+            raise ValueError(
+                "past says who is met in the rest of the games, and by default there is none; give latest=0.8, say"
+            )
         return self
 
     def check_schedule(self, context: ScheduleContext) -> None:
@@ -229,11 +231,6 @@ class PFSPOptions(_MixedOptions):
     def past(self) -> PastRule:
         """Whom it meets."""
         return PrioritisedPast(weighting=self.weighting)
-
-    @model_validator(mode="after")
-    def _check_weighting(self) -> Self:
-        refuse_unread(self, {"weighting": (self.latest < 1, "latest below 1")})
-        return self
 
 
 class SelfPlayScheduler(ChunkedScheduler):

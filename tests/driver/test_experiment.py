@@ -338,7 +338,7 @@ def test_a_sweep_seeks_what_its_runs_know(tmp_path: Path) -> None:
         ("self_play", {}, None),
         ("self_play", {"cells": "all"}, "against_random"),
         ("self_play", {"meta_solver": "nash"}, "against_random"),
-        ("self_play", {"past": "prioritised"}, None),  # and latest is 1
+        ("self_play", {"past": "prioritised", "latest": 1.0}, None),
         ("self_play", {"past": "prioritised", "latest": 0.5}, "against_random"),
         ("pfsp", {}, "against_random"),
         ("fictitious_self_play", {}, None),

@@ -186,9 +186,7 @@ def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: 
     [
         ("self_play", ["algorithm=exact"], "meet others that still learn"),
         ("league", ["algorithm=exact"], "meet others that still learn"),
-        ("self_play", ["past=quality", "latest=1.0"], r"nothing reads past \(of latest below 1\)"),
-        ("pfsp", ["latest=1", "weighting=linear"], "nothing reads weighting"),
-        ("pfsp", ["latest=1", "weighting=squared", "opponents=[random]"], "opponents were given, and with latest=1"),
+        ("pfsp", ["latest=1", "opponents=[random]"], "opponents were given, and with latest=1"),
         (
             "anytime_psro",
             ["responses=sequential_league"],

@@ -176,7 +176,7 @@ def test_where_nothing_would_be_played(monkeypatch: pytest.MonkeyPatch) -> None:
         (["scenario=self_play", "meta_solver=nash"], True),
         (["scenario=self_play", "cells=all"], True),
         (["scenario=self_play", "latest=0.8", "past=prioritised"], True),
-        (["scenario=self_play", "past=prioritised"], False),
+        (["scenario=self_play", "latest=1.0", "past=prioritised"], False),
         (["scenario=neupl"], False),
         (["scenario=neupl", "cells=all"], True),
         (["scenario=xdo"], False),

@@ -198,7 +198,7 @@ def test_the_check_passes_what_is_right(network: Any, shape: tuple[int, ...]) ->
     ("name", "message"),
     [
         ("three", "expected features"),
-        ("normalised", "is a BatchNorm1d, which does nothing here"),
+        ("normalised", "is a BatchNorm1d, and what plays is another network"),
         ("OverRows", "depend on the rows beside it"),
         ("Random", "otherwise when it is asked again"),
         ("Counts", "calls changes when it is asked|module.calls is another"),

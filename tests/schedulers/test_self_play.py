@@ -291,5 +291,7 @@ def test_an_empty_population_and_a_share_that_is_none() -> None:
         self_play((0, 1), generations=1).next_tasks(view, free=2)
     with pytest.raises(ConfigError, match="latest"):
         self_play((0, 1), generations=1, latest=1.5)
+    with pytest.raises(ConfigError, match=r"by default there is none; give latest=0\.8"):
+        SelfPlayOptions(past="quality")
     with pytest.raises(ConfigError, match="rate is -1"):
         QualityPast(rate=-1)
