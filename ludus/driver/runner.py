@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus import __version__
-from ludus.core.errors import ConfigError, RunError, RunIsOver
+from ludus.core.errors import ConfigError, EnvError, RunError, RunIsOver
 from ludus.core.files import replace_file
 from ludus.core.machine import out_of_memory, same_bits, thread_limits
 from ludus.core.types import EnvSpec, PolicySpec, State
@@ -311,7 +311,10 @@ def _finish(driver: Driver, reason: str, *, report: bool) -> Result:
         driver.finish()
     driver.parts.episodes.shutdown()
     for part in _closed_with(driver):
-        part.close()
+        try:
+            part.close()
+        except EnvError as error:  # what was played is there all the same
+            driver.observer.message(str(error))  # no event: the last barrier is behind
     summary = RunSummary(
         run_dir=folder,
         generations=history.generations,

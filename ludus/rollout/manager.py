@@ -7,12 +7,12 @@ request --> host 0 (shards 0, 1 …) --rollouts--+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
-from ludus.core.errors import EnvError, PartDied
+from ludus.core.errors import PartDied
 from ludus.core.timings import Timings
 from ludus.core.types import CPU, DeviceChoice, EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv
@@ -410,7 +410,8 @@ class RolloutManager:
         self._unwanted = self._playing([*self._unwanted, *_owed(pending)])
 
     def close(self) -> None:
-        """Close the environments and give the hosts back, those that are still playing at once, others within the deadline."""
+        """Close the environments and give the hosts back, those that are still playing at once, others within the deadline. Raises
+        EnvError, when all is given back, for environments that could not be closed."""
         owed = [*self._unwanted, *(answer for pending in self._open for answer in _owed(pending))]
         busy = {each.host for each in self._playing(owed)}
         answers = [self._runtime.call(host, "close") for host in self._hosts]
@@ -425,17 +426,14 @@ class RolloutManager:
                 f"the environments of {', '.join(names)} were not closed within {self._closing:g} seconds; their processes are ended "
                 "now. If closing may take so long, raise runtime.deadline."
             )
-        for answer in done:
-            try:
-                self._runtime.get(answer)
-            except PartDied:  # then there is nothing to close
-                continue
-            except EnvError as error:  # what was played is there all the same
-                self._tell(str(error))
-        for host in self._hosts:
-            self._runtime.stop(host)
-        if self._servers is not None:
-            self._servers.close()
+        with ExitStack() as rest:
+            if self._servers is not None:
+                rest.callback(self._servers.close)
+            for host in self._hosts:
+                rest.callback(self._runtime.stop, host)
+            for answer in done:
+                with suppress(PartDied):  # then there is nothing to close
+                    self._runtime.get(answer)
 
     def _playing(self, owed: Sequence[OwedAnswer]) -> list[OwedAnswer]:
         """Those of these answers that are not there yet."""
