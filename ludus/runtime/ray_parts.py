@@ -260,10 +260,14 @@ def actor_options(resources: Mapping[str, float], *, concurrency: int = 1, node:
     return {**SMALL, **known, "resources": custom, **fixed}
 
 
-def has_room(wanted: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the nodes that are alive are large enough for actors with these options: each one for some node, and all for all of them."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-    needs = [amounts(options) for options in wanted]
+def has_room(wanted: Sequence[tuple[Mapping[str, Any], str]]) -> bool:
+    """Whether the nodes that are alive are large enough for actors with these options: each one for some node, and all for all of them.
+
+    wanted: (options, the id of the node that it lives on). Those that are gone with their node need no room, and those without one do.
+    """
+    alive = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}  # type: ignore[no-untyped-call]
+    nodes = [*alive.values()]
+    needs = [amounts(options) for options, node in wanted if not node or node in alive]
     names = {name for need in needs for name in need}
     return all(any(all(node.get(k, 0) >= v for k, v in need.items()) for node in nodes) for need in needs) and all(
         sum(need.get(name, 0) for need in needs) <= sum(node.get(name, 0) for node in nodes) for name in names

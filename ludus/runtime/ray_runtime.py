@@ -106,8 +106,7 @@ class RayRuntime:
         name = name or name_of(factory)
         options = actor_options(resources or {}, concurrency=concurrency, node=node)
         if self._alone and set(amounts(options)) - {"CPU"}:
-            others = [part.options for part in self._parts if part.life.why is None]
-            if not has_room([*others, options]):
+            if not has_room([*self._wanted(), (options, "")]):
                 raise RunError(_no_room(name, "has no place", options))
         try:
             order = ray.put(ray.cloudpickle.dumps((factory, spec)))  # type: ignore[no-untyped-call]
@@ -339,10 +338,13 @@ class RayRuntime:
             require_alive(self._session)  # or what follows waits for Ray's head
             if now >= life.until:
                 self._give_up(life, f"got no process within {self._start_timeout:g} seconds")
-            elif has_room([part.options for part in self._parts if part.life.why is None]):
+            elif has_room(self._wanted()):
                 life.roomy_at = now
             elif life.roomy_at and now - life.roomy_at >= ROOM:
                 self._give_up(life, f"got no process: for {ROOM:g} seconds the nodes that are left had no room for it")
+
+    def _wanted(self) -> list[tuple[Mapping[str, Any], str]]:
+        return [(part.options, part.life.node) for part in self._parts if part.life.why is None]
 
     def _give_up(self, life: Life, why: str) -> None:
         life.why = RunError(_no_room(life.part.name, why, life.part.options))

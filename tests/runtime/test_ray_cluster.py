@@ -111,10 +111,14 @@ def test_parts_on_two_nodes_one_of_which_is_lost(cluster):
     again.close()
 
 
-def test_answers_that_are_lost_with_their_node(cluster):
-    """Large ones: small ones come with the word that a call is done."""
+def test_answers_that_are_lost_with_their_node(cluster, monkeypatch):
+    """Large ones: small ones come with the word that a call is done. The first part on that node, which only it had room for, is never
+    asked for again: the others are not given up for want of its room, however short they may wait for it."""
+    from ludus.runtime import ray_runtime
     from ludus.runtime.ray_runtime import RayRuntime
 
+    monkeypatch.setattr(ray_runtime, "ROOM", 0.0)
+    monkeypatch.setattr(ray_runtime, "_LOOK", 0.05)
     runtime, told = RayRuntime(address=cluster.address), []
     runtime.tell = told.append
     near = runtime.spawn(Placed, 0, resources={"head": 1}, restarts=1)
