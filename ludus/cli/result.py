@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 FAILED = 3
 """Exit code of a run that is over, and of which no response was trained to its end."""
-_EXPLOIT = 100_000
-"""Episodes that an exploiter is trained for, where one is proposed."""
+_EXPLOIT = 10_000
+"""Episodes that an exploiter is trained for, where one is proposed and the run trained none itself."""
 _NEWEST = 3
 """Policies of each population whose statistics are shown."""
 
@@ -120,7 +120,7 @@ def show_next(result: Result) -> None:
         if last.nash_conv is None:
             commands.append(
                 (
-                    f"evaluate {quote(run)} --exploit {_EXPLOIT}",
+                    f"evaluate {quote(run)} --exploit {_of_a_response(result)}",
                     "a lower bound of NashConv, by policies trained for that",
                 )
             )
@@ -132,6 +132,12 @@ def show_next(result: Result) -> None:
     if len(last.marginals) > 1 and result.summary.stopped_by == COMPLETE and result.scenario.generations is not None:
         commands.append((f"resume {quote(run)} generations={2 * max(1, last.number)}", "go on"))
     facts("Next", [(f"ludus {command}", why) for command, why in commands])
+
+
+def _of_a_response(result: Result) -> int:
+    """Episodes that the run's own responses were trained for on average, to two digits."""
+    trained, episodes = result.summary.trained, result.summary.episodes
+    return int(float(f"{episodes / trained:.1e}")) if trained and episodes >= trained else _EXPLOIT
 
 
 def _together(result: Result, last: GenerationRecord) -> Iterator[tuple[str, str]]:

@@ -82,9 +82,12 @@ def test_the_mixture_against_random_and_the_best_generation(tmp_path: Path, told
 
 def test_what_cannot_be_computed_says_so_and_what_to_type(tmp_path: Path, told: Any) -> None:
     last = GenerationRecord(2, 2.0, 60, marginals=(HALF, HALF))
-    found = told(result(tmp_path / "large", last, matches=[]))
+    large = result(tmp_path / "large", last, matches=[])
+    found = told(large)
     assert found["NashConv"] == "not computed: the game is not enumerated: too large, wrapped, or env.tree is off"
-    assert f"ludus evaluate {tmp_path}/large --exploit 100000" in found
+    assert f"ludus evaluate {tmp_path}/large --exploit 10000" in found, "nothing says how long is long in this game"
+    found = told(replace(large, summary=replace(large.summary, episodes=5554, trained=4)))
+    assert f"ludus evaluate {tmp_path}/large --exploit 1400" in found, "as long as its own responses: 1,388.5"
     assert "against random" not in found  # nothing was played
     with_bot = result(tmp_path / "bots", last, matches=[])
     bot = replace(policy(0, 1), spec=PolicySpec("bot", {"bot": "mcts", "options": {}}))
