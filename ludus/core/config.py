@@ -21,6 +21,9 @@ from pydantic import (
 
 from ludus.core.errors import ConfigError, UnknownName, nearest
 
+LONGEST = 1e9
+"""Seconds that an option may say at most, 31 years: no lock can be waited for much longer."""
+
 
 class Config(BaseModel):
     """Base of every configuration model. Construct with keywords; a wrong one raises ConfigError with the nearest right one."""

@@ -1,5 +1,5 @@
-"""What Ludus asks of the machine it runs on: its cores, files that are open at once, memory that was freed or is not enough, threads of
-numerical libraries, and that torch repeats itself to the bit."""
+"""What Ludus asks of the machine it runs on: its cores, files that are open at once, memory that was freed or is not enough, signals,
+threads of numerical libraries, and that torch repeats itself to the bit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ctypes
 import os
 import re
 import resource
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -39,6 +40,18 @@ def allow_files() -> None:
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Signals that ask a run to stop.
+
+
+def leave_stopping_to_the_driver() -> None:
+    """From now on, what asks this process to end does nothing. For processes that a driver ends: systemd and batch systems send SIGTERM to
+    all of a run's processes at once, and a driver that finds its parts gone cannot stop as it was asked to. What is forked from here does
+    the same; programs that are started do not (a handler, unlike SIG_IGN, is not kept by exec)."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -470,4 +470,8 @@ def tasks_of(scheduler: Scheduler, view: View, *, free: int) -> Sequence[Task]:
             raise ScenarioError(
                 f"{who} trains population {task.population} in task {task.id!r}; expected 0 to {len(view.populations) - 1}."
             )
+        if isinstance(task, TrainingTask) and {"/", "\0"} & set(task.policy):
+            raise ScenarioError(
+                f"{who} names the policy of task {task.id!r} {task.policy!r}; expected the name of a file: without '/'."
+            )
     return tasks

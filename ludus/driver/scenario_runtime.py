@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ludus.core.config import Config
+from ludus.core.config import LONGEST, Config
 from ludus.core.device import parse_device, require_card
 from ludus.core.errors import ConfigError
 from ludus.core.parts import load
@@ -91,13 +91,13 @@ class RuntimeChoice(Config):
     shards: int | None = Field(None, ge=1)
     address: str | None = None
     restarts: int = Field(3, ge=0)
-    deadline: float | None = Field(600.0, gt=0)
+    deadline: float | None = Field(600.0, gt=0, le=LONGEST)
     cpus: float = Field(1.0, ge=0)
     gpus: float = Field(0.0, ge=0)
     resources: Annotated[dict[str, Annotated[float, Field(ge=0)]], AfterValidator(_others)] = Field(
         default_factory=dict
     )
-    start_timeout: float | None = Field(None, gt=0)
+    start_timeout: float | None = Field(None, gt=0, le=LONGEST)
     inference: Annotated[Inference, BeforeValidator(_inference)] = Inference()
     tasks: int | None = Field(None, ge=1)
     trainers: int = Field(0, ge=0)

@@ -198,6 +198,14 @@ def _newest(folder: Path, ids: Sequence[str]) -> tuple[tuple[str, ...], State | 
         try:
             state = checkpoint.load(folder, name)
         except RunError as error:
+            # What may be whole is not passed over: going on from an earlier one removes it. What is not there, or another, is lost.
+            if isinstance(why := error.__cause__, OSError) and not isinstance(
+                why, FileNotFoundError | NotADirectoryError
+            ):
+                raise RunError(
+                    f"{error} Nothing was changed. Try again once its files can be read, or remove {str(folder / name)!r} to go on "
+                    "from the checkpoint before it."
+                ) from error
             flaws[name] = error
         else:
             return tuple(ids[:number]), state, {name: str(flaws[name]) for name in reversed(flaws)}

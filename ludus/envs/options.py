@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from ludus.core.config import Config
+from ludus.core.config import LONGEST, Config
 from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec
 from ludus.envs.base import VectorEnv
@@ -82,7 +82,7 @@ class Environment(Config):
     tree: Annotated[Literal["auto", "on", "off"], Switch] = "auto"
     node_limit: int = Field(1_000_000, ge=1)
     workers: int = Field(0, ge=0)
-    deadline: float | None = Field(None, gt=0)
+    deadline: float | None = Field(None, gt=0, le=LONGEST)
     restarts: int = Field(0, ge=0)
     wrappers: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_wrappers), AfterValidator(_known_wrappers)] = ()
     options: Annotated[dict[str, Any], AfterValidator(_without_own), AfterValidator(_named_teams)] = Field(

@@ -20,7 +20,7 @@ import yaml
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ludus.core.config import Config
+from ludus.core.config import LONGEST, Config
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError, UnknownName, one_line
 from ludus.core.own_code import told
 from ludus.core.parts import build_part, load
@@ -245,7 +245,7 @@ class BotSettings(Config):
     deadline: seconds that a bot may take for a move, and to be made (10 at least)."""
 
     processes: int = Field(1, ge=0)
-    deadline: float = Field(DEADLINE, gt=0)
+    deadline: float = Field(DEADLINE, gt=0, le=LONGEST)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -239,6 +239,8 @@ def made_again(name: str, why: str, *, spent: int, restarts: int) -> str:
 
 def worn_out(name: str, why: str, *, restarts: int) -> str:
     """The sentence for a part that is not made again."""
+    if not restarts:
+        return f"{name} {why}, and it has no restarts. A run goes on from its last checkpoint: `ludus resume`."
     return (
         f"{name} {why}, and its {restarts} restarts are used up. Give it more (`restarts`; in a scenario, runtime.restarts) if such "
         "ends are to be expected."

@@ -32,7 +32,7 @@ from typing import Any, Protocol
 
 from ludus.core import errors
 from ludus.core.errors import ConfigError, LudusError, UnknownName
-from ludus.core.machine import roomy
+from ludus.core.machine import leave_stopping_to_the_driver, roomy
 
 _GRACE = 2.0  # seconds that a child has to end by itself
 _LOOK = 1.0  # seconds of waiting after which it is looked whether a child is there at all
@@ -160,9 +160,13 @@ class ChildProcess:
     def _wait(self, until: float | None) -> None:
         """Return when there is something to receive. Raises ChildLost."""
         while True:
-            left = _LOOK if until is None else min(_LOOK, max(0.0, until - time.perf_counter()))
+            begun = time.perf_counter()
+            left = _LOOK if until is None else min(_LOOK, max(0.0, until - begun))
             if self._readable.poll(math.ceil(left * 1000)) or self.answered():
                 return
+            stood = time.perf_counter() - begun - left
+            if until is not None and stood > _LOOK:  # this process was suspended, and the child perhaps with it
+                until += stood
             if until is not None and time.perf_counter() >= until:
                 raise self._lost(BlockingIOError())
 
@@ -217,6 +221,7 @@ def end_all(children: Iterable[ChildProcess]) -> None:
 def serve(descriptor: int, lifeline: int, module: str, name: str, what: str) -> None:
     """Answer the calls that come through a socket until asked to end, or the parent is gone: then the other end of `lifeline`, a pipe that
     carries nothing, is closed too."""
+    leave_stopping_to_the_driver()
     for inherited in (descriptor, lifeline):
         os.set_inheritable(inherited, False)  # programs that are started here must not hold them open
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())

@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from ludus.core.machine import leave_stopping_to_the_driver
 from ludus.runtime.carried import THREADS
 from ludus.runtime.wires import Wires
 
@@ -122,6 +123,7 @@ class ForkServer:
 
 def serve(descriptor: int, driver: int) -> None:
     """Fork when told to, say who has ended, and end with the driver. driver: its process."""
+    leave_stopping_to_the_driver()
     server = _Server(socket.socket(fileno=descriptor))
     os.set_inheritable(descriptor, False)
     try:

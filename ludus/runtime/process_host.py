@@ -98,6 +98,10 @@ class Host:
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(error.code if isinstance(error.code, int) else int(error.code is not None))
+            except BaseException:  # noqa: BLE001  (no answer can come any more: the driver is told by the end of this process)
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(1)
 
     def _answer(self, wire: Wire, number: int, value: Value) -> None:
         try:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import count
+from itertools import count, takewhile
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -51,6 +51,7 @@ from ludus.runtime.shared_values import Value, note, pack
 from ludus.runtime.wires import BEGIN, CALL, DONE, FETCH, PULSE, RAISED, Outcome, Wire, Wires, listener
 
 _GRACE = 5.0  # seconds that a killed process may take to be gone, and what is known of its end to come
+_MOST_WORDS = 1 << 24  # bytes that are kept of what a part prints
 _LAST_WORDS = 1 << 13  # bytes, of which so many lines are shown:
 _LINES = 40
 _NEEDED = ("numpy", "ludus.runtime.process_host")  # by every part
@@ -98,7 +99,10 @@ class Life:
         return PartState(kind_of(part.name), part.name, "", self.process or None, state, seen, part.number)
 
     def look(self) -> None:
-        """Ask for a sign of life, if that is due."""
+        """Ask for a sign of life, if that is due, and forget what it printed, if that is much."""
+        if os.fstat(self.log).st_size > _MOST_WORDS:
+            os.ftruncate(self.log, 0)
+            os.lseek(self.log, 0, os.SEEK_SET)  # for the part, too: it writes through the same description
         if (
             self.part.pulse
             and self.process
@@ -546,10 +550,10 @@ def _is_over(life: Life) -> bool:
 
 
 def _visible_cards() -> list[str]:
-    """As CUDA names them."""
+    """As CUDA names them, which sees none from the first on that there cannot be (-1)."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is not None:
-        return [name for name in given.split(",") if name]
+        return list(takewhile(lambda name: not name.startswith("-"), filter(None, map(str.strip, given.split(",")))))
     from ludus.core.device import cards  # loads torch
 
     return [str(k) for k in range(cards())]

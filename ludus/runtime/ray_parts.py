@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pickle import PicklingError
 from typing import Any
 
 import ray
@@ -93,6 +94,8 @@ def _because(raised: Exception, error: Exception) -> Exception:
 SMALL = {"num_cpus": 0.1}
 """What a part needs that does not say how many CPUs: little, so that it rarely waits, and not nothing, so that nodes can fill up."""
 
+UNSENT = (TypeError, ValueError, AttributeError, PicklingError)
+"""What sending something raises that cannot be pickled."""
 ROOM = 10.0
 """Seconds that a part without a process waits where a node was lost and those that are left are too small: another may come."""
 
@@ -318,7 +321,7 @@ class RayPeer:
         values = [_value(argument) for argument in args]
         try:
             return RayReply(self, self._actor.call.remote(method, *values))
-        except (TypeError, ValueError, AttributeError) as error:
+        except UNSENT as error:
             raise RunError(
                 f"an argument of {method!r} of {self._name} cannot be sent to another process: {error}"
             ) from error

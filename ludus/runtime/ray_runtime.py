@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pickle import PicklingError
 from typing import Any
 
 import ray
@@ -31,6 +30,7 @@ from ludus.runtime.base import (
 from ludus.runtime.carried import RemoteTraceback
 from ludus.runtime.ray_parts import (
     ROOM,
+    UNSENT,
     Life,
     RayAnswer,
     RayPart,
@@ -105,12 +105,11 @@ class RayRuntime:
         require_concurrency(concurrency)
         name = name or name_of(factory)
         options = actor_options(resources or {}, concurrency=concurrency, node=node)
-        if self._alone and set(amounts(options)) - {"CPU"}:
-            if not has_room([*self._wanted(), (options, "")]):
-                raise RunError(_no_room(name, "has no place", options))
+        if self._alone and set(amounts(options)) - {"CPU"} and not has_room([*self._wanted(), (options, "")]):
+            raise RunError(_no_room(name, "has no place", options))
         try:
             order = ray.put(ray.cloudpickle.dumps((factory, spec)))  # type: ignore[no-untyped-call]
-        except (TypeError, ValueError, AttributeError, PicklingError) as error:
+        except UNSENT as error:
             raise RunError(f"{name} cannot be sent to another process: {error}") from error
         part = RayPart(self, name, order, options, restarts=restarts, pulse=pulse)
         self._parts.append(part)
@@ -135,7 +134,7 @@ class RayRuntime:
             return RayAnswer(self, None, error=life.why)
         try:
             answer = RayAnswer(self, life.actor.call.remote(method, *values), life=life, number=life.calls + 1)
-        except (TypeError, ValueError, AttributeError) as error:
+        except UNSENT as error:
             raise RunError(
                 f"an argument of {method!r} of {handle.name} cannot be sent to another process: {error}"
             ) from error
@@ -162,7 +161,7 @@ class RayRuntime:
         self._require_open()
         try:
             return RayAnswer(self, ray.put(value))
-        except (TypeError, ValueError, AttributeError) as error:
+        except UNSENT as error:
             raise RunError(f"the value cannot be sent to another process: {error}") from error
 
     def get(self, ref: RayAnswer, *, timeout: float | None = None) -> Any:

@@ -164,8 +164,12 @@ class Wire:
                 sent = self._socket.sendmsg([unsent.data], rights)
             except BlockingIOError:
                 return False
-            except OSError:  # the other side is gone, which reading shows
+            except ConnectionError:  # the other side is gone, which reading shows
                 self._out.clear()
+                return True
+            except OSError:  # too many files under way, say: what cannot be sent must not be waited for
+                self._out.clear()
+                self._wires.soon(lambda: self._wires.lost(self))
                 return True
             unsent.data, unsent.value = unsent.data[sent:], None
             if not unsent.data:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,11 @@ def load(folder: Path, name: str) -> State:
     return state
 
 
-def clean(folder: Path, keep: int, named: Collection[str]) -> None:
-    """Remove all but the `keep` newest of the checkpoints that are `named`, and everything left over from a kill."""
+def clean(folder: Path, keep: int, named: Sequence[str]) -> None:
+    """Remove all but the `keep` newest of the checkpoints that are `named`, oldest first, and everything left over from a kill."""
     if not folder.is_dir():
         return
-    kept = sorted(named)[-keep:]
+    kept = named[-keep:]
     for path in folder.iterdir():
         if path.name not in kept:
             shutil.rmtree(path, ignore_errors=True)

@@ -74,5 +74,5 @@ class PolicyFiles:
         """Remove policy files that the database does not name: leftovers from after the last barrier."""
         known = {self.run_dir / file for file in self._digests}
         for path in (self.run_dir / "policies").glob("*/*"):
-            if path not in known:
+            if path not in known and not path.is_dir():  # which no policy is
                 path.unlink()

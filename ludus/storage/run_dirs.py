@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+import weakref
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -142,8 +144,15 @@ class RunLock:
             raise RunError(
                 f"run {str(run_dir)!r} is in use by another process (pid {owner_of(run_dir)}). Wait for it or stop it, then try again."
             )
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError:  # the disk is full
+            self.close()
+            raise
+        os.register_at_fork(
+            after_in_child=partial(_close, weakref.ref(self))
+        )  # a copy must not hold it when this process is gone
 
     def _acquire(self) -> bool:
         for attempt in range(3):  # `is_running` of another process may hold it for an instant
@@ -169,6 +178,11 @@ class RunLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _close(lock: weakref.ref[RunLock]) -> None:
+    if (found := lock()) is not None:
+        found.close()
 
 
 def require_writable(run_dir: Path) -> None:

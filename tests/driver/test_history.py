@@ -1,10 +1,17 @@
-"""What a run's progress record is made of."""
+"""What a run's progress record is made of, and what a scheduler may answer the driver."""
 
 from __future__ import annotations
 
 import math
+import re
+from types import SimpleNamespace
+from typing import Any
 
-from ludus.driver.driver import History
+import pytest
+
+from ludus.core.errors import ScenarioError
+from ludus.core.types import Mixture, TrainingTask
+from ludus.driver.driver import History, tasks_of
 
 
 def test_a_gain_is_what_the_best_of_the_responses_earns_above_the_value_before() -> None:
@@ -22,3 +29,21 @@ def test_a_gain_is_what_the_best_of_the_responses_earns_above_the_value_before()
     history.generation(3, values=[0.0, 0.0], nash_conv=0.05)
     assert math.isnan(history.gains[-1])
     assert history.nash_conv == [0.1, 0.05, 0.05]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "words"),
+    [
+        (None, "answered None; expected a list of TrainingTask and EvaluationTask"),
+        ([("0-1", 0)] * 3, "answered 3 tasks; expected at most 2"),
+        ([("0-1", 2)], "trains population 2 in task 'task'; expected 0 to 1"),
+        ([("../../x", 0)], "names the policy of task 'task' '../../x'; expected the name of a file: without '/'"),
+        ([("a\0b", 0)], "expected the name of a file"),
+    ],
+)
+def test_answers_of_a_scheduler_that_are_none(tasks: list[tuple[str, int]] | None, words: str) -> None:
+    made = None if tasks is None else [TrainingTask("task", 1, p, (0,), name, Mixture(())) for name, p in tasks]
+    scheduler: Any = SimpleNamespace(next_tasks=lambda view, free: made)
+    view: Any = SimpleNamespace(populations=((), ()))
+    with pytest.raises(ScenarioError, match=re.escape(words)):
+        tasks_of(scheduler, view, free=2)

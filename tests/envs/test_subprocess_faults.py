@@ -71,6 +71,16 @@ def test_a_lost_subprocess_is_one_clear_error(fault: str, made: Made) -> None:
         env.step((np.zeros(4, np.int64), np.zeros(0, np.int64)))
 
 
+def test_the_message_of_a_lost_subprocess_names_a_few_of_its_environments(made: Made) -> None:
+    seeds = np.arange(6, dtype=np.uint64)
+    env = made(partial(games.bad, fault="exit"), 6, workers=1)
+    with pytest.raises(
+        EnvError, match=r"environments 0 to 5 of 6, seeds \[0, 1, 2, 3\] …, episodes \[0, 0, 0, 0\] …"
+    ) as caught:
+        steps(env, 20, seeds)
+    assert "Of all of them: seeds [0, 1, 2, 3, 4, 5], episodes [0, 0, 0, 0, 0, 0]" in caught.value.__notes__[-1]
+
+
 @Slow
 def test_an_exception_keeps_its_message_and_brings_its_traceback(made: Made) -> None:
     env = made(early("raise", [1]), 4, workers=2)

@@ -6,7 +6,9 @@ import errno
 import fcntl
 import os
 import random
+import signal
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,6 +86,40 @@ def test_a_file_system_without_locks(
     assert main(["resume", str(tmp_path / "there"), "generations=4"]) == 2
     assert "has no locks" in capfd.readouterr().err
     assert main(["report", str(tmp_path / "there")]) == 0  # what is there can be read
+
+
+def test_a_full_disk_does_not_keep_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space left"):
+            RunLock(tmp_path)
+    RunLock(tmp_path).close()
+
+
+def test_a_fork_does_not_keep_the_lock(tmp_path: Path) -> None:
+    """What a user's code leaves running when the driver dies."""
+    lock = RunLock(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # Python 3.12 warns of forks beside threads; this one only waits
+        child = os.fork()
+    if not child:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        assert is_running(tmp_path), "the fork has closed its copy, and not ours"
+        lock.close()
+        end = time.monotonic() + 10
+        while is_running(tmp_path) and time.monotonic() < end:
+            time.sleep(0.01)
+        RunLock(tmp_path).close()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -91,6 +93,30 @@ def test_a_damaged_newest_checkpoint_costs_one_barrier(run_dir: Path, whole: Pat
     assert (event.level, event.text) == ("warning", message)
     with closing(sqlite3.connect(run_dir / "ludus.db")) as db, db:
         db.execute("DELETE FROM events WHERE kind = 'checkpoint'")
+    tools.assert_same_run(whole, run_dir)
+
+
+def test_one_that_cannot_be_read_just_now_is_not_passed_over(
+    run_dir: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of a network file system, say: to go on from an earlier one would remove what is whole."""
+    newest, before, read = ids(run_dir)[-1], tools.files_of(run_dir), Path.read_bytes
+
+    def read_bytes(path: Path) -> bytes:
+        if path.parent.name == newest:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", read_bytes)
+        with pytest.raises(RunError) as caught:
+            resume(run_dir, report=False)
+    assert str(caught.value) == (
+        f"checkpoint {newest} cannot be read (Input/output error). Nothing was changed. Try again once its files can be read, or remove "
+        f"{str(run_dir / 'checkpoint' / newest)!r} to go on from the checkpoint before it."
+    )
+    assert before.items() <= tools.files_of(run_dir).items(), "only SQLite's files have come"
+    resume(run_dir, report=False)
     tools.assert_same_run(whole, run_dir)
 
 

@@ -1,8 +1,10 @@
 """Parts that the tests of runtimes have made in other processes, which load this module: so it loads little."""
 
+import asyncio
 import faulthandler
 import gc
 import os
+import pickle
 import sys
 import threading
 import time
@@ -152,6 +154,24 @@ class Faulty(Tally):
     def break_wires(self):
         process_peers._here[0]._wires.soon(fails)
         time.sleep(600)
+
+
+class Talking:
+    def __init__(self, spec):
+        pass
+
+    def say(self, text):
+        print(text, flush=True)
+
+    def give_up(self):
+        raise asyncio.CancelledError
+
+
+class Unsent:
+    """Cannot be pickled, as pickle says it of lambdas."""
+
+    def __reduce__(self):
+        raise pickle.PicklingError("not this one")
 
 
 class Seeing:

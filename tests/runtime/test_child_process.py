@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -126,6 +127,29 @@ def test_a_deadline_ends_it(how: str, child: Made) -> None:
         one.receive(None if how == "half" else soon())
     with pytest.raises(ProcessLookupError):
         os.kill(one.pid, 0)
+
+
+def test_time_in_which_both_were_suspended_does_not_count(child: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As batch systems do it: the clock runs on."""
+    one = child(patience=5.0)
+    one.send("echo", 1)
+    one.receive()
+    slept = [0.0]
+    monkeypatch.setattr(child_process.time, "perf_counter", lambda clock=time.perf_counter: clock() + slept[0])
+    poll = select.poll()
+    poll.register(one.fileno(), select.POLLIN)
+
+    class Suspended:
+        def poll(self, timeout: int) -> list[Any]:
+            if not slept[0]:
+                slept[0] = 1000.0
+                return []
+            return poll.poll(timeout)
+
+    monkeypatch.setattr(one, "_readable", Suspended())
+    one.send("echo", 2)
+    assert one.receive(soon(5.0)) == (2,)
+    assert slept == [1000.0]
 
 
 @pytest.mark.slow

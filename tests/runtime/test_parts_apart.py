@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from parts_made_apart import Meeting, Owner, Visitor, Worker, not_importable
+from parts_made_apart import Meeting, Owner, Unsent, Visitor, Worker, not_importable
 
 from ludus.core.errors import PartDied, RunError, UnknownName
 from ludus.runtime.inprocess import build_runtime
@@ -144,14 +144,14 @@ def test_a_peer_that_dies_while_it_is_asked(make):
 
 
 def test_what_is_refused(runtime):
-    lock = threading.Lock()
     part = runtime.spawn(Worker, 0)
-    with pytest.raises(RunError, match="part 'Worker' cannot be sent to another process"):
-        runtime.spawn(Worker, lock)
-    with pytest.raises(RunError, match="an argument of 'add' of part 'Worker' cannot be sent"):
-        runtime.call(part, "add", lock)
-    with pytest.raises(RunError, match="the value cannot be sent"):
-        runtime.put(lock)
+    for thing in (threading.Lock(), Unsent()):
+        with pytest.raises(RunError, match="part 'Worker' cannot be sent to another process"):
+            runtime.spawn(Worker, thing)
+        with pytest.raises(RunError, match="an argument of 'add' of part 'Worker' cannot be sent"):
+            runtime.call(part, "add", thing)
+        with pytest.raises(RunError, match="the value cannot be sent"):
+            runtime.put(thing)
     runtime.stop(other := runtime.spawn(Worker, 0))
     with pytest.raises(RunError, match="cannot come any more was passed inside an argument"):
         runtime.call(part, "add", [runtime.call(other, "add", 1)])

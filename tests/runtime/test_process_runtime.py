@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from parts_made_apart import Drawing, Faulty, Reader, Seeing, Worker, fails, mapped_file
+from parts_made_apart import Drawing, Faulty, Reader, Seeing, Talking, Worker, fails, mapped_file
 
 from ludus.core.errors import PartDied, RunError
-from ludus.runtime import fork_server, shared_values, wires
+from ludus.runtime import fork_server, processes, shared_values, wires
 from ludus.runtime.process_peers import Arrived
 from ludus.runtime.processes import ProcessRuntime
 from ludus.runtime.shared_values import LARGE, pack
@@ -139,6 +139,28 @@ def test_nobody_waits_for_a_part_that_does_not_read(shared):
     assert [shared.get(ref, timeout=60)[0] for ref in large] == [2 * k for k in range(100)]
 
 
+def test_what_the_system_does_not_send_is_lost_and_not_waited_for():
+    """A limit of files under way, say: the process at the other end is well, and would never answer."""
+    lost = []
+    ends, other = socket.socketpair()
+
+    class Full:
+        def sendmsg(self, *_):
+            raise OSError(errno.ETOOMANYREFS, "Too many references: cannot splice")
+
+        def __getattr__(self, name):
+            return getattr(ends, name)
+
+    made = wires.Wires(lambda *_: None, lost.append)
+    with other:
+        wire = made.add(Full())
+        outcome = wire.ask(wires.CALL, pack(1))
+        assert made.wait(lambda: bool(outcome.kind), 10)
+        assert outcome.kind == outcome.LOST
+        assert lost == [wire]
+        made.end()
+
+
 def test_another_user_is_not_listened_to(shared, monkeypatch):
     address, listens = wires.listener()
     with listens:
@@ -210,8 +232,39 @@ def test_a_process_that_does_not_come(monkeypatch, alone):
         alone.get(late, timeout=30)
 
 
+def test_signals_that_ask_to_stop_are_the_drivers(alone):
+    """Batch systems send them to all processes of a run."""
+    part = alone.spawn(Worker, 0)
+    process = alone.get(alone.call(part, "process"))
+    for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for one in (alone._server._popen.pid, process):
+            os.kill(one, sent)
+    assert alone.get(alone.call(part, "process"), timeout=30) == process
+    assert alone.get(alone.call(alone.spawn(Worker, 0), "add", 1), timeout=30) == 1
+    assert alone.incarnation(part) == 0
+
+
+def test_what_parts_print_is_not_kept_for_ever(shared, monkeypatch):
+    monkeypatch.setattr(processes, "_MOST_WORDS", 1000)
+    part = shared.spawn(Talking, None)
+    for k in range(3):
+        shared.get(shared.call(part, "say", f"{k} " * 1000))
+        assert os.fstat(part.life.log).st_size >= 2000
+        shared.parts()
+        assert os.fstat(part.life.log).st_size == 0
+    shared.get(shared.call(part, "say", "the end"))
+    assert part.life.last_words().splitlines() == ["Its last words:", "the end"]
+
+
+def test_a_call_that_ends_its_thread_ends_the_part(shared):
+    part = shared.spawn(Talking, None, concurrency=2)
+    with pytest.raises(PartDied, match="ended with exit code 1") as caught:
+        shared.get(shared.call(part, "give_up"), timeout=30)
+    assert "CancelledError" in str(caught.value.__cause__)
+
+
 def test_cards_are_handed_out_whole(shared, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, 5,-1,6")  # those after the -1 are not seen
     monkeypatch.setattr(shared, "_cards", None)
     one = {"num_gpus": 1.0}
     first, second = (shared.spawn(Seeing, None, resources=one) for _ in range(2))

@@ -28,6 +28,7 @@ from ludus.envs.python_loop import check_actions
 from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised, end_all
 
 Fault: TypeAlias = ChildLost | ChildRaised
+_NAMED = 4  # environments in the message of a fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -588,10 +589,17 @@ class SubprocessVectorEnv:
 
     def _error(self, share: Share, fault: Fault) -> EnvError | ConfigError:
         record, at = self._record, slice(share.first, share.first + share.count)
-        episodes = (record.episode - record.began)[at].tolist()
-        where = f"{share} of {self.num_envs}, seeds {record.seeds[at].tolist()}, episodes {episodes}, steps {record.length[at].tolist()}"
+        facts = {"seeds": record.seeds[at], "episodes": (record.episode - record.began)[at], "steps": record.length[at]}
+        where = ", ".join(f"{what} {_some(those)}" for what, those in facts.items())
         after = f" (after {self.restarts} restarts)" if self.restarts else ""
-        return as_error(f"{self.spec.id}{after}, {where}", share, fault)
+        error = as_error(f"{self.spec.id}{after}, {share} of {self.num_envs}, {where}", share, fault)
+        if share.count > _NAMED:
+            error.add_note("Of all of them: " + ", ".join(f"{what} {those.tolist()}" for what, those in facts.items()))
+        return error
+
+
+def _some(numbers: NDArray[Any]) -> str:
+    return f"{numbers[:_NAMED].tolist()}" + (" …" if len(numbers) > _NAMED else "")
 
 
 def _end(processes: list[ChildProcess], descriptors: list[int]) -> None:
