@@ -63,6 +63,11 @@ def as_stored() -> Iterator[None]:
         _stored.reset(token)
 
 
+def is_stored() -> bool:
+    """Whether `as_stored` holds."""
+    return _stored.get()
+
+
 def refuse_unread(options: Config, read: Mapping[str, tuple[bool, str]]) -> None:
     """Raises ValueError for options that were changed and that nothing reads, but `as_stored`. read: per option, whether anything does, and
     with what."""

@@ -62,7 +62,9 @@ class History:
     generations: int = 0
     nash_conv: list[float] = field(default_factory=list)
     gains: list[float] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)  # [P] of the newest profile of meta-strategies
+    values: list[float] = field(
+        default_factory=list
+    )  # [P] of the newest profile of meta-strategies, or of what was met since
     responses: list[float] = field(default_factory=list)  # [P] return of the best of the newest responses
     checkpoints: int = 0
     seconds: float = 0.0
@@ -85,6 +87,11 @@ class History:
     def response(self, seat: int, earned: float) -> None:
         """What a new response earns in a seat; of several the best one counts."""
         self.responses[seat] = float(np.fmax(self.responses[seat], earned))
+
+    def met(self, seat: int, earned: float) -> None:
+        """What the strategies of a seat earn where its response was trained, if that is known; without it, in the newest profile."""
+        if not np.isnan(earned):
+            self.values[seat] = earned
 
     def generation(self, number: int, *, values: Sequence[float], nash_conv: float | None) -> None:
         """A generation was solved: `values` float[P] of its meta-strategies. The responses so far were trained against the last one's."""
@@ -290,6 +297,10 @@ class Driver:
         self.store.metrics_recorded("generations", task.generation, metrics)
         for seat in task.seats if task.restricted is None else ():
             history.response(seat, self.work.return_of(result, seat))
+            if (
+                getattr(self.scenario, "order", None) == "sequential"
+            ):  # it met those that were added since the last profile was solved
+                history.met(seat, self.work.earned_before(task, seat))
 
     def _tell_few(self, result: Trained) -> None:
         """Say so where a response has hardly been trained: once a run, where it was at all, but not of a learner that goes on from task to

@@ -140,6 +140,22 @@ class TaskRunner:
             value = self.exact.value_against(result.ref, seat, opponents)
         return float(result.metrics.get("return", np.nan)) if np.isnan(value) else value
 
+    def earned_before(self, task: TrainingTask, seat: int) -> float:
+        """What the policies of the task's own population earn in a seat, drawn as its opponents are; NaN where nobody knows."""
+        players = task.opponents
+        if not isinstance(players, Mixture) or live_refs(players):
+            return np.nan
+        if self.exact is not None:
+            return float(self.exact.values(players)[seat])
+        if any(len(factor.seats) > 1 for factor in players.factors):
+            return np.nan
+        value = self.manager.table.view().mean[seat]
+        for factor in sorted(players.factors, key=lambda factor: factor.seats):
+            played = np.flatnonzero(factor.probs)
+            places = [self.manager.record_of(factor.entries[k][0]).index for k in played]
+            value = np.tensordot(np.asarray(factor.probs)[played], value[places], 1)
+        return float(value)
+
     # ------------------------------------------------------------------------------------------ training
 
     def _training(self, task: TrainingTask, task_slot: int) -> Training:

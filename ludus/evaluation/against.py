@@ -53,7 +53,9 @@ def population_performance(
     tolerance: of the equilibrium, as a fraction of the payoffs' range. Raises DataError for empty or unknown choices; SolverError for holes
     among these profiles and for other games.
     """
-    games.require_two_player_zero_sum(payoffs, "relative population performance")
+    games.require_two_player_zero_sum(
+        payoffs, "relative population performance", advice="a tournament compares policies of any game"
+    )
     for player, chosen in enumerate((first, second)):
         if not chosen or not all(0 <= i < payoffs.sizes[player] for i in chosen):
             raise DataError(

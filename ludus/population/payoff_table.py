@@ -11,6 +11,7 @@ view shares them: it is copied only when something is written inside what was ha
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
@@ -81,23 +82,33 @@ class CellArrays:
         self.players = players
         self._weight = weight
         self.sizes = (0,) * players
-        # every axis doubles, so memory has a factor 2^P: with many players start small
+        # with many players start small
         self._allocate((max(1, capacity if players <= 3 else 2),) * players)
         self._shared: tuple[int, ...] | None = None
 
     def _allocate(self, capacity: tuple[int, ...]) -> None:
         # memory beyond the used region is left untouched: pages that nobody writes cost nothing
-        self.mean = np.empty((self.players, *capacity))
-        self.m2 = np.zeros((self.players, *capacity))
-        self.weight: NDArray[Any] = np.zeros(capacity, dtype=self._weight)
-        self.exact = np.zeros(capacity, dtype=np.bool_)
+        try:
+            self.mean = np.empty((self.players, *capacity))
+            self.m2 = np.zeros((self.players, *capacity))
+            self.weight: NDArray[Any] = np.zeros(capacity, dtype=self._weight)
+            self.exact = np.zeros(capacity, dtype=np.bool_)
+        except (MemoryError, ValueError) as error:  # NumPy has no more than 64 axes, and no sizes beyond 2^63
+            raise DataError(
+                f"the payoff table of {self.players} players would need {math.prod(capacity):.2g} cells, which do not fit into memory: "
+                "each agent is a player, and all their policies are crossed. Let one player have the agents of a team (env.options.teams), "
+                "or keep fewer policies."
+            ) from error
 
     def reserve(self, sizes: tuple[int, ...]) -> None:
         """Grow to `sizes`, new cells being holes; amortised constant time per cell."""
         capacity = self.exact.shape
         if any(size > room for size, room in zip(sizes, capacity, strict=True)):
             old, region = (self.mean, self.m2, self.weight, self.exact), box((0,) * self.players, self.sizes)
-            self._allocate(tuple(r if size <= r else max(2 * r, size) for size, r in zip(sizes, capacity, strict=True)))
+            factor = 2 ** min(1.0, 3 / self.players)  # of each axis: 8 times the cells at most
+            self._allocate(
+                tuple(r if size <= r else max(int(factor * r), size) for size, r in zip(sizes, capacity, strict=True))
+            )
             for new, kept in zip((self.mean, self.m2), old, strict=False):
                 new[region] = kept[region]
             self.weight[region[1:]], self.exact[region[1:]] = old[2][region[1:]], old[3][region[1:]]

@@ -84,7 +84,11 @@ class MovingOpponents:
         return replace(self._start, factors=self._with(means))
 
     def state_dict(self) -> State:
-        return {"states": [dict(s) for s in self._states], "sums": list(self._sums), "rounds": self._rounds}
+        return {
+            "states": [dict(s) for s in self._states],
+            "sums": [total.copy() for total in self._sums],
+            "rounds": self._rounds,
+        }
 
     def load_state_dict(self, state: State) -> None:
         self._states, self._sums = list(state["states"]), [np.array(s) for s in state["sums"]]

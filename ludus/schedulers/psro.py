@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ludus.core import seeding
-from ludus.core.config import Config
+from ludus.core.config import Config, is_stored
 from ludus.core.errors import ConfigError, ScenarioError, SolverError
 from ludus.core.parts import build_part, dump_part, kind_of, require
 from ludus.core.types import Opponents, PolicyRef, State, Task, TrainingTask
@@ -217,6 +217,16 @@ class PSROOptions(ResponseOptions):
         PlainSerializer(lambda part: dump_part(part, RESPONSES)),
     ] = "best"
     order: Literal["simultaneous", "sequential"] = "simultaneous"
+
+    @model_validator(mode="after")
+    def _check_rectified(self) -> Self:
+        named = kind_of(self.meta_solver, META_SOLVERS) == "rectified_nash"
+        if named and kind_of(self.responses, RESPONSES) != "rectified" and not is_stored():
+            raise ValueError(
+                "meta_solver rectified_nash solves as nash does: what makes it PSRO_rN is whom each policy meets; give responses: "
+                "rectified, too, or meta_solver: nash"
+            )
+        return self
 
     def check_schedule(self, context: ScheduleContext) -> None:
         context.check_solver(self.meta_solver)

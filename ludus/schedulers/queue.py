@@ -107,6 +107,9 @@ class TaskQueue:
             group = self._planned.pop(0)
             self._out.append(group)
             taken += group
+            evaluates = all(isinstance(task, EvaluationTask) for task in group)
+            if evaluates and sum(map(len, self._planned)) > free - len(taken):
+                break  # the driver does these first, and asks again: they must not take a place among those that train together
         if free > 0 and self._planned and not self._out:
             needed = len(self._planned[0])
             raise ScenarioError(

@@ -44,22 +44,21 @@ def require_complete(payoffs: Payoffs, solver: str) -> None:
     raise SolverError(f"{solver}: profile {profile} {what} ({len(bad)} such profiles). Evaluate it before solving.")
 
 
-def require_two_player(payoffs: Payoffs, solver: str) -> None:
-    """Raises SolverError if there are not two players."""
+_ANY_GAME = "fictitious_play and projected_replicator_dynamics take any game"
+
+
+def require_two_player(payoffs: Payoffs, solver: str, *, advice: str = _ANY_GAME) -> None:
+    """Raises SolverError if there are not two players. advice: what else there is."""
     if payoffs.num_players != 2:
-        raise SolverError(
-            f"{solver} needs two players, given {payoffs.num_players}; "
-            "fictitious_play and projected_replicator_dynamics take any number."
-        )
+        raise SolverError(f"{solver} needs two players, given {payoffs.num_players}; {advice}.")
 
 
-def require_two_player_zero_sum(payoffs: Payoffs, solver: str) -> None:
-    """Raises SolverError if there are not two players, the game is not declared zero-sum, or exact payoffs do not add up."""
-    require_two_player(payoffs, solver)
+def require_two_player_zero_sum(payoffs: Payoffs, solver: str, *, advice: str = _ANY_GAME) -> None:
+    """Raises SolverError if there are not two players, the game is not declared zero-sum, or exact payoffs do not add up. advice: what else
+    there is."""
+    require_two_player(payoffs, solver, advice=advice)
     if not payoffs.zero_sum:
-        raise SolverError(
-            f"{solver} needs a zero-sum game and this one is general-sum; use fictitious_play or projected_replicator_dynamics."
-        )
+        raise SolverError(f"{solver} needs a zero-sum game and this one is general-sum; {advice}.")
     if not payoffs.exact.any():
         return  # sampled means of both players come from the same episodes; a check of the sums would add nothing
     total = (payoffs.mean[0] + payoffs.mean[1])[payoffs.exact]
@@ -149,13 +148,20 @@ def symmetrised(payoffs: Payoffs) -> NDArray[np.float64]:
     mean = payoffs.mean
     if not shared(payoffs):
         return mean
-    orders = seat_orders(payoffs.population)
-    total = np.zeros_like(mean)
-    for order in orders:
-        # seat p of the permuted game is seat order[p] of the original
-        for p in range(payoffs.num_players):
-            total[p] += mean[order[p]].transpose(order)
-    return np.asarray(total / len(orders))
+    for which in sorted(set(payoffs.population)):
+        group = [p for p, population in enumerate(payoffs.population) if population == which]
+        for k in range(
+            1, len(group)
+        ):  # over all orders of the first k + 1: these are those of the first k, and then k changed with one
+            total = mean.copy()
+            for other in group[:k]:
+                order = [*range(payoffs.num_players)]
+                order[other], order[group[k]] = group[k], other
+                # seat p of the permuted game is seat order[p] of the original
+                for p in range(payoffs.num_players):
+                    total[p] += mean[order[p]].transpose(order)
+            mean = total / (k + 1)
+    return mean
 
 
 def pooled(marginals: Sequence[NDArray[np.float64]], population: Sequence[int]) -> Marginals:

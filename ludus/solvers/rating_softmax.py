@@ -55,7 +55,7 @@ class RatingSoftmax:
 
     def _elo(self, payoffs: Payoffs) -> list[NDArray[np.float64]]:
         """[P] float64[n_p], natural units; both populations on one scale."""
-        games.require_two_player_zero_sum(payoffs, "rating_softmax with elo")
+        games.require_two_player_zero_sum(payoffs, "rating_softmax with elo", advice="rating: mean takes any game")
         low, high = payoffs.utility_range[0]
         if not (np.isfinite((low, high)).all() and low < high):
             raise SolverError(

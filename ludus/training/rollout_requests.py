@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -37,6 +38,7 @@ class TrainingCounts:
     samples: int = 0
     updates: int = 0
     requests: int = 0
+    begun: int = 0  # of these, with all episodes anew
     cut_at: int = 0  # requests at the last barrier
     truncated: int = 0  # episodes that barriers ended
     stale: int = 0  # decisions that were too old to learn from
@@ -81,7 +83,8 @@ class TrainingCounts:
         )
 
     def state_dict(self) -> State:
-        return {name: getattr(self, name) for name in self.__slots__}
+        """What is so now: a checkpoint that another task writes later holds it as it was."""
+        return {name: copy(getattr(self, name)) for name in self.__slots__}
 
     @staticmethod
     def of(state: State) -> TrainingCounts:
@@ -89,9 +92,10 @@ class TrainingCounts:
         state = {
             "published": state["iterations"],
             "unpublished": 0,
+            "begun": state["requests"],
             **state,
         }  # before publish_every there was a version for each
-        counts = TrainingCounts(**{name: state[name] for name in TrainingCounts.__slots__})
+        counts = TrainingCounts(**{name: copy(state[name]) for name in TrainingCounts.__slots__})
         counts.wins = [(share, episodes) for share, episodes in counts.wins]
         return counts
 
@@ -158,7 +162,8 @@ class RequestMaker:
         collect = self._collect
         if not carry_on:
             seats = self._task.seats
-            turn = count.requests // max(1, len(self._rows))
+            turn = count.begun // max(1, len(self._rows))
+            count.begun += 1
             first = turn % len(seats)  # every seat has its turn, even with one environment
             self._seats[host] = seats[first:] + seats[:first]
         if (

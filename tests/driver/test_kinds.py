@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import run_tools as tools
 
-from ludus.core.config import to_yaml
+from ludus.core.config import as_stored, to_yaml
 from ludus.core.errors import ConfigError, LudusError, ScenarioError
 from ludus.core.parts import load, with_options
 from ludus.core.types import PolicyRef, TrainingTask
@@ -122,6 +122,11 @@ def test_what_is_refused() -> None:
         parse_scenario(text("self_play") + "lates: 0.5\n")
     with pytest.raises(ConfigError, match="is no class of scenarios"):
         parse_scenario(COMMON + "scenario: ludus.core.types:Mixture\n")
+    with pytest.raises(ConfigError, match="rectified_nash solves as nash does"):
+        parse_scenario(COMMON, ["meta_solver=rectified_nash"])
+    parse_scenario(COMMON, ["meta_solver=rectified_nash", "responses=rectified"])
+    with as_stored():
+        parse_scenario(COMMON, ["meta_solver=rectified_nash"])
     three = parse_scenario(
         COMMON.replace("kuhn_poker", "kuhn_poker(players=3)"), ["responses=rectified", "meta_solver=uniform"]
     )

@@ -11,7 +11,7 @@ from payoff_samples import logs, match, same, table
 from ludus.core.errors import DataError
 from ludus.core.types import PolicyRef
 from ludus.population.matches import Moments, merge, moments
-from ludus.population.payoff_table import PayoffTable
+from ludus.population.payoff_table import CellArrays, PayoffTable
 
 # ---------------------------------------------------------------------------------------------- statistics
 
@@ -309,3 +309,17 @@ def test_sums_of_single_precision_may_miss_the_range_by_their_rounding():
     assert made.view().mean[0, 0, 0] == 10.0000003
     with pytest.raises(DataError, match="expected a number from -10"):
         table((2, 3)).record([dataclasses.replace(played, exact=True, m2=np.zeros(2))])
+
+
+@pytest.mark.parametrize("players", [40, 70])
+def test_a_table_that_no_memory_holds_is_refused(players):
+    with pytest.raises(DataError, match=f"payoff table of {players} players would need .* cells"):
+        CellArrays(players, 1)
+
+
+def test_tables_of_many_players_grow_by_what_is_needed():
+    cells = CellArrays(10, 64)
+    for size in (1, 2, 3):
+        cells.reserve((size,) * 10)
+    assert cells.exact.shape == (3,) * 10, "doubled, it would be 4, and 18 times the cells"
+    assert np.isnan(cells.mean).all()

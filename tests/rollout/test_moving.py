@@ -106,10 +106,12 @@ def test_it_goes_on_from_a_state(rule: str) -> None:
     one = MovingOpponents(opponents)
     one.learn(some())
     other = MovingOpponents(opponents)
-    other.load_state_dict(one.state_dict())
+    other.load_state_dict(state := one.state_dict())
+    before = repr(state)
     for _ in range(3):
         seen = some()
         one.learn(seen)
         other.learn(seen)
     assert one.mixture(nobody) == other.mixture(nobody)
     assert one.average == other.average
+    assert repr(state) == before, "it may be written later"

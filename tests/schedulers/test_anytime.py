@@ -93,7 +93,8 @@ def test_without_a_mean_the_solver_is_asked() -> None:
 def test_responses_and_new_strategies_train_in_pairs() -> None:
     scheduler = self_play(share_of_new=0.25, new_mode="average")
     now = view(("0-0",), ("1-0", "1-a"))
-    announcement, response, new = scheduler.next_tasks(now, free=3)
+    (announcement,) = scheduler.next_tasks(now, free=3)
+    response, new = scheduler.next_tasks(now, free=3)
     assert (response.policy, new.policy) == ("0-1", "1-1-new")
     live = PolicyRef(1, "1-1-new", None)
     columns = Factor((1,), ((live,), (PolicyRef(1, "1-0"),), (PolicyRef(1, "1-a"),)), (0.25, 0.375, 0.375))

@@ -231,3 +231,11 @@ def test_a_file_rule_needs_a_path() -> None:
     with pytest.raises(ConfigError, match="needs one"):
         WarmStart(source="file")
     assert issubclass(WarmStart, Config)
+
+
+def test_what_is_announced_takes_no_place_among_those_that_train_together() -> None:
+    """The driver does it first, by itself: as many responses train at once as may."""
+    psro, now = scheduler((0, 1), 1), _view((1, 1), np.zeros((1, 1)))
+    first, second = (psro.next_tasks(now, free=2) for _ in range(2))
+    assert [task.id for task in first] == ["exploitability-0"]
+    assert [task.policy for task in second if isinstance(task, TrainingTask)] == ["0-1", "1-1"]

@@ -187,6 +187,23 @@ def test_symmetrised_three_players_by_enumeration():
         assert pooled[2, a, b, c] == pytest.approx((mean[2, a, b, c] + mean[0, c, b, a]) / 2)
 
 
+@pytest.mark.parametrize("population", [(0, 0, 0), (0, 1, 0, 0), (1, 0, 1, 0)])
+def test_symmetrised_is_the_mean_over_all_orders_of_the_seats(population):
+    players = len(population)
+    mean = random_game((3,) * players, seed=4)
+    orders = games.seat_orders(population)
+    expected = [np.mean([mean[order[p]].transpose(order) for order in orders], axis=0) for p in range(players)]
+    pooled = games.symmetrised(exact_view(mean, zero_sum=False, population=population))
+    np.testing.assert_allclose(pooled, expected, atol=1e-12)
+
+
+def test_symmetrised_of_ten_players():
+    """There are 3,628,800 orders of their seats."""
+    mean = np.arange(10.0).reshape(10, *[1] * 10)
+    pooled = games.symmetrised(exact_view(mean, zero_sum=False, population=(0,) * 10))
+    np.testing.assert_allclose(pooled.ravel(), 4.5)
+
+
 def test_own_axis_last_by_hand():
     mean = np.arange(12.0).reshape(2, 2, 3)
     np.testing.assert_array_equal(own_axis_last(mean), [[0, 3, 1, 4, 2, 5], [6, 7, 8, 9, 10, 11]])

@@ -246,3 +246,30 @@ def test_several_seats_of_workers_that_play_apart(unit: str) -> None:
     found = decisions(rollouts)
     assert len(set(found)) == len(found) > 100
     assert {agent for _, agent, _ in found} == {0, 1}
+
+
+def test_every_seat_has_its_turn_whenever_episodes_begin_anew() -> None:
+    """After an even number of requests in between, too, and with one environment."""
+    algorithm = TabularQ(batch=2, batch_unit="decisions")
+    training, worker = training_of(algorithm, num_envs=1, seats=(0, 1), decisions=1000)
+    for _ in range(4):
+        for _ in range(4):
+            training.step()
+        training.barrier()
+    begun = [request.seats for request, _ in worker.seen if not request.carry_on]
+    assert begun == [(0, 1), (1, 0), (0, 1), (1, 0)]
+
+
+def test_what_a_checkpoint_holds_of_a_task_stays_as_it_was() -> None:
+    """It is written by another task's barrier, later."""
+    training, _ = training_of(TabularQ(batch=20), episodes=1000)
+    training.step()
+    training.barrier()
+    state = training.state_dict()
+    before = repr(state["counts"])
+    training.step()
+    assert repr(state["counts"]) == before
+    again, _ = training_of(TabularQ(batch=20), episodes=1000)
+    again.load_state_dict(state)
+    again.step()
+    assert repr(state["counts"]) == before

@@ -251,7 +251,7 @@ class BradleyTerry:
         counted = results if self.ties == "davidson" else _halved(results)
         likelihood = Likelihood(counted, self.prior, self.ties == "davidson")
         if self.prior == 0:
-            _require_finite(results, group)
+            _require_finite(results, group, kind)
         best, curve = maximise(likelihood)
         low, high = self._ends(likelihood, best, curve, group)
         alone = np.bincount(group)[group] == 1
@@ -319,7 +319,7 @@ def _notes(group: NDArray[np.int64]) -> tuple[str, ...]:
     )
 
 
-def _require_finite(results: Pairs, group: NDArray[np.int64]) -> None:
+def _require_finite(results: Pairs, group: NDArray[np.int64], kind: str) -> None:
     """Ford's (1957) condition: within a group, there is no set of policies that never lost to, nor drew with, the others."""
     won, drawn = results.tables()
     label = connected_components(won + drawn > 0, directed=True, connection="strong")[1]
@@ -328,7 +328,7 @@ def _require_finite(results: Pairs, group: NDArray[np.int64]) -> None:
         if len(parts) > 1:
             members = [np.flatnonzero(label == part).tolist() for part in parts[:2]]
             raise DataError(
-                f"bradley_terry: without a prior there is no finite rating, since the policies {members[0]} and {members[1]} met, "
+                f"{kind}: without a prior there is no finite rating, since the policies {members[0]} and {members[1]} met, "
                 "directly or through others, and one side never lost; give a prior above 0."
             )
 
