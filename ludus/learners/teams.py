@@ -119,8 +119,13 @@ _OF_LAST = ("tail", "bootstrap_observation", "bootstrap_mask", "bootstrap_state"
 
 
 def left_over(view: Joint) -> NDArray[np.bool_]:
-    """bool[B, n]: which agents are there after each piece's last step."""
-    out: NDArray[np.bool_] = (view.tail == Tail.TRUNCATED) | (view.tail == Tail.CUT)
+    """bool[B, n]: which agents are there after each piece's last step: those that were truncated, and of those that go on after a cut the
+    ones that decide next. (The others' turn comes later, as within a piece.)"""
+    cut = view.tail == Tail.CUT
+    if view.when is not None:
+        when = np.where(cut, view.when, np.iinfo(np.int64).max)
+        cut &= when == when.min(axis=1, keepdims=True)
+    out: NDArray[np.bool_] = (view.tail == Tail.TRUNCATED) | cut
     return out
 
 

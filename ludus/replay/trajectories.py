@@ -130,9 +130,10 @@ class Joint:
     trajectories it is (-1: none). observation [T, n, *shape], action [T, n, …], logp and reward float32[T, n], mask bool[T, n, A] or None:
     zero (False) where absent. reward[t, i] is what agent i received from its decision at t up to its own next one. episode int64[T],
     t int32[T]: which step it is. tail int8[B, n] (-1: the agent has nothing in this piece), bootstrap_observation [B, n, *shape],
-    bootstrap_mask bool[B, n, A] or None. state [T, *state] and bootstrap_state [B, *state] (the last that an agent that goes on was left
-    with; where none does, that any was): the environment's, where it was recorded. memory0 float32[B, n, *memory] of a recurrent policy,
-    at the beginning of each piece.
+    bootstrap_mask bool[B, n, A] or None. when int64[B, n]: the step that the bootstrap observation is of; None where `dt` was not recorded.
+    state [T, *state] and bootstrap_state [B, *state] (what the first of those was left with that go on after a cut; else the last of those
+    that were truncated, or of all): the environment's, where it was recorded. memory0 float32[B, n, *memory] of a recurrent policy, at
+    the beginning of each piece.
     """
 
     start: NDArray[np.int64]
@@ -148,6 +149,7 @@ class Joint:
     tail: NDArray[np.int8]
     bootstrap_observation: Array
     bootstrap_mask: NDArray[np.bool_] | None = None
+    when: NDArray[np.int64] | None = None
     state: Array | None = None
     bootstrap_state: Array | None = None
     memory0: NDArray[np.float32] | None = None
@@ -187,7 +189,8 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
 
     bootstrap_observation = placed(trajectories.bootstrap_observation)
     assert bootstrap_observation is not None
-    states = trajectories.state
+    states, last = trajectories.state, trajectories.start[1:] - 1
+    when = None if trajectories.dt is None else trajectories.t[last].astype(np.int64) + trajectories.dt[last]
     return Joint(
         start=np.searchsorted(episode, np.append(episodes, np.iinfo(np.int64).max)).astype(np.int64),
         episode=episode,
@@ -202,8 +205,9 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
         tail=tail,
         bootstrap_observation=bootstrap_observation,
         bootstrap_mask=placed(trajectories.bootstrap_mask),
+        when=placed(when),
         state=None if states is None else states[row[np.arange(len(row)), present.argmax(axis=1)]],
-        bootstrap_state=_last(trajectories, segments, piece, len(episodes)),
+        bootstrap_state=_left_with(trajectories, segments, piece, len(episodes), when),
         memory0=placed(trajectories.memory0),
         extras={name: spread(values) for name, values in trajectories.extras.items()},
     )
@@ -222,14 +226,20 @@ def _steps(
     return steps[0], steps[1].astype(np.int32), row
 
 
-def _last(
-    trajectories: Trajectories, segments: NDArray[np.int64], piece: NDArray[np.int64], pieces: int
+def _left_with(
+    trajectories: Trajectories,
+    segments: NDArray[np.int64],
+    piece: NDArray[np.int64],
+    pieces: int,
+    when: NDArray[np.int64] | None,
 ) -> Array | None:
-    """[B, *state] the state that the longest-lived of a piece's agents was left with; of those that go on, where some do."""
+    """[B, *state] the state that comes after each piece: see `Joint`."""
     if trajectories.bootstrap_state is None:
         return None
-    until = trajectories.t[trajectories.start[segments + 1] - 1]
-    order = np.lexsort((until, trajectories.tail[segments] != Tail.TERMINATED, piece))
+    tail, until = trajectories.tail[segments], trajectories.t[trajectories.start[segments + 1] - 1].astype(np.int64)
+    cut = (tail == Tail.CUT) & (when is not None)
+    late = until if when is None else np.where(cut, -when[segments], until)
+    order = np.lexsort((late, cut, tail != Tail.TERMINATED, piece))
     last = segments[order[np.searchsorted(piece[order], np.arange(pieces), side="right") - 1]]
     out: Array = trajectories.bootstrap_state[last]
     return out

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import SolverError
 from ludus.core.types import Solution
+from ludus.population.base import seats_of
 from ludus.population.matches import SUM_TOLERANCE
 from ludus.population.payoffs import Payoffs, Places
 
@@ -138,29 +139,44 @@ def shared(payoffs: Payoffs) -> bool:
 
 
 def seat_orders(population: Sequence[int]) -> list[tuple[int, ...]]:
-    """The permutations of the seats that leave every seat to its population; seat p is played by who had seat order[p]."""
+    """The permutations of the seats that leave every seat to its population, sorted; seat p is played by who had seat order[p]. As many as
+    the product of the populations' factorials: what can be done stage by stage, `swaps` does in no time."""
+    groups = seats_of(population)
+    orders = []
+    for turned in itertools.product(*(itertools.permutations(group) for group in groups)):
+        who = {
+            seat: given
+            for group, new in zip(groups, turned, strict=True)
+            for seat, given in zip(group, new, strict=True)
+        }
+        orders.append(tuple(who[p] for p in range(len(population))))
+    return sorted(orders)
+
+
+def swaps(population: Sequence[int]) -> Iterator[list[tuple[int, ...]]]:
+    """Seat orders in stages: one of each stage, or none, one stage after the other, is each of `seat_orders` once. (All orders of k + 1
+    seats are those of k, followed by changing the last with one of these, or not.)"""
     players = range(len(population))
-    return [o for o in itertools.permutations(players) if all(population[o[p]] == population[p] for p in players)]
+    for group in seats_of(population):
+        for k, last in enumerate(group):
+            if k:
+                yield [tuple({other: last, last: other}.get(p, p) for p in players) for other in group[:k]]
 
 
 def symmetrised(payoffs: Payoffs) -> NDArray[np.float64]:
     """`mean`, pooled with equal weight over all seat orders of players who share a population; unchanged if nobody does."""
-    mean = payoffs.mean
-    if not shared(payoffs):
-        return mean
-    for which in sorted(set(payoffs.population)):
-        group = [p for p, population in enumerate(payoffs.population) if population == which]
-        for k in range(
-            1, len(group)
-        ):  # over all orders of the first k + 1: these are those of the first k, and then k changed with one
-            total = mean.copy()
-            for other in group[:k]:
-                order = [*range(payoffs.num_players)]
-                order[other], order[group[k]] = group[k], other
-                # seat p of the permuted game is seat order[p] of the original
-                for p in range(payoffs.num_players):
-                    total[p] += mean[order[p]].transpose(order)
-            mean = total / (k + 1)
+    return pooled_seats(payoffs.mean, payoffs.population)
+
+
+def pooled_seats(mean: NDArray[np.float64], population: Sequence[int]) -> NDArray[np.float64]:
+    """The same of payoffs float64[P, n_0, …]."""
+    for orders in swaps(population):
+        total = mean.copy()
+        for order in orders:
+            # seat p of the permuted game is seat order[p] of the original
+            for p in range(len(population)):
+                total[p] += mean[order[p]].transpose(order)
+        mean = total / (len(orders) + 1)
     return mean
 
 
@@ -287,5 +303,6 @@ def correlated_rows(mean: NDArray[np.float64]) -> Any:
 
 def symmetric_joint(joint: NDArray[np.float64], population: Sequence[int]) -> NDArray[np.float64]:
     """The average of the joint distribution over the seat orders of players who share a population."""
-    orders = seat_orders(population)
-    return np.asarray(sum(joint.transpose(order) for order in orders) / len(orders))
+    for orders in swaps(population):
+        joint = np.asarray(sum((joint.transpose(order) for order in orders), joint) / (len(orders) + 1))
+    return joint

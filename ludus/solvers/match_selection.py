@@ -17,7 +17,7 @@ from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import MetaSolver
 from ludus.solvers.confidence import MIN_UNITS, nash_conv_bounds, payoff_bounds, self_play_known
-from ludus.solvers.games import against, others, seat_orders
+from ludus.solvers.games import against, others, seat_orders, swaps
 from ludus.solvers.registry import solve
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -89,8 +89,10 @@ def mirrored(profile: Sequence[int], population: Sequence[int]) -> tuple[PolicyP
 
 
 def over_orders(reduce: np.ufunc, values: NDArray[Any], population: Sequence[int]) -> NDArray[Any]:
-    """[n_0, …]: for each profile, what `reduce` (np.maximum, say) makes of the values [n_0, …] of its block's profiles."""
-    return np.asarray(reduce.reduce([values.transpose(order) for order in seat_orders(population)]))
+    """[n_0, …]: for each profile, what `reduce` (np.maximum or np.minimum) makes of the values [n_0, …] of its block's profiles."""
+    for orders in swaps(population):
+        values = reduce.reduce([values, *(values.transpose(order) for order in orders)])
+    return np.asarray(values)
 
 
 def firsts(sizes: Sequence[int], population: Sequence[int]) -> NDArray[np.bool_]:

@@ -97,6 +97,18 @@ def test_an_agent_that_terminated_is_gone_where_another_was_truncated():
     assert joint_items(never, gamma=0.5, steps=1)["discount"].tolist() == [0.5, 0.5, 0.0]
 
 
+def test_agents_that_act_in_turn_bootstrap_from_whoever_is_next():
+    """Within a piece as after a cut: agent 1, whose decision at 1 is the last that is there, decides at 3, and agent 0 at 4."""
+    (view,) = played(replace(TEAM, terminated=False), ("episodes", 1))
+    cut = replace(view, tail=np.array([[2, 2]], np.int8), when=np.array([[4, 3]]))
+    assert left_over(cut).tolist() == [[False, True]]
+    assert joint_items(cut, gamma=0.5, steps=1)["next_present"][-1].tolist() == [False, True]
+    assert left_over(replace(cut, when=np.array([[4, 4]]))).tolist() == [[True, True]]
+    assert left_over(replace(cut, when=None)).tolist() == [[True, True]], "nobody recorded it"
+    one = replace(cut, tail=np.array([[2, 0]], np.int8))
+    assert left_over(one).tolist() == [[True, False]], "who is gone is not waited for"
+
+
 def test_fragments_bootstrap_from_the_decision_that_carries_on():
     """Cut at the second step: agent 0 sees 20 next. Agent 1's decision is open until the end, and so comes with the last fragment."""
     first, last = played(TEAM, ("decisions", 1), ("decisions", 2))

@@ -1,5 +1,7 @@
 """Magnetic mirror descent and R-NaD: terms against closed forms and autograd, rewards, the contract, and what each option changes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -163,7 +165,7 @@ def played(episodes):
         tail=none.astype(np.int8),
         bootstrap_observation=none - 1,
         bootstrap_mask=None,
-        agent=none.astype(np.int16),
+        agent=np.array(seat, np.int16),
         seat=np.array(seat, np.int8),
         episode=np.array(episode, np.int64),
         version_lo=none,
@@ -181,6 +183,15 @@ def test_reward_transformation_literal():
     both = regularised(rows, np.zeros(6), cost, opponents=True)
     # seat 0's first action precedes all of seat 1's decisions: it is paid to nobody
     assert both.tolist() == [-1 + 10, -2 + 20, -10 + 2, -20, -3 + 30, -30 + 3]
+
+
+def test_fragments_of_one_episode_are_each_paid_what_is_theirs():
+    """As asynchronous workers bring them together: seat 0 at 0, 2 and 4, 6; seat 1 at 1, 3 and 5, each of which costs 1."""
+    rows = played([[(0, 0), (1, 1), (2, 0), (3, 1)], [(4, 0), (5, 1), (6, 0)]])
+    rows = replace(rows, episode=np.zeros(4, np.int64))
+    cost = np.repeat(rows.seat, np.diff(rows.start)).astype(np.float64)
+    found = regularised(rows, np.zeros(rows.num_rows), cost, opponents=True)
+    assert found.tolist() == [1, 1, -1, -1, 1, 0, -1]
 
 
 @settings(max_examples=50, deadline=None)

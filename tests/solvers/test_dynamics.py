@@ -1,6 +1,7 @@
 """Uniform, last, fictitious play and projected replicator dynamics; the pure functions on games."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pyspiel
@@ -16,6 +17,7 @@ from ludus.solvers import games
 from ludus.solvers.dynamics import contract, mix_rows, own_axis_last, padded_uniform
 from ludus.solvers.fictitious_play import FictitiousPlay
 from ludus.solvers.fixed import Last, Uniform
+from ludus.solvers.match_selection import over_orders
 from ludus.solvers.projected_replicator_dynamics import ProjectedReplicatorDynamics, project
 from ludus.solvers.registry import META_SOLVERS
 from ludus.testing.meta_solver import BIASED_PENNIES, ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
@@ -191,14 +193,21 @@ def test_symmetrised_three_players_by_enumeration():
 def test_symmetrised_is_the_mean_over_all_orders_of_the_seats(population):
     players = len(population)
     mean = random_game((3,) * players, seed=4)
-    orders = games.seat_orders(population)
+    every = itertools.permutations(range(players))
+    orders = [order for order in every if all(population[order[p]] == population[p] for p in range(players))]
+    assert games.seat_orders(population) == orders
     expected = [np.mean([mean[order[p]].transpose(order) for order in orders], axis=0) for p in range(players)]
     pooled = games.symmetrised(exact_view(mean, zero_sum=False, population=population))
     np.testing.assert_allclose(pooled, expected, atol=1e-12)
+    joint = np.mean([mean[0].transpose(order) for order in orders], axis=0)
+    np.testing.assert_allclose(games.symmetric_joint(mean[0], population), joint, atol=1e-12)
+    most = np.max([mean[0].transpose(order) for order in orders], axis=0)
+    np.testing.assert_array_equal(over_orders(np.maximum, mean[0], population), most)
 
 
 def test_symmetrised_of_ten_players():
-    """There are 3,628,800 orders of their seats."""
+    """There are 3,628,800 orders of their seats; and one, where they have a population each."""
+    assert games.seat_orders(range(20)) == [tuple(range(20))]
     mean = np.arange(10.0).reshape(10, *[1] * 10)
     pooled = games.symmetrised(exact_view(mean, zero_sum=False, population=(0,) * 10))
     np.testing.assert_allclose(pooled.ravel(), 4.5)

@@ -95,6 +95,10 @@ class Reference:
             if self.mine(player, environment):
                 yield row, (environment, self.players.index(player), agent)
 
+    def agent(self, player, place):
+        """Its number among all players' agents."""
+        return sum(len(self.env.spec.agents_of(p)) for p in range(player)) + place
+
     def number(self, slot):
         """Of the episode."""
         return slot[0] + 100 * self.ended[slot[0]]
@@ -173,7 +177,7 @@ class Reference:
             tail=np.array([tail for _, _, tail, *_ in segments], np.int8),
             bootstrap_observation=np.array([after for _, _, _, after, *_ in segments]),
             bootstrap_mask=None,
-            agent=np.array([slot[2] for slot, *_ in segments], np.int16),
+            agent=np.array([self.agent(self.players[slot[1]], slot[2]) for slot, *_ in segments], np.int16),
             seat=np.array([self.players[slot[1]] for slot, *_ in segments], np.int8),
             episode=np.array([number for *_, number in segments], np.int64),
             version_lo=np.zeros(count, np.int32),

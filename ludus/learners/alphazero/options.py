@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from ludus.core.config import is_stored, refuse_unread
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.envs.rules import build_rules, require_rules, rules_config
@@ -76,6 +77,22 @@ class SearchOptions(ReplayOptions):
             raise ValueError(f"min_size {self.min_size} must be at most the capacity {self.capacity}")
         if self.priority_exponent:
             raise ValueError("decisions have no priorities here; leave priority_exponent at 0")
+        gumbel = self.selection == "gumbel"
+        refuse_unread(
+            self,
+            {
+                **{
+                    name: (not gumbel, "selection=puct") for name in ("init", "base", "unvisited", "dirichlet", "noise")
+                },
+                **{name: (gumbel, "selection=gumbel") for name in ("considered", "gumbel_visits", "gumbel_scale")},
+                "virtual_loss": (self.leaves > 1, "several leaves"),
+            },
+        )
+        for name in ("simulations", "play_simulations"):
+            if getattr(self, name) % self.leaves and not is_stored():
+                raise ValueError(
+                    f"{name} are made {self.leaves} at a time (leaves), and {getattr(self, name)} is no multiple of that"
+                )
         return self
 
     @property

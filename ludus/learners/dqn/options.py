@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ludus.core.config import is_stored, refuse_unread
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
@@ -153,6 +154,27 @@ class DQN(QLearning):
             raise ValueError(f"munchausen helps the reward of one step; n_step is {self.n_step}, and must be 1")
         if self.v_min is not None and self.v_max is not None and self.v_min >= self.v_max:
             raise ValueError(f"v_min {self.v_min} must be below v_max {self.v_max}")
+        if (
+            self.learned_reward is not None
+            and self.distribution == "c51"
+            and None in (self.v_min, self.v_max)
+            and not is_stored()
+        ):
+            raise ValueError(
+                "c51's values lie between the game's least and largest utility, and learned rewards go beyond; give v_min and v_max, or "
+                "distribution=quantile"
+            )
+        refuse_unread(
+            self,
+            {
+                "noise_scale": (self.noisy, "noisy=true"),
+                **{name: (self.distribution == "c51", "distribution=c51") for name in ("v_min", "v_max")},
+                **{
+                    f"munchausen_{name}": (self.munchausen, "munchausen=true")
+                    for name in ("weight", "temperature", "least")
+                },
+            },
+        )
         return self
 
     @property

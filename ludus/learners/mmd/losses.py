@@ -40,28 +40,43 @@ def regularised(trajectories: Trajectories, reward: Floats, cost: Floats, *, opp
     """Rewards float64[N] of rows that cost float64[N] = η log(π(a|s) / π_reg(a|s)).
 
     opponents: pay each row's cost to the other seats' segments of the same episode, where they are in the trajectories: to the last
-    decision at or before it. (What the opponent does before a player's first decision is not in its hands, and is left out.)
+    decision at or before it. (What the opponent does before a player's first decision is not in its hands, and is left out; so is what it
+    does before the first one of a fragment, where that of the fragment before has been learned from already.)
     """
     out = reward - cost
     if opponents:
         order = np.argsort(trajectories.episode, kind="stable")
-        _pay(out, cost, trajectories.start, trajectories.t, trajectories.seat, trajectories.episode, order)
+        rows = trajectories
+        _pay(out, cost, rows.start, rows.t, rows.seat, rows.agent, rows.episode, order)
     return out
 
 
 @kernel
-def _pay(out, cost, start, t, seat, episode, order):  # type: ignore[no-untyped-def]
+def _paid_until(receiver, start, t, agent, episode):  # type: ignore[no-untyped-def]
+    """The step at which the agent's next fragment of the episode begins, which is paid what comes after."""
+    until = 2**31 - 1
+    for later in episode:
+        if agent[later] == agent[receiver] and t[start[later]] > t[start[receiver]]:
+            until = min(until, t[start[later]])
+    return until
+
+
+@kernel
+def _pay(out, cost, start, t, seat, agent, episode, order):  # type: ignore[no-untyped-def]
     begin = 0
     while begin < len(order):
         end = begin
         while end < len(order) and episode[order[end]] == episode[order[begin]]:
             end += 1
         for receiver in order[begin:end]:
+            until = _paid_until(receiver, start, t, agent, order[begin:end])
             for payer in order[begin:end]:
                 if seat[receiver] == seat[payer]:
                     continue
                 last = start[receiver] - 1
                 for k in range(start[payer], start[payer + 1]):
+                    if t[k] >= until:
+                        break
                     while last + 1 < start[receiver + 1] and t[last + 1] <= t[k]:
                         last += 1
                     if last >= start[receiver]:

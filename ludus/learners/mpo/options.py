@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from gymnasium.spaces import Discrete
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from ludus.core.config import refuse_unread
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
 from ludus.learners.off_policy.options import OffPolicy, box_policy, seeing_policy
@@ -47,6 +48,11 @@ class MPO(OffPolicy):
     alpha_std: float = Field(default=1000.0, gt=0)
     alpha_policy: float = Field(default=3.0, gt=0)
     dual_learning_rate: Scheduled = Schedule(start=1e-2)  # of the multipliers
+
+    @model_validator(mode="after")
+    def _check_read(self) -> Self:
+        refuse_unread(self, {"polyak": (self.target_period == 0, "target_period=0")})
+        return self
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError if some player's actions are neither discrete nor a box with finite bounds."""

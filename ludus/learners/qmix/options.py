@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from ludus.core.config import refuse_unread
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
 from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
@@ -86,6 +87,17 @@ class VDN(QLearning):
             raise ValueError("diversity compares what each agent adds to the values; it needs individual=true")
         if self.diversity and self.n_step > 1:
             raise ValueError(f"diversity pays for what comes one step later; n_step is {self.n_step}, and must be 1")
+        remembers, differs = self.core != "none", self.diversity > 0
+        refuse_unread(
+            self,
+            {
+                **{name: (remembers, "core=gru or lstm") for name in ("memory", "length", "period", "burn_in")},
+                **{name: (differs, "diversity above 0") for name in ("diversity_scale", "diversity_actions")},
+                "least_weight": (self.weighting != "none", "weighting=central or optimistic"),
+                "individual_cost": (self.individual, _INDIVIDUAL),
+                "mixing_heads": (self.mixer == "duplex", "mixer=duplex"),
+            },
+        )
         return self
 
     @property

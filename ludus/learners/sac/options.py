@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from ludus.core.config import refuse_unread
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
 from ludus.learners.off_policy.options import BoxOffPolicy, OffPolicy, seeing_policy
@@ -30,6 +31,11 @@ class SAC(BoxOffPolicy):
     learn_temperature: bool = True
     target_entropy: float | None = None  # in nats, of actions in [-1, 1]; None: minus one per entry of an action
 
+    @model_validator(mode="after")
+    def _check_read(self) -> Self:
+        refuse_unread(self, {"target_entropy": (self.learn_temperature, "learn_temperature=true")})
+        return self
+
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
         from ludus.learners.sac.learner import SACLearner  # a scenario can be read without loading torch
 
@@ -50,6 +56,11 @@ class SACDiscrete(OffPolicy):
     target_entropy: float = Field(
         default=0.5, ge=0, le=1
     )  # share of the uniform policy's entropy, in each state that of its legal actions
+
+    @model_validator(mode="after")
+    def _check_read(self) -> Self:
+        refuse_unread(self, {"target_entropy": (self.learn_temperature, "learn_temperature=true")})
+        return self
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError if some player's actions are not discrete."""

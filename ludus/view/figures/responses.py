@@ -20,7 +20,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import squareform
 
 from ludus.core.errors import SolverError
-from ludus.solvers.games import seat_orders
+from ludus.solvers.games import pooled_seats
 from ludus.storage.reader import Reader
 from ludus.view.figures.base import Number, finite, require_known
 from ludus.view.figures.clusters import distances, payoff_rows
@@ -478,17 +478,10 @@ def _grid(places: Places, sizes: Sequence[int]) -> Floats:
 
 def _pooled_seats(game: MetaGame) -> Floats:
     """float64[P, n_0, …]: over the seat orders of players who share a population, those that are known."""
-    orders = seat_orders(game.info.population)
-    if len(orders) == 1:
-        return game.mean
-    total, count = np.zeros_like(game.mean), np.zeros(game.mean.shape)
-    for order in orders:
-        for player in range(game.players):
-            turned = game.mean[order[player]].transpose(order)
-            total[player] += np.nan_to_num(turned)
-            count[player] += np.isfinite(turned)
+    population, known = game.info.population, np.isfinite(game.mean)
+    count = pooled_seats(known.astype(np.float64), population)
     with np.errstate(invalid="ignore"):
-        return np.where(count > 0, total / count, np.nan)
+        return np.where(count > 0, pooled_seats(np.nan_to_num(game.mean), population) / count, np.nan)
 
 
 def _grouped(game: MetaGame, population: int, *, count: int) -> list[Places]:
