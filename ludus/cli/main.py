@@ -169,6 +169,8 @@ def _refusal(error: OSError | MemoryError) -> str:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["help"] and arguments[1:]:  # `ludus help train`
+        arguments = [*arguments[1:], "--help"]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         sys.stdout.write(_overview())
         return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,9 @@ from urllib.parse import urlencode
 
 from ludus.cli.command import Command, whole_number
 from ludus.cli.output import write
-from ludus.cli.ui import add_server, serve_until_ctrl_c, server_of
+from ludus.cli.ui import add_server, serve_until_ctrl_c, server_of, serving
 from ludus.core.errors import ConfigError, PlayError
-from ludus.storage.run_dirs import find_run
+from ludus.storage.run_dirs import find_run, is_entry
 
 if TYPE_CHECKING:
     from ludus.evaluation.play.tables import Table
@@ -57,6 +58,12 @@ def _execute(options: argparse.Namespace) -> int:
     if options.rated and options.text:
         raise ConfigError("--rated and --text were given; only games on the page are kept and rated. Leave one out.")
     against = options.against or [named or f"@{META}"]
+    if options.watch_only:
+        raise ConfigError(
+            "--watch-only was given, with which nobody may play. Leave it out, or show the runs by `ludus ui --watch-only`."
+        )
+    if options.text and (unread := serving(options)):
+        raise ConfigError(f"--text was given with {unread}: in the terminal nothing is served. Leave one out.")
     return _in_terminal(run_dir, against, options) if options.text else _on_the_page(run_dir, against, options)
 
 
@@ -81,6 +88,10 @@ def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namesp
     from ludus.storage.reader import Reader
     from ludus.view.server.known_runs import id_of
 
+    if is_entry(run_dir):
+        raise ConfigError(
+            f"{str(run_dir)!r} is an entry of a zoo, and the page shows runs. `ludus play {shlex.quote(options.run)} --text` plays it here."
+        )
     for name in against:
         check_name(name)  # the page takes them joined by commas, and no others
     with Reader(run_dir) as reader:

@@ -55,7 +55,7 @@ def show_runs() -> None:
         write(f"There are no runs in ./{RUNS}. `ludus train leduc` makes one.")
         return
     rows = [_run_row(path) for path in found]
-    table(("run", "scenario", "generations", "NashConv", "time", "state"), rows, left=(0, 1, 5))
+    table(("run", "scenario", "generations", "NashConv", "time", "state"), rows, left=(0, 1, 5), spare=(4, 1))
     if cut := [name for name, *_, state in rows if state == "interrupted"]:
         write(f"Interrupted: it was cut off, its process is gone. `ludus resume {shlex.quote(cut[-1])}` goes on.")
 
@@ -116,10 +116,15 @@ def _check_removable(name: str, folder: Path) -> None:
     """Raises RunError unless the folder holds a run or an experiment that does not go on, and nothing else."""
     if folder.is_symlink():
         raise RunError(f"{name!r} is a link, to {str(folder.resolve())!r}. Delete it by hand.")
+    if (folder.parent / SWEEP).is_file():
+        raise RunError(
+            f"{name!r} is a trial of the sweep {run_name(folder.parent)!r}, whose study counts it: it would not be played again. "
+            f"Nothing was deleted. Delete the sweep: ludus runs rm {shlex.quote(run_name(folder.parent))}"
+        )
     for run in _runs_in(folder):
         if is_running(run):
             raise RunError(
-                f"run {run_name(run)!r} is going on; nothing was deleted. Stop it first: ludus stop {run_name(run)}"
+                f"run {run_name(run)!r} is going on; nothing was deleted. Stop it first: ludus stop {shlex.quote(run_name(run))}"
             )
         if strange := _strange(run):
             raise RunError(f"{str(run)!r} holds {strange}; nothing was deleted. Move it away first.")

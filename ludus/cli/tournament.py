@@ -244,7 +244,8 @@ def as_rows(report: TournamentReport) -> list[list[object]]:
     for k, s in enumerate(report.standings):
         numbers = _numbers([s.mean, s.half_width, s.rating, s.low, s.high])
         means = [] if counted is None else _numbers(counted.mean[k].tolist())
-        rows.append([k + 1, s.name, *numbers, s.won, s.drawn, s.lost, *means])
+        counts = (s.won, s.drawn, s.lost) if report.episodes else (None,) * 3  # nothing was played of what is computed
+        rows.append([k + 1, s.name, *numbers, *counts, *means])
     return rows
 
 
@@ -269,9 +270,9 @@ def as_json(report: TournamentReport) -> dict[str, object]:
                     name: {"rating": _number(r.rating[k]), "low": _number(r.low[k]), "high": _number(r.high[k])}
                     for name, r in report.ratings.items()
                 },
-                "won": s.won,
-                "drawn": s.drawn,
-                "lost": s.lost,
+                "won": s.won if report.episodes else None,
+                "drawn": s.drawn if report.episodes else None,
+                "lost": s.lost if report.episodes else None,
                 **({} if report.statistics is None else {"statistics": _counted(report.statistics, k)}),
             }
             for k, s in enumerate(report.standings)
@@ -319,7 +320,7 @@ COMMAND = Command(
     summary="Play everybody against everybody: policies of any runs, files, bots; with intervals, ratings and a cross-table.",
     examples=(
         ("ludus tournament try1 try2 bot:random", "the last meta-strategies of two runs, and a random player"),
-        ("ludus tournament try1@best try1@0/0-12 bot:mcts,simulations=1000 --workers 2", "a policy against a search"),
+        ("ludus tournament try1@best try1@0/0-12 bot:ismcts,simulations=1000 --workers 2", "a policy against a search"),
         (
             "ludus tournament try1 try2 bot:random --budget 20000",
             "matches go where it is undecided who is better, until it is decided",

@@ -64,6 +64,18 @@ def add_server(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def serving(options: argparse.Namespace) -> str:
+    """The options of `add_server` that were given, as they are typed; "" of none."""
+    parser = argparse.ArgumentParser(add_help=False)
+    add_server(parser)
+    given = [
+        action.option_strings[0]
+        for action in parser._actions
+        if getattr(options, action.dest) != parser.get_default(action.dest)
+    ]
+    return ", ".join(given)
+
+
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs",

@@ -6,6 +6,7 @@ import argparse
 import math
 import time
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, folder
@@ -59,8 +60,9 @@ def _push(options: argparse.Namespace) -> int:
         replace=options.replace,
     )
     _show(f"pushed {entry.folder}", entry)
+    where = quote(str(entry.folder))
     write(
-        f"`ludus pull {entry.folder}` fetches it; `ludus list policies {entry.folder}` says how its policies are named where it lies."
+        f"`ludus pull {where}` fetches it; `ludus list policies {where}` says how its policies are named where it lies."
     )
     return 0
 
@@ -97,7 +99,7 @@ def _pull(options: argparse.Namespace) -> int:
     _show(f"pulled {entry.folder}", entry)
     for warning in entry.warnings:
         write(f"warning: {warning}")
-    name = run_name(entry.folder)
+    name = quote(run_name(entry.folder))
     plays = f"evaluate {name}" if all(entry.manifest.sizes) else f"tournament {name} random"  # of some players only
     write(f"`ludus list policies {name}` shows it; `ludus {plays}` plays it.")
     return 0

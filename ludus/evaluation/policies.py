@@ -14,6 +14,7 @@ bot:NAME, module:Class    a bot, or a Policy of the user's own, in every seat
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -308,6 +309,10 @@ def _one(wanted: Wanted, run: StoredRun) -> PolicyRef:
     raise ConfigError(f"{wanted.text!r}: {run.folder.name} has no {wanted.what!r} to be named after the @{meant}")
 
 
+_CROSSED = 64
+"""Profiles that are played where nobody said which, at most."""
+
+
 class NamedPlayers:
     """Who plays a run's game, by name: policies of the run, of other runs of the game, and files.
 
@@ -326,12 +331,17 @@ class NamedPlayers:
         return self._read(name)[1]
 
     def profiles(self, names: Sequence[str]) -> list[tuple[str, ...]]:
-        """Every combination of one name per player, of those that can play it; of none, the last meta-strategies and the newest policy."""
+        """Every combination of one name per player, of those that can play it. Of none: the last meta-strategies and the newest policies,
+        crossed where that is few; else all of the one, all of the other, and each of the newest among the meta-strategies."""
         choices = []
         for player, which in enumerate(self._run.population):
             known = [f"@{META}", *(f"@{self._run.name(record.ref)}" for record in self._run.members[which][-1:])]
             choices.append([name for name in names if self.seats(name)[player]] or known)
-        return list(product(*choices))
+        if names or math.prod(map(len, choices)) <= _CROSSED:
+            return list(product(*choices))
+        meta, newest = (tuple(known[k] for known in choices) for k in (0, -1))
+        alone = ((*meta[:p], newest[p], *meta[p + 1 :]) for p in range(len(choices)))
+        return list(dict.fromkeys([meta, newest, *alone]))
 
     def mixture(self, profile: Sequence[str]) -> Mixture:
         """What one name per player stands for; players who are named after one joint distribution are drawn together. Raises ConfigError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby, pairwise
@@ -124,15 +125,18 @@ CURVES = f"SELECT task, {', '.join(FIXED)}, seconds, metrics FROM curves"
 
 
 def info_to_json(info: RunInfo) -> str:
-    """Without where it lies."""
-    return json.dumps({**asdict(info), "run_dir": ""})
+    """Without where it lies. What has no bound is null, since JSON, and SQLite's, has no infinities."""
+    bounds = [[None if math.isinf(end) else end for end in ends] for ends in info.utility_range]
+    return json.dumps({**asdict(info), "run_dir": "", "utility_range": bounds})
 
 
 def info_from_json(text: str, run_dir: Path) -> RunInfo:
     """Of a run that lies there now, and is called as its folder is."""
     facts = json.loads(text)
     facts["population"] = tuple(facts["population"])
-    facts["utility_range"] = tuple((low, high) for low, high in facts["utility_range"])
+    facts["utility_range"] = tuple(
+        (-math.inf if low is None else low, math.inf if high is None else high) for low, high in facts["utility_range"]
+    )
     return RunInfo(**{**facts, "run_dir": run_dir, "name": run_dir.resolve().name})
 
 

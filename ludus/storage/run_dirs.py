@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import time
 import weakref
 from functools import partial
@@ -207,6 +208,11 @@ def require_empty(run_dir: Path) -> None:
     found = sorted(path.name for path in run_dir.iterdir() if path.name not in _LEFT_BY_A_START)
     if found:
         shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+        if EXPERIMENT in found:
+            raise RunError(
+                f"run directory {str(run_dir)!r} holds an experiment. Nothing was written. Continue it with `ludus resume "
+                f"{shlex.quote(run_name(run_dir))}`, or give another --name."
+            )
         raise RunError(
             f"run directory {str(run_dir)!r} is not empty: it holds {shown}. Nothing was written. Give a --run-dir that is new or empty, "
             "or --name for a folder below ./runs."

@@ -109,7 +109,7 @@ def test_train_passes_its_arguments_in_any_order(
         "run runs/demo",
         "report runs/demo/report.html",
         "Next",
-        "ludus tournament demo@meta demo@best random who beats whom",
+        "ludus tournament demo@meta demo@best random --dir tournaments/demo-20 who beats whom",
         "ludus record demo@best see it play",
         "ludus resume demo generations=40 go on",
     ]
@@ -398,7 +398,9 @@ def test_help_has_every_command_and_an_example_of_each(capsys: pytest.CaptureFix
         assert all(f"\n  {name} " in out for name in COMMANDS), line
     for name in COMMANDS:
         assert main([name, "--help"]) == 0
-        assert f"examples:\n  ludus {name} " in capsys.readouterr().out
+        assert f"examples:\n  ludus {name} " in (own := capsys.readouterr().out)
+        assert main(["help", name]) == 0
+        assert capsys.readouterr().out == own
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -210,7 +210,11 @@ def test_progress_counts_what_is_still_to_come() -> None:
         ("resume odd", "its format is 9, and 1 was expected; upgrade ludus"),
         ("compare wild", "a run is named '../a', which is no name of a folder beside it"),
         ("train kuhn --seeds 2 --run-dir runs/a", "already holds a run"),
-        ("train kuhn --seeds 2 --run-dir runs/e", "is not empty: it holds experiment.yaml"),
+        (
+            "train kuhn --seeds 2 --run-dir runs/e",
+            "holds an experiment. Nothing was written. Continue it with `ludus resume e`",
+        ),
+        ("runs rm swept/trial-0 --yes", "is a trial of the sweep 'swept', whose study counts it"),
     ],
 )
 def test_refusals_change_nothing(
@@ -221,6 +225,8 @@ def test_refusals_change_nothing(
     for name in ("a", "noted", "going"):
         synthetic.write(runs / name, generations=1)
     (runs / "noted" / "notes.txt").write_text("mine")
+    synthetic.write(runs / "swept" / "trial-0", generations=1)
+    (runs / "swept" / "sweep.yaml").touch()
     for name, what in (
         ("mine", "notes.txt"),
         ("foreign", "ludus.db"),

@@ -90,6 +90,11 @@ def test_one_leaves_with_q(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         (["k", "--text", "--against", "person"], "has one seat for a person"),
         (["k", "--text", "--against", "nobody"], "was given for a seat"),
         (["k", "--against", "bot:mcts,simulations=9"], "bot:NAME without options, such as bot:mcts-1000"),
+        (["k", "--watch-only"], "with which nobody may play"),
+        (
+            ["k", "--text", "--port", "1", "--no-steering"],
+            "--text was given with --port, --no-steering: in the terminal nothing",
+        ),
         (["nope"], "nope"),
     ],
 )

@@ -72,7 +72,7 @@ def test_the_mixture_against_random_and_the_best_generation(tmp_path: Path, told
         "it wins 80% (player 0), 75% (player 1) of the episodes"
     )
     run = tmp_path / "run"
-    assert f"ludus tournament {run}@meta {run}@1 {run}@best random" in found
+    assert f"ludus tournament {run}@meta {run}@1 {run}@best random --dir tournaments/run-2" in found
     assert f"ludus resume {run} generations=4" in found
     for reached, further in ((0, 2), (5, 10)):  # of none; of more than were asked for at last
         run = tmp_path / str(reached)

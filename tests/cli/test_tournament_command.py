@@ -79,6 +79,10 @@ def test_computed(capsys: pytest.CaptureFixture[str]) -> None:
     assert found[1] == "entrant mean return"
     assert found[3].startswith("1 mine +0.")
     assert len(found) == 5
+    assert main(["tournament", "mine", "bot:random", "--exact", "--csv"]) == 0
+    heading, first, _ = (line.split(",") for line in capsys.readouterr().out.splitlines())
+    unknown = [name for name, cell in zip(heading, first, strict=True) if not cell]
+    assert unknown == ["rating", "low", "high", "won", "drawn", "lost"], "nothing was played"
     assert not Path("tournaments").exists()
 
 

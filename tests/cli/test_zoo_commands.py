@@ -59,6 +59,8 @@ def test_push_list_pull_and_use(
     assert (second[0], second[3:5], second[-1]) == ("best", ["2", "returns"], "CC0")
     assert "pulled runs/all" in says("pull", "zoo/all")
     assert "all@0/0-2" in says("list", "policies", "all")
+    assert "`ludus play all --text` plays it here" in says("play", "all", code=2)
+    assert "`ludus pull 'my zoo/best'` fetches it" in says("push", "mine@best", "my zoo", "--name", "best")
     assert "all" not in says("runs")
     assert "is an entry of a zoo" in says("resume", "all", code=2)
     assert "is an entry of a zoo" in says("report", "zoo/all", code=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -13,7 +14,7 @@ import pytest
 
 import ludus
 from ludus.core.errors import ConfigError, PolicyError
-from ludus.evaluation.policies import Drawn
+from ludus.evaluation.policies import Drawn, NamedPlayers
 from ludus.evaluation.trained import PlayState
 from ludus.policies.base import Policy
 from ludus.policies.file import save_policy
@@ -216,3 +217,22 @@ def test_files(kuhn: Path, tmp_path: Path) -> None:
         ludus.load_policy(tmp_path / "table.safetensors").predict(tensor(2, 0))
     with pytest.raises(ConfigError, match="'random' is no trained policy"):
         ludus.load_policy("random")
+
+
+def test_profiles_that_nobody_named_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meta-strategies and newest policies are crossed where that is up to 64 profiles, as of six players; of seven it would be 128."""
+
+    class Run:
+        def __init__(self, players: int) -> None:
+            self.population = range(players)
+            self.members = [[SimpleNamespace(ref=p)] for p in range(players)]
+
+        def name(self, ref: int) -> str:
+            return f"{ref}/new"
+
+    crossed, few = (NamedPlayers(Run(players), None).profiles([]) for players in (6, 7))  # type: ignore[arg-type]
+    assert len(crossed) == 64
+    assert len(few) == 9
+    assert few[0] == ("@meta",) * 7
+    assert few[1] == tuple(f"@{p}/new" for p in range(7))
+    assert [sum(name != "@meta" for name in profile) for profile in few[2:]] == [1] * 7

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,6 +59,11 @@ def test_records_come_back_equal(run_dir: Path) -> None:
         store.event("task", "started", level="warning")
         store.ratings_recorded(0, {"p0": 1500.0})
         store.commit("c1")
+    with closing(sqlite3.connect(run_dir / "ludus.db")) as db:  # its JSON has no infinities
+        (bounds,) = db.execute(
+            "SELECT json_extract(value, '$.utility_range[1]') FROM run WHERE key = 'info'"
+        ).fetchone()
+        assert json.loads(bounds) == [None, None]
     with Reader(run_dir) as reader:
         assert reader.info() == facts
         assert reader.generations() == (record,)

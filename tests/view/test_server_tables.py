@@ -312,3 +312,13 @@ def test_who_looks_at_results_and_replays_loads_no_torch(folder: Path) -> None:
         [sys.executable, "-c", _LOOKS], cwd=folder, capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == "[200, 200, 404, 404, 404] False\n"
+
+
+def test_tables_that_nobody_uses_are_closed_though_none_is_laid(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen = threading.Event()
+    monkeypatch.setattr("ludus.view.server.app._MINUTE", 0.01)
+    monkeypatch.setattr("ludus.view.server.games.PlayRoom.sweep", lambda room: seen.set())
+    with TestClient(make_app(make_state(Access(port=80), KnownRuns(root=tmp_path), people=tmp_path / "people.db"))):
+        assert seen.wait(10)

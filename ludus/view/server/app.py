@@ -28,6 +28,8 @@ from ludus.view.server.games import PlayRoom
 from ludus.view.server.state import State
 
 ServeFile = Callable[[str, Request], Awaitable[Response]]
+_MINUTE = 60.0  # seconds between two looks for tables that nobody uses
+
 Page = Mapping[str, tuple[str, Body]]
 """name -> (media type, content)"""
 
@@ -38,7 +40,9 @@ def make_app(state: State) -> Gate:
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         state.watcher.start()
+        sweeping = asyncio.create_task(_sweep(room))
         yield
+        sweeping.cancel()
         await state.close()
 
     app = FastAPI(
@@ -61,6 +65,13 @@ def make_app(state: State) -> Gate:
     app.include_router(watching.router(state))
     app.include_router(steering.router(state))
     return Gate(app, state.access)
+
+
+async def _sweep(room: PlayRoom) -> None:
+    """Close tables that nobody uses, whether or not another is laid."""
+    while True:
+        await asyncio.sleep(_MINUTE)
+        await asyncio.to_thread(room.sweep)
 
 
 # ---------------------------------------------------------------------------------------------- the page

@@ -145,6 +145,11 @@ class PlayRoom:
         """None for one that there is not (any more). Loads nothing, and waits for nobody."""
         return None if self._tables is None else self._tables.get(id)
 
+    def sweep(self) -> None:
+        """Close the tables that nobody uses."""
+        if self._tables is not None:
+            self._tables.sweep()
+
     def close(self) -> None:
         """Close the tables."""
         if self._tables is not None:
