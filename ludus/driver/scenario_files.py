@@ -110,9 +110,29 @@ def _scenario(data: dict[str, Any], overrides: list[str], changes: Mapping[str, 
     if isinstance(named := data.get("algorithms"), Mapping):
         data = {**data, "algorithms": {str(name): part for name, part in named.items()}}
     data = override({**_parts(kind), **data}, texts, names={"env": "id"}, filled=_settings)
+    for text in overrides:
+        _refuse_bare(text.partition("=")[0].strip(), kind, data)
     data = {**data, **changes}
     data.pop("scenario", None)
     return kind(**data)
+
+
+_LENGTHS = ("decisions", "episodes", "seconds", "updates")
+"""Of a response's training: what people mean who give one of these alone."""
+
+
+def _refuse_bare(key: str, kind: type[Scenario], data: Mapping[str, Any]) -> None:
+    """Raises ConfigError for an option of the algorithm, or a response's length, that was given as if it were the scenario's own."""
+    if "." in key or key in kind.model_fields or key == "scenario":
+        return
+    given = data.get("algorithm")
+    name = given.get("kind") if isinstance(given, Mapping) else given
+    known = [f"response.{key}"] if key in _LENGTHS and "response" in kind.model_fields else []
+    with suppress(LudusError):  # another algorithm is refused where it is made
+        if isinstance(name, str) and key in getattr(load("algorithm", name, ALGORITHMS), "model_fields", {}):
+            known.append(f"algorithm.{key}")
+    if known:
+        raise ConfigError(f"unknown key {key!r}; did you mean {' or '.join(map(repr, known))}?")
 
 
 def _kind(name: str) -> type[Scenario]:

@@ -65,3 +65,16 @@ def test_mistakes(line: list[str], words: str, tmp_path: Path, monkeypatch: pyte
     with pytest.raises(ludus.LudusError, match=words):
         ludus.run(line[0], [f"algorithm={name}" for name in line[2:]])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("learning_rate=3", "'algorithm.learning_rate'"),
+        ("episodes=5", "'response.episodes'"),
+        ("num_envs=5", "'env.num_envs'"),
+    ],
+)
+def test_a_key_of_a_part_is_named_with_its_part(given: str, meant: str) -> None:
+    with pytest.raises(ludus.LudusError, match=f"unknown key '.*'; did you mean {meant}"):
+        ludus.load_scenario("leduc", [given])
