@@ -34,14 +34,9 @@ class Command:
             if not given.startswith("-"):
                 raise ConfigError(f"ludus {self.name} has no use for {given!r}. See `ludus {self.name} --help`.")
             near = nearest(given, known)
-            if not near.startswith(";") and any(action.dest == "overrides" for action in parser._actions):
-                from ludus.driver.scenario_runtime import RuntimeChoice  # only where something is wrong
-
-                key, is_whole, value = unknown[0].lstrip("-").replace("-", "_").partition("=")
-                after = argv[list(argv).index(unknown[0]) + 1 :]
-                value = value if is_whole else after[0] if after and not after[0].startswith("-") else "VALUE"
-                key = f"runtime.{key}" if key in RuntimeChoice.model_fields else key
-                near = f". Keys of a scenario are given without dashes: {key}={value}. See `ludus {self.name} --help`."
+            if any(action.dest == "overrides" for action in parser._actions):
+                near = _as_a_key(unknown[0], list(argv), near) or near
+                near += f" See `ludus {self.name} --help`." if near.startswith(".") else ""
             raise ConfigError(f"ludus {self.name} has no option {given!r}{near}")
         return options
 
@@ -57,6 +52,22 @@ class Command:
         )
         self.add_arguments(parser)
         return parser
+
+
+def _as_a_key(given: str, argv: list[str], near: str) -> str:
+    """What to type for a key of a scenario that was given with dashes; "" where an option is nearer."""
+    from ludus.driver.scenario_files import LENGTHS  # only where something is wrong
+    from ludus.driver.scenario_runtime import RuntimeChoice
+    from ludus.envs.options import Environment
+
+    key, is_whole, value = given.lstrip("-").replace("-", "_").partition("=")
+    parts = {"runtime": RuntimeChoice.model_fields, "env": Environment.model_fields, "response": LENGTHS}
+    part = next((name for name, fields in parts.items() if key in fields), "")
+    if near.startswith(";") and not part:
+        return ""
+    after = argv[argv.index(given) + 1 :]
+    value = value if is_whole else after[0] if after and not after[0].startswith("-") else "VALUE"
+    return f". Keys of a scenario are given without dashes: {f'{part}.{key}' if part else key}={value}."
 
 
 class _Parser(argparse.ArgumentParser):

@@ -117,7 +117,7 @@ def _scenario(data: dict[str, Any], overrides: list[str], changes: Mapping[str, 
     return kind(**data)
 
 
-_LENGTHS = ("decisions", "episodes", "seconds", "updates")
+LENGTHS = ("decisions", "episodes", "seconds", "updates")
 """Of a response's training: what people mean who give one of these alone."""
 
 
@@ -127,7 +127,7 @@ def _refuse_bare(key: str, kind: type[Scenario], data: Mapping[str, Any]) -> Non
         return
     given = data.get("algorithm")
     name = given.get("kind") if isinstance(given, Mapping) else given
-    known = [f"response.{key}"] if key in _LENGTHS and "response" in kind.model_fields else []
+    known = [f"response.{key}"] if key in LENGTHS and "response" in kind.model_fields else []
     with suppress(LudusError):  # another algorithm is refused where it is made
         if isinstance(name, str) and key in getattr(load("algorithm", name, ALGORITHMS), "model_fields", {}):
             known.append(f"algorithm.{key}")

@@ -114,7 +114,7 @@ def project(values: Tensor, probability: Tensor, support: Tensor) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """-Σ_k target_k log softmax(logits)_k: logits and target float[n, K] -> float[n]."""
+    """-Σ_k target_k log softmax(logits)_k: logits and target float[…, K] -> float[…]."""
     return -(target * torch.log_softmax(logits, dim=-1)).sum(dim=-1)
 
 

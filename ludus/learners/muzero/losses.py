@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core.types import Array
+from ludus.learners.dqn.losses import cross_entropy
 from ludus.policies.search.learned import MuZeroNetwork, two_hot
 
 
@@ -43,11 +44,6 @@ class Unrolled(NamedTuple):
     reward_weight: Tensor
     value_weight: Tensor
     policy_weight: Tensor
-
-
-def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """-Σ target log softmax(logits) over the last dimension."""
-    return -(target * logits.log_softmax(-1)).sum(-1)
 
 
 def unrolled_loss(network: MuZeroNetwork, batch: Unrolled) -> tuple[Tensor, Tensor, Tensor]:
