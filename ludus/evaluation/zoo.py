@@ -8,6 +8,7 @@ An entry is named as a run is, in the zoo or pulled: ZOO/NAME@best, ZOO/NAME@0/0
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.config import to_yaml
+from ludus.core.config import from_yaml, to_yaml
 from ludus.core.curves import last
 from ludus.core.errors import ConfigError, DataError, PolicyError, RunError, ScenarioError, SolverError
 from ludus.core.own_code import code_in
@@ -171,10 +172,25 @@ def _of_run(run: StoredRun, what: str, shares: Sequence[Shares], solution: Solut
         policies.append(member.model_copy(update=training.get((ref.population, ref.policy), {})))
         files[member.sha256] = run.file(ref)
     facts: dict[str, Any] = {"source": source, "policies": tuple(policies), "results": results}
-    facts |= {"game": _game(run.env.played, run.population), "scenario": run.info.text}
+    facts |= {"game": _game(run.env.played, run.population), "scenario": _without_folders(run.info.text)}
     facts |= {"meta_strategy": _strategy(run, shares, chosen, solution)}
     facts |= {"utility_range": run.info.utility_range, "zero_sum": run.info.zero_sum}
     return _Pushed(facts, files)
+
+
+def _without_folders(scenario: str) -> str:
+    """The scenario's text; of files that it names, which do not come along, the names alone: where they lay is nobody's business. Those of
+    the environment stay, since it is made from them."""
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: shown(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return [shown(part) for part in value]
+        return os.path.basename(value) if isinstance(value, str) and os.path.isabs(value) else value
+
+    found = from_yaml(scenario, what="the scenario")
+    return to_yaml({key: part if key == "env" else shown(part) for key, part in found.items()})
 
 
 def _source(run: StoredRun, what: str) -> Source:

@@ -218,6 +218,21 @@ def test_what_is_pushed_on_keeps_where_it_came_from(tmp_path: Path) -> None:
     assert (second.name, third.name) == ("played-0-0-2", "third")
 
 
+def test_where_files_lay_is_not_told(tmp_path: Path) -> None:
+    """A scenario keeps the whole path of what it starts from, so that it can be gone on with from another folder."""
+    start = tmp_path / "secret" / "first.safetensors"
+    start.parent.mkdir()
+    shutil.copy(Path("played", "policies", "0", "0-1.safetensors"), start)
+    changes = ["warm_start={source: file, path: " + str(start) + "}", "generations=1"]
+    scenario = parse_scenario(Path("played", "scenario.yaml").read_text(), changes)
+    ludus.run(scenario, run_dir=tmp_path / "run", report=False)
+    entry = ludus.push(str(tmp_path / "run"), tmp_path / "zoo")
+    text = (entry.folder / MANIFEST).read_text()
+    assert "path: first.safetensors" in text
+    assert "secret" not in text
+    ludus.pull(entry.folder, tmp_path / "pulled")
+
+
 def test_a_file_is_pushed_with_its_game(tmp_path: Path) -> None:
     """In every seat that it fits, as it is named everywhere. Where no letter of its name is left, it has one all the same."""
     tools.always(1, tmp_path / "bet.safetensors")
