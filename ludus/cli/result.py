@@ -127,9 +127,8 @@ def show_next(result: Result) -> None:
         best = _best(result)
         earlier = [] if best is None or best is last else [quote(f"{run}@{best.number}")]
         entrants = [quote(f"{run}@meta"), *earlier, quote(f"{run}@best"), "random"]
-        results = quote(
-            f"tournaments/{result.run_dir.name}-{last.number}"
-        )  # the same names are others once the run has gone on
+        # A folder for each generation: the same names are others once the run has gone on.
+        results = quote(f"tournaments/{result.run_dir.name}-{last.number}")
         commands.append((f"tournament {' '.join(entrants)} --dir {results}", "who beats whom"))
     commands.append((f"record {quote(f'{run}@best')}", "see it play"))
     if len(last.marginals) > 1 and result.summary.stopped_by == COMPLETE and result.scenario.generations is not None:

@@ -62,9 +62,7 @@ class History:
     generations: int = 0
     nash_conv: list[float] = field(default_factory=list)
     gains: list[float] = field(default_factory=list)
-    values: list[float] = field(
-        default_factory=list
-    )  # [P] of the newest profile of meta-strategies, or of what was met since
+    values: list[float] = field(default_factory=list)  # [P] of the newest profile, or of what was met since
     responses: list[float] = field(default_factory=list)  # [P] return of the best of the newest responses
     checkpoints: int = 0
     seconds: float = 0.0
@@ -297,9 +295,8 @@ class Driver:
         self.store.metrics_recorded("generations", task.generation, metrics)
         for seat in task.seats if task.restricted is None else ():
             history.response(seat, self.work.return_of(result, seat))
-            if (
-                getattr(self.scenario, "order", None) == "sequential"
-            ):  # it met those that were added since the last profile was solved
+            # In sequence it met those that were added since the last profile was solved.
+            if getattr(self.scenario, "order", None) == "sequential":
                 history.met(seat, self.work.earned_before(task, seat))
 
     def _tell_few(self, result: Trained) -> None:

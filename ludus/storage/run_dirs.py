@@ -151,9 +151,8 @@ class RunLock:
         except OSError:  # the disk is full
             self.close()
             raise
-        os.register_at_fork(
-            after_in_child=partial(_close, weakref.ref(self))
-        )  # a copy must not hold it when this process is gone
+        # A copy must not hold it when this process is gone.
+        os.register_at_fork(after_in_child=partial(_close, weakref.ref(self)))
 
     def _acquire(self) -> bool:
         for attempt in range(3):  # `is_running` of another process may hold it for an instant
