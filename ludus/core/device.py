@@ -14,9 +14,9 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
@@ -74,13 +74,14 @@ def multiplications(shapes: Iterable[Sequence[int]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What was decided. device: "cpu", "cuda:0" …. why: in words. compiler: None where nobody has asked for it."""
+    """What was decided. device: "cpu", "cuda:0" …. why: in words. compiler: None where nobody has asked for it. graphs: on a card."""
 
     device: str
     written: bool
     precision: Precision
     why: str
     compiler: Compiler | None = field(default=None, compare=False)
+    graphs: Graphs | None = field(default=None, compare=False)
 
     @property
     def torch(self) -> torch.device:
@@ -101,13 +102,20 @@ class Placement:
         """Whether it does, until now."""
         return self.compiler is not None and not self.compiler.failed
 
-    def compiled(self, function: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+    def compiled(self, function: Callable[_Given, _Answer], *, part: bool = False) -> Callable[_Given, _Answer]:
         """The function, compiled if that was asked for. It takes tensors of so many rows each, alone or in dataclasses and mappings, and
         keeps nothing; what it answers is to be differentiated and read before it is called again (on a card that memory is used anew).
-        Floats that it is given change from call to call."""
+        Floats that it is given change from call to call. part: of a step that is `repeated`."""
         if not self.compiles or self.compiler is None:
             return function
-        return self.compiler.compiled(function, self)
+        return self.compiler.compiled(function, self, part=part)
+
+    def repeated(self, step: Callable[..., _Answer]) -> Callable[..., _Answer]:
+        """A whole step, loss, gradient and optimizer: on a card as CUDA graphs, see `Graphs`; else as it is. It is given tensors there, and
+        floats, which both change from call to call, alone or in tuples, mappings and dataclasses; beside them what does not change with
+        the form of these. It changes tensors in place, asks nothing of the host, and answers tensors, without gradients, that are read
+        before it is called again."""
+        return step if self.graphs is None else self.graphs.of(step, self.torch)
 
     @contextmanager
     def _products(self) -> Iterator[None]:
@@ -129,12 +137,13 @@ class Placement:
 
     def __str__(self) -> str:
         road, compiler = "passes written out" if self.written else "torch", self.compiler
+        one_by_one = "" if self.graphs is None or not self.graphs.failed else f"; no CUDA graphs: {self.graphs.failed}"
         if compiler is None:
-            return f"{self.device} ({road}): {self.why}"
+            return f"{self.device} ({road}): {self.why}{one_by_one}"
         if compiler.failed:
-            return f"{self.device} ({road}): {self.why}; not compiled: {compiler.failed}"
+            return f"{self.device} ({road}): {self.why}; not compiled: {compiler.failed}{one_by_one}"
         sizes = f"; batches of {_SIZES} sizes are compiled, others are not" if compiler.others else ""
-        return f"{self.device} ({road}, compiled): {self.why}{sizes}"
+        return f"{self.device} ({road}, compiled): {self.why}{sizes}{one_by_one}"
 
 
 @runtime_checkable
@@ -172,7 +181,7 @@ def placed(choice: DeviceChoice, work: Work) -> Placement:
     if choice.compile:
         failed = "there is nothing to compile" if written else work.uncompiled or no_compiler(device)
         compiler = Compiler(failed)
-    return Placement(device, written, choice.precision, why, compiler)
+    return Placement(device, written, choice.precision, why, compiler, Graphs() if repeats(device) else None)
 
 
 def _device(choice: DeviceChoice, work: Work) -> tuple[str, str]:
@@ -233,7 +242,9 @@ class Compiler:
     def __init__(self, failed: str = "") -> None:
         self.failed, self.others = failed, False
 
-    def compiled(self, function: Callable[_Given, _Answer], placement: Placement) -> Callable[_Given, _Answer]:
+    def compiled(
+        self, function: Callable[_Given, _Answer], placement: Placement, *, part: bool = False
+    ) -> Callable[_Given, _Answer]:
         """See `Placement.compiled`."""
         import torch
 
@@ -244,7 +255,7 @@ class Compiler:
             """Numbers as tensors: others would be compiled in."""
             if isinstance(value, tuple):
                 return tuple(map(given, value))
-            return torch.full((), value, device=placement.torch) if isinstance(value, float) else value
+            return _number(value, placement.torch) if isinstance(value, float) else value
 
         def call(*args: _Given.args, **kwargs: _Given.kwargs) -> _Answer:
             nonlocal fast
@@ -256,9 +267,9 @@ class Compiler:
             sizes.add(rows)
             try:
                 if fast is None:
-                    mode = "reduce-overhead" if card else None
+                    mode = "reduce-overhead" if card and not part else None
                     fast = torch.compile(function, fullgraph=True, dynamic=False, mode=mode)
-                if card:
+                if card and not part:
                     torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
                 with placement.products(), _compiles() if new else nullcontext():
                     answer: _Answer = fast(*map(given, args), **{name: given(value) for name, value in kwargs.items()})
@@ -330,6 +341,150 @@ def no_compiler(device: str) -> str:
         name = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
         return "" if shutil.which(name) else f"there is no C++ compiler {name!r} (CXX names another)"
     return "there are no numbers to compute"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Whole steps that a card repeats: to begin their kernels one by one is most of what small steps cost.
+
+_FORMS = 8
+"""Of what a step is given, for which it is kept: as many sizes as rows are padded to, and some. Others run as they are."""
+_PLAIN = 2
+"""Times that a form runs as it is first: torch compiles then, and finds what kernels suit."""
+
+
+def repeats(device: str) -> bool:
+    """Whether steps there are kept."""
+    return device.startswith("cuda")
+
+
+class Graphs:
+    """CUDA graphs of one learner's steps, one for each form of what they are given. What fails is run as it is from then on, and failed
+    says why."""
+
+    def __init__(self) -> None:
+        self.failed = ""
+
+    def of(self, step: Callable[..., _Answer], device: torch.device) -> Callable[..., _Answer]:
+        """See `Placement.repeated`."""
+        import torch
+
+        forms: dict[object, _Form[_Answer]] = {}
+
+        def call(*given: Any) -> _Answer:
+            leaves: list[Any] = []
+            key = None if self.failed else _form_of(given, leaves, torch.Tensor)
+            if key is None or (key not in forms and len(forms) == _FORMS):
+                return step(*given)
+            form = forms.setdefault(key, _Form())
+            if form.replay is None and form.plain < _PLAIN:
+                form.plain += 1
+                there = [_number(leaf, device) if isinstance(leaf, float) else leaf for leaf in leaves]
+                return step(*_formed(given, iter(there), torch.Tensor))
+            try:
+                if form.replay is None:
+                    form.keep(step, given, leaves, device)
+            except Exception as error:  # noqa: BLE001  of whatever class; what is the step's own will come again
+                self.failed = uncompiled(error)
+                return step(*given)
+            return form.again(leaves)
+
+        return call
+
+
+@dataclass(slots=True)
+class _Form(Generic[_Answer]):
+    """A step for inputs of one form. plain: times that it ran as it is. there: its inputs, on the device. numbers: what floats they are."""
+
+    plain: int = 0
+    there: list[torch.Tensor] = field(default_factory=list)
+    numbers: list[float | None] = field(default_factory=list)
+    replay: Callable[[], None] | None = None
+    answer: _Answer | None = None
+
+    def keep(
+        self, step: Callable[..., _Answer], given: tuple[Any, ...], leaves: list[Any], device: torch.device
+    ) -> None:
+        """Nothing is computed yet."""
+        import torch
+
+        self.there = [_number(leaf, device) if isinstance(leaf, float) else leaf.clone() for leaf in leaves]
+        self.numbers = [leaf if isinstance(leaf, float) else None for leaf in leaves]
+        of_form = _formed(given, iter(self.there), torch.Tensor)
+        self.answer, self.replay = captured(lambda: step(*of_form), device)
+
+    def again(self, leaves: list[Any]) -> _Answer:
+        """The step, of these numbers."""
+        import torch
+
+        for k, leaf in enumerate(leaves):
+            if isinstance(leaf, float) and leaf != self.numbers[k]:
+                self.there[k].fill_(leaf)
+                self.numbers[k] = leaf
+        which = [k for k, leaf in enumerate(leaves) if not isinstance(leaf, float)]
+        torch._foreach_copy_([self.there[k] for k in which], [leaves[k] for k in which])
+        assert self.replay is not None
+        self.replay()
+        return cast(_Answer, self.answer)
+
+
+def captured(step: Callable[[], _Answer], device: torch.device) -> tuple[_Answer, Callable[[], None]]:
+    """(where the step will answer, what runs it there): its kernels on a card, which are noted and not run."""
+    import torch
+
+    graph, beside = torch.cuda.CUDAGraph(), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    now = torch.cuda.current_stream(device)
+    beside.wait_stream(now)
+    with torch.cuda.stream(beside):
+        graph.capture_begin(capture_error_mode="thread_local")  # what other threads do there meanwhile is theirs
+        try:
+            answer = step()
+        finally:
+            graph.capture_end()
+    now.wait_stream(beside)
+    replay: Callable[[], None] = graph.replay
+    return answer, replay
+
+
+def _number(value: float, device: torch.device) -> torch.Tensor:
+    import torch
+
+    return torch.full((), value, device=device)
+
+
+def _form_of(value: Any, leaves: list[Any], tensor: type[torch.Tensor]) -> object:
+    """What is the same in values that a graph serves. Tensors and floats are added to the leaves."""
+    if isinstance(value, tensor):
+        leaves.append(value)
+        return value.shape, value.dtype
+    if value is None or isinstance(value, int | str):
+        return value
+    if isinstance(value, float):
+        leaves.append(value)
+        return float
+    if isinstance(value, tuple):
+        return tuple([_form_of(each, leaves, tensor) for each in value])
+    if isinstance(value, Mapping):
+        return tuple([(name, _form_of(each, leaves, tensor)) for name, each in value.items()])
+    if is_dataclass(value):
+        return tuple([_form_of(getattr(value, each.name), leaves, tensor) for each in fields(value)])
+    if isinstance(value, np.ndarray | list | set):
+        raise TypeError(f"a graph takes nothing from memory, and was given a {type(value).__name__}")
+    return type(value)
+
+
+def _formed(value: Any, leaves: Iterator[Any], tensor: type[torch.Tensor]) -> Any:
+    """The value with these leaves."""
+    if isinstance(value, float | tensor):
+        return next(leaves)
+    if isinstance(value, tuple):
+        return tuple(_formed(each, leaves, tensor) for each in value)
+    if isinstance(value, Mapping):
+        return {name: _formed(each, leaves, tensor) for name, each in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(
+            value, **{each.name: _formed(getattr(value, each.name), leaves, tensor) for each in fields(value)}
+        )
+    return value
 
 
 # --------------------------------------------------------------------------------------------------------------------

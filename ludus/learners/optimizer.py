@@ -104,10 +104,11 @@ class ModuleAdam:
             self._m, self._v = torch.zeros_like(module.values), torch.zeros_like(module.values)
 
     @torch.no_grad()
-    def step(self, *, rate: float, max_norm: float, held: torch.Tensor | bool = False) -> torch.Tensor:
-        """As `Adam.step`; held: a bool by which nothing moves. The norm of the gradient, on the device."""
+    def step(self, *, rate: float | torch.Tensor, max_norm: float, held: torch.Tensor | bool = False) -> torch.Tensor:
+        """As `Adam.step`; held: a bool by which nothing moves. The norm of the gradient, on the device. The rate may lie there, too."""
         module = self.module
         if self._here is not None:
+            rate = float(rate)
             if held:
                 return torch.tensor(float(_norm(module.gradient)), dtype=torch.float64)
             return torch.tensor(self.step_here(rate=rate, max_norm=max_norm), dtype=torch.float64)
@@ -174,7 +175,7 @@ class ModuleAdam:
 
 class Guard:
     """Steps of optimizers on one device. Where a loss or a gradient is no number, none of them moves any more, until that is read: nothing
-    inside an update waits for the device. wrong: bool[] there, whether it was so since the last reading."""
+    inside an update waits for the device. wrong: bool[] there, whether it was so since the last reading; always the same memory."""
 
     def __init__(self, device: torch.device | str) -> None:
         self.wrong = torch.zeros((), dtype=torch.bool, device=device)
@@ -184,7 +185,7 @@ class Guard:
         adam: ModuleAdam,
         loss: torch.Tensor,
         *,
-        rate: float,
+        rate: float | torch.Tensor,
         max_norm: float,
         unwanted: torch.Tensor | None = None,
     ) -> torch.Tensor:
@@ -193,18 +194,18 @@ class Guard:
         wrong = self.wrong | ~loss.isfinite()
         norm = adam.step(rate=rate, max_norm=max_norm, held=wrong if unwanted is None else wrong | unwanted)
         wrong = wrong | ~norm.isfinite()
-        self.wrong = wrong if unwanted is None else self.wrong | wrong & ~unwanted
+        self.wrong |= wrong if unwanted is None else wrong & ~unwanted
         return norm
 
     def watch(self, numbers: torch.Tensor) -> None:
         """These are to be finite, too."""
-        self.wrong = self.wrong | ~numbers.isfinite().all()
+        self.wrong |= ~numbers.isfinite().all()
 
     def read(self, numbers: Sequence[torch.Tensor]) -> tuple[list[float], bool]:
         """(scalars of the device, whether something was no number since this was asked last), in one transfer."""
         *found, wrong = fetched([*numbers, self.wrong])
         if wrong:
-            self.wrong = torch.zeros_like(self.wrong)
+            self.wrong.zero_()
         return found, bool(wrong)
 
 
@@ -258,12 +259,24 @@ class GuardedAdam:
     def _step_there(
         self, loss: torch.Tensor, told: Sequence[Any], rate: float, max_norm: float, look: bool
     ) -> Stepped | None:
+        self.keep()
+        norm = self.move(loss, rate=rate, max_norm=max_norm)
+        return self.look(loss, norm, told) if look else None
+
+    def keep(self) -> None:
+        """Before a step that is no CPU's: what to go back to."""
         if self._kept is None:
             self._kept = [tensor.clone() for tensor in self._moved], self.adam.kept()
+
+    def move(self, loss: torch.Tensor, *, rate: float | torch.Tensor, max_norm: float) -> torch.Tensor:
+        """The step, on the device alone; the gradient's norm."""
         norm = self._guard.step(self.adam, loss, rate=rate, max_norm=max_norm)
         self._guard.watch(self._module.values)
-        if not look:
-            return None
+        return norm
+
+    def look(self, loss: torch.Tensor, norm: torch.Tensor, told: Sequence[Any]) -> Stepped:
+        """What became of it; back to where all was well, if it is not."""
+        assert self._kept is not None
         (before, optimizer), self._kept = self._kept, None
         (seen, length, *numbers), wrong = self._guard.read([loss, norm, *told])
         if not wrong:

@@ -217,10 +217,11 @@ class Trainer:
     def _updates(self, version: int) -> LearnResult:
         samples = updates = 0
         metrics: Metrics = {}
+        last: Sample | None = None
         with closing(self._prefetcher.batches(self._requests())) as batches:
             for batch in batches:
                 with self._profile.part("learning"):
-                    metrics = {**self._checked(self._learner.update(batch)), **_lag(batch, version)}
+                    metrics, last = self._checked(self._learner.update(batch)), batch
                 for name, index, priority in priorities_of(self._learner):
                     update = partial(self._episodes.update_priorities, self._task, name, index, priority)
                     self._prefetcher.between(update)
@@ -229,7 +230,7 @@ class Trainer:
         self._let_in()
         if self._waiting:
             raise self._stuck(self._waiting[0][0], num_rows(self._waiting[0][1]))
-        return LearnResult(samples, updates, metrics)
+        return LearnResult(samples, updates, metrics if last is None else {**metrics, **_lag(last, version)})
 
     def _checked(self, metrics: Metrics) -> Metrics:
         for name, value in metrics.items() if isinstance(metrics, Mapping) else [("metrics", metrics)]:

@@ -52,6 +52,7 @@ class DDPGLearner(BoxLearner):
     config: DDPG
 
     name = "ddpg"
+    repeats = True
 
     def __init__(self, config: DDPG, context: LearnerContext, start: Weights | None = None) -> None:
         actor = config.actor(context.env, context.seats)
@@ -69,15 +70,24 @@ class DDPGLearner(BoxLearner):
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
         """See `OffPolicyLearner.autograd`."""
-        given, config = dict(columns), self.config
-        if config.target_noise > 0.0:
-            given["normal"] = to_device(self.normals(1, rows, self.box.size)[0], self.device)
-        fitted = self.fit_modules(given, rows)
-        if (self.updates + 1) % config.policy_delay == 0:
-            self.improve(given, rows)
+        config = self.config
+        fitted = self.fit_modules(columns, rows)
+        if self._given_turn == 0:
+            self.improve(columns, rows)
             self.critics.follow(config.polyak)
             self.actor.follow(config.polyak)
         return fitted
+
+    def drawn(self, rows: int) -> Mapping[str, Tensor]:
+        """See `OffPolicyLearner.drawn`."""
+        if self.config.target_noise <= 0.0:
+            return {}
+        return {"normal": to_device(self.normals(1, rows, self.box.size)[0], self.device)}
+
+    @property
+    def turn(self) -> int:
+        """See `OffPolicyLearner.turn`: the actor moves in those that are 0."""
+        return (self.updates + 1) % self.config.policy_delay
 
     def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """See `OffPolicyLearner.values_and_targets`."""
@@ -109,7 +119,7 @@ class DDPGLearner(BoxLearner):
         values = critics.forward(self.after, target=True)
         target = td_target(values, columns["reward"], columns["discount"])
         fitted = self.fit(self.now, self.taken, target, rows)
-        if (self.updates + 1) % config.policy_delay == 0:
+        if self.turn == 0:
             self._improve(rows)
             critics.follow(config.polyak)
             self.actor.follow(config.polyak)

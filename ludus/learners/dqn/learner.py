@@ -33,7 +33,7 @@ from ludus.learners.dqn.losses import (
     taken,
 )
 from ludus.learners.network import multiplications
-from ludus.learners.optimizer import GuardedAdam
+from ludus.learners.optimizer import GuardedAdam, Stepped
 from ludus.learners.replayed import LEAST_PRIORITY, Ensemble, ReplayLearner, initial_priorities
 from ludus.learners.returns import follow
 from ludus.learners.states import StateTable, compact
@@ -126,8 +126,7 @@ class QLearner(ReplayLearner):
         config, rows, weight = self.config, len(batch.index), None
         if config.prioritised:
             weight = self.importance_weights(batch)
-        found = self._gradient(batch.columns, rows, weight)
-        told = self._step(found)
+        found, told = self._learned(batch.columns, rows, weight)
         if config.polyak is not None:
             self.networks.follow(config.polyak)
         elif (self.updates + 1) % config.target_period == 0:
@@ -137,17 +136,27 @@ class QLearner(ReplayLearner):
             self._found = [(REPLAY, batch.index, to_host(found.errors).astype(np.float64) + LEAST_PRIORITY)]
         return {**told, "epsilon": self._epsilon, "tails_without_value": float(self._blind)}
 
-    def _step(self, found: QLossResult) -> Metrics:
-        """Moves the weights by their gradient. Raises TrainingError, and goes back, if something is not finite."""
-        config = self.config
-        self._unread -= 1
+    def _learned(
+        self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None
+    ) -> tuple[QLossResult, Metrics]:
+        """Moves the weights by their gradient; what was found, and what is to be told. Raises TrainingError, and goes back, if something is
+        not finite."""
+        found, config = self._gradient(columns, rows, weight), self.config
         step = self._adam.step(
             found.loss,
             (found.error, found.value, found.finite),
             rate=self.rate(config.learning_rate),
             max_norm=config.max_gradient_norm,
-            look=config.prioritised or self._unread <= 0,
+            look=self._looks(),
         )
+        return found, self._tell(step)
+
+    def _looks(self) -> bool:
+        """Whether this update's numbers are read."""
+        self._unread -= 1
+        return self.config.prioritised or self._unread <= 0
+
+    def _tell(self, step: Stepped | None) -> Metrics:
         if step is not None:
             if step.wrong:
                 what = "the rewards or targets" if step.wrong == "the loss" and not step.told[2] else step.wrong
@@ -193,8 +202,10 @@ class QLearner(ReplayLearner):
 
     def _weights(self, weight: NDArray[np.float64] | None, rows: int) -> Tensor:
         """Of this rank's share, float32[n]."""
-        weight = np.ones(rows) if weight is None else weight
-        return to_device(weight[self.ranks.share(rows)].astype(np.float32), self.device)
+        share = self.ranks.share(rows)
+        if weight is None:
+            return torch.ones(share.stop - share.start, device=self.device)
+        return to_device(weight[share].astype(np.float32), self.device)
 
     @property
     def _epsilon(self) -> float:
@@ -382,25 +393,57 @@ class TransitionRows:
 
 _ONLINE, _TARGET, _CHOICE = range(3)
 
+_Given = tuple[dict[str, Tensor], Tensor | None, Tensor | None, Tensor | None]
+"""A rank's share of a batch, as it was stored, on the device; weights, levels and noise as in `TransitionRows`."""
+_Found = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""As `QLossResult`."""
+
 
 class ModuleLearner(DQNLearner):
     """By autograd; what they need of chance is drawn from a stream of the update's own."""
 
+    def _learned(
+        self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None
+    ) -> tuple[QLossResult, Metrics]:
+        if not self._repeats:
+            return super()._learned(columns, rows, weight)
+        self._adam.keep()
+        given, rate = self._given(columns, rows, weight), self.rate(self.config.learning_rate)
+        found, norm = self._whole(self, given, rows, rate)
+        told = (found[2], found[1], found[4])
+        step = self._adam.look(found[0], norm, told) if self._looks() else None
+        return QLossResult(*found), self._tell(step)
+
+    @property
+    def _repeats(self) -> bool:
+        return self.placement.graphs is not None and self.ranks.size == 1 and "agents" not in self.spec.config
+
+    @cached_property
+    def _whole(self) -> Callable[[ModuleLearner, _Given, int, float], tuple[_Found, Tensor]]:
+        return self.placement.repeated(ModuleLearner._descend)
+
+    def _descend(self, given: _Given, rows: int, rate: float) -> tuple[_Found, Tensor]:
+        """A whole step of one rank's: what was found, and the gradient's norm."""
+        found = self._differentiate(given, rows)
+        return found, self._adam.move(found[0], rate=rate, max_norm=self.config.max_gradient_norm)
+
     def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
-        mine = self._rows(columns, rows, weight)
+        return self._joint(QLossResult(*self._differentiate(self._given(columns, rows, weight), rows)), rows)
+
+    def _differentiate(self, given: _Given, rows: int) -> _Found:
+        mine = self._rows(given)
         self.networks.online.zero()
         loss, *told = self._compared(self, mine, max(1, rows))
         if len(mine.action):
             torch.autograd.backward(loss)
-        return self._joint(QLossResult(loss.detach(), *told), rows)
+        value, error, errors, finite = told
+        return loss.detach(), value, error, errors, finite
 
     @cached_property
-    def _compared(
-        self,
-    ) -> Callable[[ModuleLearner, TransitionRows, int], tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]:
-        return self.placement.compiled(ModuleLearner._compare)
+    def _compared(self) -> Callable[[ModuleLearner, TransitionRows, int], _Found]:
+        return self.placement.compiled(ModuleLearner._compare, part=self._repeats)
 
-    def _compare(self, mine: TransitionRows, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def _compare(self, mine: TransitionRows, rows: int) -> _Found:
         """As `QLossResult`, with means over so many rows."""
         target = self._targets(mine)
         chosen = taken(self._asked(mine.x, mine.legal, mine, _ONLINE), mine.action)
@@ -434,11 +477,17 @@ class ModuleLearner(DQNLearner):
         one = torch.ones(len(best), 1, device=self.device)
         return kind.target(rows.reward, rows.discount, Candidates(best, one, torch.zeros_like(one)))
 
-    def _rows(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> TransitionRows:
+    def _given(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> _Given:
         mine = self.mine(columns, rows)
+        levels, noise = self._chance(rows)
+        share = None if levels is None else levels[:, self.ranks.share(rows)]
+        on_device = {name: column for name, column in mine.items() if isinstance(column, Tensor)}
+        return on_device, None if weight is None else self._weights(weight, rows), share, noise
+
+    def _rows(self, given: _Given) -> TransitionRows:
+        mine, weight, levels, noise = given
         x, legal = self._situation(mine["observation"], mine.get("mask"))
         after, legal_after = self._situation(mine["next"], mine.get("next_mask"))
-        levels, noise = self._chance(rows)
         return TransitionRows(
             x=x,
             after=after,
@@ -447,8 +496,8 @@ class ModuleLearner(DQNLearner):
             action=mine["action"].long(),
             reward=mine["reward"],
             discount=mine["discount"],
-            weight=self._weights(weight, rows),
-            levels=None if levels is None else levels[:, self.ranks.share(rows)],
+            weight=torch.ones_like(mine["reward"]) if weight is None else weight,
+            levels=levels,
             noise=noise,
         )
 

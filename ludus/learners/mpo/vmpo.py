@@ -43,6 +43,8 @@ class VMPOModel(FamilyModel):
 
     config: VMPO
 
+    repeats = False  # a step knows of the batch that it is a part of
+
     def __init__(self, config: VMPO, context: LearnerContext, start: Weights | None) -> None:
         super().__init__(config, context, start, because="autograd learns V-MPO")
         self._best, self._rows = torch.zeros(0), 0  # the E-step's advantages, and of how many rows they are the best

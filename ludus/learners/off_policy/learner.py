@@ -133,6 +133,8 @@ class OffPolicyLearner(ReplayLearner):
 
     config: OffPolicy
     plain: ClassVar[bool] = False  # whether its updates are told by `autograd` only
+    repeats: ClassVar[bool] = False
+    """Whether what `autograd` does depends on what it is given, its turn, and what lies on the device, and on nothing else."""
 
     def __init__(self, config: OffPolicy, context: LearnerContext, spec: PolicySpec, start: Weights | None) -> None:
         super().__init__(config, context, spec)
@@ -144,6 +146,7 @@ class OffPolicyLearner(ReplayLearner):
         self.features = math.prod(self.shape) if self.layout else self._sight("actor").features
         self._weight: Array | None = None  # of this rank's rows, where they are drawn by priority
         self._errors: Array | Tensor = np.zeros(0)  # and what the critics miss them by
+        self._given_rates, self._given_turn = (0.0, 0.0), 0  # of an update by autograd
         self._found: Priorities = ()
 
     def _sight(self, *stream: str | int) -> Tower:
@@ -175,10 +178,12 @@ class OffPolicyLearner(ReplayLearner):
             for module, layouts in zip((actor, networks), parts, strict=True)
         )
         self._critic_count, own = critics, type(self)
+        repeats = self.repeats and self.ranks.size == 1 and self.placement.graphs is not None
         self._critic_step, self._actor_step = (
-            self.placement.compiled(own._critic_loss),
-            self.placement.compiled(own.actor_loss),
+            self.placement.compiled(own._critic_loss, part=repeats),
+            self.placement.compiled(own.actor_loss, part=repeats),
         )
+        self._whole = self.placement.repeated(own._descend) if repeats else own._descend
         self._improved: Array | Tensor = np.zeros(2)  # the loss of the actor's last step, and the gradient's norm
         if not self.placement.written:
             self._improved = torch.zeros(2, device=self.device)
@@ -212,8 +217,17 @@ class OffPolicyLearner(ReplayLearner):
         raise NotImplementedError
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
-        """The same on any device, from where it reads nothing back."""
+        """The same on any device, from where it reads nothing back; of what is `drawn`, too."""
         raise NotImplementedError
+
+    def drawn(self, rows: int) -> Mapping[str, Tensor]:
+        """What is random in an update, on the device, beside its columns."""
+        return {}
+
+    @property
+    def turn(self) -> int:
+        """Of updates that are not all alike, which one is next."""
+        return 0
 
     def learn(self, batch: Sample) -> Metrics:
         """See `ReplayLearner.learn`: one step of the critics, and one of the actor where it is due."""
@@ -238,8 +252,27 @@ class OffPolicyLearner(ReplayLearner):
         there = {name: to_device(column, self.device) for name, column in columns.items() if name != "version_lo"}
         if self._weight is not None:
             there["weight"] = to_device(self._weight, self.device)
-        told = self.autograd(there, rows)
-        return self.read({**told, **dict(zip(_ACTOR, self._improved, strict=True))})
+        told, errors = self._whole(self, {**there, **self.drawn(rows)}, rows, self._rates(), self.turn)
+        if errors is not None:
+            self._errors = errors
+        return self.read(told)
+
+    def _descend(
+        self, given: Mapping[str, Tensor], rows: int, rates: tuple[float, float], turn: int
+    ) -> tuple[Mapping[str, Tensor], Tensor | None]:
+        """(what is told, and where rows have weights the critics' errors) of a whole update."""
+        self._given_rates, self._given_turn = rates, turn
+        told = self.autograd(given, rows)
+        assert isinstance(self._improved, Tensor)
+        assert isinstance(self._errors, Tensor) or "weight" not in given
+        errors = self._errors if isinstance(self._errors, Tensor) and "weight" in given else None
+        return {**told, **dict(zip(_ACTOR, self._improved, strict=True))}, errors
+
+    def _rates(self) -> tuple[float, float]:
+        """Of the actor's steps, and of the critics'."""
+        config = self.config
+        actor = self.rate(config.learning_rate)
+        return actor, actor if config.critic_learning_rate is None else self.rate(config.critic_learning_rate)
 
     def _all_errors(self, rows: int) -> NDArray[np.float64]:
         """Mean absolute errors over the critics, float64[rows], of all ranks' rows."""
@@ -284,7 +317,8 @@ class OffPolicyLearner(ReplayLearner):
 
     def step(self, ensemble: Ensemble, what: str) -> float:
         """One optimizer step; see `Ensemble.step`."""
-        return ensemble.step(rate=self._rate_of(ensemble), max_norm=self.config.max_gradient_norm, what=what)
+        rate = self._rates()[ensemble is self.critics]
+        return ensemble.step(rate=rate, max_norm=self.config.max_gradient_norm, what=what)
 
     def answers(self, x: Tensor, *, target: bool = False) -> Tensor:
         """What the actor's network says, by autograd, without what does not depend on observations; by the target if so."""
@@ -331,18 +365,14 @@ class OffPolicyLearner(ReplayLearner):
             if compiles:
                 critics.requires_grad_(True)
         sums, norm = self.descend(self.actor, loss, *told)
-        self._improved = torch.stack([sums[0], norm.to(sums)])
+        assert isinstance(self._improved, Tensor)
+        self._improved.copy_(torch.stack([sums[0], norm.to(sums)]))
         return sums[1 : 1 + len(told)]
 
     def descend(self, ensemble: Ensemble, loss: Tensor, *told: Tensor) -> tuple[Tensor, Tensor]:
         """One optimizer step; see `Ensemble.descend`."""
-        rate, max_norm = self._rate_of(ensemble), self.config.max_gradient_norm
+        rate, max_norm = self._given_rates[ensemble is self.critics], self.config.max_gradient_norm
         return ensemble.descend(loss, told, rate=rate, max_norm=max_norm, guard=self.guard)
-
-    def _rate_of(self, networks: Ensemble) -> float:
-        config = self.config
-        own = config.critic_learning_rate if networks is self.critics else None
-        return self.rate(config.learning_rate if own is None else own)
 
     def normals(self, count: int, rows: int, size: int) -> Array:
         """Standard normal deviates float32[count, n, size] for this rank's share of `rows`."""
@@ -366,7 +396,10 @@ class OffPolicyLearner(ReplayLearner):
         self.actor.load_state_dict(state["actor"])
         self.critics.load_state_dict(state["critics"])
         improved = np.array(state["improved"])
-        self._improved = improved if self.placement.written else torch.from_numpy(improved).float().to(self.device)
+        if isinstance(self._improved, Tensor):
+            self._improved.copy_(torch.from_numpy(improved))
+        else:
+            self._improved = improved
         self._noise.set_state(torch.from_numpy(np.array(state["noise"], np.uint8)))
         self._fresh_start = bool(state["fresh_start"])
 

@@ -80,6 +80,7 @@ class Autograd:
     """Base of what is learned so. Subclasses give `loss`."""
 
     by_states, trusted, memory, uncompiled = False, False, 0, ""
+    repeats = False  # whether a step depends on what it is given and on what lies on the device, and on nothing else
     distribution: Distribution = CategoricalDistribution()
     module: nn.Module  # whose weights are published
 
@@ -101,23 +102,26 @@ class Autograd:
         self._fixed = self.trusted and not why  # its means can leave rows out
         small = self.placement.device != "cpu" and work.multiplications * work.rows < _SMALL
         self._sizes: Literal[2, 8] = 2 if small else 8
-        # Of the class: a method of this object would close a circle.
-        self._loss = self.placement.compiled(type(self).loss)
+        self._repeats = self.repeats and self._fixed and context.ranks.size == 1 and self.placement.graphs is not None
+        # Of the class: methods of this object would close a circle.
+        self._loss = self.placement.compiled(type(self).loss, part=self._repeats)
+        self._whole = self.placement.repeated(type(self)._descend)
         self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)
         self.adam = ModuleAdam(self.parameters)
         agree(self._ranks, self.parameters.values)
         self._joint = GradientSum(self.parameters, self._ranks)
         self._checked = self.trusted or context.ranks.size == 1
         self._guard = Guard(self.placement.torch)
+        # Off the CPU, always the same memory: scalars and norm of the last step, and whether the policy has gone too far.
+        self._last = torch.zeros(2 + len(names), device=self.placement.torch)
+        self._stopped = torch.zeros((), dtype=torch.bool, device=self.placement.torch)
         self._begin()
 
     def _begin(self) -> None:
-        """Nothing is told yet; off the CPU that is on the device: scalars and norm of the last step, and whether the policy has gone too
-        far."""
-        count, device = 1 + len(self.names), self.placement.torch
-        self._told = Told.nothing(count)
-        self._last = torch.zeros(1 + count, device=device)
-        self._stopped = torch.zeros((), dtype=torch.bool, device=device)
+        """Nothing is told yet."""
+        self._told = Told.nothing(1 + len(self.names))
+        self._last.zero_()
+        self._stopped.zero_()
 
     def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
         """(the loss, means over rows as `names` says) of at least one row. strengths: as `strengths` gives them."""
@@ -153,24 +157,38 @@ class Autograd:
 
     def steps(self, parts: Iterable[tuple[Batch, int]], rate: float, progress: float) -> Told:
         """Off the CPU, what must decide holds steps back on the device, and numbers are read once."""
-        if self.placement.device == "cpu":
+        if self.placement.device == "cpu" and not self._repeats:
             self._told = steps_here(self, parts, rate, progress, self._told)
             return self._told
-        for part in parts:
-            self._step(part, rate, progress)
+        strengths = self.strengths(progress)
+        mine: Batch | None = None
+        for part, joint in parts:
+            if not self._repeats:
+                self._move(self.gradient((part, joint), progress), rate)
+                continue
+            if part is not mine:  # as all are that are the whole batch
+                mine, shaped = part, self._shaped(part)
+            self._whole(self, shaped, rate, strengths)
         self._guard.watch(self.parameters.values)
         (*scalars, norm, stopped), wrong = self._guard.read([*self._last, self._stopped])
         return Told(scalars, norm, bool(stopped), wrong)
 
-    def _step(self, part: tuple[Batch, int], rate: float, progress: float) -> None:
-        limit, scalars, wrong = self.options.kl_limit, self.gradient(part, progress), self._guard.wrong
+    def _descend(self, batch: Batch, rate: float, strengths: Sequence[float]) -> None:
+        """A whole step of one rank's."""
+        self.parameters.zero()
+        self._fill(batch, strengths)
+        self._move(self.parameters.slopes[self.parameters.size :].clone(), rate)
+
+    def _move(self, scalars: Tensor, rate: float) -> None:
+        """Down the gradient that is filled in, of a loss with these scalars; on the device alone."""
+        limit, wrong = self.options.kl_limit, self._guard.wrong.clone()
         if limit is not None:
-            self._stopped = self._stopped | (scalars[1 + self.names.index("kl")] > limit)
+            self._stopped |= scalars[1 + self.names.index("kl")] > limit
         norm = self._guard.step(
             self.adam, scalars[0], rate=rate, max_norm=self.options.max_gradient_norm, unwanted=self._stopped
         )
         told = torch.cat([scalars, norm.to(scalars).view(1)])
-        self._last = torch.where(self._stopped | wrong, self._last, told)  # of the last that was made, or was to be
+        self._last.copy_(torch.where(self._stopped | wrong, self._last, told))  # of the last made, or that was to be
 
     @property
     def flat(self) -> Array:
@@ -187,15 +205,23 @@ class Autograd:
         (mine, joint), parameters = part, self.parameters
         parameters.zero()
         self._joint.begin(len(mine) / joint)
-        sums = parameters.slopes[parameters.size :]
         if len(mine):  # the mean over no rows is no number
-            batch = mine.padded(sizes=self._sizes) if self._fixed and self.placement.compiles else mine
-            with self.placement.products():
-                loss, metrics = self._loss(self, batch, self.strengths(progress))
-            torch.autograd.backward(loss)
-            sums.copy_(torch.stack([loss.detach(), *(metric.detach() for metric in metrics)]))
+            self._fill(self._shaped(mine), self.strengths(progress))
         self._joint.end()
-        return sums.clone()
+        return parameters.slopes[parameters.size :].clone()
+
+    def _shaped(self, mine: Batch) -> Batch:
+        """With as many rows as few batches have, where each size is another graph."""
+        few = self._fixed and (self._repeats or self.placement.compiles)
+        return mine.padded(sizes=self._sizes) if few else mine
+
+    def _fill(self, batch: Batch, strengths: Sequence[float]) -> None:
+        """The gradient of at least one row, and the sums behind it."""
+        with self.placement.products():
+            loss, metrics = self._loss(self, batch, strengths)
+        torch.autograd.backward(loss)
+        sums = self.parameters.slopes[self.parameters.size :]
+        sums.copy_(torch.stack([loss.detach(), *(metric.detach() for metric in metrics)]))
 
     def _require_mean(self, batch: Batch) -> None:
         """Raises ScenarioError unless the loss of the batch is the mean of the losses of the ranks' rows, as ranks take it to be."""
@@ -350,7 +376,7 @@ class NetworkOptions(StepOptions, Protocol):
 class FamilyModel(Autograd):
     """An `ActorCritic` network, or a `TeamNetwork` of them. Statistics are of all agents' rows, and every network of a team has them."""
 
-    trusted = True
+    trusted = repeats = True
 
     def __init__(
         self, config: NetworkOptions, context: LearnerContext, start: Weights | None, *, because: str = ""
@@ -373,6 +399,7 @@ class FamilyModel(Autograd):
         if self._returns is not None and scale is not None:
             self._returns.moments = scale
         trained, plain = self._trained()
+        self.repeats = self.repeats and len(self._networks) == 1  # of several, rows are divided by numbers
         super().__init__(config, trained, context, names=self._told_of(config), layouts=plain, because=because)
 
     def _trained(self) -> tuple[nn.Module, Sequence[Layout]]:

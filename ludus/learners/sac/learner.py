@@ -74,6 +74,8 @@ class Temperature:
 class _Tempered(OffPolicyLearner):
     """A learner with a temperature."""
 
+    repeats = True
+
     def tempered(self, config: SAC | SACDiscrete) -> None:
         """Makes it, once the learner has a place."""
         self._temperature = Temperature(config.temperature, learned=config.learn_temperature, device=self.device)
@@ -86,8 +88,7 @@ class _Tempered(OffPolicyLearner):
 
     def descend_temperature(self, entropy: Tensor, target: float | Tensor) -> None:
         """The same by autograd."""
-        rate = self.rate(self.config.learning_rate)
-        self._temperature.descend(entropy=entropy, target=target, rate=rate, guard=self.guard)
+        self._temperature.descend(entropy=entropy, target=target, rate=self._given_rates[0], guard=self.guard)
 
     def state_dict(self) -> State:
         return {**super().state_dict(), "temperature": self._temperature.state_dict()}
@@ -115,8 +116,8 @@ class SACLearner(_Tempered, BoxLearner):
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
         """See `OffPolicyLearner.autograd`."""
-        alpha, normal = self._temperature.value, to_device(self.normals(2, rows, self.box.size), self.device)
-        given = {**columns, "normal": normal, "temperature": alpha}
+        alpha = self._temperature.value
+        given = {**columns, "temperature": alpha}
         fitted = self.fit_modules(given, rows)
         (entropy,) = self.improve(given, rows)
         self.descend_temperature(entropy, self._wanted)
@@ -126,6 +127,10 @@ class SACLearner(_Tempered, BoxLearner):
             "entropy": entropy,
             "temperature": alpha,
         }
+
+    def drawn(self, rows: int) -> Mapping[str, Tensor]:
+        """See `OffPolicyLearner.drawn`."""
+        return {"normal": to_device(self.normals(2, rows, self.box.size), self.device)}
 
     def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """See `OffPolicyLearner.values_and_targets`."""

@@ -25,6 +25,8 @@ class TurnModel(FamilyModel):
     """The networks of a team, one of which is moved at a time: during an agent's turn the others stay where they are, momentum included.
     Where the agents share one network, it is moved in every turn, from the rows of the agent whose turn it is."""
 
+    repeats = False  # a step knows whose turn it is
+
     def __init__(
         self, config: AgentByAgent, context: LearnerContext, start: Weights | None, *, because: str = ""
     ) -> None:
