@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib.util import find_spec
@@ -445,6 +445,34 @@ def captured(step: Callable[[], _Answer], device: torch.device) -> tuple[_Answer
     return answer, replay
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows int64[n] of columns that stay where they are on a device. A step that is given these gathers them, as a part of its graph."""
+
+    columns: Mapping[str, torch.Tensor]
+    rows: torch.Tensor
+
+    def gathered(self) -> dict[str, torch.Tensor]:
+        """Tensors of n rows."""
+        return {name: column.index_select(0, self.rows) for name, column in self.columns.items()}
+
+
+def resident(
+    columns: Mapping[str, Any], device: torch.device, *, but: Collection[str]
+) -> Mapping[str, torch.Tensor] | Rows:
+    """Columns of a batch there, but for these; not gathered yet, if they lie there."""
+    there: Rows | None = getattr(columns, "there", None)
+    wanted = [name for name in columns if name not in but]
+    if there is not None and there.columns.keys() >= set(wanted):
+        return there
+    return {name: to_device(columns[name], device) for name in wanted}
+
+
+def gathered(columns: Mapping[str, torch.Tensor] | Rows) -> Mapping[str, torch.Tensor]:
+    """What `resident` gave, as tensors."""
+    return columns.gathered() if isinstance(columns, Rows) else columns
+
+
 def _number(value: float, device: torch.device) -> torch.Tensor:
     import torch
 
@@ -465,6 +493,9 @@ def _form_of(value: Any, leaves: list[Any], tensor: type[torch.Tensor]) -> objec
         return tuple([_form_of(each, leaves, tensor) for each in value])
     if isinstance(value, Mapping):
         return tuple([(name, _form_of(each, leaves, tensor)) for name, each in value.items()])
+    if isinstance(value, Rows):
+        leaves.append(value.rows)
+        return tuple([(name, c.data_ptr(), c.shape, c.dtype) for name, c in value.columns.items()]), value.rows.shape
     if is_dataclass(value):
         return tuple([_form_of(getattr(value, each.name), leaves, tensor) for each in fields(value)])
     if isinstance(value, np.ndarray | list | set):
@@ -480,6 +511,8 @@ def _formed(value: Any, leaves: Iterator[Any], tensor: type[torch.Tensor]) -> An
         return tuple(_formed(each, leaves, tensor) for each in value)
     if isinstance(value, Mapping):
         return {name: _formed(each, leaves, tensor) for name, each in value.items()}
+    if isinstance(value, Rows):
+        return Rows(value.columns, next(leaves))
     if is_dataclass(value) and not isinstance(value, type):
         return replace(
             value, **{each.name: _formed(getattr(value, each.name), leaves, tensor) for each in fields(value)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -67,9 +68,7 @@ def value_loss(value: Tensor, target: Tensor, *, old_value: Tensor | None = None
 
 def huber(error: Tensor, *, delta: float = 1.0) -> Tensor:
     """½ e² up to |e| = δ, and δ (|e| - ½ δ) beyond. (Huber 1964.)"""
-    size = error.abs()
-    inside = size.clamp(max=delta)
-    return 0.5 * inside.square() + delta * (size - inside)
+    return torch.nn.functional.huber_loss(error, torch.zeros_like(error), reduction="none", delta=delta)
 
 
 def approximate_kl(logp: Tensor, old_logp: Tensor) -> Tensor:
@@ -259,6 +258,13 @@ class GaussianDistribution(BoxDistribution):
         return normal_entropy(self._split(out)[1]) + self._log_half(out).sum()
 
 
+@lru_cache
+def _quadrature(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Nodes and weights [16] of means under a standard normal; nothing else is moved to a device within a step."""
+    nodes, weights = (torch.from_numpy(a).to(device, dtype) for a in (_NODES, _WEIGHTS / _WEIGHTS.sum()))
+    return nodes, weights
+
+
 class SquashedDistribution(BoxDistribution):
     """tanh of a normal. The entropy is that of the squashed variable: E log(1 - tanh²) by Gauss–Hermite quadrature with 16 nodes."""
 
@@ -272,7 +278,7 @@ class SquashedDistribution(BoxDistribution):
 
     def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor:
         mean, log_std = self._split(out)
-        nodes, weights = (torch.from_numpy(a).to(out) for a in (_NODES, _WEIGHTS / _WEIGHTS.sum()))
+        nodes, weights = _quadrature(out.dtype, out.device)
         slopes = log_slope(mean[..., None] + log_std.exp()[..., None] * nodes)
         return normal_entropy(log_std) + (slopes @ weights).sum(dim=1) + self._log_half(out).sum()
 

@@ -57,6 +57,8 @@ class FlatModule:
         self.module = module.to(self.device)
         named = dict(module.named_parameters())
         parameters = [named[name] for name in [n for layout in layouts for n in layout.shapes()] or named]
+        self._parameters = parameters
+        self.hooked = False  # whether somebody waits for the gradient of single parameters
         self.size = sum(p.numel() for p in parameters)
         self.values = torch.zeros(self.size, device=self.device)
         self.slopes = torch.zeros(self.size + sums, device=self.device)
@@ -76,6 +78,20 @@ class FlatModule:
     def zero(self) -> None:
         """Of the gradient and the sums."""
         self.slopes.zero_()
+
+    def differentiate(self, loss: torch.Tensor) -> None:
+        """Fills in the gradient of a loss; the sums behind it are to be filled in after."""
+        wanted = [p for p in self._parameters if p.requires_grad]
+        if self.device.type == "cpu" or self.hooked:
+            self.zero()
+            torch.autograd.backward(loss, inputs=wanted)
+            return
+        found = dict(zip(map(id, wanted), torch.autograd.grad(loss, wanted, allow_unused=True), strict=True))
+        parts = []
+        for p in self._parameters:
+            part = found.get(id(p))
+            parts.append((torch.zeros_like(p) if part is None else part).reshape(-1))
+        torch.cat(parts, out=self.slopes[: self.size])  # one kernel, and not one for each to add them to nothing
 
     def part(self, module: nn.Module) -> FlatPart:
         """The parameters of a module within this one, which lie side by side."""

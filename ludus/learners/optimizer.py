@@ -90,6 +90,11 @@ class Adam:
         self.m[:], self.v[:] = state["m"], state["v"]
 
 
+def finite(number: torch.Tensor) -> torch.Tensor:
+    """Whether it is, bool of its shape: torch's own takes twice as many kernels."""
+    return number * 0.0 == 0.0
+
+
 class ModuleAdam:
     """Moves the parameters of a `FlatModule`, or of a part of one, on its device, and never reads a number back from there. State is the
     same on all devices."""
@@ -112,15 +117,30 @@ class ModuleAdam:
             if held:
                 return torch.tensor(float(_norm(module.gradient)), dtype=torch.float64)
             return torch.tensor(self.step_here(rate=rate, max_norm=max_norm), dtype=torch.float64)
-        gradient = module.slopes[: module.size]
-        length: torch.Tensor = torch.linalg.vector_norm(gradient)
-        wrong = (~length.isfinite() | held).to(torch.float32)
-        scale = ((length + 1e-6) / max_norm).clamp(min=1.0) if max_norm > 0.0 else torch.ones_like(length)
-        self._steps += 1.0 - wrong
+        length = self.length()
+        return self.move(length, ~finite(length) | held, rate=rate, max_norm=max_norm)
+
+    @property
+    def here(self) -> bool:
+        """Whether a CPU's compiled pass moves them."""
+        return self._here is not None
+
+    def length(self) -> torch.Tensor:
+        """Of the gradient, on the device."""
+        length: torch.Tensor = torch.linalg.vector_norm(self.module.slopes[: self.module.size])
+        return length
+
+    @torch.no_grad()
+    def move(
+        self, length: torch.Tensor, held: torch.Tensor, *, rate: float | torch.Tensor, max_norm: float
+    ) -> torch.Tensor:
+        """By torch's kernel, down a gradient of this length, which is answered; not if held."""
+        module, still = self.module, held.to(torch.float32)
+        self._steps += 1.0 - still
         if module.device.type != "meta":  # where the kernel has no shadow
             torch._fused_adam_(
                 [module.values],
-                [gradient],
+                [module.slopes[: module.size]],
                 [self._m],
                 [self._v],
                 [],
@@ -132,8 +152,8 @@ class ModuleAdam:
                 eps=self._epsilon,
                 amsgrad=False,
                 maximize=False,
-                grad_scale=scale,  # by which it divides
-                found_inf=wrong,  # 1: nothing moves
+                grad_scale=((length + 1e-6) / max_norm).clamp(min=1.0) if max_norm > 0.0 else None,  # it divides by it
+                found_inf=still,  # 1: nothing moves
             )
         return length
 
@@ -191,15 +211,21 @@ class Guard:
     ) -> torch.Tensor:
         """As `ModuleAdam.step`, if all numbers so far and the loss are finite. unwanted: a bool on the device by which there is no step,
         and whose numbers do not count."""
-        wrong = self.wrong | ~loss.isfinite()
-        norm = adam.step(rate=rate, max_norm=max_norm, held=wrong if unwanted is None else wrong | unwanted)
-        wrong = wrong | ~norm.isfinite()
+        if adam.here:
+            wrong = self.wrong | ~finite(loss)
+            norm = adam.step(rate=rate, max_norm=max_norm, held=wrong if unwanted is None else wrong | unwanted)
+            wrong = wrong | ~finite(norm)
+            self.wrong |= wrong if unwanted is None else wrong & ~unwanted
+            return norm
+        norm = adam.length()
+        wrong = ~finite(loss + norm)
+        held = self.wrong | wrong if unwanted is None else self.wrong | wrong | unwanted
         self.wrong |= wrong if unwanted is None else wrong & ~unwanted
-        return norm
+        return adam.move(norm, held, rate=rate, max_norm=max_norm)
 
     def watch(self, numbers: torch.Tensor) -> None:
         """These are to be finite, too."""
-        self.wrong |= ~numbers.isfinite().all()
+        self.wrong |= ~finite(numbers.sum())
 
     def read(self, numbers: Sequence[torch.Tensor]) -> tuple[list[float], bool]:
         """(scalars of the device, whether something was no number since this was asked last), in one transfer."""
@@ -270,13 +296,12 @@ class GuardedAdam:
 
     def move(self, loss: torch.Tensor, *, rate: float | torch.Tensor, max_norm: float) -> torch.Tensor:
         """The step, on the device alone; the gradient's norm."""
-        norm = self._guard.step(self.adam, loss, rate=rate, max_norm=max_norm)
-        self._guard.watch(self._module.values)
-        return norm
+        return self._guard.step(self.adam, loss, rate=rate, max_norm=max_norm)
 
     def look(self, loss: torch.Tensor, norm: torch.Tensor, told: Sequence[Any]) -> Stepped:
         """What became of it; back to where all was well, if it is not."""
         assert self._kept is not None
+        self._guard.watch(self._module.values)
         (before, optimizer), self._kept = self._kept, None
         (seen, length, *numbers), wrong = self._guard.read([loss, norm, *told])
         if not wrong:

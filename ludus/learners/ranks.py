@@ -104,7 +104,7 @@ class GradientSum:
     def _cut(self, bucket: int) -> None:
         """The buckets, and a hook for each parameter; what is behind the parameters comes last, as it is known last."""
         flat, this = self._flat, weakref.ref(self)  # a circle would keep a task's networks for a while
-        end, members = flat.size, 0
+        end, members, flat.hooked = flat.size, 0, True
         for number, (parameter, there) in enumerate(reversed(flat.parts)):
             at, members = len(self._buckets), members + 1
             parameter.register_post_accumulate_grad_hook(partial(_filled, this, at))

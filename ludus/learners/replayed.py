@@ -65,7 +65,6 @@ class Ensemble:
         agree(ranks, self.online.values)
         self._joint = GradientSum(self.online, ranks)
         self.target.values.copy_(self.online.values)
-        self._parameters = list(self.online.module.parameters())
         self.adam = ModuleAdam(self.online, epsilon=epsilon)
         self._layouts = layouts
         self._layers, self._into, self._followers = (
@@ -111,9 +110,8 @@ class Ensemble:
     ) -> tuple[Tensor, Tensor]:
         """One step of Adam down this rank's part of the loss, under the guard. Answers float32[3], the loss and what is told of it, summed
         over the ranks, and the gradient's norm."""
-        self.online.zero()
         self._joint.begin()
-        torch.autograd.backward(loss, inputs=self._parameters)
+        self.online.differentiate(loss)
         sums = self.online.slopes[self.online.size :]
         sums[: 1 + len(told)] = torch.stack([loss.detach(), *(number.detach() for number in told)])
         self._joint.end()

@@ -52,9 +52,9 @@ class Linear(nn.Linear):
         return linear(x, self.weight, self.bias)
 
 
-def midpoints(count: int) -> Tensor:
+def midpoints(count: int, device: torch.device | None = None) -> Tensor:
     """The levels (k + ½) / count, float32[count], at which QR-DQN has its quantiles (Dabney et al. 2018, lemma 2)."""
-    return (torch.arange(count, dtype=torch.float32) + 0.5) / count
+    return (torch.arange(count, dtype=torch.float32, device=device) + 0.5) / count
 
 
 def rescale(x: Tensor, *, epsilon: float = 1e-3) -> Tensor:

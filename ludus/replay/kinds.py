@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from ludus.replay.selectors import RESERVOIR, SELECTORS, ItemBook, Ordered, Sele
 from ludus.replay.slots import Indices, RingSlots, SlotPool
 from ludus.replay.table import (
     BoundedTable,
+    Lent,
     QueueRules,
     ReplayRules,
     Schema,
@@ -145,6 +147,7 @@ class Replay(BoundedTable):
         rules = ReplayRules(spec)
         super().__init__(spec, rules)
         self.choice, self._different = rules.choice, rules.different
+        self._lent: list[weakref.ref[Lent]] = []  # whose rows may not be written over yet
         self._empty()
 
     def update_priorities(self, index: NDArray[np.int64], priority: NDArray[np.float64]) -> None:
@@ -220,7 +223,7 @@ class Replay(BoundedTable):
         else:
             slots = sampler.pick(count, rng) if self._different else sampler.draw(count, rng)
         probability = sampler.probability(slots) if count else np.ones(len(slots))
-        columns = self._rows(slots)
+        columns = self._rows(slots) if self.device is None else self._lend(slots)
         sample = Sample(columns, held.names(slots), probability)
         times = self._book.times
         if len(times):
@@ -235,6 +238,14 @@ class Replay(BoundedTable):
         if self.device is None:
             return {name: array.take(slots, axis=0) for name, array in self._columns.items()}
         return rows_of(self._columns, slots)
+
+    def _lend(self, slots: Indices) -> Lent:
+        """The same, of a device, copied when they are wanted."""
+        assert self.device is not None
+        lent = Lent(self._columns, slots, self.device)
+        self._lent = [each for each in self._lent if each() is not None]
+        self._lent.append(weakref.ref(lent))
+        return lent
 
     def _contents(self) -> tuple[dict[str, Any], dict[str, Array]]:
         assert self._schema is not None
@@ -310,6 +321,10 @@ class Replay(BoundedTable):
 
     def _put(self, columns: ItemColumns, numbers: Indices, priority: NDArray[np.float64] | None) -> None:
         """Store rows; there is room."""
+        for each in self._lent:
+            if (lent := each()) is not None:
+                lent.settle()
+        self._lent = []
         book = self._book
         slots = book.slots.fill(numbers)
         write_rows(self._columns, slots, columns if self.device is None else moved(columns, self.device))

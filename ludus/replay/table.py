@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.device import columns_to_device, dtype_of, to_device, to_host
+from ludus.core.device import Rows, columns_to_device, dtype_of, to_device, to_host
 from ludus.core.errors import DataError, Deadlock, TableClosed
 from ludus.core.parts import load
 from ludus.core.types import Array, State
@@ -74,7 +74,7 @@ def check_schema(columns: ItemColumns, schema: Schema) -> None:
 def rows_of(columns: Columns, rows: slice | NDArray[np.int64] | NDArray[np.bool_]) -> dict[str, Any]:
     """The given rows of every column (views for a slice, copies otherwise)."""
     there: torch.Tensor | None = None  # the rows, on a device
-    out = {}
+    out: dict[str, Any] = {}
     for name, column in columns.items():
         if isinstance(rows, slice) or isinstance(column, np.ndarray):
             out[name] = column[rows]
@@ -83,6 +83,39 @@ def rows_of(columns: Columns, rows: slice | NDArray[np.int64] | NDArray[np.bool_
             there = to_device(np.flatnonzero(rows) if rows.dtype == np.bool_ else rows, column.device)
         out[name] = column.index_select(0, there)
     return out
+
+
+class Lent(Mapping[str, Any]):
+    """Copies of rows of a table on a device, each column made when it is asked for, and what is left before the table changes. So a step
+    that is one graph can gather them itself."""
+
+    def __init__(self, columns: Columns, slots: NDArray[np.int64], device: torch.device) -> None:
+        self._names = list(columns)
+        self._own: dict[str, Any] = {
+            name: column[slots] for name, column in columns.items() if isinstance(column, np.ndarray)
+        }
+        there = {name: column for name, column in columns.items() if name not in self._own}
+        self.there: Rows | None = Rows(there, to_device(slots, device))
+        """The columns on the device and which rows; None: they have been copied."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._own:
+            if self.there is None:
+                raise KeyError(name)
+            self._own[name] = self.there.columns[name].index_select(0, self.there.rows)
+        return self._own[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def settle(self) -> None:
+        """Copies what is not yet."""
+        if self.there is not None:
+            self._own = dict(self)
+            self.there = None
 
 
 def concatenate(parts: Sequence[Columns]) -> dict[str, Any]:

@@ -12,15 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_devices import CASES, Case, assert_learn_alike, assert_same, taught
+from test_devices import CASES, Case, assert_learn_alike, assert_same, taught, unexplained
 
 from ludus.cli.main import main
+from ludus.core import device
 from ludus.core.device import fetched, to_device, to_host
 from ludus.core.machine import same_bits
 from ludus.core.types import DeviceChoice
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.envs.tree.tensors import TreeTensors
 from ludus.learners.returns import corrected
+from ludus.replay.base import Sample, TableSpec
+from ludus.replay.kinds import build_table
 from ludus.storage.reader import Reader
 
 pytestmark = pytest.mark.gpu
@@ -58,8 +61,49 @@ def test_the_same_twice(name, request, card):
     assert_same(*learners, rtol=0, atol=0)
 
 
+GRAPHS = [
+    "ppo",
+    "a2c, of many",
+    "impala",
+    "mappo",
+    "dqn",
+    "dqn, states",
+    "munchausen_dqn",
+    "qr_dqn",
+    "iqn",
+    "rainbow",
+    "sac",
+    "sac, one",
+]
+GRAPHS += ["sac, states", "ddpg", "td3"]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_whole_steps_are_cuda_graphs(name, request, card, monkeypatch):
+    """Also of rows that are gathered there; and they learn as a CPU does."""
+    if card == "cpu":
+        pytest.skip("graphs are a card's")
+    kept, captured = [], device.captured
+    monkeypatch.setattr(device, "captured", lambda step, place: kept.append(place) or captured(step, place))
+    case = Case(name, request)
+    cpu, gpu = case.learner(HERE), case.learner(there(card))
+    rows = case.experience(cpu)
+    ((table, items),) = gpu.items(rows)
+    lying = build_table(TableSpec(table, "ring", 1000), torch.device(card))
+    lying.try_insert(items)
+    ((_, items),) = cpu.items(rows)
+    for number in range(7):
+        one = Sample(items, np.arange(len(items["action"])), np.full(len(items["action"]), 0.1))
+        drawn = lying.try_sample(0, np.random.default_rng(0)).columns if table == "replay" else items
+        told = [learner.update(sample) for learner, sample in ((cpu, one), (gpu, replace(one, columns=drawn)))]
+        assert unexplained(told[1]) == pytest.approx(unexplained(told[0]), rel=2e-3, abs=2e-5), number
+    assert gpu.placement.graphs.failed == ""
+    assert kept
+    assert_same(cpu, gpu)
+
+
 @pytest.mark.parametrize("name", ["ppo", "a2c, of many", "dqn", "rainbow", "sac", "td3"])
-def test_steps_that_are_cuda_graphs(name, request, card):
+def test_compiled_steps_are_cuda_graphs(name, request, card):
     compile_anew()
     case = Case(name, request)
     plain, compiled = case.learner(there(card)), case.learner(replace(there(card), compile=True))
@@ -116,9 +160,9 @@ def test_game_trees(name, card):
     tables = [tree.uniform(p) * rng.exponential(size=(5, *tree.uniform(p).shape)) for p in range(tree.num_players)]
     tables = [table / table.sum(axis=2, keepdims=True) for table in tables]
     found = []
-    for device in ("cpu", card, card):
-        tensors = TreeTensors(tree, device)
-        given = [torch.from_numpy(table).to(device) for table in tables]
+    for place in ("cpu", card, card):
+        tensors = TreeTensors(tree, place)
+        given = [torch.from_numpy(table).to(place) for table in tables]
         plans = [tensors.realisation(p, table) for p, table in enumerate(given)]
         answers = [*tensors.exploitability(plans), tensors.payoffs([plan[:3] for plan in plans]), tensors.values(plans)]
         found.append([to_host(answer) for answer in answers])

@@ -92,6 +92,26 @@ def test_what_comes_when_is_what_memory_gives_and_so_is_a_checkpoint(name, place
     same(here.statistics(), there.statistics())
 
 
+@pytest.mark.parametrize("name", ["ring", "prioritised", "reservoir", "a few times"])
+def test_what_was_drawn_stays_what_it_was(name, place):
+    """Though it is copied when it is wanted: whatever comes into the table meanwhile."""
+    here, there = build_table(SPECS[name]), build_table(SPECS[name], torch.device(place))
+    rng, streams = np.random.default_rng(1), [np.random.default_rng(2) for _ in range(2)]
+    first, second = items(rng, 40, 0), items(rng, 40, 1)
+    drawn = []
+    for table, stream in zip((here, there), streams, strict=True):
+        table.try_insert(first, stream)
+        drawn += [table.try_sample(7, stream), table.try_sample(7, stream)]
+        table.try_insert(second, stream)
+    (one, other, lent, unread) = drawn
+    assert (len(lent.columns), list(lent.columns)) == (5, list(first))
+    assert lent.columns.there is None  # copied when the table changed
+    with pytest.raises(KeyError):
+        lent.columns["none"]
+    same(dict(one.columns), dict(lent.columns))
+    same(dict(other.columns), dict(unread.columns))
+
+
 @pytest.mark.parametrize("name", SPECS)
 def test_nothing_is_read_back_from_a_device(name):
     """On torch's `meta` a number that is asked for raises."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import seeding
-from ludus.core.device import Placement, Work, placed, to_device, to_host
+from ludus.core.device import Placement, Rows, Work, gathered, placed, resident, to_device, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext, Priorities
@@ -33,7 +33,7 @@ from ludus.learners.dqn.losses import (
     taken,
 )
 from ludus.learners.network import multiplications
-from ludus.learners.optimizer import GuardedAdam, Stepped
+from ludus.learners.optimizer import GuardedAdam, Stepped, finite
 from ludus.learners.replayed import LEAST_PRIORITY, Ensemble, ReplayLearner, initial_priorities
 from ludus.learners.returns import follow
 from ludus.learners.states import StateTable, compact
@@ -393,7 +393,7 @@ class TransitionRows:
 
 _ONLINE, _TARGET, _CHOICE = range(3)
 
-_Given = tuple[dict[str, Tensor], Tensor | None, Tensor | None, Tensor | None]
+_Given = tuple[Mapping[str, Tensor] | Rows, Tensor | None, Tensor | None, Tensor | None]
 """A rank's share of a batch, as it was stored, on the device; weights, levels and noise as in `TransitionRows`."""
 _Found = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 """As `QLossResult`."""
@@ -408,8 +408,10 @@ class ModuleLearner(DQNLearner):
         if not self._repeats:
             return super()._learned(columns, rows, weight)
         self._adam.keep()
-        given, rate = self._given(columns, rows, weight), self.rate(self.config.learning_rate)
-        found, norm = self._whole(self, given, rows, rate)
+        levels, noise = self._chance(rows)
+        there = None if weight is None else self._weights(weight, rows)
+        given = resident(columns, self.device, but=ON_HOST), there, levels, noise
+        found, norm = self._whole(self, given, rows, self.rate(self.config.learning_rate))
         told = (found[2], found[1], found[4])
         step = self._adam.look(found[0], norm, told) if self._looks() else None
         return QLossResult(*found), self._tell(step)
@@ -432,10 +434,11 @@ class ModuleLearner(DQNLearner):
 
     def _differentiate(self, given: _Given, rows: int) -> _Found:
         mine = self._rows(given)
-        self.networks.online.zero()
         loss, *told = self._compared(self, mine, max(1, rows))
         if len(mine.action):
-            torch.autograd.backward(loss)
+            self.networks.online.differentiate(loss)
+        else:
+            self.networks.online.zero()
         value, error, errors, finite = told
         return loss.detach(), value, error, errors, finite
 
@@ -450,7 +453,7 @@ class ModuleLearner(DQNLearner):
         losses, errors = kind_of(self.config, self._online).compare(chosen, target, _pick(mine.levels, _ONLINE))
         loss = (losses * mine.weight).sum() / rows
         value = self._online.head.means(chosen.detach()[:, None]).sum() / rows
-        return loss, value, errors.sum() / rows, errors, target.isfinite().all()
+        return loss, value, errors.sum() / rows, errors, finite(target.sum())
 
     def _asked(self, x: Tensor, legal: Tensor, rows: TransitionRows, which: int) -> Tensor:
         """float32[n, A, K]; which: whose chance."""
@@ -474,18 +477,15 @@ class ModuleLearner(DQNLearner):
         if config.double:
             values = head.means(self._asked(rows.after, rows.legal_after, rows, _CHOICE))
         best = double_values(values, after, rows.legal_after)[:, None]
-        one = torch.ones(len(best), 1, device=self.device)
-        return kind.target(rows.reward, rows.discount, Candidates(best, one, torch.zeros_like(one)))
+        return kind.target(rows.reward, rows.discount, Candidates(best))
 
     def _given(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> _Given:
-        mine = self.mine(columns, rows)
         levels, noise = self._chance(rows)
-        share = None if levels is None else levels[:, self.ranks.share(rows)]
-        on_device = {name: column for name, column in mine.items() if isinstance(column, Tensor)}
-        return on_device, None if weight is None else self._weights(weight, rows), share, noise
+        levels = None if levels is None else levels[:, self.ranks.share(rows)]
+        return self.mine(columns, rows), None if weight is None else self._weights(weight, rows), levels, noise
 
     def _rows(self, given: _Given) -> TransitionRows:
-        mine, weight, levels, noise = given
+        mine, weight, levels, noise = gathered(given[0]), *given[1:]
         x, legal = self._situation(mine["observation"], mine.get("mask"))
         after, legal_after = self._situation(mine["next"], mine.get("next_mask"))
         return TransitionRows(

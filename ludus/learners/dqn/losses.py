@@ -17,7 +17,6 @@ from torch import Tensor
 
 from ludus.core.arrays import kernel
 from ludus.core.types import Array
-from ludus.learners.losses import huber
 from ludus.policies.action_values import midpoints
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -172,11 +171,17 @@ def mixed_priority(error: Tensor, present: Tensor, *, mix: float) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """What may come next: values float[n, C, K], weight float[n, C], penalty float[n, C]."""
+    """What may come next: values float[n, C, K], weight float[n, C], penalty float[n, C]; without these two, C = 1 is all that may."""
 
     values: Tensor
-    weight: Tensor
-    penalty: Tensor
+    weight: Tensor | None = None
+    penalty: Tensor | None = None
+
+    def mixed(self) -> Tensor:
+        """Means of the values less their penalties, float[n, K]."""
+        if self.weight is None or self.penalty is None:
+            return self.values[:, 0]
+        return (self.weight[..., None] * (self.values - self.penalty[..., None])).sum(dim=1)
 
 
 class ReturnKind(Protocol):
@@ -199,13 +204,12 @@ class MeanReturn:
 
     def target(self, reward: Tensor, discount: Tensor, after: Candidates) -> Tensor:
         """See `ReturnKind`: float[n, 1]."""
-        value = (after.weight * (after.values[..., 0] - after.penalty)).sum(dim=1)
-        return (reward + discount * value)[:, None]
+        return reward[:, None] + discount[:, None] * after.mixed()
 
     def compare(self, out: Tensor, target: Tensor, levels: Tensor | None) -> tuple[Tensor, Tensor]:
         """See `ReturnKind`; the error is |Q - target|."""
-        error = (out - target)[:, 0]
-        return huber(error, delta=self.delta), error.detach().abs()
+        loss = torch.nn.functional.huber_loss(out, target, reduction="none", delta=self.delta)
+        return loss[:, 0], (out.detach() - target)[:, 0].abs()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,8 +220,10 @@ class CategoricalReturn:
 
     def target(self, reward: Tensor, discount: Tensor, after: Candidates) -> Tensor:
         """See `ReturnKind`: chances float[n, K]."""
-        probability = after.weight[..., None] * after.values.softmax(dim=-1)
-        values = reward[:, None, None] + discount[:, None, None] * (self.support - after.penalty[..., None])
+        probability = after.values.softmax(dim=-1)
+        probability = probability if after.weight is None else after.weight[..., None] * probability
+        support = self.support if after.penalty is None else self.support - after.penalty[..., None]
+        values = reward[:, None, None] + discount[:, None, None] * support
         return project(values.flatten(1), probability.flatten(1), self.support)
 
     def compare(self, out: Tensor, target: Tensor, levels: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -234,11 +240,10 @@ class QuantileReturn:
     def target(self, reward: Tensor, discount: Tensor, after: Candidates) -> Tensor:
         """See `ReturnKind`: quantiles float[n, K]; those of a mixture are taken to be the mixture of the quantiles, as in
         Munchausen-IQN."""
-        values = (after.weight[..., None] * (after.values - after.penalty[..., None])).sum(dim=1)
-        return reward[:, None] + discount[:, None] * values
+        return reward[:, None] + discount[:, None] * after.mixed()
 
     def compare(self, out: Tensor, target: Tensor, levels: Tensor | None) -> tuple[Tensor, Tensor]:
         """See `ReturnKind`; the error is the difference of the means."""
-        at = midpoints(out.shape[1]).to(out.device) if levels is None else levels
+        at = midpoints(out.shape[1], out.device) if levels is None else levels
         error = (out.detach().mean(dim=1) - target.mean(dim=1)).abs()
         return quantile_huber(out, at, target, delta=self.delta), error

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ludus.core import seeding
 from ludus.core.arrays import kernel
-from ludus.core.device import Work, placed, to_device, to_host
+from ludus.core.device import Rows, Work, gathered, placed, resident, to_device, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext, Priorities
@@ -249,19 +249,26 @@ class OffPolicyLearner(ReplayLearner):
     def _learned(self, columns: Mapping[str, Any], rows: int) -> Metrics:
         if self.placement.written:
             return {**self.written(columns, rows), **dict(zip(_ACTOR, self._improved.tolist(), strict=True))}
-        there = {name: to_device(column, self.device) for name, column in columns.items() if name != "version_lo"}
+        beside = dict(self.drawn(rows))
         if self._weight is not None:
-            there["weight"] = to_device(self._weight, self.device)
-        told, errors = self._whole(self, {**there, **self.drawn(rows)}, rows, self._rates(), self.turn)
+            beside["weight"] = to_device(self._weight, self.device)
+        given = resident(columns, self.device, but=("version_lo",)), beside
+        told, errors = self._whole(self, given, rows, self._rates(), self.turn)
         if errors is not None:
             self._errors = errors
         return self.read(told)
 
     def _descend(
-        self, given: Mapping[str, Tensor], rows: int, rates: tuple[float, float], turn: int
+        self,
+        parts: tuple[Mapping[str, Tensor] | Rows, Mapping[str, Tensor]],
+        rows: int,
+        rates: tuple[float, float],
+        turn: int,
     ) -> tuple[Mapping[str, Tensor], Tensor | None]:
-        """(what is told, and where rows have weights the critics' errors) of a whole update."""
+        """(what is told, and where rows have weights the critics' errors) of a whole update. parts: of what it is given, what was stored
+        and what is beside it."""
         self._given_rates, self._given_turn = rates, turn
+        given = {**gathered(parts[0]), **parts[1]}
         told = self.autograd(given, rows)
         assert isinstance(self._improved, Tensor)
         assert isinstance(self._errors, Tensor) or "weight" not in given

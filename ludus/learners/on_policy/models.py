@@ -175,7 +175,6 @@ class Autograd:
 
     def _descend(self, batch: Batch, rate: float, strengths: Sequence[float]) -> None:
         """A whole step of one rank's."""
-        self.parameters.zero()
         self._fill(batch, strengths)
         self._move(self.parameters.slopes[self.parameters.size :].clone(), rate)
 
@@ -203,10 +202,11 @@ class Autograd:
     def gradient(self, part: tuple[Batch, int], progress: float) -> Tensor:
         """The loss of all ranks' rows and the scalars of `names`, on the device; the parameters' gradient is filled in."""
         (mine, joint), parameters = part, self.parameters
-        parameters.zero()
         self._joint.begin(len(mine) / joint)
-        if len(mine):  # the mean over no rows is no number
+        if len(mine):
             self._fill(self._shaped(mine), self.strengths(progress))
+        else:  # of which a mean is no number
+            parameters.zero()
         self._joint.end()
         return parameters.slopes[parameters.size :].clone()
 
@@ -219,7 +219,7 @@ class Autograd:
         """The gradient of at least one row, and the sums behind it."""
         with self.placement.products():
             loss, metrics = self._loss(self, batch, strengths)
-        torch.autograd.backward(loss)
+        self.parameters.differentiate(loss)
         sums = self.parameters.slopes[self.parameters.size :]
         sums.copy_(torch.stack([loss.detach(), *(metric.detach() for metric in metrics)]))
 
