@@ -376,13 +376,14 @@ class Graphs:
             if key is None or (key not in forms and len(forms) == _FORMS):
                 return step(*given)
             form = forms.setdefault(key, _Form())
-            if form.replay is None and form.plain < _PLAIN:
+            if form.replay is not None:
+                return form.again(leaves)
+            there = [_number(x, device) if isinstance(x, float) else x.to(device, non_blocking=True) for x in leaves]
+            if form.plain < _PLAIN:
                 form.plain += 1
-                there = [_number(leaf, device) if isinstance(leaf, float) else leaf for leaf in leaves]
                 return step(*_formed(given, iter(there), torch.Tensor))
             try:
-                if form.replay is None:
-                    form.keep(step, given, leaves, device)
+                form.keep(step, given, leaves, there)
             except Exception as error:  # noqa: BLE001  of whatever class; what is the step's own will come again
                 self.failed = uncompiled(error)
                 return step(*given)
@@ -402,26 +403,33 @@ class _Form(Generic[_Answer]):
     answer: _Answer | None = None
 
     def keep(
-        self, step: Callable[..., _Answer], given: tuple[Any, ...], leaves: list[Any], device: torch.device
+        self, step: Callable[..., _Answer], given: tuple[Any, ...], leaves: list[Any], there: list[torch.Tensor]
     ) -> None:
         """Nothing is computed yet."""
         import torch
 
-        self.there = [_number(leaf, device) if isinstance(leaf, float) else leaf.clone() for leaf in leaves]
+        self.there = [tensor.clone() for tensor in there]
         self.numbers = [leaf if isinstance(leaf, float) else None for leaf in leaves]
         of_form = _formed(given, iter(self.there), torch.Tensor)
-        self.answer, self.replay = captured(lambda: step(*of_form), device)
+        self.answer, self.replay = captured(lambda: step(*of_form), there[0].device)
 
     def again(self, leaves: list[Any]) -> _Answer:
         """The step, of these numbers."""
         import torch
 
-        for k, leaf in enumerate(leaves):
-            if isinstance(leaf, float) and leaf != self.numbers[k]:
-                self.there[k].fill_(leaf)
-                self.numbers[k] = leaf
-        which = [k for k, leaf in enumerate(leaves) if not isinstance(leaf, float)]
-        torch._foreach_copy_([self.there[k] for k in which], [leaves[k] for k in which])
+        into, out = [], []
+        for k, (mine, leaf) in enumerate(zip(self.there, leaves, strict=True)):
+            if isinstance(leaf, float):
+                if leaf != self.numbers[k]:
+                    mine.fill_(leaf)
+                    self.numbers[k] = leaf
+            elif leaf.device == mine.device:
+                into.append(mine)
+                out.append(leaf)
+            else:
+                mine.copy_(leaf, non_blocking=True)
+        if into:
+            torch._foreach_copy_(into, out)
         assert self.replay is not None
         self.replay()
         return cast(_Answer, self.answer)
@@ -447,14 +455,20 @@ def captured(step: Callable[[], _Answer], device: torch.device) -> tuple[_Answer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rows int64[n] of columns that stay where they are on a device. A step that is given these gathers them, as a part of its graph."""
+    """Rows int64[n] of columns that stay where they are on a device. A step that is given these gathers them, as a part of its graph. The
+    numbers of the rows may lie in memory."""
 
     columns: Mapping[str, torch.Tensor]
     rows: torch.Tensor
 
     def gathered(self) -> dict[str, torch.Tensor]:
         """Tensors of n rows."""
-        return {name: column.index_select(0, self.rows) for name, column in self.columns.items()}
+        rows: torch.Tensor | None = None
+        out = {}
+        for name, column in self.columns.items():
+            rows = self.rows.to(column.device, non_blocking=True) if rows is None else rows
+            out[name] = column.index_select(0, rows)
+        return out
 
 
 def resident(
@@ -541,17 +555,21 @@ def to_host(tensor: torch.Tensor) -> Array:
     return (torch.zeros_like(tensor, device="cpu") if tensor.device.type == "meta" else tensor.cpu()).numpy()
 
 
+_LITTLE = 1 << 14
+"""Bytes up to which a driver copies what it is given at once, and what is pinned takes longer."""
+
+
 def to_device(array: Array | torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A tensor of the array: the same memory on a CPU; elsewhere a copy, by pinned memory, that nobody waits for. What is a tensor there
-    already stays as it is."""
+    """A tensor of the array: the same memory on a CPU; elsewhere a copy, by pinned memory if it is large, that nobody waits for. What
+    is a tensor there already stays as it is."""
     import torch
 
     if not isinstance(array, np.ndarray):
         return array.to(device, non_blocking=True)
     tensor = torch.from_numpy(np.ascontiguousarray(array))
-    if device.type == "cpu":
-        return tensor
-    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+    if device.type == "cuda" and tensor.nbytes > _LITTLE:
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def generator_on(device: torch.device, seed: int) -> torch.Generator | None:

@@ -241,8 +241,7 @@ class Replay(BoundedTable):
 
     def _lend(self, slots: Indices) -> Lent:
         """The same, of a device, copied when they are wanted."""
-        assert self.device is not None
-        lent = Lent(self._columns, slots, self.device)
+        lent = Lent(self._columns, slots)
         self._lent = [each for each in self._lent if each() is not None]
         self._lent.append(weakref.ref(lent))
         return lent

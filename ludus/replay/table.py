@@ -86,23 +86,23 @@ def rows_of(columns: Columns, rows: slice | NDArray[np.int64] | NDArray[np.bool_
 
 
 class Lent(Mapping[str, Any]):
-    """Copies of rows of a table on a device, each column made when it is asked for, and what is left before the table changes. So a step
-    that is one graph can gather them itself."""
+    """Copies of rows of a table on a device, made when one is asked for, or else before the table changes. So a step that is one graph can
+    gather them itself."""
 
-    def __init__(self, columns: Columns, slots: NDArray[np.int64], device: torch.device) -> None:
+    def __init__(self, columns: Columns, slots: NDArray[np.int64]) -> None:
+        import torch
+
         self._names = list(columns)
         self._own: dict[str, Any] = {
             name: column[slots] for name, column in columns.items() if isinstance(column, np.ndarray)
         }
         there = {name: column for name, column in columns.items() if name not in self._own}
-        self.there: Rows | None = Rows(there, to_device(slots, device))
+        self.there: Rows | None = Rows(there, torch.from_numpy(slots))
         """The columns on the device and which rows; None: they have been copied."""
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._own:
-            if self.there is None:
-                raise KeyError(name)
-            self._own[name] = self.there.columns[name].index_select(0, self.there.rows)
+        if name not in self._own and self.there is not None:
+            self._own |= self.there.gathered()
         return self._own[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -112,10 +112,10 @@ class Lent(Mapping[str, Any]):
         return len(self._names)
 
     def settle(self) -> None:
-        """Copies what is not yet."""
-        if self.there is not None:
-            self._own = dict(self)
-            self.there = None
+        """Copies them, if they are not yet."""
+        if self.there is not None and not self._own.keys() >= self.there.columns.keys():
+            self._own |= self.there.gathered()
+        self.there = None
 
 
 def concatenate(parts: Sequence[Columns]) -> dict[str, Any]:
