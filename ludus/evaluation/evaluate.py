@@ -74,7 +74,7 @@ def evaluate_run(
             hear = None if tell is None else _hear(tell, before=len(matches) * episodes, total=len(profiles) * episodes)
             matches.append(_match(run, exact, profile, episodes, hear))
         exploitability = None if exact is None or solution is None else exact.exploitability(solution)
-    return EvaluationReport(*facts_of(run.stored), tuple(matches), exploitability, of)
+    return EvaluationReport(*facts_of(run.stored, of), tuple(matches), exploitability, of)
 
 
 def _hear(tell: Tell, *, before: int, total: int) -> Hear:

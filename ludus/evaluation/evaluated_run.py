@@ -27,16 +27,17 @@ Tell = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunResult:
-    """What every answer about a stored run begins with. generation: the last one that was finished."""
+    """What every answer about a stored run begins with. generation: the one that was asked about, or the last that was finished."""
 
     run_dir: Path
     env: str
     generation: int
 
 
-def facts_of(run: StoredRun) -> tuple[Path, str, int]:
-    """The fields of `RunResult`."""
-    return run.folder, run.env.id, run.generation
+def facts_of(run: StoredRun, of: str = "") -> tuple[Path, str, int]:
+    """The fields of `RunResult`; of: whose exploitability is asked for, "@12" say."""
+    what = of.removeprefix("@")
+    return run.folder, run.env.id, int(what) if what.isdecimal() else run.generation
 
 
 def require_two_player_zero_sum(spec: EnvSpec, measure: str, advice: str) -> None:

@@ -221,6 +221,7 @@ def test_names_of_every_kind(finished: Path, tmp_path: Path) -> None:
         first = reader.generations()[1]
     report = evaluate_run(finished, episodes=2, of="@1")
     assert [match.policies for match in report.matches] == [("@1", "@1")]
+    assert (report.generation, evaluate_run(finished, episodes=2).generation) == (1, 4)  # what its title says
     assert report.exploitability is not None
     assert report.exploitability.nash_conv == pytest.approx(first.nash_conv, abs=1e-12)
 
