@@ -11,10 +11,12 @@ import os
 import re
 import shutil
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
@@ -347,7 +349,7 @@ def no_compiler(device: str) -> str:
 # Whole steps that a card repeats: to begin their kernels one by one is most of what small steps cost.
 
 _FORMS = 8
-"""Of what a step is given, for which it is kept: as many sizes as rows are padded to, and some. Others run as they are."""
+"""Of what a step is given, for which it is kept: those that came last. Each has its inputs once more, and all share memory beside that."""
 _PLAIN = 2
 """Times that a form runs as it is first: torch compiles then, and finds what kernels suit."""
 
@@ -358,11 +360,11 @@ def repeats(device: str) -> bool:
 
 
 class Graphs:
-    """CUDA graphs of one learner's steps, one for each form of what they are given. What fails is run as it is from then on, and failed
-    says why."""
+    """CUDA graphs of one learner's steps, one for each form of what they are given. Where one cannot be made, all run as they are from then
+    on, and failed says why."""
 
     def __init__(self) -> None:
-        self.failed = ""
+        self.failed, self._pool = "", None
 
     def of(self, step: Callable[..., _Answer], device: torch.device) -> Callable[..., _Answer]:
         """See `Placement.repeated`."""
@@ -371,21 +373,25 @@ class Graphs:
         forms: dict[object, _Form[_Answer]] = {}
 
         def call(*given: Any) -> _Answer:
-            leaves: list[Any] = []
-            key = None if self.failed else _form_of(given, leaves, torch.Tensor)
-            if key is None or (key not in forms and len(forms) == _FORMS):
+            if self.failed:
                 return step(*given)
-            form = forms.setdefault(key, _Form())
+            leaves: list[Any] = []
+            key = _form_of(given, leaves, torch.Tensor)
+            form = forms[key] = forms.pop(key) if key in forms else _Form()
             if form.replay is not None:
                 return form.again(leaves)
+            if len(forms) > _FORMS:
+                del forms[next(iter(forms))]
             there = [_number(x, device) if isinstance(x, float) else x.to(device, non_blocking=True) for x in leaves]
             if form.plain < _PLAIN:
                 form.plain += 1
                 return step(*_formed(given, iter(there), torch.Tensor))
             try:
-                form.keep(step, given, leaves, there)
+                self._pool = self._pool or pool_on(device)
+                form.keep(step, given, leaves, there, self._pool)
             except Exception as error:  # noqa: BLE001  of whatever class; what is the step's own will come again
                 self.failed = uncompiled(error)
+                forms.clear()
                 return step(*given)
             return form.again(leaves)
 
@@ -403,7 +409,12 @@ class _Form(Generic[_Answer]):
     answer: _Answer | None = None
 
     def keep(
-        self, step: Callable[..., _Answer], given: tuple[Any, ...], leaves: list[Any], there: list[torch.Tensor]
+        self,
+        step: Callable[..., _Answer],
+        given: tuple[Any, ...],
+        leaves: list[Any],
+        there: list[torch.Tensor],
+        pool: Any,
     ) -> None:
         """Nothing is computed yet."""
         import torch
@@ -411,7 +422,7 @@ class _Form(Generic[_Answer]):
         self.there = [tensor.clone() for tensor in there]
         self.numbers = [leaf if isinstance(leaf, float) else None for leaf in leaves]
         of_form = _formed(given, iter(self.there), torch.Tensor)
-        self.answer, self.replay = captured(lambda: step(*of_form), there[0].device)
+        self.answer, self.replay = captured(lambda: step(*of_form), there[0].device, pool)
 
     def again(self, leaves: list[Any]) -> _Answer:
         """The step, of these numbers."""
@@ -435,20 +446,44 @@ class _Form(Generic[_Answer]):
         return cast(_Answer, self.answer)
 
 
-def captured(step: Callable[[], _Answer], device: torch.device) -> tuple[_Answer, Callable[[], None]]:
-    """(where the step will answer, what runs it there): its kernels on a card, which are noted and not run."""
+_CAPTURE = threading.Lock()  # of the stream
+
+
+@lru_cache
+def _capturing_on(device: torch.device) -> Any:
+    """A stream to capture in, one for all: each has memory of its own for products."""
     import torch
 
-    graph, beside = torch.cuda.CUDAGraph(), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    now = torch.cuda.current_stream(device)
-    beside.wait_stream(now)
-    with torch.cuda.stream(beside):
-        graph.capture_begin(capture_error_mode="thread_local")  # what other threads do there meanwhile is theirs
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+def pool_on(device: torch.device) -> Any:
+    """Memory for graphs that never run at once, and whose answers are read before another runs."""
+    import torch
+
+    return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+
+
+def captured(step: Callable[[], _Answer], device: torch.device, pool: Any) -> tuple[_Answer, Callable[[], None]]:
+    """(where the step will answer, what runs it there): its kernels on a card, which are noted and not run. Raises what the step does, and
+    RuntimeError for what a graph cannot take; the card is then as it was."""
+    import torch
+
+    graph, beside, now = torch.cuda.CUDAGraph(), _capturing_on(device), torch.cuda.current_stream(device)
+    with _CAPTURE, torch.cuda.stream(beside):
+        beside.wait_stream(now)
+        graph.capture_begin(pool, capture_error_mode="thread_local")  # what other threads do there meanwhile is theirs
         try:
             answer = step()
-        finally:
-            graph.capture_end()
-    now.wait_stream(beside)
+        except BaseException:
+            with suppress(Exception):
+                graph.capture_end()  # says only that there was an error
+            for end in ("_cuda_endAllocateToPool", "_cuda_releasePool"):  # which that leaves undone
+                with suppress(Exception):
+                    getattr(torch._C, end)(torch.cuda.current_device(), pool)
+            raise
+        graph.capture_end()
+        now.wait_stream(beside)
     replay: Callable[[], None] = graph.replay
     return answer, replay
 
@@ -498,11 +533,13 @@ def _form_of(value: Any, leaves: list[Any], tensor: type[torch.Tensor]) -> objec
     if isinstance(value, tensor):
         leaves.append(value)
         return value.shape, value.dtype
-    if value is None or isinstance(value, int | str):
+    if value is None or isinstance(value, str):
         return value
     if isinstance(value, float):
         leaves.append(value)
         return float
+    if isinstance(value, int):
+        return type(value), value
     if isinstance(value, tuple):
         return tuple([_form_of(each, leaves, tensor) for each in value])
     if isinstance(value, Mapping):
@@ -512,7 +549,7 @@ def _form_of(value: Any, leaves: list[Any], tensor: type[torch.Tensor]) -> objec
         return tuple([(name, c.data_ptr(), c.shape, c.dtype) for name, c in value.columns.items()]), value.rows.shape
     if is_dataclass(value):
         return tuple([_form_of(getattr(value, each.name), leaves, tensor) for each in fields(value)])
-    if isinstance(value, np.ndarray | list | set):
+    if isinstance(value, np.ndarray | np.generic | list | set):
         raise TypeError(f"a graph takes nothing from memory, and was given a {type(value).__name__}")
     return type(value)
 

@@ -18,7 +18,7 @@ import torch
 from ludus.core.errors import DataError
 from ludus.core.machine import roomy
 from ludus.replay.base import Sample
-from ludus.replay.table import moved
+from ludus.replay.table import Lent, moved
 from ludus.replay.waiting import WaitCounts, WaitingTable
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -51,6 +51,13 @@ class ToDevice:
                 column.record_stream(users)
         self._stream.synchronize()
         return replace(sample, columns=columns)
+
+
+def settled(sample: Sample) -> Sample:
+    """The same, copied by now where it is a table's on a device; a `prepare`, where a thread puts other rows into the table."""
+    if isinstance(sample.columns, Lent):
+        sample.columns.settle()
+    return sample
 
 
 Request = TypeVar("Request")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -92,18 +93,23 @@ class Lent(Mapping[str, Any]):
     def __init__(self, columns: Columns, slots: NDArray[np.int64]) -> None:
         import torch
 
+        self._lock = threading.Lock()  # a table may be changed by another thread than the one that learns
         self._names = list(columns)
         self._own: dict[str, Any] = {
             name: column[slots] for name, column in columns.items() if isinstance(column, np.ndarray)
         }
         there = {name: column for name, column in columns.items() if name not in self._own}
-        self.there: Rows | None = Rows(there, torch.from_numpy(slots))
+        self.there: Rows | None = Rows(there, torch.from_numpy(np.array(slots, np.int64)))
         """The columns on the device and which rows; None: they have been copied."""
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._own and self.there is not None:
-            self._own |= self.there.gathered()
-        return self._own[name]
+        with self._lock:
+            if name not in self._own and self.there is not None and name in self.there.columns:
+                self._own |= self.there.gathered()
+            return self._own[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -113,9 +119,10 @@ class Lent(Mapping[str, Any]):
 
     def settle(self) -> None:
         """Copies them, if they are not yet."""
-        if self.there is not None and not self._own.keys() >= self.there.columns.keys():
-            self._own |= self.there.gathered()
-        self.there = None
+        with self._lock:
+            if self.there is not None and not self._own.keys() >= self.there.columns.keys():
+                self._own |= self.there.gathered()
+            self.there = None
 
 
 def concatenate(parts: Sequence[Columns]) -> dict[str, Any]:

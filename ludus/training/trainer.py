@@ -25,7 +25,7 @@ from ludus.policies.registry import build_policy
 from ludus.replay.base import ItemColumns, Sample, TableSpec
 from ludus.replay.blocks import Block
 from ludus.replay.episode_server import EpisodeServer
-from ludus.replay.prefetcher import Prefetcher, ToDevice, unchanged
+from ludus.replay.prefetcher import Prefetcher, ToDevice, settled, unchanged
 from ludus.replay.selectors import SelectorChoice
 from ludus.replay.table import num_rows, rows_of
 from ludus.replay.trajectories import Trajectories
@@ -101,7 +101,8 @@ class Trainer:
         there = {table.name for table in tables if feed.stays(table, sharded=episodes.sharded)} & devices.keys()
         moved = [table for table in tables if table.name in devices.keys() - there]
         draw = partial(_draw, episodes, spec.task, {table.name: ToDevice(devices[table.name]) for table in moved})
-        self._prefetcher = Prefetcher(draw, unchanged, depth=feed.depth(moved))
+        depth = feed.depth(moved)
+        self._prefetcher = Prefetcher(draw, settled if depth else unchanged, depth=depth)
         self._weights, self._newest = read_only(self._learner.weights()), True
         self._replays_there = feed.on_device and bool(there)
         sizes = sizes_of(spec.algorithm)

@@ -84,7 +84,7 @@ def test_whole_steps_are_cuda_graphs(name, request, card, monkeypatch):
     if card == "cpu":
         pytest.skip("graphs are a card's")
     kept, captured = [], device.captured
-    monkeypatch.setattr(device, "captured", lambda step, place: kept.append(place) or captured(step, place))
+    monkeypatch.setattr(device, "captured", lambda *given: kept.append(given) or captured(*given))
     case = Case(name, request)
     cpu, gpu = case.learner(HERE), case.learner(there(card))
     rows = case.experience(cpu)
@@ -100,6 +100,28 @@ def test_whole_steps_are_cuda_graphs(name, request, card, monkeypatch):
     assert gpu.placement.graphs.failed == ""
     assert kept
     assert_same(cpu, gpu)
+
+
+def test_a_step_that_reads_a_number_back_runs_as_it_is_and_leaves_nothing(card):
+    if card == "cpu":
+        pytest.skip("graphs are a card's")
+    graphs, total = device.Graphs(), torch.zeros((), device=card)
+
+    def step(x):
+        total.add_(float(x.sum()))
+        return total.clone()
+
+    fast = graphs.of(step, torch.device(card))
+    for number in range(6):
+        assert float(fast(torch.ones(3, device=card))) == 3.0 * (number + 1)
+    assert "captur" in graphs.failed, graphs.failed
+    other = device.Graphs().of(lambda x: x.sum().clone(), torch.device(card))
+    assert [float(other(torch.full((3,), float(k), device=card))) for k in range(5)] == [3.0 * k for k in range(5)]
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    for _ in range(20):
+        fast(torch.ones(1 << 20, device=card))
+    assert torch.cuda.memory_allocated() <= before + (8 << 20)
 
 
 @pytest.mark.parametrize("name", ["ppo", "a2c, of many", "dqn", "rainbow", "sac", "td3"])

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from pydantic import PrivateAttr
 from test_devices import Case, assert_learn_alike, taught
 
 from ludus.core import device
 from ludus.core.device import Graphs
 from ludus.core.errors import TrainingError
 from ludus.core.types import DeviceChoice
+from ludus.learners.ppo.options import PPO
 
 TORCH = DeviceChoice("cpu", written=False)
 CPU = torch.device("cpu")
@@ -31,7 +33,7 @@ def kept(monkeypatch):
     for the first time."""
     found = []
 
-    def captured(step, place):
+    def captured(step, place, pool):
         number, answer = len(found), step()
         found.append(0)
 
@@ -83,6 +85,27 @@ def test_steps_that_know_more_than_they_are_given_are_not_kept(name, request, ke
     assert kept == []
 
 
+class OwnLoss(PPO):
+    """One that keeps a coefficient."""
+
+    _times: float = PrivateAttr(default=0.0)
+
+    def surrogate(self, logp, batch):
+        self._times += 1.0
+        return self._times * super().surrogate(logp, batch)
+
+
+def test_a_loss_of_ones_own_is_not_kept(request, kept):
+    case = Case("ppo", request)
+    for cls, graphs in ((PPO, True), (OwnLoss, False)):
+        case.algorithm = cls(batch=8, hidden=(4,), epochs=3)
+        learner = case.learner(TORCH)
+        for _ in range(3):
+            taught(learner, case.experience(learner, 0))
+        assert bool(kept) == graphs
+        kept.clear()
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     one: torch.Tensor
@@ -117,18 +140,29 @@ def test_numbers_change_and_forms_have_a_graph_each(kept):
     assert adds.graphs.failed == ""
 
 
-def test_more_forms_than_are_kept_run_as_they_are(kept):
+def test_the_forms_that_came_last_are_kept(kept):
+    """Of more, none comes often enough before it must go."""
     adds = Adds()
     for _ in range(4):
         for rows in range(1, 12):
             adds.step(adds, Pair(torch.ones(rows), None), 1.0, "a")
-    assert (kept, float(adds.total)) == ([2] * 8, 4 * 66.0)
+    assert (kept, float(adds.total)) == ([], 4 * 66.0)
+    for _ in range(4):
+        adds.step(adds, Pair(torch.ones(30), None), 1.0, "a")
+    assert (kept, float(adds.total)) == ([2], 4 * 66.0 + 120.0)
+
+
+def test_a_true_one_is_no_number_one(kept):
+    graphs = Graphs()
+    step = graphs.of(lambda x, which: x.sum() + (100 if which is True else which), CPU)
+    for _ in range(4):
+        assert [float(step(torch.ones(2), which)) for which in (1, True, 2)] == [3.0, 102.0, 4.0]
 
 
 def test_what_cannot_be_kept_runs_as_it_is_and_is_told(kept, monkeypatch):
     adds = Adds()
 
-    def fails(step, place):
+    def fails(step, place, pool):
         raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
     monkeypatch.setattr(device, "captured", fails)
@@ -142,9 +176,9 @@ def test_what_cannot_be_kept_runs_as_it_is_and_is_told(kept, monkeypatch):
 
 def test_numbers_in_memory_are_refused(kept):
     """They would stay what they were."""
-    graphs = Graphs()
-    with pytest.raises(TypeError, match="a graph takes nothing from memory, and was given a ndarray"):
-        graphs.of(lambda given: given, CPU)(np.zeros(2))
+    for given in (np.zeros(2), np.float32(2)):
+        with pytest.raises(TypeError, match="a graph takes nothing from memory, and was given a "):
+            Graphs().of(lambda given: given, CPU)(given)
 
 
 @pytest.mark.parametrize("name", ["ppo", "dqn", "sac"])

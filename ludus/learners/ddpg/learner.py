@@ -87,7 +87,7 @@ class DDPGLearner(BoxLearner):
     @property
     def turn(self) -> int:
         """See `OffPolicyLearner.turn`: the actor moves in those that are 0."""
-        return (self.updates + 1) % self.config.policy_delay
+        return int((self.updates + 1) % self.config.policy_delay > 0)
 
     def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """See `OffPolicyLearner.values_and_targets`."""

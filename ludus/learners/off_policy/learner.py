@@ -252,7 +252,7 @@ class OffPolicyLearner(ReplayLearner):
         beside = dict(self.drawn(rows))
         if self._weight is not None:
             beside["weight"] = to_device(self._weight, self.device)
-        given = resident(columns, self.device, but=("version_lo",)), beside
+        given = resident(columns, self.device, but=("priority", "version_lo")), beside
         told, errors = self._whole(self, given, rows, self._rates(), self.turn)
         if errors is not None:
             self._errors = errors

@@ -399,7 +399,8 @@ class FamilyModel(Autograd):
         if self._returns is not None and scale is not None:
             self._returns.moments = scale
         trained, plain = self._trained()
-        self.repeats = self.repeats and len(self._networks) == 1  # of several, rows are divided by numbers
+        # Rows of several networks are divided by numbers; what an own loss depends on, nobody here knows.
+        self.repeats = self.repeats and len(self._networks) == 1 and _is_ours(config)
         super().__init__(config, trained, context, names=self._told_of(config), layouts=plain, because=because)
 
     def _trained(self) -> tuple[nn.Module, Sequence[Layout]]:
@@ -528,6 +529,12 @@ class FamilyModel(Autograd):
         super().load_state_dict(state)
         for name, each in self._statistics.items():
             each.load_state_dict(state[name])
+
+
+def _is_ours(config: NetworkOptions) -> bool:
+    """Whether what it adds to the loss is Ludus's."""
+    parts = type(config).surrogate, type(config).metrics
+    return all(part.__module__.startswith("ludus.") for part in parts)
 
 
 def _moments(buffers: Normaliser | ReturnScale | None) -> RunningMoments | None:
