@@ -13,7 +13,7 @@ import shutil
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache
@@ -506,19 +506,8 @@ class Rows:
         return out
 
 
-def resident(
-    columns: Mapping[str, Any], device: torch.device, *, but: Collection[str]
-) -> Mapping[str, torch.Tensor] | Rows:
-    """Columns of a batch there, but for these; not gathered yet, if they lie there."""
-    there: Rows | None = getattr(columns, "there", None)
-    wanted = [name for name in columns if name not in but]
-    if there is not None and there.columns.keys() >= set(wanted):
-        return there
-    return {name: to_device(columns[name], device) for name in wanted}
-
-
 def gathered(columns: Mapping[str, torch.Tensor] | Rows) -> Mapping[str, torch.Tensor]:
-    """What `resident` gave, as tensors."""
+    """Columns of a batch on a device, as tensors."""
     return columns.gathered() if isinstance(columns, Rows) else columns
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -123,6 +123,14 @@ class Lent(Mapping[str, Any]):
             if self.there is not None and not self._own.keys() >= self.there.columns.keys():
                 self._own |= self.there.gathered()
             self.there = None
+
+
+def resident(columns: Columns, device: torch.device, *, but: Collection[str]) -> Mapping[str, torch.Tensor] | Rows:
+    """Columns of a batch on a device, but for these; not gathered yet, if they lie there."""
+    wanted = [name for name in columns if name not in but]
+    if isinstance(columns, Lent) and columns.there is not None and columns.there.columns.keys() >= set(wanted):
+        return columns.there
+    return {name: to_device(columns[name], device) for name in wanted}
 
 
 def concatenate(parts: Sequence[Columns]) -> dict[str, Any]:

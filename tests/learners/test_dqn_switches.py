@@ -77,7 +77,7 @@ def sample_of(columns):
 
 
 def targets_of(learner, columns):
-    rows = learner._rows(learner._given(columns, len(columns["action"]), None))
+    rows = learner._rows(learner._given(learner.mine(columns, len(columns["action"])), len(columns["action"]), None))
     return rows, learner._targets(rows)
 
 

@@ -32,6 +32,13 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without which no 
 HERE = DeviceChoice("cpu", written=False)
 
 
+@pytest.fixture
+def cuda(card):
+    if card == "cpu":
+        pytest.skip("graphs are a card's")
+    return card
+
+
 def compile_anew() -> None:
     with warnings.catch_warnings():  # torch's own, of its parts
         warnings.simplefilter("ignore")
@@ -79,17 +86,15 @@ GRAPHS += ["sac, states", "ddpg", "td3"]
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_whole_steps_are_cuda_graphs(name, request, card, monkeypatch):
+def test_whole_steps_are_cuda_graphs(name, request, cuda, monkeypatch):
     """Also of rows that are gathered there; and they learn as a CPU does."""
-    if card == "cpu":
-        pytest.skip("graphs are a card's")
     kept, captured = [], device.captured
     monkeypatch.setattr(device, "captured", lambda *given: kept.append(given) or captured(*given))
     case = Case(name, request)
-    cpu, gpu = case.learner(HERE), case.learner(there(card))
+    cpu, gpu = case.learner(HERE), case.learner(there(cuda))
     rows = case.experience(cpu)
     ((table, items),) = gpu.items(rows)
-    lying = build_table(TableSpec(table, "ring", 1000), torch.device(card))
+    lying = build_table(TableSpec(table, "ring", 1000), torch.device(cuda))
     lying.try_insert(items)
     ((_, items),) = cpu.items(rows)
     for number in range(7):
@@ -102,25 +107,23 @@ def test_whole_steps_are_cuda_graphs(name, request, card, monkeypatch):
     assert_same(cpu, gpu)
 
 
-def test_a_step_that_reads_a_number_back_runs_as_it_is_and_leaves_nothing(card):
-    if card == "cpu":
-        pytest.skip("graphs are a card's")
-    graphs, total = device.Graphs(), torch.zeros((), device=card)
+def test_a_step_that_reads_a_number_back_runs_as_it_is_and_leaves_nothing(cuda):
+    graphs, total = device.Graphs(), torch.zeros((), device=cuda)
 
     def step(x):
         total.add_(float(x.sum()))
         return total.clone()
 
-    fast = graphs.of(step, torch.device(card))
+    fast = graphs.of(step, torch.device(cuda))
     for number in range(6):
-        assert float(fast(torch.ones(3, device=card))) == 3.0 * (number + 1)
+        assert float(fast(torch.ones(3, device=cuda))) == 3.0 * (number + 1)
     assert "captur" in graphs.failed, graphs.failed
-    other = device.Graphs().of(lambda x: x.sum().clone(), torch.device(card))
-    assert [float(other(torch.full((3,), float(k), device=card))) for k in range(5)] == [3.0 * k for k in range(5)]
+    other = device.Graphs().of(lambda x: x.sum().clone(), torch.device(cuda))
+    assert [float(other(torch.full((3,), float(k), device=cuda))) for k in range(5)] == [3.0 * k for k in range(5)]
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     for _ in range(20):
-        fast(torch.ones(1 << 20, device=card))
+        fast(torch.ones(1 << 20, device=cuda))
     assert torch.cuda.memory_allocated() <= before + (8 << 20)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import seeding
-from ludus.core.device import Placement, Rows, Work, gathered, placed, resident, to_device, to_host
+from ludus.core.device import Placement, Rows, Work, gathered, placed, to_device, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext, Priorities
@@ -49,6 +49,7 @@ from ludus.policies.action_values import (
 from ludus.policies.actor_critic import arrays_of
 from ludus.policies.mlp import Layout, as_rows
 from ludus.replay.base import ON_HOST, ItemColumns, Sample
+from ludus.replay.table import resident
 from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -408,9 +409,7 @@ class ModuleLearner(DQNLearner):
         if not self._repeats:
             return super()._learned(columns, rows, weight)
         self._adam.keep()
-        levels, noise = self._chance(rows)
-        there = None if weight is None else self._weights(weight, rows)
-        given = resident(columns, self.device, but=ON_HOST), there, levels, noise
+        given = self._given(resident(columns, self.device, but=ON_HOST), rows, weight)
         found, norm = self._whole(self, given, rows, self.rate(self.config.learning_rate))
         told = (found[2], found[1], found[4])
         step = self._adam.look(found[0], norm, told) if self._looks() else None
@@ -430,7 +429,9 @@ class ModuleLearner(DQNLearner):
         return found, self._adam.move(found[0], rate=rate, max_norm=self.config.max_gradient_norm)
 
     def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
-        return self._joint(QLossResult(*self._differentiate(self._given(columns, rows, weight), rows)), rows)
+        return self._joint(
+            QLossResult(*self._differentiate(self._given(self.mine(columns, rows), rows, weight), rows)), rows
+        )
 
     def _differentiate(self, given: _Given, rows: int) -> _Found:
         mine = self._rows(given)
@@ -479,10 +480,11 @@ class ModuleLearner(DQNLearner):
         best = double_values(values, after, rows.legal_after)[:, None]
         return kind.target(rows.reward, rows.discount, Candidates(best))
 
-    def _given(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> _Given:
+    def _given(self, stored: Mapping[str, Tensor] | Rows, rows: int, weight: NDArray[np.float64] | None) -> _Given:
+        """This rank's share of a batch of `rows`, and what is beside it."""
         levels, noise = self._chance(rows)
         levels = None if levels is None else levels[:, self.ranks.share(rows)]
-        return self.mine(columns, rows), None if weight is None else self._weights(weight, rows), levels, noise
+        return stored, None if weight is None else self._weights(weight, rows), levels, noise
 
     def _rows(self, given: _Given) -> TransitionRows:
         mine, weight, levels, noise = gathered(given[0]), *given[1:]

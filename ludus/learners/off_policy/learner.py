@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ludus.core import seeding
 from ludus.core.arrays import kernel
-from ludus.core.device import Rows, Work, gathered, placed, resident, to_device, to_host
+from ludus.core.device import Rows, Work, gathered, placed, to_device, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext, Priorities
@@ -40,6 +40,7 @@ from ludus.policies.checks import fitted
 from ludus.policies.heads import Bounds, head_of
 from ludus.policies.mlp import Layout
 from ludus.replay.base import ItemColumns, Sample
+from ludus.replay.table import resident
 from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
