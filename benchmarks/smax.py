@@ -1,6 +1,6 @@
 """Battles in SMAX, which stands in for StarCraft's micromanagement: the share won after a budget of training.
 
-    python -m benchmarks.smax [--presets smax-3m …] [--seeds 0 1 2] [--budget N] [--core 0] [--report] [--quick]
+    python -m benchmarks.smax [--presets smax-3m …] [--seeds 0 1 2] [--budget N] [--core 0] [--alone] [--report] [--quick]
 
 One run per cell (preset, seed, budget), on one core: `smax-3m` and `smax-2s3z` train MAPPO, `smax-3m-qmix` and `smax-2s3z-qmix` QMIX,
 against JaxMARL's scripted enemies, for as long as the preset says. Then 128 battles are played greedily that training never
@@ -8,9 +8,10 @@ saw. A cell's result is a file of its own, benchmarks/results/smax/PRESET-SEED-B
 runs/benchmarks until its result is there, so that the command can be stopped and goes on. `--report` prints what is there. `--quick` trains
 for a hundredth of the budget and writes nothing.
 
-The bars compare with JaxMARL's own training of the same map for as many steps, as files likewise,
-`jaxmarl-PRESET-SEED-BUDGET.json`. Its MAPPO is trained too where its environment is built (`python -m benchmarks.harness setup
-jaxmarl_smax`); its QMIX is not (benchmarks/peers/README.md). What was not played is `unjudged`.
+The bars compare with JaxMARL's own training of the same map for as many steps as ours took, as files likewise,
+`jaxmarl-PRESET-SEED-BUDGET.json`: its MAPPO and its QMIX are trained too where their environment is built (`python -m benchmarks.harness
+setup jaxmarl_smax`), unless `--alone`. Its QMIX is made for an accelerator and does some 110 steps a second on a core. What was not
+played is `unjudged`.
 """
 
 from __future__ import annotations
@@ -34,8 +35,13 @@ from ludus.driver.scenario_files import load_scenario
 RESULTS = ROOT / "benchmarks" / "results" / "smax"
 PEER = "jaxmarl_smax"
 PRESETS = ("smax-3m", "smax-2s3z", "smax-3m-qmix", "smax-2s3z-qmix")
-MAPS = {"smax-3m": ("3m", 3), "smax-2s3z": ("2s3z", 5)}
-"""What JaxMARL's MAPPO is trained in: maps, and their units."""
+PEERS = {
+    "smax-3m": ("run", "3m"),
+    "smax-2s3z": ("run", "2s3z"),
+    "smax-3m-qmix": ("qmix", "3m"),
+    "smax-2s3z-qmix": ("qmix", "2s3z"),
+}
+"""What trains JaxMARL's own, and in which map."""
 _SHOWN = ("win rate", "win rate by chance", "return", "env_steps", "seconds")
 
 
@@ -60,18 +66,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     for seed in args.seeds:
         for preset in args.presets:
             budget = _budget(preset, args)
+            ours: Repetition | None = None
             for name in (preset, peer_of(preset)):
                 path = args.results / f"{name}-{seed}-{budget}.json"
                 wanted = scenario(preset, seed, budget).to_yaml() if name == preset else ""
                 repetition = stored(path, wanted)
                 if repetition is None and not args.report:
-                    theirs = name != preset
-                    worker = _peer(preset, budget) if theirs else _ours(preset, budget, path.stem)
+                    worker = _ours(preset, budget, path.stem) if name == preset else _peer(preset, ours, args)
                     repetition = _measured(worker, seed, path, wanted, args) if worker else None
                 if repetition is not None and repetition.error:
                     failed = True
-                elif repetition is not None:
+                    break
+                if repetition is not None:
                     found.setdefault(name, []).append(repetition)
+                ours = repetition
     medians = Medians(found)
     table = Table("cell", "seeds", *_SHOWN, title="battles won in SMAX: medians over seeds")
     for name, many in found.items():
@@ -93,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         help="of training, in the preset's own unit (decisions of all units, or episodes); default: its own",
     )
     parser.add_argument("--core", type=int, default=0)
+    parser.add_argument("--alone", action="store_true", help="train none of JaxMARL's own")
     parser.add_argument("--report", action="store_true", help="print what is measured, and run none")
     parser.add_argument("--quick", action="store_true", help="a small version that writes nothing")
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -122,13 +131,13 @@ def _ours(preset: str, budget: int, name: str) -> Contestant:
     return Contestant(preset, "benchmarks.smax_run", arguments=arguments, timeout_s=24 * 3600)
 
 
-def _peer(preset: str, budget: int) -> Contestant | None:
-    """None where it is not built, or trains no such preset."""
-    if preset not in MAPS or not python_of(PEER).exists():
+def _peer(preset: str, ours: Repetition | None, args: argparse.Namespace) -> Contestant | None:
+    """For as many steps as ours took; None where it is not built or not wanted."""
+    if ours is None or args.alone or not python_of(PEER).exists():
         return None
-    name, units = MAPS[preset]
-    arguments = ("--map", name, "--steps", str(budget // units))
-    module = f"benchmarks.peers.{PEER}.run"
+    module, name = PEERS[preset]
+    module = f"benchmarks.peers.{PEER}.{module}"
+    arguments = ("--map", name, "--steps", str(int(ours.figures["env_steps"])))
     return Contestant(peer_of(preset), module, arguments=arguments, peer=PEER, timeout_s=24 * 3600)
 
 

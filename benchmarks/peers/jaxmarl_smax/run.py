@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,9 +23,12 @@ import yaml
 
 from benchmarks.lines import Lines
 
-SOURCE = Path(sys.prefix) / "jaxmarl" / "baselines" / "MAPPO"
+BASELINES = Path(sys.prefix) / "jaxmarl" / "baselines"
+SOURCE = BASELINES / "MAPPO"
+PACKAGES = ("jax", "jaxmarl", "flax", "optax", "distrax")
 BATTLES = 128
-_FRESH = 1_000_000  # added to the seed of the battles at the end
+FRESH = 1_000_000
+"""Added to the seed of the battles at the end."""
 
 
 def settings(name: str, *, steps: int, seed: int) -> dict[str, Any]:
@@ -33,15 +37,22 @@ def settings(name: str, *, steps: int, seed: int) -> dict[str, Any]:
     return {**yaml.safe_load(text), "MAP_NAME": name, "TOTAL_TIMESTEPS": steps, "SEED": seed}
 
 
-def load(log: Any) -> ModuleType:
-    """Its module, whose dashboard is `log`."""
+def load(module: str, *, folder: Path, log: Any) -> ModuleType:
+    """One of its modules, whose dashboard is `log`."""
     dashboard: Any = ModuleType("wandb")
     dashboard.log = log
     sys.modules["wandb"] = dashboard
-    sys.path.insert(0, str(SOURCE))
-    import mappo_rnn_smax
+    sys.path.insert(0, str(folder))
+    return import_module(module)
 
-    return mappo_rnn_smax
+
+def arguments(description: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
+    """map, steps, seed."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--map", required=True, help="of SMAX: 3m, 2s3z …")
+    parser.add_argument("--steps", type=int, required=True, help="of the environment")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args(argv)
 
 
 def won(mappo: ModuleType, config: Mapping[str, Any], params: Any, *, greedy: bool) -> float:
@@ -74,28 +85,25 @@ def won(mappo: ModuleType, config: Mapping[str, Any], params: Any, *, greedy: bo
         left, victories = jax.lax.scan(step, start, jax.random.split(key, env.max_steps + 2))
         return victories.sum(), left[-1].sum()
 
-    victories, unfinished = battles(jax.random.PRNGKey(config["SEED"] + _FRESH))
+    victories, unfinished = battles(jax.random.PRNGKey(config["SEED"] + FRESH))
     if int(unfinished):
         raise RuntimeError(f"{int(unfinished)} battles did not end within {env.max_steps + 2} steps")
     return float(victories) / BATTLES
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--map", required=True, help="of SMAX: 3m, 2s3z …")
-    parser.add_argument("--steps", type=int, required=True, help="of the environment")
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args(argv)
+    args = arguments(__doc__, argv)
     lines: Lines | None = None
 
     def log(numbers: Mapping[str, Any]) -> None:
         if lines is not None:
             lines.point(env_steps=float(numbers["env_step"]), won=float(numbers["win_rate"]))
 
-    mappo, config = load(log), settings(args.map, steps=args.steps, seed=args.seed)
+    mappo = load("mappo_rnn_smax", folder=SOURCE, log=log)
+    config = settings(args.map, steps=args.steps, seed=args.seed)
     key = jax.random.PRNGKey(args.seed)
     train = jax.jit(mappo.make_train(config)).lower(key).compile()
-    lines = Lines(("jax", "jaxmarl", "flax", "optax", "distrax"))
+    lines = Lines(PACKAGES)
     (states, updates) = jax.block_until_ready(train(key))["runner_state"]
     played = int(updates) * config["NUM_STEPS"] * config["NUM_ENVS"]
     lines.figures({"seconds": lines.seconds, "env_steps": played, "updates": int(updates), "battles": BATTLES})
