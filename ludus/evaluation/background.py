@@ -6,7 +6,7 @@ Training --offer(version, weights)--> evaluator's hosts --returns--> score of th
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -51,7 +51,8 @@ class Evaluator(RolloutHost):
 
 class BackgroundEvaluator:
     """Every version plays the same commonly seeded episodes, so that scores of one task differ by skill more than by luck. A version that
-    comes while two others wait is passed over, and counted in `skipped`; so is one that an evaluator has died with.
+    comes while two others wait is passed over; so is one that an evaluator has died with. The first task that ends with such
+    ones says so.
 
     Scores are an extra: where no evaluator is left (it died more often than it may), training goes on without them.
     """
@@ -68,14 +69,14 @@ class BackgroundEvaluator:
         tell: Callable[[str], None],
     ) -> None:
         """rollouts: of the evaluator, with hosts of its own; they belong to it. every: versions from one that is scored to the next.
-        record: takes scores as they come. scored: the versions of a task that earlier sessions have scored. tell: takes the sentence that
-        there will be no more scores, if it comes to that."""
+        record: takes scores as they come. scored: the versions of a task that earlier sessions have scored. tell: takes the sentences
+        that versions go without a score, and that there will be no more scores, if it comes to that; each once."""
         self._rollouts, self._every, self._episodes, self._seed = rollouts, every, episodes, seed
         self._record, self._scored, self._tell = record, scored, tell
         self._asked: deque[_Asked] = deque()
         self._known: dict[str, frozenset[int]] = {}  # by task that is in progress: what was scored before this session
-        self._ended = False
-        self.skipped = 0
+        self._passed: Counter[str] = Counter()  # versions without a score, by task that is in progress
+        self._ended = self._warned = False
 
     def offer(
         self, task: TrainingTask, version: int, policies: Sequence[tuple[PolicyRef, Policy | RemotePolicy]]
@@ -90,7 +91,7 @@ class BackgroundEvaluator:
         if version in self._known[task.id]:
             return
         if len(self._asked) >= _MOST:
-            self.skipped += 1
+            self._passed[task.id] += 1
             return
         (explorer, newest), *others = policies
         learner = explorer._replace(mode=task.mode)
@@ -117,6 +118,14 @@ class BackgroundEvaluator:
             self._end(error)
         if wait_for is not None:
             self._known.pop(wait_for, None)
+            passed = self._passed.pop(wait_for, 0)
+            if passed and not self._warned:
+                self._warned = True
+                self._tell(
+                    f"{wait_for}: {passed} of the versions that were to be scored have no score: they came while {_MOST} others "
+                    "waited, or an evaluator died with them. A larger evaluation.background.every, or fewer episodes, lets it keep "
+                    "up. Later tasks do not say so again."
+                )
 
     def _take(self, wait_for: str | None) -> None:
         while self._asked:
@@ -127,7 +136,7 @@ class BackgroundEvaluator:
             self._asked.popleft()
             rollout = self._rollouts.take(asked.pending)
             if rollout is None:  # the evaluator died, and was made again
-                self.skipped += 1
+                self._passed[asked.task] += 1
                 continue
             mine = rollout.episodes.earned
             error = float(mine.std(ddof=1) / np.sqrt(len(mine))) if len(mine) > 1 else float("nan")
@@ -135,8 +144,8 @@ class BackgroundEvaluator:
 
     def _end(self, error: PartDied) -> None:
         self.close()
-        self.skipped += len(self._asked)
         self._asked.clear()
+        self._passed.clear()
         self._tell(
             f"versions are not scored any more: {error} The run goes on without; a resumed one has an evaluator again."
         )
