@@ -53,6 +53,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "exploitability, for games of any size",
     )
     parser.add_argument(
+        "--start",
+        metavar="NAME",
+        help="of --exploit: the policy that it starts from, @best, RUN@PLAYER/POLICY or a file (default: fresh networks)",
+    )
+    parser.add_argument(
         "--population",
         action="store_true",
         help="how exploitable the best mixture of all policies is, whatever the meta-solver made of them: computed where there is a tree; "
@@ -94,6 +99,7 @@ def _execute(options: argparse.Namespace) -> int:
             episodes=episodes,
             seed=options.seed or 0,
             of=of,
+            start=options.start,
             device=options.device,
             tell=tell,
         )
@@ -178,6 +184,10 @@ def _one_question(options: argparse.Namespace) -> None:
         raise ConfigError(f"{first} and {second} were given, which are two questions; leave one out.")
     if options.rounds is not None and given != ["population", "exploit"]:
         raise ConfigError("--rounds was given, which belongs to --population with --exploit EPISODES.")
+    if options.start is not None and given != ["exploit"]:
+        raise ConfigError(
+            "--start was given, which belongs to --exploit EPISODES alone: with --population each responder starts from the best one known."
+        )
     if options.seed is not None and not {"exploit", "against"} & {*given}:
         raise ConfigError(
             "--seed was given, which belongs to --exploit and --against. Matches have seeds of their own; more --episodes say more."
@@ -222,6 +232,7 @@ COMMAND = Command(
         ("ludus evaluate try1@12", "the meta-strategies after generation 12"),
         ("ludus evaluate try1 --episodes 100000 --policies @meta @0/0-3 try2@best", "these against each other"),
         ("ludus evaluate try1@best --exploit 200000", "how much a policy trained against the best ones gains"),
+        ("ludus evaluate try1 --exploit 200000 --start @newest", "the same by one that starts from the newest policy"),
         ("ludus evaluate try1 --population", "how exploitable the best mixture of its policies is, by the tree"),
         ("ludus evaluate try1 --population --exploit 50000", "the same by training, where there is no tree"),
         ("ludus evaluate try1 --against try2", "whose population is better: relative population performance"),
