@@ -19,8 +19,9 @@ what is announced: the slow copy (MMD), the newest policy (R-NaD) or the average
 `seconds` are those of training, imports and compilation included.
 
 Where their environments are built, peers are trained too, with the same steps and seeds (`python -m benchmarks.harness setup sb3_learning
-epymarl`): Stable-Baselines3 on HalfCheetah and Hopper, EPyMARL on MPE2's teams and in foraging. There ours count 40,000 episodes, and it
-the 2M steps that those have at most: they end with the last food, so it plays more of them.
+epymarl openspiel_rnad`): Stable-Baselines3 on HalfCheetah and Hopper, OpenSpiel's R-NaD on Leduc, EPyMARL on MPE2's teams and in
+foraging. There ours count 40,000 episodes, and it the 2M steps that those have at most: they end with the last food, so it plays more of
+them.
 
 Teams (MPE2) are one player, whose return is the sum of its agents'. The one run of speaker-listener reports three points: it is scored
 beside training after 1M and 2M steps, with the same number of episodes, and at the end, after 5M. The published score is beyond what

@@ -19,8 +19,13 @@ class Peer:
     name: str
     folder: str
     algorithm: str
-    unit: Literal["decisions", "steps"]
+    unit: Literal["decisions", "steps", "episodes"]
     budget: int
+
+    @staticmethod
+    def openspiel(algorithm: str, *, episodes: int) -> Peer:
+        """OpenSpiel."""
+        return Peer("OpenSpiel", f"openspiel_{algorithm}", algorithm, "episodes", episodes)
 
     @staticmethod
     def sb3(algorithm: str, *, decisions: int) -> Peer:

@@ -46,7 +46,9 @@ def _task(name: str, preset: str, budget: int, wanted: str = "", **options: Any)
 
 
 def _leduc(kind: str, wanted: str = "") -> LearningTask:
-    return _task(f"leduc-{kind}", f"leduc-{kind}", 2_400_000, wanted, unit="episodes", score="exploitability")
+    episodes = 2_400_000
+    peer = Peer.openspiel(kind, episodes=episodes) if kind == "rnad" else None
+    return _task(f"leduc-{kind}", f"leduc-{kind}", episodes, wanted, unit="episodes", score="exploitability", peer=peer)
 
 
 def _tic_tac_toe(kind: str, budget: int) -> LearningTask:

@@ -214,6 +214,7 @@ PEERS = {
     "epymarl": "mpe2",  # its build.py has EPyMARL's commit
     "jaxmarl_smax": "jaxmarl",
     "openspiel_meta": "open-spiel",
+    "openspiel_rnad": "open-spiel",
     "psro_v2_dqn": "open-spiel",
     "psro_v2_exact": "open-spiel",
     "pufferlib_training": "torch",  # its build.py has PufferLib's version
