@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command
 from ludus.cli.output import table, write
-from ludus.core.errors import ConfigError, UnknownName
+from ludus.core.errors import ConfigError, UnknownName, nearest
 from ludus.storage.run_dirs import find_run, is_entry
 
 if TYPE_CHECKING:
@@ -49,10 +49,14 @@ def _ids(family: str, word: str) -> None:
     table(("environment",), [(id,) for id in found])
 
 
-def _presets() -> None:
+def _presets(word: str | None = None) -> None:
     from ludus.driver.scenario_files import list_presets
 
-    table(("preset", "what it is"), list(list_presets().items()), left=(0, 1))
+    every = list_presets()
+    found = [(name, what) for name, what in every.items() if (word or "").lower() in f"{name} {what}".lower()]
+    if not found:
+        raise ConfigError(f"no preset has {word!r} in its name or in what it is{nearest(word or '', every)}")
+    table(("preset", "what it is"), found, left=(0, 1))
 
 
 def _algorithms() -> None:
@@ -181,8 +185,8 @@ KINDS: dict[str, Callable[..., None]] = {
     "bots": _bots,
     "zoo": _zoo,
 }
-_OF = {"policies": _policies, "zoo": _zoo}
-"""The lists of something that is named."""
+_OF = {"policies": _policies, "zoo": _zoo, "presets": _presets}
+"""The lists of something that is named; of presets it may be."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -191,9 +195,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "family",
-        metavar="FAMILY|RUN|ZOO",
+        metavar="FAMILY|RUN|ZOO|WORD",
         nargs="?",
-        help="after envs: list its environments; after policies: a run; after zoo: a folder",
+        help="after envs: list its environments; after policies: a run; after zoo: a folder; after presets: those with it in their "
+        "names, or in what they are",
     )
     parser.add_argument(
         "word", metavar="WORD", nargs="?", default="", help="after FAMILY: those with it in their names"
@@ -203,7 +208,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(options: argparse.Namespace) -> int:
     if options.kind is None:
         for kind, show in KINDS.items():
-            if kind != "envs" and kind not in _OF:
+            if kind not in ("envs", "policies", "zoo"):
                 show()
                 write("")
         write("`ludus list envs` lists the families of environments, `ludus list policies RUN` what a run has.")
@@ -229,6 +234,7 @@ COMMAND = Command(
     summary="List environments, presets, algorithms, meta-solvers, scenarios, ratings, bots, a run's policies or a zoo's entries.",
     examples=(
         ("ludus list presets", "what `ludus train` can start"),
+        ("ludus list presets leduc", "those with a word in their names, or in what they are"),
         ("ludus list policies try1", "what the run has, as every command takes it"),
         ("ludus list envs", "the families of environments"),
         ("ludus list envs gymnasium cart", "those of one, with a word in their names"),

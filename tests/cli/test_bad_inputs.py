@@ -113,6 +113,14 @@ def test_presets_are_in_order() -> None:
     assert list(list_presets()) == sorted(list_presets())
 
 
+def test_presets_with_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    """In their names, or in what they are."""
+    assert main(["list", "presets", "LEDUC"]) == 0
+    found = {line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]}
+    assert found == {name for name, what in list_presets().items() if "leduc" in f"{name} {what}".lower()}
+    assert {"leduc", "leduc-exact"} < found < set(list_presets())
+
+
 def test_near_names() -> None:
     assert nearest("LEDUC", ["leduc", "kuhn"]) == "; did you mean 'leduc'?"
     assert nearest("poker", ["leduc_poker", "kuhn_poker", "chess"]) == "; did you mean 'kuhn_poker' or 'leduc_poker'?"
