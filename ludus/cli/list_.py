@@ -185,7 +185,7 @@ KINDS: dict[str, Callable[..., None]] = {
     "bots": _bots,
     "zoo": _zoo,
 }
-_OF = {"policies": _policies, "zoo": _zoo, "presets": _presets}
+_OF = ("policies", "zoo", "presets")
 """The lists of something that is named; of presets it may be."""
 
 
@@ -223,7 +223,7 @@ def _execute(options: argparse.Namespace) -> int:
     if unused:
         raise ConfigError(f"ludus list {options.kind} has no use for {unused!r}. See `ludus list --help`.")
     if options.kind in _OF:
-        _OF[options.kind](options.family)
+        KINDS[options.kind](options.family)
         return 0
     KINDS[options.kind]()
     return 0
