@@ -10,7 +10,7 @@ for a hundredth of the budget and writes nothing.
 
 The bars compare with JaxMARL's own training of the same map for as many steps as ours took, as files likewise,
 `jaxmarl-PRESET-SEED-BUDGET.json`: its MAPPO and its QMIX are trained too where their environment is built (`python -m benchmarks.harness
-setup jaxmarl_smax`), unless `--alone`. Its QMIX is made for an accelerator and does some 110 steps a second on a core. What was not
+setup jaxmarl_smax`), unless `--alone`. Its QMIX is made for an accelerator and does some 80 to 120 steps a second on a core. What was not
 played is `unjudged`.
 """
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import yaml
 
 from benchmarks.lines import Lines
-from benchmarks.peers.jaxmarl_smax.run import BASELINES, BATTLES, FRESH, PACKAGES, arguments, load
+from benchmarks.peers.jaxmarl_smax.run import BASELINES, BATTLES, PACKAGES, arguments, load, share_won
 
 SOURCE = BASELINES / "QLearning"
 
@@ -34,7 +34,7 @@ def settings(name: str, *, steps: int, seed: int) -> dict[str, Any]:
 
 
 def won(qmix: ModuleType, config: Mapping[str, Any], params: Any) -> float:
-    """The share of `BATTLES` first battles that the team wins greedily."""
+    """The share of battles that the team wins greedily."""
     bare, _ = qmix.env_from_config(copy.deepcopy(dict(config)))
     env = qmix.CTRolloutManager(bare, batch_size=BATTLES)
     network = qmix.RNNQNetwork(action_dim=env.max_action_space, hidden_dim=config["HIDDEN_SIZE"])
@@ -43,30 +43,21 @@ def won(qmix: ModuleType, config: Mapping[str, Any], params: Any) -> float:
     def stacked(found: Mapping[str, Any]) -> Any:
         return jnp.stack([found[agent] for agent in bare.agents])
 
-    def step(carry: Any, key: Any) -> tuple[Any, Any]:
-        state, seen, dead, memory, open_ = carry
+    def first(key: Any) -> Any:
+        seen, state = env.batch_reset(key)
+        memory = qmix.ScannedRNN.initialize_carry(config["HIDDEN_SIZE"], len(bare.agents), BATTLES)
+        return state, seen, {agent: jnp.zeros(BATTLES, bool) for agent in [*bare.agents, "__all__"]}, memory
+
+    def step(carry: Any, key: Any) -> tuple[Any, Any, Any]:
+        state, seen, dead, memory = carry
         memory, values = apply(params, memory, stacked(seen)[:, None], stacked(dead)[:, None])
         legal = stacked(env.get_valid_actions(state.env_state))
         chosen = jnp.argmax(values.squeeze(1) - (1 - legal) * 1e10, axis=-1)
         given = {agent: chosen[i] for i, agent in enumerate(bare.agents)}
         seen, state, _, done, info = env.batch_step(key, state, given)
-        ends = open_ & done["__all__"]
-        victory = ends & (info["returned_won_episode"][:, 0] > 0)
-        return (state, seen, done, memory, open_ & ~ends), victory
+        return (state, seen, done, memory), done["__all__"], info["returned_won_episode"][:, 0] > 0
 
-    @jax.jit
-    def battles(key: Any) -> Any:
-        seen, state = env.batch_reset(key)
-        memory = qmix.ScannedRNN.initialize_carry(config["HIDDEN_SIZE"], len(bare.agents), BATTLES)
-        dead = {agent: jnp.zeros(BATTLES, bool) for agent in [*bare.agents, "__all__"]}
-        start = (state, seen, dead, memory, jnp.ones(BATTLES, bool))
-        left, victories = jax.lax.scan(step, start, jax.random.split(key, bare.max_steps + 2))
-        return victories.sum(), left[-1].sum()
-
-    victories, unfinished = battles(jax.random.PRNGKey(config["SEED"] + FRESH))
-    if int(unfinished):
-        raise RuntimeError(f"{int(unfinished)} battles did not end within {bare.max_steps + 2} steps")
-    return float(victories) / BATTLES
+    return share_won(first, step, longest=bare.max_steps + 2, seed=config["SEED"])
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -27,8 +27,7 @@ BASELINES = Path(sys.prefix) / "jaxmarl" / "baselines"
 SOURCE = BASELINES / "MAPPO"
 PACKAGES = ("jax", "jaxmarl", "flax", "optax", "distrax")
 BATTLES = 128
-FRESH = 1_000_000
-"""Added to the seed of the battles at the end."""
+_FRESH = 1_000_000  # added to the seed of the battles at the end
 
 
 def settings(name: str, *, steps: int, seed: int) -> dict[str, Any]:
@@ -55,8 +54,29 @@ def arguments(description: str | None, argv: Sequence[str] | None) -> argparse.N
     return parser.parse_args(argv)
 
 
+def share_won(first: Callable[[Any], Any], step: Callable[[Any, Any], Any], *, longest: int, seed: int) -> float:
+    """Of `BATTLES` first battles, of at most `longest` steps. first: a state of a key; step: of a state and a key the next state, which
+    battles end, and of which the last was won, bool[BATTLES] each."""
+
+    def played(carry: Any, key: Any) -> tuple[Any, Any]:
+        state, open_ = carry
+        state, ends, victory = step(state, key)
+        return (state, open_ & ~ends), open_ & ends & victory
+
+    @jax.jit
+    def battles(key: Any) -> Any:
+        start = (first(key), jnp.ones(BATTLES, bool))
+        left, victories = jax.lax.scan(played, start, jax.random.split(key, longest))
+        return victories.sum(), left[1].sum()
+
+    victories, unfinished = battles(jax.random.PRNGKey(seed + _FRESH))
+    if int(unfinished):
+        raise RuntimeError(f"{int(unfinished)} battles did not end within {longest} steps")
+    return float(victories) / BATTLES
+
+
 def won(mappo: ModuleType, config: Mapping[str, Any], params: Any, *, greedy: bool) -> float:
-    """The share of `BATTLES` first battles that the actor wins."""
+    """The share of battles that the actor wins."""
     scenario = mappo.map_name_to_scenario(config["MAP_NAME"])
     env = mappo.SMAXLogWrapper(mappo.HeuristicEnemySMAX(scenario=scenario, **config["ENV_KWARGS"]))
     actor, units = mappo.ActorRNN(env.action_space(env.agents[0]).n, config=config), env.num_agents
@@ -65,30 +85,22 @@ def won(mappo: ModuleType, config: Mapping[str, Any], params: Any, *, greedy: bo
     def rows(found: Mapping[str, Any]) -> Any:
         return mappo.batchify(found, env.agents, actors)
 
-    def step(carry: Any, key: Any) -> tuple[Any, Any]:
-        state, seen, dead, memory, open_ = carry
+    def first(key: Any) -> Any:
+        seen, state = jax.vmap(env.reset)(jax.random.split(key, BATTLES))
+        memory = mappo.ScannedRNN.initialize_carry(actors, config["GRU_HIDDEN_DIM"])
+        return state, seen, jnp.zeros(actors, bool), memory
+
+    def step(carry: Any, key: Any) -> tuple[Any, Any, Any]:
+        state, seen, dead, memory = carry
         legal = rows(jax.vmap(env.get_avail_actions)(state.env_state))
         memory, chances = actor.apply(params, memory, (rows(seen)[None], dead[None], legal))
         action = chances.mode() if greedy else chances.sample(seed=key)
         given = mappo.unbatchify(action, env.agents, BATTLES, units)
         keys = jax.random.split(jax.random.fold_in(key, 1), BATTLES)
         seen, state, _, done, info = jax.vmap(env.step)(keys, state, {k: v.squeeze() for k, v in given.items()})
-        ends = open_ & done["__all__"]
-        victory = ends & (info["returned_won_episode"][:, 0] > 0)
-        return (state, seen, rows(done).squeeze(), memory, open_ & ~ends), victory
+        return (state, seen, rows(done).squeeze(), memory), done["__all__"], info["returned_won_episode"][:, 0] > 0
 
-    @jax.jit
-    def battles(key: Any) -> Any:
-        seen, state = jax.vmap(env.reset)(jax.random.split(key, BATTLES))
-        memory = mappo.ScannedRNN.initialize_carry(actors, config["GRU_HIDDEN_DIM"])
-        start = (state, seen, jnp.zeros(actors, bool), memory, jnp.ones(BATTLES, bool))
-        left, victories = jax.lax.scan(step, start, jax.random.split(key, env.max_steps + 2))
-        return victories.sum(), left[-1].sum()
-
-    victories, unfinished = battles(jax.random.PRNGKey(config["SEED"] + FRESH))
-    if int(unfinished):
-        raise RuntimeError(f"{int(unfinished)} battles did not end within {env.max_steps + 2} steps")
-    return float(victories) / BATTLES
+    return share_won(first, step, longest=env.max_steps + 2, seed=config["SEED"])
 
 
 def main(argv: Sequence[str] | None = None) -> None:
