@@ -185,8 +185,8 @@ KINDS: dict[str, Callable[..., None]] = {
     "bots": _bots,
     "zoo": _zoo,
 }
-_OF = ("policies", "zoo", "presets")
-"""The lists of something that is named; of presets it may be."""
+_OF = ("policies", "zoo")
+"""The lists of something that has to be named."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -208,7 +208,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(options: argparse.Namespace) -> int:
     if options.kind is None:
         for kind, show in KINDS.items():
-            if kind not in ("envs", "policies", "zoo"):
+            if kind != "envs" and kind not in _OF:
                 show()
                 write("")
         write("`ludus list envs` lists the families of environments, `ludus list policies RUN` what a run has.")
@@ -219,13 +219,11 @@ def _execute(options: argparse.Namespace) -> int:
     if options.kind == "envs":
         _envs(options.family, options.word)
         return 0
-    unused = options.word if options.kind in _OF else options.family
+    named = options.kind in (*_OF, "presets")
+    unused = options.word if named else options.family
     if unused:
         raise ConfigError(f"ludus list {options.kind} has no use for {unused!r}. See `ludus list --help`.")
-    if options.kind in _OF:
-        KINDS[options.kind](options.family)
-        return 0
-    KINDS[options.kind]()
+    KINDS[options.kind](*([options.family] if named else []))
     return 0
 
 

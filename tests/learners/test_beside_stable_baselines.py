@@ -141,6 +141,7 @@ def test_sac(device, monkeypatch):
         ([critic.qf0, critic.qf1], lambda: layers(learner.critics.weights)),
     ]
     together(learner, model, pairs, action=BOX)
+    assert not queue
     assert learner.state_dict()["temperature"]["log"][0] == pytest.approx(model.log_ent_coef.item(), abs=1e-5)
 
 
