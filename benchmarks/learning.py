@@ -3,6 +3,7 @@
     python -m benchmarks.learning [TASK …] [--seeds 0 1 …] [--core 0]
     python -m benchmarks.learning --list
     python -m benchmarks.learning --report      prints what is measured, and measures nothing
+    python -m benchmarks.learning --plot docs/images/teams.svg      likewise, and draws the curves of teams on simple_spread
     python -m benchmarks.learning --bound       the best that can be had in speaker-listener, by search; measures nothing
     python -m benchmarks.learning --quick       a twentieth of the short tasks' budgets, one seed; writes nothing, judges nothing
 
@@ -19,9 +20,10 @@ what is announced: the slow copy (MMD), the newest policy (R-NaD) or the average
 `seconds` are those of training, imports and compilation included.
 
 Where their environments are built, peers are trained too, with the same steps and seeds (`python -m benchmarks.harness setup sb3_learning
-epymarl openspiel_rnad`): Stable-Baselines3 on HalfCheetah and Hopper, OpenSpiel's R-NaD on Leduc, EPyMARL on MPE2's teams and in
-foraging. There ours count 40,000 episodes, and it the 2M steps that those have at most: they end with the last food, so it plays more of
-them.
+epymarl openspiel_rnad`): Stable-Baselines3 on HalfCheetah, Hopper and, by DQN, CartPole; OpenSpiel's R-NaD on Leduc; EPyMARL on MPE2's
+teams and in foraging. There ours count 40,000 episodes, and it the 2M steps that those have at most: they end with the last food, so it
+plays more of them. Bars beside a peer are of the interval of the ratio of both means (Fieller): its upper end is wanted at 1, its lower
+at 0.9. Of exploitability, of which less is better, it is the peer's by ours.
 
 Teams (MPE2) are one player, whose return is the sum of its agents'. The one run of speaker-listener reports three points: it is scored
 beside training after 1M and 2M steps, with the same number of episodes, and at the end, after 5M. The published score is beyond what
@@ -43,6 +45,7 @@ from benchmarks import learning_bound
 from benchmarks.contestants import Repetition
 from benchmarks.harness import Bar, Medians, Missing
 from benchmarks.learning_cells import QUICK, RESULTS, Run, all_runs, peer_of, python, stored, wanted
+from benchmarks.learning_plot import svg
 from benchmarks.learning_task import LearningTask, point_of
 from benchmarks.learning_tasks import TASKS
 from benchmarks.psro_family_cells import interval, ratio_interval
@@ -63,11 +66,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _print_tasks(names)
         return 0
     runs = wanted(names, (0,) if args.quick and args.seeds is None else args.seeds)
-    if args.report:
+    if args.report or args.plot:
         found = [(run, repetition) for run in runs if (repetition := stored(run, args.results))]
     else:
         found = list(all_runs(_possible(runs), core=args.core, quick=args.quick, folder=args.results))
     by_name = grouped(found)
+    if args.plot:
+        args.plot.write_text(svg(judged(by_name)), encoding="utf-8")
     Console(width=None if sys.stdout.isatty() else 140).print(table(names, by_name, quick=args.quick))
     if not args.quick:
         print("\n".join(bar.judge(Medians(judged(by_name))).line() for bar in bars(names)))
@@ -85,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         "--bound", action="store_true", help="print the best return of speaker-listener, and run nothing"
     )
     parser.add_argument("--report", action="store_true", help="print what is measured, and run none")
+    parser.add_argument("--plot", type=Path, help="a picture to write of teams' curves; runs none")
     parser.add_argument("--results", type=Path, default=RESULTS)
     return parser
 
@@ -132,15 +138,21 @@ def _bars(task: LearningTask) -> list[Bar]:
         name = f"{task.name}, mean {task.score} of {len(task.seeds)} seeds"
         return [Bar(name, task.wanted, lambda m: mean(scores(m, task.name, task.seeds)), quick=False)]
 
+    small = task.score == "exploitability"  # less is better
+    of, by = (peer_of(task.name), task.name) if small else (task.name, peer_of(task.name))
+
     def ratio(medians: Medians, end: int) -> float:
-        ours, theirs = (scores(medians, name, task.seeds) for name in (task.name, peer_of(task.name)))
-        if mean(theirs) <= 0 or (found := ratio_interval(ours, theirs)) is None:
-            raise Missing(
-                f"a share of {peer_of(task.name)!r} says nothing: its mean score may be 0, or there is one seed"
-            )
+        upper, lower = (scores(medians, name, task.seeds) for name in (of, by))
+        if mean(lower) <= 0 or (found := ratio_interval(upper, lower)) is None:
+            raise Missing(f"a share of {by!r} says nothing: its mean score may be 0, or there is one seed")
         return found[end]
 
-    name = f"{task.name}, mean return as a share of {task.peer.name}'s, 95%"
+    what = (
+        f"{task.peer.name}'s mean {task.score} as a share of ours"
+        if small
+        else f"mean return as a share of {task.peer.name}'s"
+    )
+    name = f"{task.name}, {what}, 95%"
     return [
         Bar(f"{name} up to", task.wanted, lambda m: ratio(m, 1), quick=False),
         Bar(f"{name} from", LOWER, lambda m: ratio(m, 0), quick=False),

@@ -9,7 +9,8 @@ Pendulum off-policy learners collect 10 decisions between updates, not 1, and TD
 with a quarter of their frames, begins with a rate of 4e-4, not 2.5e-4, and 16 environments, not 8.
 
 M-IQN and Rainbow-IQN have the settings of DQN on CartPole, with 8 levels, one step and a shorter target period (M-IQN) and a smaller batch
-(Rainbow-IQN); they were chosen on seed 10.
+(Rainbow-IQN); they were chosen on seed 10. Rainbow, QR-DQN, IQN, Munchausen-DQN and discrete SAC have DQN's too, but for what is their
+own, and DDPG has TD3's. A2C, IMPALA and REINFORCE have 500,000 decisions, as the zoo's A2C.
 
 Cooperating agents (MPE2's) are one player, whose return is the sum of its agents', as EPyMARL reports it. Budgets in decisions count what
 all of them do: a step of the environment is a decision of each. simple_spread has the same network, replay and exploration for QMIX, VDN
@@ -41,14 +42,26 @@ def keys_of(preset: str) -> dict[str, Any]:
     return {key: data[key] for key in _KEYS if key in data and data[key] != "psro"}
 
 
+def _changed(preset: str, **changes: Any) -> dict[str, Any]:
+    """`keys_of` it, but for these options of the learner. None: without it."""
+    keys = keys_of(preset)
+    options = {**keys["algorithm"], **changes}
+    return {**keys, "algorithm": {key: value for key, value in options.items() if value is not None}}
+
+
 def _task(name: str, preset: str, budget: int, wanted: str = "", **options: Any) -> LearningTask:
     return LearningTask(name, keys_of(preset), budget, wanted, **options)
 
 
+_AS_GOOD = ">= 1"
+"""As the peer."""
+
+
 def _leduc(kind: str, wanted: str = "") -> LearningTask:
-    episodes = 2_400_000
-    peer = Peer.openspiel(kind, episodes=episodes) if kind == "rnad" else None
-    return _task(f"leduc-{kind}", f"leduc-{kind}", episodes, wanted, unit="episodes", score="exploitability", peer=peer)
+    name, episodes = f"leduc-{kind}", 2_400_000
+    peer = Peer.openspiel(kind, episodes=episodes) if wanted == _AS_GOOD else None
+    length = "L" if peer else "S"  # it takes half an hour
+    return _task(name, name, episodes, wanted, unit="episodes", score="exploitability", peer=peer, length=length)
 
 
 def _tic_tac_toe(kind: str, budget: int) -> LearningTask:
@@ -64,18 +77,41 @@ def _tic_tac_toe(kind: str, budget: int) -> LearningTask:
 def _mujoco(name: str, kind: str) -> LearningTask:
     preset = {"halfcheetah": "half-cheetah"}.get(name, name) + ("" if kind == "sac" else f"-{kind}")
     steps = 300_000
-    return _task(f"{name}-{kind}", preset, steps, ">= 1", length="L", peer=Peer.sb3(kind, decisions=steps))
+    return _task(f"{name}-{kind}", preset, steps, _AS_GOOD, length="L", peer=Peer.sb3(kind, decisions=steps))
 
 
-_EPYMARLS = ("qmix", "vdn", "iql", "coma")
+_EPYMARLS = ("qmix", "vdn", "iql", "coma", "mappo", "ippo")
 """What it has of these."""
+
+
+def _epymarl(kind: str, steps: int) -> Peer | None:
+    return Peer.epymarl(kind, steps=steps) if kind in _EPYMARLS else None
 
 
 def _spread(kind: str) -> LearningTask:
     """1M steps in episodes of 25 steps."""
     preset, steps = "simple-spread" + ("" if kind == "qmix" else f"-{kind}"), 1_000_000
-    peer = Peer.epymarl(kind, steps=steps) if kind in _EPYMARLS else None
-    return _task(f"spread-{kind}", preset, steps // 25, unit="episodes", length="L", peer=peer)
+    return _task(f"spread-{kind}", preset, steps // 25, unit="episodes", length="L", peer=_epymarl(kind, steps))
+
+
+def _spread_by_turns(kind: str) -> LearningTask:
+    """1M steps of three agents."""
+    return _task(f"spread-{kind}", f"simple-spread-{kind}", 3_000_000, peer=_epymarl(kind, 1_000_000))
+
+
+def _spread_ippo() -> LearningTask:
+    """As MAPPO, but for what values see."""
+    own = {
+        "value_network": "separate",
+        "team_rewards": True,
+        "batch_unit": "decisions",
+        "epochs": 10,
+        "entropy": 0.01,
+        "clip": 0.2,
+    }
+    alike = {"max_gradient_norm": 10.0, "normalise_returns": True}
+    keys = _changed("simple-spread-mappo", kind="ppo", **own, **alike)
+    return LearningTask("spread-ippo", keys, 3_000_000, length="L", peer=_epymarl("ippo", 1_000_000))
 
 
 _TURNS = ("mappo", "happo", "hatrpo", "a2po", "coppo")
@@ -86,10 +122,7 @@ def _team(
 ) -> LearningTask:
     """A team by one of MAPPO's family, with the settings of a preset that trains it by MAPPO. changes: to the learner, by kind; None:
     without this option."""
-    keys = keys_of(preset)
-    options = {**keys["algorithm"], "kind": kind, **changes.get(kind, {})}
-    algorithm = {key: value for key, value in options.items() if value is not None}
-    return LearningTask(f"{name}-{kind}", {**keys, "algorithm": algorithm}, budget, length=length)
+    return LearningTask(f"{name}-{kind}", _changed(preset, kind=kind, **changes.get(kind, {})), budget, length=length)
 
 
 _ONE_STEP = {"cds_qmix": {"n_step": 1, "target_period": 2000}}  # its intrinsic reward is of one
@@ -99,8 +132,8 @@ def _lbf(kind: str) -> LearningTask:
     """EPyMARL's first task of level-based foraging, at most 2M steps: two foods, each of which wants both. All food is worth 1."""
     keys = keys_of("lbf-qmix" if kind != "coma" else "lbf-coma")
     keys = {**keys, "algorithm": {**keys["algorithm"], "kind": kind, **_ONE_STEP.get(kind, {})}}
-    peer = Peer.epymarl(kind, steps=2_000_000) if kind in _EPYMARLS else None
-    return LearningTask(f"lbf-{kind.replace('_', '-')}", keys, 40_000, unit="episodes", length="L", peer=peer)
+    name, peer = f"lbf-{kind.replace('_', '-')}", _epymarl(kind, 2_000_000)
+    return LearningTask(name, keys, 40_000, unit="episodes", length="L", peer=peer)
 
 
 def _smax(kind: str) -> LearningTask:
@@ -112,12 +145,37 @@ def _smax(kind: str) -> LearningTask:
 
 def _memory(name: str, preset: str, wanted: str, budget: int, **changes: Any) -> LearningTask:
     """changes: to the learner; None: without this option."""
-    keys = keys_of(preset)
-    algorithm = {key: value for key, value in {**keys["algorithm"], **changes}.items() if value is not None}
     # 1,000 episodes: of 100, 45 to 55 right would say nothing.
-    return LearningTask(
-        f"memory-{name}", {**keys, "algorithm": algorithm}, budget, wanted, score="right", episodes=1000
-    )
+    return LearningTask(f"memory-{name}", _changed(preset, **changes), budget, wanted, score="right", episodes=1000)
+
+
+_FALLING = {"start": 1e-3, "end": 0.0}
+_GRADIENTS = {
+    "reinforce": {"batch": 8, "value_network": "separate", "gamma": 0.99, "learning_rate": _FALLING},
+    "a2c": {"batch": 40, "entropy": 0.0, "learning_rate": _FALLING},
+    "impala": {"batch": 256, "entropy": 0.0, "learning_rate": _FALLING},
+}
+_VALUES = {
+    "rainbow": {"v_min": 0.0, "v_max": 100.0},  # the most that rewards of 1 come to at 0.99
+    "qr_dqn": {},
+    "iqn": {"atoms": 8},
+    "munchausen_dqn": {"n_step": None, "target_period": 64},
+    "sac_discrete": {"target_period": None, "epsilon": None, "min_size": None},
+}
+
+
+def _cartpole_gradient(kind: str) -> LearningTask:
+    """CartPole by a policy gradient."""
+    keys = {**keys_of("cartpole"), "algorithm": {"kind": kind, **_GRADIENTS[kind]}}
+    source = f"{_ZOO}, of A2C"
+    return LearningTask(f"cartpole-{kind}", keys, 500_000, ">= 500", published=500.0, source=source)
+
+
+def _cartpole_values(kind: str) -> LearningTask:
+    """CartPole by one of DQN's kin."""
+    name, source = f"cartpole-{kind.replace('_', '-')}", f"{_ZOO}, of {'QR-DQN' if kind == 'qr_dqn' else 'DQN'}"
+    keys = _changed("cartpole-dqn", kind=kind, **_VALUES[kind])
+    return LearningTask(name, keys, 50_000, ">= 500", published=500.0, source=source)
 
 
 _EPISODES = (1, 10, 100)
@@ -152,7 +210,10 @@ def _mat(name: str, preset: str, budget: int, kind: str = "mat") -> LearningTask
 
 _ALL = (
     _task("cartpole-ppo", "cartpole", 100_000, ">= 500", published=500.0, source=_ZOO),
-    _task("cartpole-dqn", "cartpole-dqn", 50_000, ">= 500", published=500.0, source=_ZOO),
+    _task(
+        "cartpole-dqn", "cartpole-dqn", 50_000, _AS_GOOD, published=500.0, source=_ZOO,
+        peer=Peer.sb3("dqn", decisions=50_000),
+    ),
     _task("acrobot-ppo", "acrobot", 1_000_000, ">= -73.5", published=-73.506, source=_ZOO),
     _task("acrobot-dqn", "acrobot-dqn", 100_000, ">= -76.6", published=-76.639, source=_ZOO),
     _task(
@@ -170,7 +231,7 @@ _ALL = (
         barriers=50,  # some minutes each
     ),
     _leduc("mmd", "<= 0.15"),
-    _leduc("rnad"),
+    _leduc("rnad", _AS_GOOD),
     _leduc("nfsp"),
     _memory("ppo", "memory", ">= 0.95", 100_000),
     _memory("r2d2", "memory-r2d2", ">= 0.95", 50_000),
@@ -190,7 +251,8 @@ _ALL = (
     _tic_tac_toe("alphazero", 24_576),
     _tic_tac_toe("muzero", 49_152),
     _task("cartpole-muzero", "cartpole-muzero", 100_000, ">= 500"),
-    *(_task(f"spread-{kind}", f"simple-spread-{kind}", 3_000_000) for kind in _TURNS),  # 1M steps of three agents
+    *(_spread_by_turns(kind) for kind in _TURNS),
+    _spread_ippo(),
     *(_team("speaker-listener", "speaker-listener", 4_000_000, kind) for kind in _TURNS[1:]),  # MAPPO is above: 4M is a point of its
     *(_team("lbf", "lbf-coop", 4_000_000, kind, a2po={"share_weights": True}) for kind in _TURNS),  # as its authors do in StarCraft
     *(_team("smax-3m", "smax-3m", 3_000_000, kind, hatrpo={"clip": None}) for kind in _TURNS),
@@ -217,6 +279,21 @@ _ALL = (
     _task("cartpole-m-iqn", "cartpole-m-iqn", 50_000, ">= 500", published=500.0, source=_ZOO),
     _task("cartpole-rainbow-iqn", "cartpole-rainbow-iqn", 50_000, ">= 500", published=500.0, source=_ZOO),
     _task("pendulum-apex", "pendulum-apex", 20_000, ">= -160", published=-156.995, source=_ZOO),
+    *(_cartpole_gradient(kind) for kind in _GRADIENTS),
+    *(_cartpole_values(kind) for kind in _VALUES),
+    LearningTask(
+        "pendulum-ddpg", _changed("pendulum-td3", kind="ddpg"), 20_000, ">= -160", published=-152.099, source=_ZOO
+    ),
+    LearningTask(
+        "spread-maddpg",
+        {**keys_of("simple-spread"), "algorithm": {"kind": "maddpg", "critic": "state", "rollout": 240}},
+        3_000_000,
+        length="L",
+    ),
+    LearningTask(
+        "leduc-tabular-q", {**keys_of("leduc-dqn"), "algorithm": {"kind": "tabular_q"}}, 2_400_000, unit="episodes",
+        score="exploitability",
+    ),
     *(_spread(kind) for kind in ("qplex", "cw-qmix", "ow-qmix", "cds-qmix", "coma")),
     *(_lbf(kind) for kind in ("qmix", "vdn", "qplex", "cw_qmix", "ow_qmix", "cds_qmix", "coma")),
     *(_smax(kind) for kind in ("qmix", "vdn", "qplex", "cw_qmix", "ow_qmix", "cds_qmix")),

@@ -98,7 +98,7 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv, tell: Callab
 
 
 def _background(
-    scenario: Scenario, runtime: Runtime, env: EnvSpec, store: Store, observer: Observer
+    scenario: Scenario, runtime: Runtime, beside: Runtime, env: EnvSpec, store: Store, observer: Observer
 ) -> BackgroundEvaluator | None:
     choice = scenario.evaluation.background
     if choice is None or not scenario.learns:
@@ -119,7 +119,7 @@ def _background(
     population = scenario.population(env)
     seats = max(population.count(which) for which in population)
     rollouts = _manager(scenario)(
-        runtime,
+        beside if choice.beside else runtime,
         scenario.env.scored.make,
         spec=env,
         num_envs=-(-choice.num_envs // seats) * seats,  # as many in one seat as in another
@@ -261,7 +261,7 @@ def build_driver(
                 feed=scenario.runtime.feed,
                 device=scenario.runtime.device_choice,
                 vectors=DeviceVectors(scenario.runtime.environments, env, scenario.env.num_envs),
-                background=_background(scenario, runtime, spec, store, observer),
+                background=_background(scenario, runtime, beside, spec, store, observer),
                 callbacks=callbacks,
                 observer=observer,
                 clock=control.clock,

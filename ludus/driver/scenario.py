@@ -29,11 +29,13 @@ from ludus.training.stopping import dump_stopper, parse_stopper
 
 
 class BackgroundEvaluation(Config):
-    """A process that plays every `every`-th version of a learner against its opponents while it learns. num_envs: of its own."""
+    """A process that plays every `every`-th version of a learner against its opponents while it learns. num_envs: of its own. beside: also
+    of a run in one process (`runtime.kind=inprocess`), by a child of it; else that run plays them itself, in between."""
 
     every: int = Field(10, ge=1)
     episodes: int = Field(100, ge=2)
     num_envs: int = Field(16, ge=1)
+    beside: bool = False
 
 
 class AdaptivePayoffs(Config):
@@ -280,7 +282,9 @@ class Scenario(ScheduleOptions):
     @property
     def has_children(self) -> bool:
         """Whether a run in one process has others beside it."""
-        return self.runtime.kind == "inprocess" and self.evaluation.workers > 0
+        background = self.evaluation.background
+        asked = self.evaluation.workers > 0 or (self.learns and background is not None and background.beside)
+        return self.runtime.kind == "inprocess" and asked
 
     def with_shards(self) -> Self:
         """With the number of shards written out, so that a run keeps it when it goes on with other workers. Raises ScenarioError for

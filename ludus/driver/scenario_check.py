@@ -109,7 +109,9 @@ def require_sendable(scenario: Scenario) -> None:
     source, kind = scenario.env.source, "processes" if scenario.has_children else scenario.runtime.kind
     if source is None or kind == "inprocess":
         return
-    asked = f"evaluation.workers={scenario.evaluation.workers}" if scenario.has_children else f"runtime.kind={kind}"
+    workers = scenario.evaluation.workers
+    child = f"evaluation.workers={workers}" if workers else "evaluation.background.beside=true"
+    asked = child if scenario.has_children else f"runtime.kind={kind}"
     try:
         if isinstance(source, GivenObject):
             raise TypeError("it is one object, and each of them needs its own")

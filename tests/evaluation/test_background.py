@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ludus.core.errors import PartDied
 from ludus.core.types import Metrics, Mixture, PolicyRef, TrainingTask
+from ludus.driver import runner
 from ludus.driver.control import StopRequest
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.background import BackgroundEvaluator, Score
 from ludus.rollout.base import EpisodeResults, Rollout, RolloutRequest
 from ludus.rollout.manager import Pending
+from ludus.runtime.base import Runtime
 from ludus.storage.base import Silent
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
@@ -55,6 +58,28 @@ def test_versions_are_scored_and_training_does_not_notice(tmp_path: Path) -> Non
         assert all(0 < e < 0.5 for e in error)
     run(parse_scenario(PSRO, [BACKGROUND]), run_dir=tmp_path / "again", report=False)
     assert scores(tmp_path / "again", "response-0-1") == scores(tmp_path / "with", "response-0-1")
+
+
+@pytest.mark.slow  # a process starts
+def test_a_child_scores_versions_while_one_process_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scores are those that the run itself would have taken; a version that comes while two others wait has none."""
+    build, kinds = runner.build_runtime, []
+
+    def building(kind: str, **options: Any) -> Runtime:
+        kinds.append(kind)
+        return build(kind, **options)
+
+    monkeypatch.setattr(runner, "build_runtime", building)
+    run(parse_scenario(PSRO, [BACKGROUND]), run_dir=tmp_path / "between", report=False)
+    assert kinds == []
+    beside = BACKGROUND.replace("}", ", beside: true}")
+    run(parse_scenario(PSRO, [beside]), run_dir=tmp_path / "beside", report=False)
+    assert kinds == ["processes"]
+    assert policies(tmp_path / "beside") == policies(tmp_path / "between")
+    for task in ("response-0-1", "response-1-1"):
+        found = scores(tmp_path / "beside", task)
+        assert found[0][0] == 3
+        assert set(found) <= set(scores(tmp_path / "between", task))
 
 
 class Stopping(Silent):

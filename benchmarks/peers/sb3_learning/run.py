@@ -1,4 +1,5 @@
-"""Stable-Baselines3's SAC and TD3, trained with the zoo's settings for MuJoCo, and their mean return over 100 episodes played greedily.
+"""Stable-Baselines3's SAC and TD3, with the zoo's settings for MuJoCo, and its DQN, with those for CartPole: trained, and their mean return
+over 100 episodes played greedily.
 
 python -m benchmarks.peers.sb3_learning.run --algorithm sac --env Hopper-v5 --decisions 300000
 
@@ -15,7 +16,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from stable_baselines3 import SAC, TD3
+from stable_baselines3 import DQN, SAC, TD3
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.noise import NormalActionNoise
@@ -28,7 +29,24 @@ _FRESH = 1_000_000  # added to the seed of the evaluation's environment
 
 
 def model(algorithm: str, env: gymnasium.Env[Any, Any], seed: int) -> OffPolicyAlgorithm:
-    """Whatever is not said is Stable-Baselines3's default: batches of 256, one update for each decision."""
+    """Whatever is not said is Stable-Baselines3's default."""
+    if algorithm == "dqn":
+        return DQN(
+            "MlpPolicy",
+            env,
+            learning_rate=2.3e-3,
+            batch_size=64,
+            buffer_size=100_000,
+            learning_starts=1000,
+            target_update_interval=10,
+            train_freq=256,
+            gradient_steps=128,
+            exploration_fraction=0.16,
+            exploration_final_eps=0.04,
+            policy_kwargs={"net_arch": [256, 256]},
+            seed=seed,
+            device="cpu",
+        )
     common: dict[str, Any] = {"learning_starts": 10_000, "batch_size": 256, "seed": seed, "device": "cpu"}
     if algorithm == "sac":
         return SAC("MlpPolicy", env, **common)
@@ -49,7 +67,7 @@ def model(algorithm: str, env: gymnasium.Env[Any, Any], seed: int) -> OffPolicyA
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--algorithm", required=True, choices=("sac", "td3"))
+    parser.add_argument("--algorithm", required=True, choices=("dqn", "sac", "td3"))
     parser.add_argument("--env", required=True)
     parser.add_argument("--decisions", type=int, required=True)
     parser.add_argument("--seed", type=int, default=0)
