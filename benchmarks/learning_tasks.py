@@ -153,7 +153,13 @@ _FALLING = {"start": 1e-3, "end": 0.0}
 _GRADIENTS = {
     "reinforce": {"batch": 8, "value_network": "separate", "gamma": 0.99, "learning_rate": _FALLING},
     "a2c": {"batch": 40, "entropy": 0.0, "learning_rate": _FALLING},
-    "impala": {"batch": 256, "entropy": 0.0, "learning_rate": _FALLING},
+    "impala": {
+        "batch": 128,
+        "entropy": 0.0,
+        "activation": "tanh",
+        "value_network": "separate",
+        "learning_rate": {"start": 3e-3, "end": 0.0},
+    },
 }
 _VALUES = {
     "rainbow": {"v_min": 0.0, "v_max": 100.0},  # the most that rewards of 1 come to at 0.99
