@@ -94,6 +94,14 @@ def _spread(kind: str) -> LearningTask:
     return _task(f"spread-{kind}", preset, steps // 25, unit="episodes", length="L", peer=_epymarl(kind, steps))
 
 
+def _speaker_listener_qmix() -> LearningTask:
+    """1M steps, with QMIX's settings on simple_spread."""
+    keys = keys_of("simple-spread")
+    env = {**keys["env"], "id": keys_of("speaker-listener")["env"]["id"]}
+    peer = _epymarl("qmix", 1_000_000)
+    return LearningTask("speaker-listener-qmix", {**keys, "env": env}, 40_000, unit="episodes", length="L", peer=peer)
+
+
 def _spread_by_turns(kind: str) -> LearningTask:
     """1M steps of three agents."""
     return _task(f"spread-{kind}", f"simple-spread-{kind}", 3_000_000, peer=_epymarl(kind, 1_000_000))
@@ -162,9 +170,9 @@ _GRADIENTS = {
     },
 }
 _VALUES = {
-    "rainbow": {"v_min": 0.0, "v_max": 100.0},  # the most that rewards of 1 come to at 0.99
-    "qr_dqn": {},
-    "iqn": {"atoms": 8},
+    "rainbow": {"v_min": 0.0, "v_max": 100.0, "target_period": 64},  # the most that rewards of 1 come to at 0.99
+    "qr_dqn": {"target_period": 64},
+    "iqn": {"atoms": 8, "target_period": 64},
     "munchausen_dqn": {"n_step": None, "target_period": 64},
     "sac_discrete": {"target_period": None, "epsilon": None, "min_size": None},
 }
@@ -260,6 +268,7 @@ _ALL = (
     *(_spread_by_turns(kind) for kind in _TURNS),
     _spread_ippo(),
     *(_team("speaker-listener", "speaker-listener", 4_000_000, kind) for kind in _TURNS[1:]),  # MAPPO is above: 4M is a point of its
+    _speaker_listener_qmix(),
     *(_team("lbf", "lbf-coop", 4_000_000, kind, a2po={"share_weights": True}) for kind in _TURNS),  # as its authors do in StarCraft
     *(_team("smax-3m", "smax-3m", 3_000_000, kind, hatrpo={"clip": None}) for kind in _TURNS),
     *(_team("smax-2s3z", "smax-2s3z", 5_000_000, kind, hatrpo={"clip": None}) for kind in _TURNS),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import xml.etree.ElementTree as ET
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from benchmarks.harness import Medians
 from benchmarks.learning_bound import best_returns
 from benchmarks.learning_cells import RESULTS, Run, all_runs, contestant, peer_of, settings, stored, time_left, wanted
 from benchmarks.learning_imitation import cloned, recorded
+from benchmarks.learning_plot import svg
 from benchmarks.learning_run import exploitability, place, run_seconds, trained
 from benchmarks.learning_task import LearningTask
 from benchmarks.learning_tasks import TASKS, scenario
@@ -319,6 +321,36 @@ def test_beside_the_peer() -> None:
     assert lines(["hopper-sac"], *ours)[0].endswith("unjudged")
 
 
+def test_of_exploitability_the_peer_is_measured_by_us() -> None:
+    """0.4, which is certain, and 0.4 with a deviation of 0.02: 4.3027 times 0.02 / sqrt(3), by 0.4, is 0.1242."""
+    ours, runs = scores("leduc-rnad", 0.4, 0.4, 0.4), [Run("leduc-rnad", seed, peer=True) for seed in range(3)]
+    theirs = ((run, Repetition(run.seed, {"score": 0.38 + 0.02 * run.seed})) for run in runs)
+    name = "bar leduc-rnad, OpenSpiel's mean exploitability as a share of ours, 95%"
+    assert lines(["leduc-rnad"], *ours, *theirs) == [
+        f"{name} up to: 1.124 (wanted >= 1) met",
+        f"{name} from: 0.8758 (wanted >= 0.9) short",
+    ]
+
+
+def test_the_picture_has_a_panel_for_each_algorithm_and_dots_of_peers() -> None:
+    def run(score: float, *returns: float) -> Repetition:
+        return Repetition(0, {"score": score}, {"share": [0.0, 1.0], "training_return": list(returns)})
+
+    found = {"spread-qmix": [run(-50.0, -90.0, -20.0)], "spread-vdn": [run(-30.0, -55.0, -200.0)], "cartpole-ppo": []}
+    found[peer_of("spread-vdn")] = [Repetition(0, {"score": -40.0}, {"steps": [5e5, 1e6], "score": [-55.0, -20.0]})]
+    tree, name = ET.fromstring(svg({k: v for k, v in found.items() if v})), "{http://www.w3.org/2000/svg}"
+    titles = [text.text for text in tree.iter(f"{name}text") if text.get("font-size") == "11"]
+    assert titles == ["vdn: -30.000", "qmix: -50.000"]  # the best first
+    assert [(dot.get("cx"), dot.get("cy")) for dot in tree.iter(f"{name}circle")] == [("75.0", "65.0"), ("150.0", "0.0")]
+    thick = [path.get("d") or "" for path in tree.iter(f"{name}path") if path.get("stroke-width") == "2.0"]
+    assert [(path.split("L")[0], path.split("L")[-1]) for path in thick] == [
+        ("M0.0 65.0", "150.0 130.0"),  # what is beyond the axis lies on its end
+        ("M0.0 130.0", "150.0 0.0"),
+    ]
+    with pytest.raises(ValueError, match="no runs"):
+        svg({})
+
+
 def test_the_table_has_means_intervals_and_the_published_score() -> None:
     """Half width of 150 and 160 around 155: t(0.975, 1) = 12.706, times 7.071 / sqrt(2) = 5."""
     found = learning.grouped(scores("lunarlander-dqn", 150.0, 160.0))
@@ -336,12 +368,12 @@ def test_the_table_has_means_intervals_and_the_published_score() -> None:
 
 
 def test_report_runs_nothing(played: list[Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    list(all_runs(wanted(["cartpole-dqn"], [0]), core=0, quick=False, folder=tmp_path))
+    list(all_runs(wanted(["acrobot-dqn"], [0]), core=0, quick=False, folder=tmp_path))
     played.clear()
-    assert learning.main(["cartpole-dqn", "cartpole-ppo", "--report", "--results", str(tmp_path)]) == 0
+    assert learning.main(["acrobot-dqn", "cartpole-ppo", "--report", "--results", str(tmp_path)]) == 0
     assert played == []
     printed = capsys.readouterr().out
-    assert "bar cartpole-dqn, mean return of 5 seeds: - (wanted >= 500) unjudged" in printed
+    assert "bar acrobot-dqn, mean return of 5 seeds: - (wanted >= -76.6) unjudged" in printed
     assert learning.main(["--list"]) == 0
     assert "leduc-nfsp" in capsys.readouterr().out
 
