@@ -116,9 +116,10 @@ def _spread_ippo() -> LearningTask:
         "epochs": 10,
         "entropy": 0.01,
         "clip": 0.2,
+        "max_gradient_norm": 10.0,
+        "normalise_returns": True,
     }
-    alike = {"max_gradient_norm": 10.0, "normalise_returns": True}
-    keys = _changed("simple-spread-mappo", kind="ppo", **own, **alike)
+    keys = _changed("simple-spread-mappo", kind="ppo", **own)
     return LearningTask("spread-ippo", keys, 3_000_000, length="L", peer=_epymarl("ippo", 1_000_000))
 
 
@@ -138,16 +139,14 @@ _ONE_STEP = {"cds_qmix": {"n_step": 1, "target_period": 2000}}  # its intrinsic 
 
 def _lbf(kind: str) -> LearningTask:
     """EPyMARL's first task of level-based foraging, at most 2M steps: two foods, each of which wants both. All food is worth 1."""
-    keys = keys_of("lbf-qmix" if kind != "coma" else "lbf-coma")
-    keys = {**keys, "algorithm": {**keys["algorithm"], "kind": kind, **_ONE_STEP.get(kind, {})}}
+    keys = _changed("lbf-qmix" if kind != "coma" else "lbf-coma", kind=kind, **_ONE_STEP.get(kind, {}))
     name, peer = f"lbf-{kind.replace('_', '-')}", _epymarl(kind, 2_000_000)
     return LearningTask(name, keys, 40_000, unit="episodes", length="L", peer=peer)
 
 
 def _smax(kind: str) -> LearningTask:
     """60,000 episodes of three marines against three: about 1M steps, as of the others."""
-    keys = keys_of("smax-3m-qmix")
-    keys = {**keys, "algorithm": {**keys["algorithm"], "kind": kind, **_ONE_STEP.get(kind, {})}}
+    keys = _changed("smax-3m-qmix", kind=kind, **_ONE_STEP.get(kind, {}))
     return LearningTask(f"smax-3m-{kind.replace('_', '-')}", keys, 60_000, unit="episodes", length="L")
 
 
@@ -158,7 +157,7 @@ def _memory(name: str, preset: str, wanted: str, budget: int, **changes: Any) ->
 
 
 _FALLING = {"start": 1e-3, "end": 0.0}
-_GRADIENTS = {
+_GRADIENTS: dict[str, dict[str, Any]] = {
     "reinforce": {"batch": 8, "value_network": "separate", "gamma": 0.99, "learning_rate": _FALLING},
     "a2c": {"batch": 40, "entropy": 0.0, "learning_rate": _FALLING},
     "impala": {
@@ -169,7 +168,7 @@ _GRADIENTS = {
         "learning_rate": {"start": 3e-3, "end": 0.0},
     },
 }
-_VALUES = {
+_VALUES: dict[str, dict[str, Any]] = {
     "rainbow": {"v_min": 0.0, "v_max": 100.0, "target_period": 64},  # the most that rewards of 1 come to at 0.99
     "qr_dqn": {"target_period": 64},
     "iqn": {"atoms": 8, "target_period": 64},
