@@ -10,7 +10,7 @@ with a quarter of their frames, begins with a rate of 4e-4, not 2.5e-4, and 16 e
 
 M-IQN and Rainbow-IQN have the settings of DQN on CartPole, with 8 levels, one step and a shorter target period (M-IQN) and a smaller batch
 (Rainbow-IQN); they were chosen on seed 10. Rainbow, QR-DQN, IQN, Munchausen-DQN and discrete SAC have DQN's too, but for what is their
-own, and DDPG has TD3's. A2C, IMPALA and REINFORCE have 500,000 decisions, as the zoo's A2C.
+own, and DDPG has TD3's. A2C and IMPALA have 500,000 decisions, as the zoo's A2C, REINFORCE 3,000 episodes.
 
 Cooperating agents (MPE2's) are one player, whose return is the sum of its agents', as EPyMARL reports it. Budgets in decisions count what
 all of them do: a step of the environment is a decision of each. simple_spread has the same network, replay and exploration for QMIX, VDN
@@ -158,7 +158,7 @@ def _memory(name: str, preset: str, wanted: str, budget: int, **changes: Any) ->
 
 _FALLING = {"start": 1e-3, "end": 0.0}
 _GRADIENTS: dict[str, dict[str, Any]] = {
-    "reinforce": {"batch": 8, "value_network": "separate", "gamma": 0.99, "learning_rate": _FALLING},
+    "reinforce": {"batch": 8, "value_network": "separate", "gamma": 0.99, "learning_rate": 1e-3},
     "a2c": {"batch": 40, "entropy": 0.0, "learning_rate": _FALLING},
     "impala": {
         "batch": 128,
@@ -180,8 +180,11 @@ _VALUES: dict[str, dict[str, Any]] = {
 def _cartpole_gradient(kind: str) -> LearningTask:
     """CartPole by a policy gradient."""
     keys = {**keys_of("cartpole"), "algorithm": {"kind": kind, **_GRADIENTS[kind]}}
-    source = f"{_ZOO}, of A2C"
-    return LearningTask(f"cartpole-{kind}", keys, 500_000, ">= 500", published=500.0, source=source)
+    name = f"cartpole-{kind}"
+    options: dict[str, Any] = {"published": 500.0, "source": f"{_ZOO}, of A2C"}
+    if kind == "reinforce":  # from whole episodes
+        return LearningTask(name, keys, 3000, ">= 500", unit="episodes", **options)
+    return LearningTask(name, keys, 500_000, ">= 500", **options)
 
 
 def _cartpole_values(kind: str) -> LearningTask:
