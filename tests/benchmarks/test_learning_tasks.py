@@ -341,7 +341,10 @@ def test_the_picture_has_a_panel_for_each_algorithm_and_dots_of_peers() -> None:
     tree, name = ET.fromstring(svg({k: v for k, v in found.items() if v})), "{http://www.w3.org/2000/svg}"
     titles = [text.text for text in tree.iter(f"{name}text") if text.get("font-size") == "11"]
     assert titles == ["vdn: -30.000", "qmix: -50.000"]  # the best first
-    assert [(dot.get("cx"), dot.get("cy")) for dot in tree.iter(f"{name}circle")] == [("75.0", "65.0"), ("150.0", "0.0")]
+    assert [(dot.get("cx"), dot.get("cy")) for dot in tree.iter(f"{name}circle")] == [
+        ("75.0", "65.0"),
+        ("150.0", "0.0"),
+    ]
     thick = [path.get("d") or "" for path in tree.iter(f"{name}path") if path.get("stroke-width") == "2.0"]
     assert [(path.split("L")[0], path.split("L")[-1]) for path in thick] == [
         ("M0.0 65.0", "150.0 130.0"),  # what is beyond the axis lies on its end
