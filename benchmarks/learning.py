@@ -16,7 +16,7 @@ played is `unjudged`.
 Scores: the mean return of the trained policy over 100 episodes that are not in training, played greedily (Pong, as its published score was,
 foraging, where greedy agents can wait for each other for ever, and behind the door, where greedy ones can walk in circles: with their own
 randomness; CartPole by MuZero: with its search); of the memory tasks the share of right choices of 1,000; of Leduc poker, exploitability of
-what is announced: the slow copy (MMD), the newest policy (R-NaD) or the average one (NFSP); of tic-tac-toe, that of the newest policy.
+what is announced: the slow copy (MMD) or the average policy (R-NaD, NFSP); of tic-tac-toe, that of the newest policy.
 `seconds` are those of training, imports and compilation included.
 
 Where their environments are built, peers are trained too, with the same steps and seeds (`python -m benchmarks.harness setup sb3_learning

@@ -25,7 +25,11 @@ POINTS = 51
 def svg(found: Mapping[str, Sequence[Repetition]]) -> str:
     """Runs by contestant: each seed thin, their mean thick, a peer's tests as dots; the best algorithms first. Raises ValueError if there
     are no runs."""
-    scored = {name: mean(r.figures["score"] for r in runs) for name, runs in found.items() if "share" in runs[0].curve}
+    scored = {
+        name: mean(r.figures["score"] for r in runs)
+        for name, runs in found.items()
+        if runs and "share" in runs[0].curve
+    }
     names = sorted((name for name in scored if name.startswith(TEAM)), key=lambda name: -scored[name])
     if not names:
         raise ValueError("there are no runs to draw; run the benchmark first.")

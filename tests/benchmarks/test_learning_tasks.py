@@ -336,9 +336,9 @@ def test_the_picture_has_a_panel_for_each_algorithm_and_dots_of_peers() -> None:
     def run(score: float, *returns: float) -> Repetition:
         return Repetition(0, {"score": score}, {"share": [0.0, 1.0], "training_return": list(returns)})
 
-    found = {"spread-qmix": [run(-50.0, -90.0, -20.0)], "spread-vdn": [run(-30.0, -55.0, -200.0)], "cartpole-ppo": []}
+    found = {"spread-qmix": [run(-50.0, -90.0, -20.0)], "spread-vdn": [run(-30.0, -55.0, -200.0)], "spread-coma": []}
     found[peer_of("spread-vdn")] = [Repetition(0, {"score": -40.0}, {"steps": [5e5, 1e6], "score": [-55.0, -20.0]})]
-    tree, name = ET.fromstring(svg({k: v for k, v in found.items() if v})), "{http://www.w3.org/2000/svg}"
+    tree, name = ET.fromstring(svg(found)), "{http://www.w3.org/2000/svg}"
     titles = [text.text for text in tree.iter(f"{name}text") if text.get("font-size") == "11"]
     assert titles == ["vdn: -30.000", "qmix: -50.000"]  # the best first
     assert [(dot.get("cx"), dot.get("cy")) for dot in tree.iter(f"{name}circle")] == [
