@@ -13,9 +13,9 @@ prints what the cells say of the authors' findings, `--page` writes it into the 
 
 What is announced, and so measured as "exploitability": PSRO and its kin, the meta-strategies of the solver (JPSRO: the marginals of the
 joint one); anytime, self-play and efficient PSRO, the mean of the distributions that the rule has moved through during the last task;
-XDO, the equilibrium of the restricted game, computed on the tree; ODO, the mean since a player's set last grew;
-pipeline PSRO and NeuPL, the solution of the game among the newest snapshots of their levels and rows; self-play, PFSP and the league, the
-newest (main) policy, played with its own randomness; fictitious self-play, the uniform average of all snapshots.
+XDO, the equilibrium of the restricted game, computed on the tree, and NXDO what was learned in it; ODO, the mean since a player's set last
+grew; pipeline PSRO and NeuPL, the solution of the game among the newest snapshots of their levels and rows; self-play, PFSP and the league,
+the newest (main) policy, played with its own randomness; fictitious self-play, the uniform average of all snapshots.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ GAMES = {
 
 NASH: dict[str, Any] = {"kind": "nash", "slack": 0.9}
 STEADY: dict[str, Any] = {"entropy": 0.2, "learning_rate": {"start": 0.003, "end": 0.0}, "epochs": 10}
+FALLING: dict[str, float] = {"start": 0.003, "end": 0.0005}
 METHODS: dict[str, dict[str, Any]] = {
     "psro": {"scenario": "psro", "meta_solver": NASH},
     "psro, sequential": {"scenario": "psro", "meta_solver": NASH, "order": "sequential"},
@@ -46,6 +47,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "self-play psro": {"scenario": "self_play_psro", "rule": "hedge", "share_of_new": 0.1},
     "efficient": {"scenario": "efficient_psro"},
     "xdo": {"scenario": "xdo", "algorithms": {"meta": "exact"}, "tolerance": 0.5},
+    "nxdo": {"scenario": "xdo", "algorithms": {"meta": {"kind": "mmd", "batch": 750, "learning_rate": FALLING}}},
     "odo": {"scenario": "odo", "average": "window", "rounds": 1000},
     "psro, behavioural diversity": {
         "scenario": "psro",

@@ -101,6 +101,12 @@ FINDINGS = (
         faster_at_first("xdo", ("psro",), share=0.25),
     ),
     Finding(
+        "nxdo",
+        "McAleer et al. 2021, XDO, abstract: in a game with continuous actions",
+        "less exploitable than PSRO where networks learn in the restricted game too",
+        less_exploitable("nxdo", "psro"),
+    ),
+    Finding(
         "odo",
         "Dinh et al. 2022, abstract",
         "nearer an equilibrium than PSRO in Leduc poker",

@@ -224,6 +224,17 @@ def test_it_meets_its_past(tmp_path, monkeypatch):
     assert recorded[2] > 0
 
 
+def test_its_versions_make_a_league(tmp_path):
+    """Main agents and both kinds of exploiters learn from searches against what the ordinary schedule has them meet."""
+    small = [option for option in FEW if not option.startswith("latest")]
+    learns = ["scenario=league", "algorithm.updates_per_decision=0.2"]
+    run(load_scenario("tic-tac-toe-alphazero", [*small, *learns]), run_dir=tmp_path / "run", report=False)
+    files = {path.stem: path.read_bytes() for path in (tmp_path / "run" / "policies" / "0").iterdir()}
+    roles = ("league_exploiter-0", "league_exploiter-1", "main-0", "main_exploiter-0")
+    assert set(files) == {"0-0", *(f"{role}-{generation}" for role in roles for generation in (1, 2))}
+    assert len(set(files.values())) == len(files)  # equal policies have equal files: each has learned, by itself
+
+
 def lost(policy, mode):
     """Of all that can be played against it."""
 
