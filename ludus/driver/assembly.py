@@ -10,7 +10,7 @@ from ludus.core.device import cards
 from ludus.core.timings import Timings
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.driver.control import Control, StopRequest
-from ludus.driver.driver import Driver, History
+from ludus.driver.driver import Driver, History, Interrupted
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_check import check_vector, require_sendable
 from ludus.driver.task_runner import TaskRunner
@@ -98,7 +98,13 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv, tell: Callab
 
 
 def _background(
-    scenario: Scenario, runtime: Runtime, beside: Runtime, env: EnvSpec, store: Store, observer: Observer
+    scenario: Scenario,
+    runtime: Runtime,
+    beside: Runtime,
+    env: EnvSpec,
+    store: Store,
+    observer: Observer,
+    hear: Callable[[], None],
 ) -> BackgroundEvaluator | None:
     choice = scenario.evaluation.background
     if choice is None or not scenario.learns:
@@ -134,6 +140,7 @@ def _background(
         record=record,
         scored=scored,
         tell=tell,
+        hear=hear,
     )
 
 
@@ -231,6 +238,11 @@ def build_driver(
         store.event("worker", text, level="warning")
         observer.message(text)
 
+    def hear() -> None:
+        control.look()
+        if stop.requested:
+            raise Interrupted
+
     runtimes = [runtime] if beside is runtime else [runtime, beside]
     for one in runtimes:
         one.tell = tell
@@ -261,7 +273,7 @@ def build_driver(
                 feed=scenario.runtime.feed,
                 device=scenario.runtime.device_choice,
                 vectors=DeviceVectors(scenario.runtime.environments, env, scenario.env.num_envs),
-                background=_background(scenario, runtime, beside, spec, store, observer),
+                background=_background(scenario, runtime, beside, spec, store, observer, hear),
                 callbacks=callbacks,
                 observer=observer,
                 clock=control.clock,

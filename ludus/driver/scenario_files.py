@@ -308,8 +308,11 @@ def first_scenario(
     if isinstance(name, str):  # it is said here, with the options that go with it
         texts = [text for text in texts if text.partition("=")[0].strip() != "algorithm"]
         own.pop("algorithm", None)
-    elif isinstance(name, Mapping):
+    elif isinstance(
+        name, Mapping
+    ):  # options were given: a text that says the name alone would take all others away again
         name = name.get("kind", "ppo")
+        texts = [text for text in texts if not _names_algorithm(text)]
     algorithm = build_part("algorithm", name, ALGORITHMS)
     environment = Environment(**{**wanted["env"], "workers": 0, "deadline": None, "restarts": 0})
     whole = isinstance(environment.source, GivenObject)  # which is as many environments as it is
@@ -330,6 +333,12 @@ def first_scenario(
         data = {**data, **learned, "env": {**({} if whole else learned["env"]), **data["env"]}}
     known = _kind(kind).model_fields
     return {key: value for key, value in data.items() if key in known or key == "scenario"}, texts, own
+
+
+def _names_algorithm(text: str) -> bool:
+    """Whether an override says which algorithm, and no options of it."""
+    key, _, value = text.partition("=")
+    return key.strip() == "algorithm" and "{" not in value
 
 
 def _of_game(spec: EnvSpec, *, computed: bool) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from ludus.rollout.manager import Pending, RemotePolicy, RolloutManager
 from ludus.rollout.opponent_sampling import mixture_refs
 
 _MOST = 2  # versions that wait or are played
+_HEARD = 0.2  # seconds of waiting between two times that a stop is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +68,14 @@ class BackgroundEvaluator:
         record: Callable[[Score], None],
         scored: Callable[[str], Collection[int]],
         tell: Callable[[str], None],
+        hear: Callable[[], None] = lambda: None,
     ) -> None:
         """rollouts: of the evaluator, with hosts of its own; they belong to it. every: versions from one that is scored to the next.
         record: takes scores as they come. scored: the versions of a task that earlier sessions have scored. tell: takes the sentences
-        that versions go without a score, and that there will be no more scores, if it comes to that; each once."""
+        that versions go without a score, and that there will be no more scores, if it comes to that; each once. hear: called now and then
+        while scores are waited for; what it raises ends that."""
         self._rollouts, self._every, self._episodes, self._seed = rollouts, every, episodes, seed
-        self._record, self._scored, self._tell = record, scored, tell
+        self._record, self._scored, self._tell, self._hear = record, scored, tell, hear
         self._asked: deque[_Asked] = deque()
         self._known: dict[str, frozenset[int]] = {}  # by task that is in progress: what was scored before this session
         self._passed: Counter[str] = Counter()  # versions without a score, by task that is in progress
@@ -106,7 +109,7 @@ class BackgroundEvaluator:
             amount=self._episodes,
             seed=seeding.key(self._seed, "background", task.id),
         )
-        pending = self._rollouts.start(request, list(playing.items()))
+        pending = self._rollouts.start(request, list(playing.items()), hear=lambda _: self._hear())
         self._asked.append(_Asked(task.id, version, pending))
         self.take()
 
@@ -131,8 +134,10 @@ class BackgroundEvaluator:
         while self._asked:
             asked = self._asked[0]
             wanted = wait_for is not None and any(a.task == wait_for for a in self._asked)
-            if not wanted and not self._rollouts.done([asked.pending], at_least=0, timeout=0.0):
-                return
+            while not self._rollouts.done([asked.pending], at_least=int(wanted), timeout=_HEARD if wanted else 0.0):
+                if not wanted:
+                    return
+                self._hear()
             self._asked.popleft()
             rollout = self._rollouts.take(asked.pending)
             if rollout is None:  # the evaluator died, and was made again

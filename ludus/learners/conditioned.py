@@ -20,6 +20,8 @@ from ludus.core.errors import ScenarioError
 from ludus.core.types import Array, Enumeration, EnvSpec, PolicyRow, PolicySpec, State, Weights
 from ludus.learners.around import AroundAlgorithm, AroundLearner
 from ludus.learners.base import Algorithm, Collect, Learner, LearnerContext
+from ludus.learners.options import check_learned_reward
+from ludus.learners.rewards.base import refuse_recorded
 from ludus.learners.spaces import players_of
 from ludus.policies.registry import ROW, conditioned
 from ludus.policies.specs import conditioned_spec, joined, part_of
@@ -35,8 +37,8 @@ class Conditioned(AroundAlgorithm):
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError where the algorithm cannot learn; for one that collects decisions (an episode would change its row) or
-        replays; and for networks that see who an agent is at the end of observations, where a condition stands here, or that play a team
-        together."""
+        replays; for a reward that is learned from a file, whose observations end in no condition; and for networks that see who an agent is
+        at the end of observations, where a condition stands here, or that play a team together."""
         collect = self.algorithm.collect()
         if collect.unit != "episodes" or collect.modes:
             what = "collects decisions" if collect.unit != "episodes" else "plays in modes of its own"
@@ -50,6 +52,11 @@ class Conditioned(AroundAlgorithm):
                 f"a network that plays several policies learns from what all of them do now, and {type(self.algorithm).__name__} replays "
                 "what they did against what others were. Use an on-policy algorithm, such as ppo with batch_unit=episodes."
             )
+        refuse_recorded(
+            self.algorithm,
+            why="A network that plays several policies also sees which one, behind its observation, and no file has that. Leave it out, or "
+            "use another scenario, such as psro.",
+        )
         game = self.game(env)
         for player in players_of(env, seats):
             if why := _unfit(self.algorithm.policy(env, (player,))):
@@ -58,6 +65,7 @@ class Conditioned(AroundAlgorithm):
                     f"a network that plays several policies is told which behind its observation, and that of {name} {why}"
                 )
         self.algorithm.check(game, seats)
+        check_learned_reward(self.algorithm, game, seats or tuple(range(env.num_players)))
 
     def collect(self) -> Collect:
         collect = self.algorithm.collect()

@@ -1,9 +1,10 @@
 """From the joint view of a team to what is replayed: joint steps, what the team earned by them, and what came next.
 
 What a team earns by a step is the sum of what its agents that decided at it received, each up to its own next decision (γ is per joint
-step). Next is the following joint step of the piece. After a piece's last step those agents are there, with their bootstrap observation,
-whose tail is truncated or cut; agents whose tail is terminated are gone, and where nobody is left nothing is bootstrapped. An agent that
-decides nothing at a step is absent: its observation is zero, `present` says so, and it must count for nothing.
+step); where others decide before that, it counts for the last such step, so that none earns what was brought about later. Next is the
+following joint step of the piece. After a piece's last step those agents are there, with their bootstrap observation, who go on after a
+cut, or whom the episode's end truncated; others are gone, and where nobody is left nothing is bootstrapped. An agent that decides nothing
+at a step is absent: its observation is zero, `present` says so, and it must count for nothing.
 """
 
 from __future__ import annotations
@@ -119,21 +120,28 @@ _OF_LAST = ("tail", "bootstrap_observation", "bootstrap_mask", "bootstrap_state"
 
 
 def left_over(view: Joint) -> NDArray[np.bool_]:
-    """bool[B, n]: which agents are there after each piece's last step: those that were truncated, and of those that go on after a cut the
-    ones that decide next. (The others' turn comes later, as within a piece.)"""
-    cut = view.tail == Tail.CUT
+    """bool[B, n]: which agents are there after each piece's last step: of those that go on after a cut the ones that decide next (the
+    others' turn comes later, as within a piece); where nobody goes on, those that were truncated when the last of all ended, and not
+    those that left before."""
+    cut, truncated = view.tail == Tail.CUT, view.tail == Tail.TRUNCATED
     if view.when is not None:
         when = np.where(cut, view.when, np.iinfo(np.int64).max)
+        ended = np.where(view.tail >= 0, view.when, -1)
+        truncated &= (ended == ended.max(axis=1, keepdims=True)) & ~cut.any(axis=1, keepdims=True)
         cut &= when == when.min(axis=1, keepdims=True)
-    out: NDArray[np.bool_] = (view.tail == Tail.TRUNCATED) | cut
+    out: NDArray[np.bool_] = truncated | cut
     return out
 
 
 def left_at(rows: Trajectories) -> NDArray[np.int64]:
-    """Which segments of an agent in an episode end together with those of its team: int64[S], 0 for the last ones, 1 for those before, as
-    fragments that asynchronous workers bring together have them."""
-    last = rows.t[rows.start[1:] - 1]
-    order = np.lexsort((-last, rows.agent, rows.episode))
+    """When segments end: int64[S], equal of those of a team in an episode that end together. It is the step of the bootstrap observation;
+    without `dt`, 0 of an agent's last segment of an episode, 1 of the one before, as fragments that asynchronous workers bring together
+    have them."""
+    last = rows.start[1:] - 1
+    if rows.dt is not None:
+        ends: NDArray[np.int64] = rows.t[last].astype(np.int64) + rows.dt[last]
+        return ends
+    order = np.lexsort((-rows.t[last], rows.agent, rows.episode))
     same = (np.diff(rows.episode[order]) == 0) & (np.diff(rows.agent[order]) == 0)
     place = np.arange(len(order))
     first = np.maximum.accumulate(np.where(np.append(True, ~same), place, 0))
@@ -152,7 +160,20 @@ class TeamRewards(NamedTuple):
     def of(view: Joint) -> TeamRewards:
         """CUT where someone is left over, who goes on; else TERMINATED."""
         tail = np.where(left_over(view).any(axis=1), Tail.CUT, Tail.TERMINATED).astype(np.int8)
-        return TeamRewards(view.reward.sum(axis=1, dtype=np.float64), tail)
+        return TeamRewards(_earned(view), tail)
+
+
+def _earned(view: Joint) -> NDArray[np.float64]:
+    """What the team earned by each joint step, float64[T]: see this file's first lines."""
+    out: NDArray[np.float64] = view.reward.sum(axis=1, dtype=np.float64)
+    if view.dt is None or (view.dt[view.present] == 1).all():
+        return out
+    out[:] = 0.0
+    until = np.where(view.present, view.t[:, None].astype(np.int64) + view.dt, 0)
+    piece = np.repeat(np.arange(len(view.tail)), np.diff(view.start)) * (until.max() + 1)
+    last = np.searchsorted(piece + view.t, piece[:, None] + until) - 1
+    np.add.at(out, last[view.present], view.reward[view.present])
+    return out
 
 
 def team_steps(view: Joint, *, gamma: float, steps: int) -> JointSteps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -359,9 +360,10 @@ class BoundedTable(ABC):
         self._forget()
 
     def room(self) -> float:
-        """The most items that the limiter lets in now; infinite where it holds nothing back."""
+        """The most items that may be inserted at once now: as many as the limiter lets in, and of a table where old items make room for new
+        ones, as it holds."""
         self._require_open()
-        return self.limiter.room(self._fill())
+        return min(self.limiter.room(self._fill()), self.rules.most)
 
     def check_sizes(self, *, insert: int, batch: int, vary: bool = False) -> None:
         """See `AdmissionRules`."""
@@ -408,9 +410,12 @@ class BoundedTable(ABC):
 
 
 class AdmissionRules(Protocol):
-    """limiter: the spec's."""
+    """limiter: the spec's. most: items of one insert; more may come in several, one after the other (infinite: they may not)."""
 
     limiter: RateLimiter
+
+    @property
+    def most(self) -> float: ...
 
     def admits(self, count: int, fill: TableFill) -> bool:
         """May `count` items come in now? Raises Deadlock if they never may."""
@@ -428,6 +433,8 @@ class AdmissionRules(Protocol):
 
 class QueueRules:
     """Inserts wait while there is no room; batches until there are as many items, and `min_size`."""
+
+    most = math.inf  # more than it holds is refused: nothing makes room between pieces
 
     def __init__(self, spec: TableSpec) -> None:
         """Raises DataError or Deadlock for what a queue cannot do."""
@@ -481,7 +488,7 @@ class ReplayRules:
     def __init__(self, spec: TableSpec) -> None:
         """Raises DataError, UnknownName or Deadlock for what does not go together."""
         self.choice = SelectorChoice.of(spec)
-        self.limiter = RateLimiter.of(spec.limiter)
+        self.limiter, self.most = RateLimiter.of(spec.limiter), float(spec.capacity)
         self.different = bool(self.choice.times) or not load("sampler", self.choice.sampler, SELECTORS).repeats
         self._spec = spec
 

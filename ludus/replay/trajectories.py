@@ -129,8 +129,9 @@ class Joint:
     A step is there if at least one of the agents decided at it. present bool[T, n]: who did; row int64[T, n]: which row of the
     trajectories it is (-1: none). observation [T, n, *shape], action [T, n, …], logp and reward float32[T, n], mask bool[T, n, A] or None:
     zero (False) where absent. reward[t, i] is what agent i received from its decision at t up to its own next one. episode int64[T],
-    t int32[T]: which step it is. tail int8[B, n] (-1: the agent has nothing in this piece), bootstrap_observation [B, n, *shape],
-    bootstrap_mask bool[B, n, A] or None. when int64[B, n]: the step that the bootstrap observation is of; None where `dt` was not recorded.
+    t int32[T]: which step it is. dt int32[T, n]: as that of rows, or None. tail int8[B, n] (-1: the agent has nothing in this piece),
+    bootstrap_observation [B, n, *shape], bootstrap_mask bool[B, n, A] or None. when int64[B, n]: the step that the bootstrap observation is
+    of; None where `dt` was not recorded.
     state [T, *state] and bootstrap_state [B, *state] (what the first of those was left with that go on after a cut; else the last of those
     that were truncated, or of all): the environment's, where it was recorded. memory0 float32[B, n, *memory] of a recurrent policy, at
     the beginning of each piece.
@@ -149,6 +150,7 @@ class Joint:
     tail: NDArray[np.int8]
     bootstrap_observation: Array
     bootstrap_mask: NDArray[np.bool_] | None = None
+    dt: NDArray[np.int32] | None = None
     when: NDArray[np.int64] | None = None
     state: Array | None = None
     bootstrap_state: Array | None = None
@@ -205,6 +207,7 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
         tail=tail,
         bootstrap_observation=bootstrap_observation,
         bootstrap_mask=placed(trajectories.bootstrap_mask),
+        dt=None if trajectories.dt is None else spread(trajectories.dt),
         when=placed(when),
         state=None if states is None else states[row[np.arange(len(row)), present.argmax(axis=1)]],
         bootstrap_state=_left_with(trajectories, segments, piece, len(episodes), when),

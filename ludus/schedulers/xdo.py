@@ -39,6 +39,7 @@ from ludus.core.types import (
 )
 from ludus.learners.base import Algorithm
 from ludus.learners.registry import Assignment
+from ludus.learners.rewards.base import refuse_recorded
 from ludus.policies.specs import searches, tabulates
 from ludus.population.base import View
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
@@ -99,12 +100,35 @@ class XDOOptions(ResponseOptions):
                 "learn against. Give all players the same."
             )
         for meta, response in zip(metas, context.of_role(RESPONSE).assigned, strict=True):
-            if not meta.computed:
+            if meta.computed:
+                self._check_tables(meta, response)
+            else:
                 self._check_pair(meta, response)
+
+    def _check_tables(self, meta: Assignment, response: Assignment) -> None:
+        """That a restricted game with these responses can be computed."""
+        if tabulates(response.policy, mode=self.mode):
+            return
+        other = next((mode for mode in ("greedy", "explore") if tabulates(response.policy, mode=mode)), None)
+        instead = "Leave that out, or give the role response another algorithm, such as exact or ppo."
+        if other is not None:
+            instead = (
+                f"Set mode={other}, leave that out, or give the role response another algorithm, such as exact or ppo."
+            )
+        raise ScenarioError(
+            f"the role meta computes ({meta.name}) the equilibrium of a game of picks, from tables of what policies do at each information "
+            f"state; those of {response.name} have none in mode {self.mode} (they have memory, noise, networks of agents, or an "
+            f"epsilon_spread, say). {instead}"
+        )
 
     def _check_pair(self, meta: Assignment, response: Assignment) -> None:
         """That what is learned in the restricted game can say how likely each pick is, and pick from responses."""
         assert isinstance(meta.algorithm, Algorithm)
+        refuse_recorded(
+            meta.algorithm,
+            why=f"The role meta learns ({meta.name}) which member to pick, and no file has picks. Give that role an algorithm without it, "
+            "such as mmd or exact (the role response may have it), or use another scenario, such as psro.",
+        )
         if not tabulates(meta.policy, mode="explore"):
             raise ScenarioError(
                 f"the role meta learns ({meta.name}), and explores otherwise than by chances of picks: it has memory, noise, networks of "

@@ -190,16 +190,23 @@ class Trainer:
         return LearnResult(block.num_rows, 1, metrics)
 
     def _let_in(self) -> None:
-        """Insert what waits, as far as the tables' limiters allow it now: where `max_diff` holds inserts back, updates go between them."""
+        """Insert what waits, as far as the tables' limiters allow it now: where `max_diff` holds inserts back, updates go between them.
+        More than a table holds comes in one piece after the other."""
         waiting: list[tuple[str, ItemColumns]] = []
         for table, items in self._waiting:
-            rows = num_rows(items)
-            room = int(min(rows, self._episodes.room(self._task, table)))
-            part = items if room == rows else rows_of(items, slice(room))
-            if (room or not rows) and not self._episodes.try_insert(self._task, table, part):
-                raise self._stuck(table, room)
-            if room < rows:
-                waiting.append((table, rows_of(items, slice(room, None))))
+            left = items
+            while True:
+                rows = num_rows(left)
+                room = int(min(rows, self._episodes.room(self._task, table)))
+                part = left if room == rows else rows_of(left, slice(room))
+                if (room or not rows) and not self._episodes.try_insert(self._task, table, part):
+                    raise self._stuck(table, room)
+                if room == rows:
+                    break
+                left = rows_of(left, slice(room, None))
+                if not room:
+                    waiting.append((table, left))
+                    break
         self._waiting = waiting
 
     def _stuck(self, table: str, rows: int) -> Deadlock:

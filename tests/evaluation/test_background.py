@@ -156,7 +156,7 @@ class FakeRollouts:
     modes: set[str] = field(default_factory=set)  # that they were played in
     closed: int = 0
 
-    def start(self, request: RolloutRequest, policies: object) -> Pending:
+    def start(self, request: RolloutRequest, policies: object, *, hear: object) -> Pending:
         assert request.learner is not None
         assert request.learner.version is not None
         self.started.append(request.learner.version)
@@ -164,7 +164,7 @@ class FakeRollouts:
         return Pending(request, 0, [], [], 0.0)
 
     def done(self, pending: list[Pending], *, at_least: int, timeout: float) -> list[Pending]:
-        assert (at_least, timeout) == (0, 0.0), "training does not wait for scores"
+        assert timeout < 1.0, "training does not wait for scores, and who does hears of a stop"
         return pending if self.ends else []
 
     def take(self, pending: Pending) -> Rollout | None:
@@ -202,7 +202,11 @@ class Watched:
             record=self.scores.append,
             scored=lambda task: scored if task == "task" else (),
             tell=self.told.append,
+            hear=self.hear,
         )
+
+    def hear(self) -> None:
+        raise InterruptedError
 
     def offer(self, *versions: int) -> None:
         for version in versions:
@@ -250,6 +254,14 @@ def test_what_an_earlier_session_has_scored_is_not_played_again() -> None:
     assert [score.version for score in watched.scores] == [4]
     watched.background.take(wait_for="task")
     assert watched.rollouts.started == [4]
+
+
+def test_who_waits_for_scores_hears_of_a_stop() -> None:
+    watched = Watched([])
+    watched.offer(1)
+    watched.background.take()
+    with pytest.raises(InterruptedError):
+        watched.background.take(wait_for="task")
 
 
 @pytest.mark.slow

@@ -78,6 +78,7 @@ def one_episode(env, learner, *, state, bootstrap_state, tail=Tail.TERMINATED):
         reward=np.array([1.0, 0.5], np.float32),
         mask=None,
         t=np.arange(2, dtype=np.int32),
+        dt=np.ones(2, np.int32),
         tail=np.array([tail], np.int8),
         bootstrap_observation=seen,
         bootstrap_mask=None,
@@ -149,7 +150,8 @@ def test_states_of_bytes_are_fractions():
 
 def test_team_rewards_by_hand():
     """Two agents decide together at 0 and 1; agent 1 is gone then. At 3 agent 0 alone earns 8, which counts for agent 1's last decision
-    too. Another episode, where they take turns: what agent 1 earns from time 1 on counts for agent 0's decision of time 0."""
+    too. Another episode, where they take turns, agent 0 at 0 and 2, agent 1 at 1: what agent 1 earns from 1 to the end counts for agent 0's
+    decision of time 2, and what agent 0 earns from 0 to 2 for agent 1's. Where nobody counted steps, for those that were made then."""
     env = team_env()
     rows = rollout_of(make().learner(LearnerContext(env, (0,), 0)), env, segments=4)
     turns = replace(
@@ -161,7 +163,9 @@ def test_team_rewards_by_hand():
         seat=np.zeros(4, np.int8),
         episode=np.array([4, 4, 9, 9]),
     )
-    assert team_rewards(turns).tolist() == [11, 22, 8, 11, 30, 105, 7, 107]
+    until = replace(turns, dt=np.array([1, 2, 1, 1, 1, 2, 1, 2], np.int32))
+    assert team_rewards(until).tolist() == [11, 22, 8, 11, 30, 5, 107, 112]
+    assert team_rewards(replace(turns, dt=None)).tolist() == [11, 22, 8, 11, 30, 105, 7, 107]
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3))
@@ -174,6 +178,7 @@ def test_team_rewards_are_what_a_plain_loop_says(seed, agents):
         start=np.append(0, np.cumsum(length)),
         t=t.astype(np.int32),
         reward=rng.integers(-9, 9, rows).astype(np.float32),
+        dt=rng.integers(1, 4, rows).astype(np.int32),
         episode=np.repeat([7, 3], agents),
         agent=np.tile(np.arange(agents, dtype=np.int16), 2),
         seat=np.zeros(2 * agents, np.int8),
@@ -182,8 +187,10 @@ def test_team_rewards_are_what_a_plain_loop_says(seed, agents):
     expected = np.zeros(rows)
     for k in range(rows):
         for mate in np.flatnonzero(made.episode == made.episode[of[k]]):
-            earlier = np.flatnonzero((of == mate) & (t <= t[k]))
-            if len(earlier):
+            earlier = np.flatnonzero((of == mate) & (t < t[k] + made.dt[k]))
+            if mate == of[k]:
+                expected[k] += made.reward[k]
+            elif len(earlier):
                 expected[earlier[-1]] += made.reward[k]
     assert team_rewards(made).tolist() == expected.tolist()
 
@@ -199,6 +206,7 @@ def test_team_rewards_keep_sides_apart():
         agent=np.array([0, 2], np.int16),
         seat=np.array([0, 1], np.int8),
         episode=np.array([5, 5]),
+        dt=np.ones(2, np.int32),
     )
     assert team_rewards(sides).tolist() == [1, 2]
     assert team_rewards(replace(sides, seat=np.zeros(2, np.int8))).tolist() == [3, 3]

@@ -18,6 +18,7 @@ from ludus.learners.mat.options import MAT
 from ludus.learners.nfsp.options import NFSP
 from ludus.learners.on_policy.options import A2C
 from ludus.learners.ppo.options import MAPPO, PPO
+from ludus.learners.registry import check_fits
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import part_of
 from ludus.replay.base import ItemColumns, Sample
@@ -139,6 +140,24 @@ def test_rows_learn_different_things(enumerated: EnvSpec) -> None:
 def test_what_is_refused(algorithm: Algorithm, message: str, tensors: EnvSpec) -> None:
     with pytest.raises(ScenarioError, match=message):
         Conditioned(algorithm, TWO).check(tensors, (1,))
+
+
+@pytest.mark.parametrize("kind", ["gail", "airl"])
+def test_a_reward_that_is_learned_from_a_file_is_refused(kind: str, tensors: EnvSpec) -> None:
+    """No file is read for that: there is none."""
+    with pytest.raises(ScenarioError, match=f"{kind.upper()} compares decisions with those of a file.* sees which one"):
+        Conditioned(PPO(learned_reward={"kind": kind, "demonstrations": "none"}), TWO).check(tensors, (1,))
+    Conditioned(PPO(learned_reward="icm"), TWO).check(tensors, (1,))
+
+
+def test_what_learns_rewards_sees_what_the_network_sees(tensors: EnvSpec) -> None:
+    """A vector, though the game shows images."""
+    image = Box(0.0, 1.0, (3, 36, 36), np.float32)
+    shown = replace(tensors, agents=tuple(replace(agent, observation=image) for agent in tensors.agents))
+    curious = PPO(learned_reward={"kind": "rnd", "network": "impala"})
+    check_fits(curious, shown, (1,))
+    with pytest.raises(ScenarioError, match=r"learned_reward\.network"):
+        Conditioned(curious, TWO).check(shown, (1,))
 
 
 @pytest.mark.parametrize("width", [2, 3])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from reward_tools import alone, context_of, rows_of
 
 from ludus.core.device import Placement
@@ -17,7 +17,7 @@ from ludus.learners.curiosity.options import ICM, RND
 from ludus.learners.curiosity.reward import continuing_advantages
 from ludus.learners.curiosity.rnd import distillation_error
 from ludus.learners.ppo.options import PPO
-from ludus.learners.rewards.inputs import Observations, Steps
+from ludus.learners.rewards.inputs import Actions, Observations, Steps
 from ludus.policies.registry import build_policy
 from ludus.testing.algorithm import synthetic_rollout
 
@@ -232,6 +232,45 @@ def test_the_features_tell_what_was_done_and_what_comes_of_it():
         told.append(learned.metrics["inverse_loss"])
     assert told[0] > 0.3
     assert told[-1] < 0.05
+
+
+@pytest.mark.parametrize("streams", ["one", "two"])
+def test_a_rollout_whose_decisions_are_all_the_last(streams, enumerated):
+    """Nothing is known of what comes after any of them: it is paid nothing, and neither models nor normalisers learn."""
+    learned = reward_of(ICM(hidden=(4,), features=3, streams=streams, share=0.5), enumerated)
+    weights = {name: array.copy() for name, array in learned._novelty.state_dict()["weights"].items()}
+    rows = rows_of(
+        np.arange(3, dtype=np.int32), np.zeros(3, np.int32), lengths=[1] * 3, tail=[0] * 3, bootstrap=[-1] * 3
+    )
+    for _ in range(2):
+        found = learned.of(rows, np.array([1.0, 2.0, 6.0]))
+        np.testing.assert_array_equal(found.reward, [1.0, 2.0, 6.0])
+        assert np.isfinite(found.advantage if streams == "two" else 0.0).all()
+        assert learned.metrics["game_reward"] == 3.0
+        assert learned.metrics["learned_reward"] == 0.0
+        assert "forward_loss" not in learned.metrics
+    for name, array in learned._novelty.state_dict()["weights"].items():
+        np.testing.assert_array_equal(array, weights[name])
+    assert learned._observations.moments.count == 0
+    more = rows_of(np.arange(4, dtype=np.int32), np.zeros(4, np.int32), lengths=[4], tail=[0], bootstrap=[-1])
+    found = learned.of(more, np.zeros(4))
+    assert np.isfinite(found.reward).all()
+    assert {"forward_loss", "inverse_loss"} <= learned.metrics.keys()
+
+
+@pytest.mark.parametrize(
+    ("action", "shape", "width"),
+    [
+        (Discrete(3), (), 3),
+        (MultiDiscrete([2, 3]), (2,), 5),
+        (Box(-1.0, 1.0, (2, 2), np.float32), (2, 2), 4),
+    ],
+    ids=["discrete", "several", "box"],
+)
+def test_no_actions_are_no_numbers(action, shape, width):
+    actions = Actions(alone(action=action), (0,), what="icm", device=torch.device("cpu"))
+    assert actions.numbers(np.zeros((0, *shape), action.dtype)).shape == (0, width)
+    assert actions.numbers(np.zeros((2, *shape), action.dtype)).shape == (2, width)
 
 
 # ------------------------------------------------------------------ where learners use it

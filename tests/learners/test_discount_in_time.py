@@ -49,13 +49,13 @@ def test_returns_of_an_agent_that_waits(discount, expected):
 
 
 def test_what_a_teammate_earns_later_counts_for_less():
-    """Agent 0 decides at 0 alone and earns 8; agent 1 at 0, 1 and 3, and earns 1, 2 and 4. With γ = ½ agent 0's decision is worth
-    8 + 1 + 2 / 2 + 4 / 8, agent 1's are 8 + 1, 2 and 4."""
+    """Agent 0 decides at 0 alone and earns 8 up to 4; agent 1 at 0, 1 and 3, and earns 1, 2 and 4. With γ = ½ agent 0's decision is worth
+    8 + 1 + 2 / 2 + 4 / 8, agent 1's are 1, 2 and 8 + 4: the last may have brought the 8 about."""
     env = team_env()
     learner = MAPPO(hidden=(4,)).learner(LearnerContext(env, (0,), 0))
     rows = episode(env, learner, t=[0, 0, 1, 3], dt=[4, 1, 2, 1], reward=[8.0, 1.0, 2.0, 4.0], start=[0, 1, 4])
-    assert team_rewards(rows, 0.5).tolist() == [10.5, 9.0, 2.0, 4.0]
-    assert team_rewards(rows).tolist() == [15.0, 9.0, 2.0, 4.0]
+    assert team_rewards(rows, 0.5).tolist() == [10.5, 1.0, 2.0, 12.0]
+    assert team_rewards(rows).tolist() == [15.0, 1.0, 2.0, 12.0]
 
 
 def test_refusals():

@@ -14,6 +14,7 @@ from ludus.core.types import Mixture, PolicyRef
 from ludus.learners.qmix.options import QMIX
 from ludus.learners.teams import (
     RewardStatistics,
+    TeamRewards,
     check_state,
     check_team,
     joint_items,
@@ -54,7 +55,10 @@ def test_an_agent_dies_before_its_team_scores():
     items = joint_items(view, gamma=0.5, steps=1)
     assert items["observation"][..., 0].tolist() == [[10, 11], [20, 0], [30, 0]]
     assert items["present"].tolist() == [[True, True], [True, False], [True, False]]
-    assert items["reward"].tolist() == [3.0, 1.0, 2.0]
+    assert items["reward"].tolist() == [0.0, 1.0, 5.0]
+    assert joint_items(replace(view, dt=None), gamma=0.5, steps=1)["reward"].tolist() == [3.0, 1.0, 2.0], (
+        "nobody counted"
+    )
     assert items["discount"].tolist() == [0.5, 0.5, 0.0]
     assert items["next"][..., 0].tolist() == [[20, 0], [30, 0], [0, 0]]
     assert items["next_present"].tolist() == [[True, False], [True, False], [False, False]]
@@ -66,10 +70,10 @@ def test_an_agent_dies_before_its_team_scores():
 
 
 def test_n_steps_sum_the_teams_rewards():
-    """Two steps at γ = ½: 3 + ½ and 1 + 1; the last has one left. The span is what rewards of 1 would sum to."""
+    """Two steps at γ = ½: 0 + ½ and 1 + 5 / 2; the last has one left. The span is what rewards of 1 would sum to."""
     (view,) = played(TEAM, ("episodes", 1))
     reward, discount, following, span = team_steps(view, gamma=0.5, steps=2)
-    assert reward.tolist() == [3.5, 2.0, 2.0]
+    assert reward.tolist() == [0.5, 3.5, 5.0]
     assert discount.tolist() == [0.25, 0.0, 0.0]
     assert following.tolist() == [2, -1, -1]
     assert span.tolist() == [1.5, 1.5, 1.0]
@@ -97,6 +101,32 @@ def test_an_agent_that_terminated_is_gone_where_another_was_truncated():
     assert joint_items(never, gamma=0.5, steps=1)["discount"].tolist() == [0.5, 0.5, 0.0]
 
 
+def test_who_was_truncated_alone_does_not_come_back():
+    """Agent 1 was truncated at step 2, when agent 0 went on to the end of the episode, at 4."""
+    (view,) = played(replace(TEAM, terminated=False), ("episodes", 1))
+    ended = replace(view, tail=np.array([[0, 1]], np.int8), when=np.array([[4, 2]]))
+    assert not left_over(ended).any()
+    assert joint_items(ended, gamma=0.5, steps=1)["discount"].tolist() == [0.5, 0.5, 0.0]
+    both = replace(ended, tail=np.array([[1, 1]], np.int8))
+    assert left_over(both).tolist() == [[True, False]]
+    assert left_over(replace(ended, when=None)).tolist() == [[False, True]], "nobody recorded it"
+
+
+def test_what_comes_later_is_not_earned_before():
+    """They act in turn: agent 1 at 0, 2 and 4, agent 0 at 1 and 3, whose decisions bring each of them 1 and 2."""
+    (view,) = played(TEAM, ("episodes", 1))
+    first, mine = np.arange(5) % 2 == 0, np.arange(5) % 2 == 1
+    turns = replace(
+        view,
+        start=np.array([0, 5]),
+        t=np.arange(5, dtype=np.int32),
+        present=np.stack([mine, first], axis=1),
+        reward=np.array([[0, 1], [1, 0], [0, 2], [2, 0], [0, 0]], np.float32),
+        dt=np.array([[0, 2], [2, 0], [0, 2], [2, 0], [0, 1]], np.int32),
+    )
+    assert TeamRewards.of(turns).reward.tolist() == [0.0, 1.0, 1.0, 2.0, 2.0]
+
+
 def test_agents_that_act_in_turn_bootstrap_from_whoever_is_next():
     """Within a piece as after a cut: agent 1, whose decision at 1 is the last that is there, decides at 3, and agent 0 at 4."""
     (view,) = played(replace(TEAM, terminated=False), ("episodes", 1))
@@ -105,6 +135,8 @@ def test_agents_that_act_in_turn_bootstrap_from_whoever_is_next():
     assert joint_items(cut, gamma=0.5, steps=1)["next_present"][-1].tolist() == [False, True]
     assert left_over(replace(cut, when=np.array([[4, 4]]))).tolist() == [[True, True]]
     assert left_over(replace(cut, when=None)).tolist() == [[True, True]], "nobody recorded it"
+    other = replace(cut, tail=np.array([[2, 1]], np.int8))
+    assert left_over(other).tolist() == [[True, False]], "nor who was truncated while the team goes on"
     one = replace(cut, tail=np.array([[2, 0]], np.int8))
     assert left_over(one).tolist() == [[True, False]], "who is gone is not waited for"
 
@@ -224,8 +256,8 @@ def test_bytes_are_scaled():
 
 
 def test_normalised_rewards_by_hand():
-    """TEAM's rewards 3, 1, 2: mean 2, variance ⅔. What it still receives at γ = ½: 4, 2, 2, of variance 8/9."""
-    (view,) = played(TEAM, ("episodes", 1))
+    """TEAM's rewards 3, 1, 2, where nobody counted steps: mean 2, variance ⅔. What it still receives at γ = ½: 4, 2, 2, of variance 8/9."""
+    (view,) = (replace(each, dt=None) for each in played(TEAM, ("episodes", 1)))
     reward, span = np.array([3.0, 4.0]), np.array([1.0, 1.5])
     for kind, expected in (
         ("none", reward * 0.25),

@@ -76,7 +76,10 @@ def test_segments_that_end_together():
         episode=np.array([7, 7, 7]),
         agent=np.array([0, 1, 0], np.int16),
     )
-    assert left_at(rows).tolist() == [1, 0, 0]
+    assert left_at(replace(rows, dt=None)).tolist() == [1, 0, 0]
+    assert left_at(replace(rows, dt=np.array([6, 2, 1], np.int32))).tolist() == [9, 11, 10], (
+        "who acts in turn is judged alone"
+    )
 
 
 def stirred(learner):

@@ -7,12 +7,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 from scheduler_tools import answered
 
-from ludus.core.errors import ConfigError
-from ludus.core.types import EvaluationTask, Factor, Mixture, PolicyRef, PolicySpec, RestrictedGame, Trained
+from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.types import (
+    AgentSpec,
+    Enumeration,
+    EnvSpec,
+    EvaluationTask,
+    Factor,
+    Mixture,
+    PolicyRef,
+    PolicySpec,
+    RestrictedGame,
+    Trained,
+)
+from ludus.learners.dqn.options import DQN, ApeX
+from ludus.learners.exact.oracle import ExactBestResponse
+from ludus.learners.ppo.options import PPO
+from ludus.learners.r2d2.options import R2D2
+from ludus.learners.registry import Algorithms, Assignment
 from ludus.population.base import View
 from ludus.schedulers.diversity import BehaviouralDiversity
+from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.queue import pack_task, unpack_task
 from ludus.schedulers.xdo import XDOOptions, XDOScheduler
 from ludus.testing.meta_solver import exact_view
@@ -128,3 +146,60 @@ def test_what_is_refused() -> None:
         xdo((0, 1, 2))
     with pytest.raises(ConfigError, match="warm_start best compares payoffs"):
         XDOOptions(warm_start="best")
+
+
+def two_states() -> EnvSpec:
+    """A zero-sum game with one information state and two actions for either player."""
+    box, mask = Box(-np.inf, np.inf, (2,), np.float32), np.ones((2, 2), np.bool_)
+    return EnvSpec(
+        id="made up",
+        agents=tuple(AgentSpec(f"player_{p}", p, box, Discrete(2)) for p in range(2)),
+        utility_range=((-1.0, 1.0),) * 2,
+        symmetry=((0,), (1,)),
+        zero_sum=True,
+        enumeration=Enumeration(np.eye(2, dtype=np.float32), mask, (0, 1, 2), ("a", "b")),
+    )
+
+
+def check(meta: Any, response: Any, mode: str = "greedy") -> None:
+    """As a run does first, but for whether the algorithms serve the game: so no file is read."""
+    env = two_states()
+    context = ScheduleContext(env, Algorithms(ExactBestResponse(), {}, (0, 1)))
+    context.assigned = tuple(
+        Assignment(algorithm, seat, role, (seat,), algorithm.policy(env, (seat,)))
+        for seat in range(2)
+        for role, algorithm in (("meta", meta), ("response", response))
+    )
+    XDOOptions(mode=mode).check_schedule(context)
+
+
+@pytest.mark.parametrize("mode", ["greedy", "explore"])
+@pytest.mark.parametrize("response", [ExactBestResponse(), PPO(), DQN(), ApeX()], ids=["exact", "ppo", "dqn", "apex"])
+def test_what_an_equilibrium_is_computed_of(response: Any, mode: str) -> None:
+    """Tables, in the mode in which members are played."""
+    if isinstance(response, ApeX) and mode == "explore":
+        words = r"computes \(exact\).* those of apex have none in mode explore.* Set mode=greedy, leave that out"
+        with pytest.raises(ScenarioError, match=words):
+            check(ExactBestResponse(), response, mode)
+    else:
+        check(ExactBestResponse(), response, mode)
+
+
+@pytest.mark.parametrize("response", [R2D2(), PPO(memory="gru")], ids=["r2d2", "ppo"])
+def test_responses_with_memory_are_refused_before_they_are_trained(response: Any) -> None:
+    for mode in ("greedy", "explore"):
+        with pytest.raises(
+            ScenarioError, match=rf"have none in mode {mode} \(they have memory.*\)\. Leave that out, or"
+        ):
+            check(ExactBestResponse(), response, mode)
+
+
+@pytest.mark.parametrize("kind", ["gail", "airl"])
+def test_picks_are_in_no_file(kind: str) -> None:
+    imitates = PPO(learned_reward={"kind": kind, "demonstrations": "none"})
+    words = rf"{kind.upper()} compares decisions .* learns \(ppo\) which member to pick, and no file has picks"
+    with pytest.raises(ScenarioError, match=words):
+        check(imitates, PPO())
+    check(PPO(), imitates)
+    check(ExactBestResponse(), imitates)
+    check(PPO(learned_reward="icm"), PPO())

@@ -73,6 +73,17 @@ def test_without_a_window_it_is_updates_per_decision() -> None:
         np.testing.assert_array_equal(array, by_items.weights[name])
 
 
+@pytest.mark.parametrize("window", [{"updates_per_decision": 0.5}, {"samples_per_insert": 1.0, "max_diff": 1000.0}])
+def test_a_rollout_that_is_larger_than_the_table_comes_in_by_pieces(window: dict[str, float]) -> None:
+    made, episodes = trainer(DQN(capacity=12, **SMALL, **window))
+    ((rows, updates),) = feed_rounds(made, 1)
+    table = episodes.statistics("task")[REPLAY]
+    assert rows > 24
+    assert table["inserted"] == rows
+    assert table["size"] == 12
+    assert updates > 0
+
+
 def test_decisions_and_items_are_counted_exactly() -> None:
     """100 × 0.29 is 29, and 49 × (1 / 49) is 1; both are less in floats."""
     for pace in ({"updates_per_decision": 0.29}, {"samples_per_insert": 29.0}):

@@ -36,35 +36,37 @@ def team_rewards(rows: Trajectories, gamma: float = 1.0) -> NDArray[np.float64]:
     """float64[N]: what the whole team received, for each of its agents' decisions. gamma: of each step from a decision to that of the
     teammate who is rewarded.
 
-    A reward counts for its own decision, and for each teammate's newest one at that time, if the rollout has one. So agents that decide
-    together all receive the sum, and one that has left still earns, undiscounted, what its team does later in the same rollout.
+    A reward counts for its own decision, and for each teammate's newest one before the next of who receives it (`rows.dt`; without, at
+    the same step or before), if the rollout has one. So agents that decide together all receive the sum; where they act in turn, nothing
+    that a decision brings a teammate counts for an earlier one; and an agent that has left still earns, undiscounted, what its team does
+    later in the same rollout.
     """
     length = np.diff(rows.start)
     group = np.repeat(rows.episode * 128 + rows.seat, length)
     _, agent = np.unique(np.repeat(rows.agent, length), return_inverse=True)
-    order = np.lexsort((agent, rows.t, group))
-    out = np.zeros(len(order))
-    _share(order, group, rows.t, agent, int(agent.max(initial=-1)) + 1, rows.reward.astype(np.float64), gamma, out)
+    until = rows.t + (1 if rows.dt is None else rows.dt)
+    decided, received = np.lexsort((agent, rows.t, group)), np.lexsort((agent, until, group))
+    reward, out = rows.reward.astype(np.float64), np.zeros(len(group))
+    _share(decided, received, group, rows.t, until, agent, int(agent.max(initial=-1)) + 1, reward, gamma, out)
     return out
 
 
 @kernel
-def _share(order, group, t, agent, agents, reward, gamma, out):  # type: ignore[no-untyped-def]
+def _share(decided, received, group, t, until, agent, agents, reward, gamma, out):  # type: ignore[no-untyped-def]
+    """decided, received: rows by group and `t`, and by group and `until`."""
     newest = np.full(agents, -1, np.int64)
-    begin, n = 0, len(order)
-    while begin < n:
-        first = order[begin]
-        if begin == 0 or group[order[begin - 1]] != group[first]:
+    now = 0
+    for k in range(len(received)):
+        row = received[k]
+        if k == 0 or group[received[k - 1]] != group[row]:
             newest[:] = -1
-        end = begin
-        while end < n and group[order[end]] == group[first] and t[order[end]] == t[first]:
-            newest[agent[order[end]]] = order[end]
-            end += 1
-        for k in range(begin, end):
-            for row in newest:
-                if row >= 0:
-                    out[row] += reward[order[k]] * gamma ** (t[order[k]] - t[row])
-        begin = end
+        while now < len(decided) and group[decided[now]] == group[row] and t[decided[now]] < until[row]:
+            newest[agent[decided[now]]] = decided[now]
+            now += 1
+        for who in range(agents):
+            other = row if who == agent[row] else newest[who]
+            if other >= 0:
+                out[other] += reward[row] * gamma ** max(t[row] - t[other], 0)
 
 
 # ------------------------------------------------------------------------------------------------ networks

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ludus.core.config import Config
+from ludus.core.errors import ScenarioError
+from ludus.core.own_code import own_name
 from ludus.core.types import Array, EnvSpec, Metrics, State
 from ludus.learners.images import needs_images
 from ludus.learners.spaces import one_space
@@ -81,6 +83,11 @@ class LearnedRewardOptions(Config):
         """See the class."""
         return False
 
+    @property
+    def from_recorded(self) -> bool:
+        """Whether it learns from decisions that were recorded elsewhere: then a subclass has its own `check_recorded`."""
+        return type(self).check_recorded is not LearnedRewardOptions.check_recorded
+
     def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
         """Raises ScenarioError or ConfigError if it cannot say rewards of what the players `seats` do in this environment."""
 
@@ -99,3 +106,14 @@ def check_sight(network: Body, env: EnvSpec, seats: tuple[int, ...], *, what: st
     observation, _ = one_space(env, seats, algorithm=what)
     shape = tuple(observation.shape or ()) if env.enumeration is None else env.enumeration.observation.shape[1:]
     needs_images(shape, network=network, algorithm=what, option="learned_reward.network", env_id=env.id)
+
+
+def refuse_recorded(algorithm: object, *, why: str) -> None:
+    """Raises ScenarioError where an algorithm's learned reward compares decisions with recorded ones, which are the game's own. why: what
+    the algorithm is shown or decides instead, and what to do, as sentences."""
+    learned = getattr(algorithm, "learned_reward", None)
+    if learned is not None and learned.from_recorded:
+        raise ScenarioError(
+            f"learned_reward {own_name(learned)} compares decisions with those of a file, whose observations and actions are the "
+            f"game's. {why}"
+        )

@@ -172,7 +172,7 @@ class Actions:
 
     def numbers(self, action: Array) -> Array:
         """float32[n, width]."""
-        flat = action.reshape(len(action), -1)
+        flat = action.reshape(len(action), math.prod(action.shape[1:]))  # of no rows -1 would say nothing
         if self._choices is None:
             return ((flat - self._middle) / self._half).astype(np.float32)
         out = np.zeros((len(flat), self.width), np.float32)
