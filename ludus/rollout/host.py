@@ -44,7 +44,8 @@ class HostSpec:
     exists already, for the first shard; only within one process. kept: bytes of policies that stay from request to request. client: the
     host's name on an inference server, which comes with each request; empty: it keeps copies of the policies itself. bots: where they
     play. device: where the copies are asked to compute. scored: makes the environments of the slot `SCORED`, where matches have others.
-    between: called between two steps of a match, with what says how many of its episodes have ended; only within one process."""
+    between: called between two steps of a match (and see `RolloutHost.heard`), with what says how many of its episodes have ended; only
+    within one process."""
 
     make_env: MakeEnv
     shards: tuple[Shard, ...]
@@ -66,6 +67,8 @@ class RolloutHost:
 
     called: ClassVar[str] = "rollout worker"
     """In messages, before its number."""
+    heard: ClassVar[bool] = False
+    """Whether `HostSpec.between` is called within requests of learners, too."""
 
     def __init__(self, spec: HostSpec) -> None:
         self._spec = spec
@@ -161,7 +164,7 @@ class RolloutHost:
         self, workers: Sequence[RolloutWorker], request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Any]]
     ) -> list[Rollout]:
         """One after the other; of the time that there is, each has as much as those after it."""
-        if request.learner is None and self._spec.between is not None:
+        if self._spec.between is not None and (self.heard or request.learner is None):
             return [self._stepwise(worker, request, policies, self._spec.between) for worker in workers]
         if request.seconds is None:
             return [worker.play(request, policies) for worker in workers]

@@ -63,6 +63,13 @@ def check_decisions(
 ) -> None:
     """Raises DataError for decisions that do not fit the environment's spaces. Limits of observations say little, and do not count."""
     observation, action = one_space(env, seats, algorithm="behaviour cloning")
+    check_spaces(pieces, origin, env, observation, action)
+
+
+def check_spaces(
+    pieces: Sequence[Trajectories], origin: TrajectoryOrigin, env: EnvSpec, observation: Space[Any], action: Space[Any]
+) -> None:
+    """`check_decisions` of agents with these spaces."""
     if not _alike(origin.action, action):
         raise DataError(
             f"the file has actions of {_shown(origin.action)}; in the scenario's {env.id} they are of {_shown(action)}. {_ADVICE}"
