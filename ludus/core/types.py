@@ -456,7 +456,8 @@ class Match:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exploitability:
-    """gain float64[P]: what each player's best response earns over the profile of meta-strategies; NashConv is their sum."""
+    """gain float64[P]: what each player's best response earns over the profile of meta-strategies. NashConv is the sum of those that are
+    gains: over a joint distribution a response may earn less than what the players draw together."""
 
     gain: NDArray[np.float64]
     value: NDArray[np.float64]
@@ -464,7 +465,7 @@ class Exploitability:
 
     @property
     def nash_conv(self) -> float:
-        return float(self.gain.sum())
+        return float(np.maximum(self.gain, 0.0).sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pyspiel
@@ -154,6 +155,8 @@ def test_a_correlated_solution_is_deviated_from_unseen() -> None:
     found = exact.exploitability(Solution(None, 0.0, joint=np.array([[0.5, 0.0], [0.0, 0.5]])))
     np.testing.assert_allclose(found.value, [2.5, 2.5])
     np.testing.assert_allclose(found.gain, [1.5 - 2.5, 1.5 - 2.5])
+    assert found.nash_conv == 0.0
+    assert replace(found, gain=np.array([-1.5, 0.5])).nash_conv == 0.5, "one player's loss is nobody's gain"
 
 
 def test_value_against_products_and_correlated_draws() -> None:

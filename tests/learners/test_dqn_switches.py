@@ -36,7 +36,10 @@ VARIANTS = {
         "enumerated",
         IQN(munchausen=True, noisy=True, dueling=True, priority_exponent=0.5, atoms=4, **SMALL),
     ),
-    "munchausen-c51": ("tensors", DQN(munchausen=True, double=False, distribution="c51", atoms=5, **SMALL)),
+    "munchausen-c51": (
+        "tensors",
+        DQN(munchausen=True, double=False, distribution="c51", atoms=5, v_min=-3, v_max=1, **SMALL),
+    ),
 }
 
 

@@ -1,11 +1,13 @@
 """Magnetic mirror descent with a table: schedules, values, and states that nobody visited."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from ludus.learners.base import LearnerContext
 from ludus.learners.mmd.losses import log_policy
-from ludus.learners.mmd.options import MMD
+from ludus.learners.mmd.options import MMD, RNaD
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.testing.algorithm import synthetic_rollout
@@ -54,6 +56,24 @@ def test_states_that_nobody_visited_keep_their_policy(enumerated):
     assert 0 < visited.sum() < 6
     np.testing.assert_array_equal(after["logp"][~visited], before["logp"][~visited])
     assert (np.abs(after["logp"][visited] - before["logp"][visited]).max(axis=1) > 1e-6).any()
+
+
+@pytest.mark.parametrize("explore", [0.0, 0.3])
+def test_a_policy_that_is_its_magnet_costs_nothing(explore, enumerated):
+    """Also where what plays is mixed with uniform play: what is paid are the game's rewards."""
+    learner = RNaD(network="table", batch=30, eta=0.2, announce="average", explore=explore, alpha=2.0).learner(
+        LearnerContext(enumerated, (1,), 0, total=10)
+    )
+    state = learner.state_dict()
+    skewed = log_policy(
+        np.random.default_rng(2).standard_normal(state["logp"].shape), enumerated.enumeration.mask[8:14]
+    )
+    learner.load_state_dict({**state, "logp": skewed, "magnet": skewed.copy()})
+    weights, rng = learner.weights(), np.random.default_rng(1)
+    rows = synthetic_rollout(enumerated, build_policy(learner.spec, weights), seats=(1,), segments=20, rng=rng)
+    played = weights["newest/probs"][rows.observation - 8, rows.action].astype(np.float32)
+    ((_, columns),) = learner.items(replace(rows, logp=np.log(played), reward=np.zeros_like(rows.reward)))
+    np.testing.assert_allclose(columns["target"], 0.0, atol=1e-6)
 
 
 def test_values_go_a_share_of_the_way_with_every_row(enumerated):

@@ -47,6 +47,11 @@ def test_searches_are_whole_rounds_of_leaves() -> None:
 
 
 def test_rewards_that_are_learned_go_beyond_the_values_of_c51() -> None:
-    with pytest.raises(ConfigError, match="give v_min and v_max"):
-        build_part("algorithm", {"kind": "rainbow", "learned_reward": "rnd"}, ALGORITHMS)
+    larger = {"processing": [{"kind": "reward_scale", "factor": 10.0}]}
+    soft = {"distribution": "c51", "munchausen": True, "double": False}
+    for kind, given in (("rainbow", {"learned_reward": "rnd"}), ("rainbow", larger), ("dqn", soft)):
+        with pytest.raises(ConfigError, match="may go beyond; give v_min and v_max"):
+            build_part("algorithm", {"kind": kind, **given}, ALGORITHMS)
+    smaller = {"processing": [{"kind": "reward_scale", "factor": 0.1}, "reward_clip"]}
+    build_part("algorithm", {"kind": "rainbow", **smaller}, ALGORITHMS)
     build_part("algorithm", {"kind": "rainbow", "learned_reward": "rnd", "v_min": -5, "v_max": 5}, ALGORITHMS)

@@ -21,6 +21,7 @@ from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space, players_of, reward_scale
 from ludus.policies.specs import Body, Distribution, QHeadSpec, action_values_spec, body_config
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
+from ludus.replay.processing import RewardClip, RewardScale
 
 
 class QLearning(ReplayOptions):
@@ -154,14 +155,13 @@ class DQN(QLearning):
             raise ValueError(f"munchausen helps the reward of one step; n_step is {self.n_step}, and must be 1")
         if self.v_min is not None and self.v_max is not None and self.v_min >= self.v_max:
             raise ValueError(f"v_min {self.v_min} must be below v_max {self.v_max}")
-        if (
-            self.learned_reward is not None
-            and self.distribution == "c51"
-            and None in (self.v_min, self.v_max)
-            and not is_stored()
-        ):
+        beyond = "learned rewards" if self.learned_reward is not None else "munchausen's" if self.munchausen else ""
+        for each in self.processing:
+            if not (isinstance(each, RewardClip) or (isinstance(each, RewardScale) and each.factor <= 1.0)):
+                beyond = beyond or f"rewards that {type(each).__name__} makes"
+        if beyond and self.distribution == "c51" and None in (self.v_min, self.v_max) and not is_stored():
             raise ValueError(
-                "c51's values lie between the game's least and largest utility, and learned rewards go beyond; give v_min and v_max, or "
+                f"c51's values lie between the game's least and largest utility, and {beyond} may go beyond; give v_min and v_max, or "
                 "distribution=quantile"
             )
         refuse_unread(

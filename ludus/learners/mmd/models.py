@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 
 
 def regularised_rewards(
-    config: MMD, env: EnvSpec, rows: Trajectories, reward: Floats, magnet: Floats, progress: float
+    config: MMD, env: EnvSpec, rows: Trajectories, reward: Floats, ratio: Floats, progress: float
 ) -> Floats:
-    """`regularised` by the magnet's log-probabilities float64[N] of the actions taken."""
-    cost = config.alpha.at(progress) * (rows.logp - magnet)
+    """`regularised` by log π/π_magnet float64[N] of the actions taken."""
+    cost = config.alpha.at(progress) * ratio
     return regularised(rows, reward, cost, opponents=env.zero_sum and env.num_players == 2)
 
 
@@ -71,7 +71,7 @@ class Magnet:
             return reward
         x, mask, state = occurring(self.table, rows.observation, rows.mask, inputs=inputs, actions=actions)
         magnet = policy(x, mask)[state, rows.action.astype(np.int64)]
-        return regularised_rewards(self.config, self._env, rows, reward, magnet, progress)
+        return regularised_rewards(self.config, self._env, rows, reward, rows.logp - magnet, progress)
 
     def strengths(self, progress: float) -> tuple[float, float, float]:
         """(of the magnet, of the policy before the update) in the loss; what a nat away from the magnet costs in rewards."""
