@@ -100,7 +100,7 @@ def test_opponents_are_paid_in_zero_sum_games_of_two(enumerated):
         (general, [-3, -2, -30, -20, -3, -30]),
         (three, [-3, -2, -30, -20, -3, -30]),
     ):
-        reward = regularised_rewards(config, env, rows, rows.reward.astype(np.float64), magnet, 0.0)
+        reward = regularised_rewards(config, env, rows, rows.reward.astype(np.float64), rows.logp - magnet, 0.0)
         target, _ = gae(rows.start, reward, np.zeros(6), np.zeros(4), 1.0, 1.0)
         np.testing.assert_allclose(target, targets, atol=1e-5)
 
