@@ -94,11 +94,13 @@ class EnvSpec:
 
     @property
     def constant(self) -> float | None:
-        """What the returns of two players sum to: None unless that is a constant, and 0 where their ranges do not say which."""
+        """What the returns of two players sum to: None unless that is a constant, and 0 where their ranges do not say which, as they are
+        infinite or loose."""
         if self.num_players != 2 or not self.zero_sum:
             return None
-        (least, _), (_, greatest) = self.utility_range
-        return round(least + greatest, 6) if np.isfinite(self.utility_range).all() else 0.0
+        (least, most), (other_least, other_most) = self.utility_range
+        said = np.isfinite(self.utility_range).all() and abs(least + other_most - most - other_least) < 1e-6
+        return round(least + other_most, 6) if said else 0.0
 
     @property
     def places(self) -> NDArray[np.int64]:

@@ -368,3 +368,14 @@ def test_ids_are_not_put_beside_bytes() -> None:
         w.agent_ids(flat, players=[0])
     (agent,) = w.agent_ids(w.scale_observation(flat), players=[0]).spec.agents
     assert (agent.observation.shape, agent.observation.dtype) == ((4 * 6 * 3 + 1,), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "said"),
+    [(((0, 1), (0, 1)), 1.0), (((-1, 5), (-20, 2)), 0.0), (((-1, np.inf), (-np.inf, 1)), 0.0)],
+)
+def test_what_two_players_returns_sum_to(ranges: tuple[tuple[float, float], ...], said: float) -> None:
+    """What both ends of the ranges say; loose ranges say nothing."""
+    spec = EnvSpec(id="made up", agents=(), utility_range=ranges, symmetry=((0,), (1,)), zero_sum=True)
+    assert spec.constant == said
+    assert replace(spec, zero_sum=False).constant is None
