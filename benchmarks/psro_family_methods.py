@@ -77,6 +77,8 @@ on growing, so that its learning rate does not fall. A level of the pipeline tra
 PSRO. Where the newest policy is what counts, small steps and much entropy: with the settings of best responses it ends at exploitability
 2.0 in Leduc poker (self-play, seed 0), with these at 0.36.
 
+NXDO has the rate of the preset `leduc-nxdo`, and was not tuned; half of its episodes learn in the restricted game.
+
 NeuPL's network trains all its rows, eight from the eighth task on, in a task of as many episodes as a response of PSRO: a row has an eighth
 of them, and an update, which waits for all rows, is of eight batches. It goes on from task to task, and its learning rate and entropy fall
 over the whole run, where each response of PSRO begins both anew; its members are played with their own randomness. It has twice the

@@ -308,9 +308,7 @@ def first_scenario(
     if isinstance(name, str):  # it is said here, with the options that go with it
         texts = [text for text in texts if text.partition("=")[0].strip() != "algorithm"]
         own.pop("algorithm", None)
-    elif isinstance(
-        name, Mapping
-    ):  # options were given: a text that says the name alone would take all others away again
+    elif isinstance(name, Mapping):  # a text that says the name alone would take all other options away again
         name = name.get("kind", "ppo")
         texts = [text for text in texts if not _names_algorithm(text)]
     algorithm = build_part("algorithm", name, ALGORITHMS)

@@ -110,15 +110,11 @@ class XDOOptions(ResponseOptions):
         if tabulates(response.policy, mode=self.mode):
             return
         other = next((mode for mode in ("greedy", "explore") if tabulates(response.policy, mode=mode)), None)
-        instead = "Leave that out, or give the role response another algorithm, such as exact or ppo."
-        if other is not None:
-            instead = (
-                f"Set mode={other}, leave that out, or give the role response another algorithm, such as exact or ppo."
-            )
+        leave = "Leave" if other is None else f"Set mode={other}, leave"
         raise ScenarioError(
             f"the role meta computes ({meta.name}) the equilibrium of a game of picks, from tables of what policies do at each information "
             f"state; those of {response.name} have none in mode {self.mode} (they have memory, noise, networks of agents, or an "
-            f"epsilon_spread, say). {instead}"
+            f"epsilon_spread, say). {leave} that out, or give the role response another algorithm, such as exact or ppo."
         )
 
     def _check_pair(self, meta: Assignment, response: Assignment) -> None:

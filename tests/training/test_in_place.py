@@ -127,7 +127,9 @@ class Reference:
                     )
                 for row, slot in self.slots(p, ended):
                     if slot in self.open:
-                        self.running.setdefault(slot, []).append((*self.open.pop(slot), ended.reward[row]))
+                        self.running.setdefault(slot, []).append(
+                            (*self.open.pop(slot), ended.reward[row], self.place + 1)
+                        )
                         tail = Tail.TERMINATED if ended.terminated[row] else Tail.TRUNCATED
                         final = None if then.final_state is None else then.final_state[over.index(slot[0])]
                         segments.append(
@@ -135,7 +137,9 @@ class Reference:
                         )
                 for row, slot in self.slots(p, then.due[p]):
                     if slot in self.open:
-                        self.running.setdefault(slot, []).append((*self.open.pop(slot), then.due[p].reward[row]))
+                        self.running.setdefault(slot, []).append(
+                            (*self.open.pop(slot), then.due[p].reward[row], self.place + 1)
+                        )
             self.ended.update(over)
             self.place += 1
         last = seen[-1]
@@ -174,6 +178,7 @@ class Reference:
             reward=column(7).astype(np.float32),
             mask=column(4) if has_mask else None,
             t=column(5).astype(np.int32),
+            dt=(column(8) - column(5)).astype(np.int32),
             tail=np.array([tail for _, _, tail, *_ in segments], np.int8),
             bootstrap_observation=np.array([after for _, _, _, after, *_ in segments]),
             bootstrap_mask=None,

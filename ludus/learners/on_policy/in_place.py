@@ -139,5 +139,9 @@ def shown(state: Tensor | None) -> Tensor | None:
 
 def team_rewards(block: Block) -> Tensor:
     """float64[K, C]: as `ludus.learners.on_policy.teams.team_rewards`, what the whole team received after each of its agents' decisions, up
-    to the agent's next one, or to the end of the episode."""
-    return until_next(block, of_players(block, torch.where(block.row, block.reward.double(), 0.0)))
+    to the agent's next one, or to the end of the episode. A row's reward counts when its last part has come."""
+    times = torch.arange(len(block.row), device=block.row.device)[:, None]
+    newest = torch.where(block.row, times, -1).cummax(0).values.clamp(min=0)
+    came = block.row.gather(0, newest) & (block.at.gather(0, newest) == times)
+    reward = torch.where(came, block.reward.gather(0, newest).double(), 0.0)
+    return until_next(block, of_players(block, reward))
