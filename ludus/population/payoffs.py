@@ -22,7 +22,7 @@ class Payoffs:
 
     mean: float64[P, n_0, …, n_{P-1}], NaN in holes. count: int64[n_0, …]. m2: float64[P, n_0, …]. exact: bool[n_0, …].
     utility_range: [P] (least, largest). population: [P] index of each player's population. zero_sum: as in `EnvSpec`.
-    Raises DataError for shapes that do not fit each other; players who share a population have axes of one length.
+    Raises DataError for shapes that do not fit each other and for other dtypes; players who share a population have axes of one length.
     """
 
     mean: NDArray[np.float64]
@@ -40,6 +40,9 @@ class Payoffs:
             raise DataError(
                 f"payoffs: mean has the shape {shape}; expected [P, n_0, …, n_P-1], an axis of policies for each player."
             )
+        for name, numbers in (("mean", self.mean), ("m2", self.m2)):
+            if numbers.dtype != np.float64:
+                raise DataError(f"payoffs: {name} is of {numbers.dtype}; expected float64. Give {name}.astype(float).")
         for name, array, expected in (
             ("m2", self.m2, shape),
             ("count", self.count, sizes),

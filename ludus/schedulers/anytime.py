@@ -107,10 +107,10 @@ class AnytimePSROOptions(PSROOptions, MovedMixtureOptions):
                 f"responses {kind_of(self.responses, RESPONSES)!r} need a joint meta-strategy, and what is announced here is the mean of "
                 "each player's distribution, which a rule has moved. Use responses: best, or scenario psro."
             )
-        if self.begin == "uniform" and isinstance(self.responses, RectifiedResponse | SequentialLeague):
+        if isinstance(self.responses, RectifiedResponse | SequentialLeague):
             raise ScenarioError(
-                f"responses {kind_of(self.responses, RESPONSES)!r} differ in whom they meet, and with begin=uniform each begins with all "
-                "members alike. Give begin=last, responses=best, or scenario psro."
+                f"responses {kind_of(self.responses, RESPONSES)!r} say whom not to meet, and here each meets all members, by a rule that "
+                "moves their weights. Give responses=best, or scenario psro."
             )
 
 

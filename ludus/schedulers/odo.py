@@ -208,8 +208,7 @@ class ODOScheduler(ResponseScheduler):
         tables, sizes = tables_of(payoffs.mean), payoffs.sizes
         if not self._players:
             self._players = [OnlinePlayer.of(sizes[p], sizes[1 - p]) for p in range(2)]
-        known = payoffs.mean[~np.isnan(payoffs.mean)]
-        unit = float(known.max() - known.min())
+        unit = max(float(np.nanmax(mine) - np.nanmin(mine)) for mine in payoffs.mean)
         for p, player in enumerate(self._players):
             first = len(player.played)
             player.see(sizes[p], sizes[1 - p])

@@ -40,8 +40,8 @@ Hyper = Mapping[str, float]
 class Range(Config):
     """Where an option of the algorithm may lie: from `low` to `high`, both above 0 if it is drawn on a logarithmic scale (`log`)."""
 
-    low: float
-    high: float
+    low: float = Field(allow_inf_nan=False)
+    high: float = Field(allow_inf_nan=False)
     log: bool = True
 
     @model_validator(mode="after")
@@ -78,6 +78,10 @@ class TuningRules:
             raise ConfigError(
                 f"every is at least 1, fraction at most a half and resample a probability; given every: {self.every}, fraction: "
                 f"{self.fraction}, resample: {self.resample}."
+            )
+        if not all(0 < factor < np.inf for factor in self.factors):
+            raise ConfigError(
+                f"factors are what hyper-parameters are multiplied by, above 0; given {list(self.factors)}."
             )
         if self.spread is not None and not self.spread > 0:
             raise ConfigError(f"spread is {self.spread}, expected above 0, or null: then all opponents are met alike.")

@@ -67,9 +67,9 @@ class WinRates:
     ) -> None:
         """span: the returns that count as a defeat and as a victory; what lies between counts in proportion, and beyond them nothing more.
         None: the game's least and largest return. With returns of -1, 0 and 1 that makes won games and half of the drawn ones.
-        Raises SolverError if a return of the game has no bound and there is no `span`."""
+        Raises SolverError if a return of the game has no bound and there is no `span`; a player alone has nobody to win against."""
         self.payoffs, self.reference = payoffs, reference
-        self._spans = spans_of(payoffs.utility_range, span)
+        self._spans = spans_of(payoffs.utility_range, span) if payoffs.num_players > 1 else []
 
     def profiles(self, mine: Member, others: Iterable[Member]) -> list[PolicyProfile]:
         """What has to be evaluated for `of`."""

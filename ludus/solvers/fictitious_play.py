@@ -121,6 +121,7 @@ class FictitiousPlay:
         games.require_complete(payoffs, "fictitious_play")
         mean, sizes = games.symmetrised(payoffs), np.array(payoffs.sizes, dtype=np.int64)
         counts = padded_uniform(payoffs.sizes)
-        fictitious_play(own_axis_last(mean), sizes, counts, 1.0, self.iterations)
+        tables = own_axis_last(mean) / (games.payoff_range(mean) or 1.0)  # ties are within a part of the range
+        fictitious_play(tables, sizes, counts, 1.0, self.iterations)
         marginals = games.unpadded(counts, payoffs)
         return Solution(marginals, float(games.deviation_gains(mean, marginals).sum()))

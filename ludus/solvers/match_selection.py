@@ -130,7 +130,8 @@ class Goal(Protocol):
 def next_cells(payoffs: Payoffs, solution: Solution, *, goal: Goal, units: int, at_least: int = 1) -> CellSelection:
     """The cells that get about `units` more units, in portions of `at_least`; nothing where the goal is reached.
 
-    solution: of the same view, with holes `filled`. Largest remainders are rounded up. Raises ConfigError for amounts below 1.
+    solution: of the same view, with holes `filled`. Largest remainders are rounded up, as far as `units` goes. Raises ConfigError for
+    amounts below 1.
     """
     if units < 1 or at_least < 1:
         raise ConfigError(f"adaptive evaluation: {units} units in portions of {at_least}; expected at least 1 of each.")
@@ -138,7 +139,8 @@ def next_cells(payoffs: Payoffs, solution: Solution, *, goal: Goal, units: int, 
     demand = np.where(first, goal.demand(payoffs, solution, units), 0.0).ravel()
     portions = np.minimum(demand.sum(), units) / max(demand.sum(), 1e-300) * demand / at_least
     given = np.floor(portions)
-    left = min(round(float(portions.sum() - given.sum())), int((portions > given).sum()))
+    most = max(units // at_least, 1) - int(given.sum())
+    left = min(round(float(portions.sum() - given.sum())), int((portions > given).sum()), most)
     given[np.argsort(given - portions, kind="stable")[:left]] += 1
     return _cells(given.reshape(payoffs.sizes), at_least)
 

@@ -18,7 +18,8 @@ from ludus.solvers.games import joint_gains, symmetric_joint
 from ludus.solvers.nash import solve_interior_point
 from ludus.solvers.simplex_program import SimplexProgram, minimise
 
-INDIFFERENT = 1e-9  # a player whose payoffs differ by less than this part of the range has nothing to bargain about
+INDIFFERENT = 1e-9  # a player's payoffs that differ by less, as a part of the largest, leave nothing to bargain about
+ROOM = 1e-8  # in units of each player's range: agreements that are better by less are none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,8 @@ class NashBargaining:
 
     disagreement: "minimum", each player's least payoff; "maximin", what each can guarantee itself against all others together; or one
     number per player. Payoffs at the optimum are unique, and distributions need not be: of these the most even is taken (least sum of
-    squares). A player whose payoffs are all equal is left out of the product. tolerance: of the payoffs, as a fraction of their range.
+    squares). A player whose payoffs are all equal is left out of the product. tolerance: of each player's payoffs, as a fraction of their
+    range; one player's unit changes nothing.
 
     Bargaining supposes agreements that bind, so deviations may gain: the gap is what they gain, by one strategy for good. Players that
     share a population get a symmetric joint distribution.
@@ -53,9 +55,10 @@ class NashBargaining:
         """Raises SolverError for holes or NaN, and if no agreement is better for everybody than to disagree. `warm` is not used."""
         games.require_complete(payoffs, "nash_bargaining")
         mean = games.symmetrised(payoffs)
-        scale = games.payoff_range(mean) or 1.0
-        surplus = (mean.reshape(len(mean), -1) - self._disagreement(mean)[:, None]) / scale
-        surplus = surplus[np.ptp(surplus, axis=1) > INDIFFERENT]
+        flat = mean.reshape(len(mean), -1)
+        spread = np.ptp(flat, axis=1, keepdims=True)
+        bargains = spread[:, 0] > INDIFFERENT * np.abs(flat).max(axis=1)
+        surplus = (flat - self._disagreement(mean)[:, None])[bargains] / spread[bargains]
         joint = symmetric_joint(self._joint(surplus).reshape(payoffs.sizes), payoffs.population)
         return Solution(None, float(joint_gains(mean, joint, "cce").sum()), joint=joint)
 
@@ -72,7 +75,7 @@ class NashBargaining:
         return np.array(self.disagreement, dtype=np.float64)
 
     def _joint(self, surplus: NDArray[np.float64]) -> NDArray[np.float64]:
-        """float64[profiles], from each bargainer's surplus float64[p, profiles] in units of the payoffs' range."""
+        """float64[profiles], from each bargainer's surplus float64[p, profiles] in units of its own range."""
         start = self._agreement(surplus)
         # the multipliers of these rows end at 1 / surplus, the gradient of the sum of logarithms
         product = SimplexProgram(-surplus, np.zeros(len(surplus)), even=False, target=1.0)
@@ -92,7 +95,7 @@ class NashBargaining:
         if not len(surplus):
             return uniform
         least, best = least_epsilon(-surplus)
-        if -least <= 10.0 * self.tolerance:
+        if -least <= ROOM:
             raise SolverError(
                 "nash_bargaining: no agreement is better for all players than their disagreement payoffs; lower `disagreement`."
             )

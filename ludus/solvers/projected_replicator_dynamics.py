@@ -242,7 +242,7 @@ class ProjectedReplicatorDynamics:
     def __post_init__(self) -> None:
         if self.iterations < 1:
             raise ConfigError(f"projected_replicator_dynamics: iterations is {self.iterations}, expected at least 1.")
-        if not self.dt > 0.0:
+        if not 0.0 < self.dt < np.inf:
             raise ConfigError(f"projected_replicator_dynamics: dt is {self.dt}, expected a positive step.")
         if not 0.0 <= self.gamma < 1.0:
             raise ConfigError(

@@ -194,8 +194,8 @@ def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: 
         ("pfsp", ["latest=1", "opponents=[random]"], "opponents were given, and with latest=1"),
         (
             "anytime_psro",
-            ["responses=sequential_league"],
-            "'sequential_league' differ in whom they meet, and with begin=uniform",
+            ["responses=sequential_league", "begin=last"],
+            "'sequential_league' say whom not to meet, and here each meets all members",
         ),
         ("anytime_psro", ["rule=hegde"], "did you mean 'hedge'"),
         ("anytime_psro", ["diversity=response"], "'response' moves the opponents of a response, which this"),

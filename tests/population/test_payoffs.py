@@ -44,6 +44,7 @@ def test_a_shared_population_has_one_size():
         ({"count": np.zeros((2, 2), np.int64)}, r"count has the shape \(2, 2\); expected \(2, 3\)"),
         ({"exact": np.zeros((3, 3), np.bool_)}, r"exact has the shape \(3, 3\); expected \(2, 3\)"),
         ({"utility_range": ((-1.0, 1.0),)}, "utility_range has 1 entries and population 2; expected 2"),
+        ({"mean": np.zeros((2, 2, 3), np.int64)}, "mean is of int64; expected float64"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(changes, words):

@@ -88,14 +88,15 @@ def test_regret_is_within_the_bound(rounds: int, seed: int) -> None:
     assert regret <= np.sqrt(2 * rounds * np.log(3)) + np.sqrt(np.log(3) / 8)
 
 
-def exact_rounds(generations: int, rounds: int) -> list[float]:
-    """NashConv of the announced means in rock, paper, scissors, whose players begin with rock alone, and answer exactly."""
+def exact_rounds(generations: int, rounds: int, seat: float = 0.0) -> list[float]:
+    """NashConv of the announced means in rock, paper, scissors, whose players begin with rock alone, and answer exactly. seat: what the
+    first player is paid for being it."""
     scheduler = odo(generations=generations, rounds=rounds)
     held, found = [[0], [0]], []
     while True:
         names = tuple(tuple(PolicyRef(k, f"{k}-{i}") for i in range(len(some))) for k, some in enumerate(held))
         table = RPS[np.ix_(*held)]
-        now = View(names, exact_view(np.stack([table, -table]), zero_sum=True))
+        now = View(names, exact_view(np.stack([table + seat, -table - seat]), zero_sum=True))
         tasks = scheduler.next_tasks(now, free=3)
         if not tasks:
             return found
@@ -126,6 +127,10 @@ def view(table: list[list[float]], *, of: tuple[int, int] | None = None) -> View
     payoff = np.array(table)
     names = tuple(tuple(PolicyRef(k, f"{k}-{i}") for i in range(n)) for k, n in enumerate(payoff.shape))
     return View(names, exact_view(np.stack([payoff, -payoff]), zero_sum=True))
+
+
+def test_what_a_seat_pays_changes_nothing() -> None:
+    np.testing.assert_allclose(exact_rounds(4, 50, seat=10.0), exact_rounds(4, 50), atol=1e-9)
 
 
 def test_responses_are_to_what_was_met_in_the_window() -> None:

@@ -80,6 +80,8 @@ def test_a_span_narrows_the_returns() -> None:
     assert WinRates(payoffs, reference={}, span=(-0.1, 0.1)).known(Member(1, 0), Member(0, 0)) == 0.0
     with pytest.raises(SolverError, match="span"):
         WinRates(view(mean, (0, 1), (-np.inf, np.inf)), reference={})
+    alone = WinRates(view(np.zeros((1, 1)), (0,), (-np.inf, np.inf)), reference={})
+    assert alone.profiles(Member(0, 0), []) == []
 
 
 def test_older_snapshots_fade() -> None:

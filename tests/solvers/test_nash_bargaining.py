@@ -56,6 +56,17 @@ def test_zero_sum_games_split_their_range():
     np.testing.assert_allclose(joint, 0.25, atol=1e-8)
 
 
+@pytest.mark.parametrize("factor", [1e-9, 0.01, 1.0, 300.0, 1e7])
+@pytest.mark.parametrize("disagreement", ["minimum", "maximin"])
+def test_a_players_unit_changes_nothing(disagreement, factor):
+    """Nash's axiom, also where the players' units are far apart."""
+    mean = np.array([[[-92.0, 79.0], [33.0, 17.0]], [[-1.0, 0.0], [-2.0, 1.0]]])
+    _, joint = earned(exact_view(mean, zero_sum=False), disagreement=disagreement)
+    mean[1] *= factor
+    _, other = earned(exact_view(mean, zero_sum=False), disagreement=disagreement)
+    np.testing.assert_allclose(other, joint, atol=1e-6)
+
+
 def test_three_players_divide_a_unit():
     """Whoever is dictator takes all: a third of the time each."""
     payoffs, joint = earned(exact_view(np.eye(3).reshape(3, 3, 1, 1), zero_sum=False))
