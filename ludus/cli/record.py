@@ -104,6 +104,10 @@ def _execute(options: argparse.Namespace) -> int:
     if named and options.policies:
         raise ConfigError(f"{options.run!r} and --policies were given, and both say who plays. Leave one out.")
     options.policies = options.policies or ([named] if named else [])
+    if film and suffix in _FILMS and options.episodes != 1 and _has_boards(run_dir):
+        raise ConfigError(
+            f"a {suffix} of a board is of one episode, and --episodes {options.episodes} was given. Leave it out, or name a .txt file."
+        )
     return _film(run_dir, options) if film else _trajectories(run_dir, options)
 
 

@@ -54,7 +54,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--episodes",
         type=positive_number,
-        help=f"deals of each meeting, each in every order of seats (default: {_EPISODES})",
+        help=f"deals of each meeting, each in every order of seats, or, of five and more players, some (default: {_EPISODES})",
     )
     parser.add_argument(
         "--budget",

@@ -169,9 +169,7 @@ def take_apart(
         known = holds_policies(owner) and file.resolve().parent.parent.name == "policies"
         return Wanted(text, run=open_run(owner) if known else None, file=file)
     if text.startswith("@"):
-        if run is None:
-            raise ConfigError(f"{text!r} is no {what}: it says of no run. Write RUN{text}.")
-        return Wanted(text, run=run, what=text[1:])
+        return _of_known(text, run, what=what, forms=forms)
     try:
         folder, named = split_name(text, find_run)
     except LudusError as error:
@@ -181,8 +179,21 @@ def take_apart(
             return Wanted(text, bot=text)
         raise ConfigError(f"{text!r} is no {what}: {error} {article(what).capitalize()} is {forms}.") from error
     if named == "@":
-        raise ConfigError(f"{text!r} is no {what}: nothing follows the @. {article(what).capitalize()} is {forms}.")
+        raise _nothing_follows(text, what=what, forms=forms)
     return Wanted(text, run=open_run(folder), what=named[1:])
+
+
+def _of_known(text: str, run: StoredRun | None, *, what: str, forms: str) -> Wanted:
+    """@NAME of a run that is known."""
+    if run is None:
+        raise ConfigError(f"{text!r} is no {what}: it says of no run. Write RUN{text}.")
+    if text == "@":
+        raise _nothing_follows(text, what=what, forms=forms)
+    return Wanted(text, run=run, what=text[1:])
+
+
+def _nothing_follows(text: str, *, what: str, forms: str) -> ConfigError:
+    return ConfigError(f"{text!r} is no {what}: nothing follows the @. {article(what).capitalize()} is {forms}.")
 
 
 def _with_at(text: str, find_run: FindRun, open_run: Callable[[Path], StoredRun], run: StoredRun | None) -> str | None:

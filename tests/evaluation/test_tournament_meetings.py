@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from collections import Counter
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -49,9 +50,29 @@ def test_fewer_entrants_than_players_share_the_seats() -> None:
     assert sorted("".join(order) for order in found.seatings) == ["aab", "aba", "abb", "baa", "bab", "bba"]
 
 
-def test_many_players_rotate() -> None:
+def test_who_does_not_play_interchangeable_seats_alike_has_both() -> None:
+    """Whose policies differ, or who plays one of them alone."""
+    sends = {"a": ["paper", "rock"], "b": ["scissors"] * 2, "c": ["scissors"] * 2}
+    found = meetings_of(everywhere("abc"), ((0, 1),), sends=sends)
+    assert [meeting.seatings for meeting in found] == [
+        (("a", "b"), ("b", "a")),
+        (("a", "c"), ("c", "a")),
+        (("b", "c"),),
+    ]
+    able = {"z": [True, False], "a": [False, True], "b": [True, True]}
+    found = {"".join(meeting.entrants): meeting.seatings for meeting in meetings_of(able, ((0, 1),))}
+    assert found == {"az": (("z", "a"),), "ab": (("b", "a"),), "bz": (("z", "b"),)}
+
+
+def test_many_players_have_each_seat_and_each_neighbour_equally_often() -> None:
     (found,) = meetings_of(everywhere("abcde", 5), tuple((p,) for p in range(5)))
-    assert ["".join(order) for order in found.seatings] == ["abcde", "bcdea", "cdeab", "deabc", "eabcd"]
+    assert ["".join(order) for order in found.seatings][:3] == ["abecd", "bcade", "cdbea"]
+    for players, seats in ((5, 2), (6, 1), (7, 2)):
+        (found,) = meetings_of(everywhere("abcdefg"[:players], players), ())
+        assert set(Counter((p, name) for order in found.seatings for p, name in enumerate(order)).values()) == {seats}
+        behind = Counter(pair for order in found.seatings for pair in pairwise(order))
+        assert len(behind) == players * (players - 1)
+        assert set(behind.values()) == {seats}
     (few,) = meetings_of(everywhere("ab", 5), tuple((p,) for p in range(5)))
     assert ["".join(order) for order in few.seatings] == ["ababa", "babab"]
 

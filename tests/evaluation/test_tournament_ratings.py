@@ -122,3 +122,20 @@ def test_too_many_profiles_are_refused() -> None:
     place = {str(k): k for k in range(60)}
     with pytest.raises(DataError, match="60 entrants for 4 players"):
         payoffs_of([], place, game(1, players=4))
+
+
+@pytest.mark.parametrize("rating", ["openskill", "online_elo"])
+def test_names_decide_nothing_where_games_are_gone_through_in_turn(rating: str) -> None:
+    """Strong beats middle beats weak, each three times in four; under other names the order, and nearly the numbers, are the same."""
+    gains = [1, 1, 1, -1] * 50
+    found = {}
+    for names in ("abc", "bca", "cba"):
+        strong, middle, weak = names
+        pairs = [met(strong, middle, gains), met(middle, weak, gains), met(strong, weak, [1] * 9 * 20 + [-1] * 20)]
+        pairs = sorted(pairs, key=lambda result: result.meeting.entrants)
+        (rated,) = (made := report(pairs, game(1), rating)).ratings.values()
+        assert [s.name for s in made.standings] == [strong, middle, weak]
+        found[names] = rated.rating
+    spread = np.ptp(found["abc"])
+    for other in found.values():
+        np.testing.assert_allclose(other, found["abc"], atol=0.35 * spread)

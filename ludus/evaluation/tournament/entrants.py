@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -28,6 +28,7 @@ from ludus.evaluation.policies import (
     policies_of,
     take_apart,
 )
+from ludus.evaluation.tournament.meetings import Meeting, meetings_of
 from ludus.policies.base import Policy
 from ludus.policies.bots import DEADLINE, BotPolicy, parse_bot
 from ludus.policies.file import digest_of
@@ -67,6 +68,14 @@ class Entrant:
     detail: str
 
     @property
+    def sends(self) -> tuple[object, ...]:
+        """[P] what plays each seat, to be compared with other seats of this entrant."""
+        return tuple(
+            seat and tuple((who.name, who.mode, prob) for who, prob in zip(seat.players, seat.probs, strict=True))
+            for seat in self.seats
+        )
+
+    @property
     def has_bots(self) -> bool:
         """Whether a bot has to be asked, one decision at a time."""
         players = [player for seat in self.seats if seat is not None for player in seat.players]
@@ -80,6 +89,16 @@ class TournamentField:
     settings: Environment
     spec: EnvSpec
     entrants: tuple[Entrant, ...]
+
+    @property
+    def able(self) -> dict[str, list[bool]]:
+        """Per entrant [P], whether it can play that seat."""
+        return {entrant.name: [seat is not None for seat in entrant.seats] for entrant in self.entrants}
+
+    def meetings(self, camps: Mapping[str, int] | None = None) -> list[Meeting]:
+        """As `meetings_of`."""
+        sends = {entrant.name: entrant.sends for entrant in self.entrants}
+        return meetings_of(self.able, self.spec.symmetry, camps, sends=sends)
 
     @property
     def game(self) -> str:

@@ -44,25 +44,32 @@ class Piece:
 
 
 def meetings_of(
-    able: Mapping[str, Sequence[bool]], symmetry: Sequence[Sequence[int]], camps: Mapping[str, int] | None = None
+    able: Mapping[str, Sequence[bool]],
+    symmetry: Sequence[Sequence[int]],
+    camps: Mapping[str, int] | None = None,
+    *,
+    sends: Mapping[str, Sequence[object]] | None = None,
 ) -> list[Meeting]:
     """All meetings of as many different entrants as the game has players, or of all if there are fewer, in which each sits somewhere.
 
     able: per entrant [P], whether it can play that seat. symmetry: players of one group are interchangeable, so orders that differ by
-    those alone count once. Of more than 24 orders of one meeting only the rotations are played: each entrant once in every seat.
-    Raises ConfigError for an entrant that can meet nobody.
+    those alone count once, where all entrants of a meeting play those seats alike. sends: per entrant [P], what it sends to that seat, to
+    be compared (None: the same to all). Of more than 24 orders of one meeting some are played, in which each entrant has every seat
+    equally often, and, where it is one seat for each, sits behind each other one equally often. Raises ConfigError for an entrant that can
+    meet nobody.
     """
     players = len(next(iter(able.values())))
     names = sorted(able)
     if players > 1 and len(names) < 2:
         raise ConfigError(f"only {names[0]!r} was given; a tournament needs two entrants or more.")
     size = min(players, len(names))
-    places = _rotations(size, players) if _many(size, players) else _assignments(size, players)
-    alike = [sorted(group) for group in symmetry if len(group) > 1]
+    places = _some(size, players) if _many(size, players) else _assignments(size, players)
+    groups = [sorted(group) for group in symmetry if len(group) > 1]
     found = []
     for chosen in combinations(names, size):
         if camps is not None and len({camps[name] for name in chosen}) < min(size, len(set(camps.values()))):
             continue
+        alike = [group for group in groups if all(_same_in(name, group, able, sends) for name in chosen)]
         seatings = _seatings(chosen, places, able, alike)
         if seatings:
             found.append(Meeting(chosen, seatings))
@@ -76,6 +83,19 @@ def meetings_of(
     return found
 
 
+def _same_in(
+    name: str,
+    group: Sequence[int],
+    able: Mapping[str, Sequence[bool]],
+    sends: Mapping[str, Sequence[object]] | None,
+) -> bool:
+    """Whether an entrant plays these seats alike."""
+    first = group[0]
+    return all(able[name][p] for p in group) and (
+        sends is None or all(sends[name][p] == sends[name][first] for p in group)
+    )
+
+
 def _seatings(
     chosen: tuple[str, ...],
     places: Sequence[tuple[int, ...]],
@@ -84,7 +104,7 @@ def _seatings(
 ) -> tuple[tuple[str, ...], ...]:
     every = [tuple(chosen[k] for k in seating) for seating in places]
     seated = [order for order in every if all(able[name][p] for p, name in enumerate(order))]
-    if not seated and _many(len(chosen), len(every[0])):
+    if len(seated) < len(every) and _many(len(chosen), len(every[0])):  # what is left of those is not balanced
         seated = _fitting(chosen, able)
     return tuple(dict.fromkeys(_canonical(order, alike) for order in seated)) if alike else tuple(seated)
 
@@ -100,8 +120,14 @@ def _assignments(chosen: int, players: int) -> list[tuple[int, ...]]:
     return [order for order in product(range(chosen), repeat=players) if len(set(order)) == chosen]
 
 
-def _rotations(chosen: int, players: int) -> list[tuple[int, ...]]:
-    return [tuple((p + r) % chosen for p in range(players)) for r in range(chosen)]
+def _some(chosen: int, players: int) -> list[tuple[int, ...]]:
+    """Rotations; of one seat for each, of the order in which nobody follows the same one twice: 0, 1, n - 1, 2, n - 2, … With an odd n its
+    mirror images too. (Williams 1949, designs balanced for what comes before.)"""
+    if chosen < players:
+        return [tuple((p + r) % chosen for p in range(players)) for r in range(chosen)]
+    order = [(p + 1) // 2 if p % 2 else -p // 2 for p in range(players)]
+    found = [tuple((place + r) % players for place in order) for r in range(players)]
+    return found + [one[::-1] for one in found] if players % 2 else found
 
 
 def _fitting(chosen: Sequence[str], able: Mapping[str, Sequence[bool]]) -> list[tuple[str, ...]]:

@@ -14,7 +14,13 @@ from ludus.core.errors import SolverError
 from ludus.core.types import EnvSpec, NamedStatistics
 from ludus.evaluation.ratings import half_width, rate_all
 from ludus.evaluation.tournament.orders import Orders
-from ludus.evaluation.tournament.results import MeetingResult, matches_of, only_wins_and_losses, payoffs_of
+from ludus.evaluation.tournament.results import (
+    MeetingResult,
+    matches_of,
+    nothing_known,
+    only_wins_and_losses,
+    payoffs_of,
+)
 from ludus.population.matches import statistics_by_policy
 from ludus.population.ratings.base import Rater, RatingTable
 from ludus.population.ratings.bradley_terry import BradleyTerry
@@ -24,6 +30,7 @@ from ludus.population.ratings.results import duels, pairs
 # Ratings of a tournament's entrants.
 
 DEFAULT = "bradley_terry"
+_OF_MATCHES = {DEFAULT, "elo", "online_elo", "openskill"}  # these read no payoffs
 
 
 def rate(
@@ -40,6 +47,8 @@ def rate(
             return {}
         return {DEFAULT: BradleyTerry().fit(pairs(duels(log, [len(place)]), len(place)))}
     try:
+        if len(place) >= spec.num_players and _OF_MATCHES.issuperset(name.split(",")[0] for name in raters):
+            return rate_all(raters, nothing_known(place, spec), log)
         return rate_all(raters, payoffs_of(results, place, spec), log)
     except SolverError as error:
         raise SolverError(

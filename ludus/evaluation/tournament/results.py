@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, permutations
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from ludus.population.payoffs import Payoffs
 from ludus.solvers.confidence import student
 
 _MOST_CELLS = 10_000_000
+_PARTS = 20
 _SAME = 1e-6  # relative; sums of what float32 environments pay
 
 
@@ -76,12 +78,27 @@ def _pool_matches(parts: Sequence[Match]) -> Match:
 
 
 def matches_of(results: Sequence[MeetingResult], place: Mapping[str, int]) -> list[Match]:
-    """One record per meeting and order of seats, all entrants being one population."""
+    """What was played, all entrants being one population. A tournament has no order in time, and some raters go through the log as if it
+    had one: so each order of a meeting's seats is there in several parts, all meetings in turn, forth and back."""
+    found: list[tuple[float, Match]] = []
+    for result in results:
+        for k, match in enumerate(result.matches):
+            if match.wins:
+                shown = replace(match, profile=tuple(place[ref.policy] for ref in match.seats))
+                parts = _parts(shown) if len(match.seats) == 2 else [shown]
+                found += [((i + k / len(result.matches)) / len(parts), part) for i, part in enumerate(parts)]
+    turns = groupby(sorted(found, key=itemgetter(0)), key=itemgetter(0))
+    return [part for k, (_, turn) in enumerate(turns) for _, part in list(turn)[:: 1 if k % 2 == 0 else -1]]
+
+
+def _parts(match: Match) -> list[Match]:
+    """Two players' episodes, some of each end in every part."""
+    count = min(match.n, _PARTS)
+    ends = np.arange(count + 1)[:, None, None] * np.array(match.wins) // count  # [count + 1, P, 3]
     return [
-        replace(match, profile=tuple(place[ref.policy] for ref in match.seats))
-        for result in results
-        for match in result.matches
-        if match.wins
+        replace(match, n=int(wins[0].sum()), wins=tuple((int(w), int(d), int(lost)) for w, d, lost in wins))
+        for wins in np.diff(ends, axis=0)
+        if wins.any()
     ]
 
 
@@ -108,6 +125,14 @@ def payoffs_of(results: Sequence[MeetingResult], place: Mapping[str, int], spec:
             m2[(slice(None), *cell)] = 0.0 if result.exact else result.m2[order] * len(orders)
             count[cell], exact[cell] = result.n, result.exact
     return Payoffs(mean, count, m2, exact, spec.utility_range, (0,) * players, spec.zero_sum)
+
+
+def nothing_known(place: Mapping[str, int], spec: EnvSpec) -> Payoffs:
+    """The shape of `payoffs_of`, all holes, which takes no memory: for raters that read matches alone."""
+    players, shape = spec.num_players, (len(place),) * spec.num_players
+    holes, zeros = np.broadcast_to(np.nan, (players, *shape)), np.broadcast_to(0.0, (players, *shape))
+    count, exact = np.broadcast_to(np.int64(0), shape), np.broadcast_to(np.False_, shape)
+    return Payoffs(holes, count, zeros, exact, spec.utility_range, (0,) * players, spec.zero_sum)
 
 
 def only_wins_and_losses(results: Sequence[MeetingResult], spec: EnvSpec) -> bool:

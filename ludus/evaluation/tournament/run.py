@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.options import Environment
 from ludus.envs.tree.game_tree import GameTree, tree_of
@@ -27,7 +27,7 @@ from ludus.evaluation.matches import MatchPlayer, outcomes
 from ludus.evaluation.policies import FindRun
 from ludus.evaluation.ratings import parse_ratings
 from ludus.evaluation.tournament.entrants import Entrant, EntrantPlayer, TournamentField, read_field, run_at
-from ludus.evaluation.tournament.meetings import Meeting, Piece, cut, luck, meetings_of, missing
+from ludus.evaluation.tournament.meetings import Meeting, Piece, cut, luck, missing
 from ludus.evaluation.tournament.orders import Rounds, orders_of
 from ludus.evaluation.tournament.pool import ProcessPool, Setup
 from ludus.evaluation.tournament.report import TournamentReport, report_of
@@ -102,14 +102,14 @@ def run_tournament(
 ) -> TournamentReport:
     """As `play_tournament`, with entrants and ratings that were read. camps: as `meetings_of` takes them."""
     _check(options)
-    able = {e.name: [seat is not None for seat in e.seats] for e in field.entrants}
-    meetings = meetings_of(able, field.spec.symmetry, camps)
+    meetings = field.meetings(camps)
     facts = {e.name: (e.sha256, e.detail) for e in field.entrants}
     rounds = _rounds(options, meetings, field.spec)
     with (
         TournamentStore(folder, game=field.game, seed=options.seed, entrants=facts) as store,
         closing(_Play(field, options, store, tell)) as play,
     ):
+        _check_orders(store, meetings)
         if rounds is None:
             known = store.stored()
             play.all([p for m in meetings for p in missing(m, known.get(m.id, ()), options.episodes)])
@@ -121,7 +121,19 @@ def run_tournament(
     orders = None
     if options.budget is not None:
         orders = orders_of(results, field.spec, budget=options.budget, confidence=options.confidence)
-    return report_of(results, folder=folder, spec=field.spec, seats=able, raters=raters, orders=orders)
+    return report_of(results, folder=folder, spec=field.spec, seats=field.able, raters=raters, orders=orders)
+
+
+def _check_orders(store: TournamentStore, meetings: Sequence[Meeting]) -> None:
+    """Raises RunError for results of other orders of seats than are played now."""
+    wanted = {meeting.id: meeting.seatings for meeting in meetings}
+    for piece in store.played():
+        seatings = tuple(tuple(ref.policy for ref in match.seats) for match in piece.matches)
+        if seatings != wanted.get(piece.meeting, seatings):
+            raise RunError(
+                f"in {str(store.folder)!r} {piece.meeting} were played in other orders of their seats, {len(seatings)} of them, than they "
+                f"are now, {len(wanted[piece.meeting])}: an older Ludus chose them. Give another --dir."
+            )
 
 
 def _rounds(options: Options, meetings: Sequence[Meeting], spec: EnvSpec) -> Rounds | None:
@@ -373,8 +385,7 @@ def exact_tournament(
         raise ConfigError(
             f"{field.spec.id} is not compiled into a tree, so nothing can be computed; leave out --exact."
         )
-    able = {e.name: [seat is not None for seat in e.seats] for e in field.entrants}
-    meetings = meetings_of(able, field.spec.symmetry, camps)
+    meetings = field.meetings(camps)
     place: list[dict[str, int]] = [{} for _ in range(tree.num_players)]
     stacks = []
     for p in range(tree.num_players):
@@ -383,7 +394,7 @@ def exact_tournament(
         stacks.append(np.array([_plan(tree, e, p) for e in here]))
     by_profile = np.ascontiguousarray(np.moveaxis(tree_on(tree, device).payoffs(stacks), 0, -1))
     results = [_result(meeting, by_profile, place) for meeting in meetings]
-    return report_of(results, folder=None, spec=field.spec, seats=able, raters=raters)
+    return report_of(results, folder=None, spec=field.spec, seats=field.able, raters=raters)
 
 
 def _plan(tree: GameTree, entrant: Entrant, player: int) -> NDArray[np.float64]:
