@@ -8,6 +8,7 @@ same moves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -15,7 +16,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
-from ludus.core.errors import EnvError, LudusError, ScenarioError
+from ludus.core.errors import EnvError, LudusError, RunError, ScenarioError
 from ludus.core.types import Act, Array, Due, EnvSpec, Mixture, PolicyRef, Timestep
 from ludus.envs.base import NamesColumns, VectorEnv
 from ludus.envs.wrappers.base import Wrapper
@@ -44,7 +45,7 @@ from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.opponent_sampling import OpponentSampler, mixture_refs
 from ludus.rollout.shards import whole
 from ludus.rollout.worker import RolloutWorker
-from ludus.storage.stored_run import open_run
+from ludus.storage.stored_run import StoredRun, open_run
 
 MOST_STEPS = 100_000
 MOST_BYTES = 2**30  # of all steps together
@@ -386,12 +387,13 @@ class PlayedEpisode(EpisodeDebugger):
         shown: Callable[[], VectorEnv] | None = None,
         name: Callable[[PolicyRef], str] = lambda ref: ref.policy,
         waits: Callable[[Sequence[int]], bool] | None = None,
+        bots: BotSettings | None = None,
     ) -> None:
         """make: makes a vector of one environment. shown: makes one that can show itself, for pictures; default: `make`. players, policy,
         seed, wrappers: as `record` takes them; `episode` K is the same as its K-th, from 0. steps, size: of the episode at most, in steps
         and in bytes (default: `MOST_BYTES`). name: how policies are called. waits: asked with the players who are to move whether somebody
-        has not answered yet; the episode then does not go on. Raises ScenarioError for numbers that are too small, and whatever making the
-        environment and its first step raises."""
+        has not answered yet; the episode then does not go on. bots: where bots play, and how long they may take. Raises ScenarioError for
+        numbers that are too small, and whatever making the environment and its first step raises."""
         if episode < 0 or steps < 1:
             raise ScenarioError(f"episode={episode}, steps={steps} were given; at least 0 and 1 are needed.")
         super().__init__()
@@ -416,7 +418,7 @@ class PlayedEpisode(EpisodeDebugger):
             raise
         self._bank = _Bank(played.spec)
         self._watched = _Watched(played, self._bank)
-        self._bots = bot_players(BotSettings())
+        self._bots = bot_players(bots or BotSettings())
         self._worker = RolloutWorker(self._watched, self._bank, bots=self._bots)
         self._begin(seed, episode)
 
@@ -619,6 +621,14 @@ def _not_made(due: Due) -> Decisions:
 # Of a run's policies.
 
 
+def bots_of_run(stored: StoredRun) -> BotSettings:
+    """Where the bots of a run play, in one process at most, and how long they may take; the defaults where its scenario does not say it."""
+    with suppress(RunError):  # a runtime of somebody's own, in a zoo
+        found: BotSettings = stored.part("runtime", lambda runtime: BotSettings(**runtime.get("bots", {})), default={})
+        return found.model_copy(update={"processes": min(1, found.processes)})  # one episode asks one at a time
+    return BotSettings()
+
+
 def debug_run(
     run_dir: Path | str,
     *,
@@ -648,4 +658,5 @@ def debug_run(
         wrappers=settings.wrappers,
         shown=lambda: one_environment(settings, shown=True),
         name=lambda ref: f"{stored.folder.name}@{stored.name(ref)}" if ref in stored.records else ref.policy,
+        bots=bots_of_run(stored),
     )

@@ -91,6 +91,15 @@ def test_hidden_moves_do_not_show_by_being_counted() -> None:
     assert table.view(None)["frame"]["number"] == 0
     assert table.view(1)["frame"]["number"] == 1
     assert table.view(1)["frame"]["last"] == [{"player": 1, "agent": 0, "label": "b2"}]
+    assert [table.view(viewer)["moves"] for viewer in (0, 1, None)] == [
+        [{"number": 1, "player": 0, "agent": 0, "label": "b2"}],
+        [{"number": 1, "player": 1, "agent": 0, "label": "b2"}],
+        [],
+    ]
+    table._failed = "it was stopped"
+    table._publish()  # the last frame shows all
+    assert [(move["number"], move["player"]) for move in table.view(0)["moves"]] == [(1, 0), (2, 1)]
+    assert [(move["number"], move["player"]) for move in table.view(None)["moves"]] == [(2, 0), (2, 1)]
     table.close()
 
 

@@ -49,6 +49,7 @@ def test_replays_are_kept_beside_their_run(tmp_path: Path) -> None:
     assert read(tmp_path, id) == plain(replay)
     [line] = kept(tmp_path)
     assert (line.id, line.seats, line.steps, line.returns) == (id, ["player_0", "player_1"], 1, list(replay.returns))
+    assert line.people == [False, False]
     assert line.name == "player_0 against player_1"
     with pytest.raises(RunError, match="no replay of format"):
         read(tmp_path, "0" * 16)
@@ -79,6 +80,8 @@ def _spread(frame: dict[str, Any]) -> None:
         lambda replay: replay.update(board_seats=[None]),
         lambda replay: replay.update(seats=[]),
         lambda replay: replay.update(created="now"),
+        lambda replay: replay.update(created=1.7e18),  # nanoseconds
+        lambda replay: replay.update(created=-1.0),
     ],
 )
 def test_a_file_that_was_spoilt_is_no_replay(tmp_path: Path, spoil: Callable[[dict[str, Any]], None]) -> None:

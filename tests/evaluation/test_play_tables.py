@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from play_games import AnyGame, choose, openspiel, people, ref
 
 from ludus.core.errors import ConfigError, NotNow, PlayError, PolicyError, TooManyTables
@@ -23,8 +23,10 @@ from ludus.evaluation.play.controls import action_names_of, keys_of
 from ludus.evaluation.play.hints import Advisor
 from ludus.evaluation.play.records import FrameDecision
 from ludus.evaluation.play.tables import FinishedGame, Kept, Order, Table, Tables, Wish
+from ludus.evaluation.played_episode import PlayedEpisode, bots_of_run
 from ludus.learners.teams import state_width
 from ludus.policies.base import Values
+from ludus.policies.bots import BotSettings
 
 
 def test_a_game_of_two_people_is_won_and_its_result_told() -> None:
@@ -148,10 +150,23 @@ def test_a_table_says_who_plays_which_of_the_boards_seats() -> None:
     alone.close()
 
 
+def test_who_comes_late_is_told_of_all_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = people(openspiel("connect_four"))
+    for k in range(3):
+        choose(table, k % 2, k)
+    made = [{"number": k + 1, "player": k % 2, "agent": 0, "label": f"column {k + 1}"} for k in range(3)]
+    for viewer in (0, 1, None):
+        assert (table.view(viewer)["moves"], table.view(viewer)["earlier"]) == (made, 0)
+    monkeypatch.setattr("ludus.evaluation.play.views._MOVES", 2)
+    table._publish()
+    assert (table.view(0)["moves"], table.view(0)["earlier"]) == (made[1:], 1)
+    table.close()
+
+
 def test_actions_that_are_vectors() -> None:
     table = people(AnyGame(Environment(id="gymnasium/Pendulum-v1", num_envs=1)), seed=1)
     decision = table.view(0)["frame"]["decisions"][0]
-    assert decision["box"] == {"low": [-2], "high": [2], "names": []}
+    assert decision["box"] == {"low": [-2], "high": [2], "names": [], "whole": False}
     assert decision["legal"] == []
     for wrong, said in (([3.0], "is outside of"), ([1.0, 1.0], "2 numbers were given"), ([float("nan")], "1 numbers")):
         with pytest.raises(PlayError, match=said):
@@ -207,6 +222,30 @@ def falls() -> VectorEnv:
     agent = AgentSpec("hand", 0, Box(0, 1, (1,), np.float32), Discrete(2))
     spec = EnvSpec("tests/falls", (agent,), ((0, 6),), ((0,),))
     return PythonVectorEnv(_Falls, 1, spec=spec, masked=(False,))
+
+
+@pytest.mark.parametrize(
+    ("space", "high", "right", "wrong"),
+    [
+        (MultiBinary(2), [1, 1], [1, 0], ([0.9, 1], [2, 0], [-1, 0], [256, 0], [1e30, 0])),
+        (MultiDiscrete([4, 2]), [3, 1], [3, 1], ([1.5, 0.99], [4, 0], [-0.5, 1])),
+    ],
+)
+def test_vectors_of_whole_numbers(
+    space: Any, high: list[int], right: list[float], wrong: Sequence[list[float]]
+) -> None:
+    agent = AgentSpec("hand", 0, Box(0, 1, (1,), np.float32), space)
+    spec = EnvSpec("tests/falls", (agent,), ((0, 6),), ((0,),))
+    table = people(AnyGame(lambda: PythonVectorEnv(_Falls, 1, spec=spec, masked=(False,))))
+    box = table.view(0)["frame"]["decisions"][0]["box"]
+    assert box == {"low": [0, 0], "high": high, "names": [], "whole": True}
+    for numbers in wrong:
+        said = "is outside of" if all(number % 1 == 0 for number in numbers) else "choose whole numbers"
+        with pytest.raises(PlayError, match=said):
+            choose(table, 0, numbers)
+    choose(table, 0, right)
+    assert table.view(0)["moves"][0]["label"] == " ".join(map(str, right))
+    table.close()
 
 
 def test_an_environment_that_raises_ends_the_game_and_nothing_counts() -> None:
@@ -280,6 +319,109 @@ def test_there_are_so_many_tables_and_idle_ones_are_closed() -> None:
     tables.close()
 
 
+def test_tables_that_were_left_give_their_place_to_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Table, "has_bots", True)
+    now = [0.0]
+
+    def make(id: str) -> Table:
+        table = people(openspiel("tic_tac_toe"))
+        table.id, table.used = id, now[0]
+        return table
+
+    for limits in ({"most": 2}, {"bots": 2}):
+        now[0] = 0.0
+        tables = Tables(**limits, left=120, clock=lambda: now[0])
+        looked_at = tables.add(make)
+        looked_at.listen(0, lambda _: None)
+        now[0] = 1.0
+        left = tables.add(make)
+        now[0] = 100.0
+        with pytest.raises(TooManyTables, match=r"in use.*eave one.*after 2 minutes"):
+            tables.add(make)
+        now[0] = 130.0
+        newest = tables.add(make)
+        assert [tables.get(table.id) for table in (looked_at, left, newest)] == [looked_at, None, newest]
+        with pytest.raises(NotNow, match="was closed"):
+            choose(left, 0, 0)
+        swapped = tables.add(make, instead=newest.id)  # at the limit, and without another one that was left
+        assert [tables.get(table.id) for table in (looked_at, newest, swapped)] == [looked_at, None, swapped]
+        with pytest.raises(TooManyTables):
+            tables.add(make, instead=newest.id)
+        tables.close()
+
+
+class _Constant:
+    """Plays action 1 with a fixed probability."""
+
+    modes, noise_width, takes_ids = ("explore", "greedy"), 1, False
+    memory_shape: tuple[int, ...] | None = None
+    actions = 2
+
+    def __init__(self, prob: float) -> None:
+        self.prob, self.spec = prob, PolicySpec("constant", {"prob": prob})
+
+    def act(self, observation: Any, mask: Any, memory: Any, noise: Any, *, mode: str = "explore") -> Any:
+        del mask, memory, mode
+        action = (noise[:, 0] >= 1 - self.prob).astype(np.int32)
+        logp = np.log(np.where(action == 1, self.prob, 1 - self.prob)).astype(np.float32)
+        return Act(action[: len(observation)], logp)
+
+    def tabulate(self, *_: Any, **__: Any) -> None:
+        return None
+
+    def weights(self) -> dict[str, Any]:
+        return {}
+
+
+class _Slow(_Constant):
+    """Answers when it may."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+        self.asked, self.may = threading.Event(), threading.Event()
+
+    def act(self, *arguments: Any, **keywords: Any) -> Any:
+        self.asked.set()
+        assert self.may.wait(10)
+        return super().act(*arguments, **keywords)
+
+
+def test_a_table_is_closed_while_a_policy_thinks() -> None:
+    slow, told, closed = _Slow(), list[Any](), list[bool]()
+
+    class Game(AnyGame):
+        def episode(self, who: Sequence[str], *, people: Any = None, **_: Any) -> PlayedEpisode:
+            del who
+            return PlayedEpisode(
+                self._make, [people[0], cast(Any, slow)], waits=lambda due: 0 in due and not people[0].ready
+            )
+
+    game = Game(Environment(id="openspiel/kuhn_poker", num_envs=1, tree="off"))
+    table = Table("t", game, [Wish(who="person"), Wish(who="random")], rated=False)
+    ends = table._episode.close
+    table._episode.close = lambda: closed.append(True) or ends()  # type: ignore[method-assign, func-returns-value]
+    table.listen(0, told.append)
+    moving = threading.Thread(target=choose, args=(table, 0, 0))
+    moving.start()
+    assert slow.asked.wait(10)
+    before = len(told)
+    table.close()  # at once
+    assert (told[before:], closed) == ([None], [])
+    table.listen(0, told.append)  # who comes now hears it too
+    slow.may.set()
+    moving.join(10)
+    table.close()
+    assert (told[before:], closed) == ([None, None], [True])
+
+
+def test_bots_at_a_table_may_take_as_long_as_the_run_says() -> None:
+    def stored(runtime: dict[str, Any]) -> Any:
+        return SimpleNamespace(part=lambda name, make, *, default: make(runtime))
+
+    assert bots_of_run(stored({"bots": {"processes": 4, "deadline": 5.0}})) == BotSettings(processes=1, deadline=5.0)
+    assert bots_of_run(stored({})) == BotSettings()
+
+
 def test_of_two_that_answer_at_once_one_is_late() -> None:
     table = people(openspiel("tic_tac_toe"))
     begin, late = threading.Barrier(4), list[str]()
@@ -312,29 +454,6 @@ def test_few_tables_have_bots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- hints
-
-
-class _Constant:
-    """Plays action 1 with a fixed probability."""
-
-    modes, noise_width, takes_ids = ("explore", "greedy"), 1, False
-    memory_shape: tuple[int, ...] | None = None
-    actions = 2
-
-    def __init__(self, prob: float) -> None:
-        self.prob, self.spec = prob, PolicySpec("constant", {"prob": prob})
-
-    def act(self, observation: Any, mask: Any, memory: Any, noise: Any, *, mode: str = "explore") -> Any:
-        del mask, memory, mode
-        action = (noise[:, 0] >= 1 - self.prob).astype(np.int32)
-        logp = np.log(np.where(action == 1, self.prob, 1 - self.prob)).astype(np.float32)
-        return Act(action[: len(observation)], logp)
-
-    def tabulate(self, *_: Any, **__: Any) -> None:
-        return None
-
-    def weights(self) -> dict[str, Any]:
-        return {}
 
 
 def test_the_mixture_answers_by_what_its_members_would_have_done() -> None:

@@ -113,21 +113,40 @@ def test_leduc_hides_the_other_card_until_the_end(browser: Any, server: Server) 
         assert page.messages == []
 
 
-def test_a_game_that_was_cut_short_leaves_no_moves_to_the_next(browser: Any, server: Server) -> None:
-    states = [
-        {"round": round, "over": over, "results": [], "frame": {"number": number, "last": [f"move {number}"]}}
-        for round, over, number in ((1, "", 1), (1, "the policy raised", 2), (2, "", 1), (1, "the policy raised", 2))
-    ]
+def test_no_move_goes_unheard(browser: Any, server: Server) -> None:
+    moves = [{"number": number, "player": number % 2, "label": f"move {number}"} for number in range(1, 5)]
+    shown = [{**moves[1], "number": 4}, moves[2], {**moves[3], "number": 4}]  # of a game that hid them
     with opened(browser, server, "#/people") as page:
         page.wait_for_selector("h1")
-        logs = page.evaluate(
-            """async states => {
-              const { note } = await import("/page/table.js"), seat = {};
-              return states.map(state => { note(seat, state); return [...seat.log.keys()]; });
-            }""",
-            states,
-        )
-        assert logs == [[1], [1, 2], [1], [1]]  # what comes late of the game before changes nothing
+        for known, heard, labels in (
+            (moves, {"round": 1, "number": 0}, ["move 2", "move 4"]),  # two frames were passed over
+            (moves, {"round": 1, "number": 3}, ["move 4"]),
+            (moves, {"round": 1, "number": 4}, []),
+            (moves, {"round": 0, "number": 9}, ["move 2", "move 4"]),  # another game
+            (shown, {"round": 1, "number": 3}, ["move 4"]),
+        ):
+            state = {"round": 1, "you": [1], "moves": known, "frame": {"number": 4, "last": [moves[3]]}}
+            said = page.evaluate("async all => (await import('/page/table.js')).unheard(...all)", [state, heard])
+            assert [move["label"] for move in said] == labels
+        assert page.messages == []
+
+
+def test_two_at_one_screen_have_one_stream_and_the_list_survives_a_reload(browser: Any, server: Server) -> None:
+    with opened(browser, server) as page:
+        streams = list[str]()
+        page.on("request", lambda request: streams.append(request.url) if "/live?seat=" in request.url else None)
+        _lay(page, "four", "seats=person,person&name=Ada&seed=0")
+        for turn in range(5):
+            page.wait_for_function("n => document.querySelectorAll('.move-list li').length === n", arg=turn)
+            page.locator(".cell.legal").nth(turn % 2).click()
+        page.wait_for_function("document.querySelectorAll('.move-list li').length === 5")
+        assert len(streams) == 1
+        listed = page.locator(".move-list li").all_inner_texts()
+        page.reload()
+        page.wait_for_selector(".move-list li")
+        assert page.locator(".move-list li").all_inner_texts() == listed
+        assert page.evaluate("document.querySelector('.move-list').start") == 1
+        page.wait_for_function("document.getElementById('announcer').textContent.includes('Ada 2, it is your turn')")
         assert page.messages == []
 
 
@@ -285,6 +304,10 @@ def test_boards_take_moves_by_keys(browser: Any, server: Server) -> None:
         {"kind": "text", "text": ""},
         {"box": {"low": [-2.0, None], "high": [2.0, 1.0], "names": []}},
     )
+    whole: tuple[Any, Any] = (
+        {"kind": "text", "text": ""},
+        {"box": {"low": [0, 0], "high": [1, 3], "names": [], "whole": True}},
+    )
     promotion = _chess(
         *((k, f"a8={kind}", (1, 0), (0, 0)) for k, kind in enumerate("QRBN")), (9, "Kd1", (7, 4), (7, 3))
     )
@@ -292,6 +315,7 @@ def test_boards_take_moves_by_keys(browser: Any, server: Server) -> None:
         (text, ["2", "9", "7", "Enter"], 2970),
         (matrix, ["Tab", "Enter"], 10),
         (numbers, ["Tab", "ArrowRight", "Enter"], [0, 0.01]),
+        (whole, ["ArrowRight", "Tab", "ArrowRight", "Enter"], [1, 2]),
         (promotion, [*["ArrowUp"] * 2, *["ArrowLeft"] * 4, "Enter", "ArrowUp", "Enter", "Tab", "Enter"], 1),
         (promotion, [*["ArrowDown"] * 4, "Enter", "ArrowLeft", "Enter"], 9),
         (_cards("goofspiel", [["1"], ["2"]], ["bid 1", "bid 3"]), ["Tab", "Enter"], 1),  # no card shows a 3

@@ -142,11 +142,42 @@ def test_numbers_and_addresses(tmp_path: Path, look: Look) -> None:
     assert [said("charts", f"span({seconds})") for seconds in times] == told
     assert said("charts", "ticks(-0.02, 1.02, 5)") == [0, 0.5, 1]
     assert said("charts", "ticks(0, 1, 5)") == [0, 0.2, 0.4, 0.6, 0.8, 1]
+    assert [said("members", f"called('{name}')") for name in ("@best", "@0/0-3", "constructor")] == [
+        "the best policy",
+        "0/0-3",
+        "constructor",
+    ]
+    assert said("dom", "time(0).title") == "1970-01-01 00:00:00 UTC"
+    here = page.evaluate("new Date(0).getHours()")
+    assert str(said("dom", "time(0).textContent"))[-9:] == f" {here:02}:00:00"[-9:]
+    assert [said("dom", f"time({odd}).textContent") for odd in ("1.7e18", "NaN")] == ["–", "–"]
     where = "match('#/run/ab/policy/1/p%2F3?x=1')"
     found = said("app", f"{where}")
     assert isinstance(found, dict)
     assert found["params"] == {"run": "ab", "population": "1", "policy": "p/3"}
     assert said("app", "match('#/nowhere/at/all')") is None
+
+
+@pytest.mark.slow
+def test_a_logarithmic_axis_shows_nash_conv_and_says_what_it_cannot(tmp_path: Path, look: Look) -> None:
+    page = look(write_report(synthetic.write(tmp_path / "run", generations=0)).as_uri()).page
+    for total, gains, log, span, note in (
+        ([4.0, 2.0, 0.5], [[2.0, 1.0, 1e-10], [2.0, 1.0, 0.5]], True, [0.1, 10], ""),  # and not from 1e-10
+        ([4.0, None, 1e-16], [[2.0, None, 0.0], [2.0, None, 1e-16]], True, [1, 10], "NashConv is 0 at the end"),
+        ([0.0, 0.0], [[0.0, 0.0]], False, None, "NashConv is 0 in every generation"),
+        ([-0.5, -0.1], [[-0.5, -0.1]], False, None, "No value is above 0"),
+        ([0.5, -0.1, 0.3], [[0.5, -0.1, 0.3]], True, [0.1, 1], "values of 0 or less"),
+    ):
+        found = page.evaluate(
+            "async data => (await import('ludus/overview.js')).onAxis(data, true)", {"nash_conv": total, "gains": gains}
+        )
+        assert (found["log"], note in found["note"], bool(found["note"])) == (log, True, bool(note))
+        assert found["yRange"] == (span and pytest.approx(span))
+        assert all(value is None or value == 0 or abs(value) > 1e-9 for row in found["gains"] for value in row)
+    linear = page.evaluate(
+        "async () => (await import('ludus/overview.js')).onAxis({ nash_conv: [1, 0], gains: [] }, false)"
+    )
+    assert (linear["log"], linear["yRange"], linear["note"]) == (False, None, "")
 
 
 @pytest.mark.slow

@@ -134,9 +134,22 @@ def test_a_token_opens_one_seat(served: Served) -> None:
     assert served.get(place).status_code == 403
     assert served.get(place, seat="0" * 32).status_code == 403
     assert served.get(place, seat="é" * 32).status_code == 403
-    assert served.get(f"{place}/live", seat="0" * 32).status_code == 403
+    own = table["seats"][0]["token"]
+    assert served.get(f"{place}/live", seat=f"{own},{'0' * 32}").status_code == 403
+    for many in (",".join([own] * 65), "x" * 10**4):
+        assert served.get(f"{place}/live", seat=many).status_code == 422
     assert served.post(f"{place}/again", seat=table["watch"]).status_code == 409
     assert served.client.delete(place, params={"seat": table["watch"]}, headers=HEADERS).status_code == 403
+
+
+def test_a_table_takes_the_place_of_another(served: Served) -> None:
+    old = served.table("person", "person")
+    watched = {"table": old["table"], "seat": old["watch"]}
+    seats = [{"who": "person"}, {"who": "random"}]
+    assert served.post("/api/tables", run=served.run, seats=seats, instead=watched).status_code == 403
+    new = served.table("person", "random", instead={**watched, "seat": old["seats"][0]["token"]})
+    asked = [served.get(f"/api/tables/{one['table']}", seat=one["watch"]).status_code for one in (old, new)]
+    assert asked == [404, 200]
 
 
 def test_moves_that_are_refused(served: Served) -> None:
@@ -255,7 +268,7 @@ def test_who_may_only_watch_plays_nothing(served: Served) -> None:
 
 
 def test_a_table_s_page_hears_of_every_change(served: Served) -> None:
-    """Over a real connection: what a seat sees comes with each move, and the end of the table too."""
+    """Over a real connection, one for both seats: what each sees comes with each move, and the end of the table too."""
     known = KnownRuns(root=served.folder / "runs")
     access = Access()
     server = serve(known, listen("127.0.0.1", 0), access=access, host="127.0.0.1", people=served.folder / "other.db")
@@ -267,18 +280,28 @@ def test_a_table_s_page_hears_of_every_change(served: Served) -> None:
             body = {"run": served.run, "seats": [{"who": "person"}, {"who": "person"}]}
             table = client.post("/api/tables", json=body, headers=HEADERS).json()
             place, seats = f"/api/tables/{table['table']}", [seat["token"] for seat in table["seats"]]
-            with client.stream("GET", f"{place}/live", params={"seat": seats[1]}) as stream:
+            with client.stream("GET", f"{place}/live", params={"seat": ",".join(seats)}) as stream:
                 lines = (line for line in stream.iter_lines() if line.startswith(("event:", "data:")))
-                assert (next(lines), json.loads(next(lines)[6:])["waiting_for"]) == ("event: frame", [0])
+
+                def heard() -> dict[int, Any]:
+                    found = {}
+                    for _ in seats:
+                        assert next(lines) == "event: frame"
+                        told = json.loads(next(lines)[6:])
+                        found[told["seat"]] = told["view"]
+                    return found
+
+                assert [view["waiting_for"] for view in heard().values()] == [[0], [0]]
                 moves = [{"player": 0, "agent": 0, "action": 1}]
                 answer = client.post(
                     f"{place}/move", json={"seat": seats[0], "moves": moves, "number": 0}, headers=HEADERS
                 )
                 assert answer.json()["waiting_for"] == [1]
-                assert next(lines) == "event: frame"
-                heard = json.loads(next(lines)[6:])
-                assert (heard["you"], heard["frame"]["last"][0]["label"]) == ([1], "Bet")
-                assert heard["frame"]["board"]["seats"][0]["cards"][0]["hidden"]
+                views = heard()
+                assert {place: view["you"] for place, view in views.items()} == {0: [0], 1: [1]}
+                assert [move["label"] for move in views[1]["moves"]] == ["Bet"]
+                hidden = [[one["cards"][0]["hidden"] for one in views[p]["frame"]["board"]["seats"]] for p in (0, 1)]
+                assert hidden == [[False, True], [True, False]]
                 client.delete(place, params={"seat": seats[0]}, headers=HEADERS)
                 assert next(lines) == "event: gone"
     finally:

@@ -9,6 +9,7 @@ from ludus.evaluation.play.records import FORMAT
 
 _MOST_SEATS, _MOST_FRAMES = 64, 100_000
 _MOST_SIDE = 64  # rows or columns of a grid
+_LATEST = 2**40  # Unix time, in seconds: what is later counts something else, and no calendar has it
 _PREFIX = "data:image/png;base64,"
 
 
@@ -22,7 +23,8 @@ def checked(replay: Any) -> Mapping[str, Any]:
     _need(_is_list(frames, _MOST_FRAMES) and bool(frames), "its frames")
     own = replay.get("board_seats", [])
     _need(_is_list(own, _MOST_SEATS) and all(_is_text(_of(seat, "name")) for seat in own), "its board's seats")
-    _need(_is_text(replay.get("game")) and _is_number(replay.get("created", 0.0)), "its game or its time")
+    created = replay.get("created", 0.0)
+    _need(_is_text(replay.get("game")) and _is_number(created) and 0 <= created < _LATEST, "its game or its time")
     for frame in frames:
         _check_frame(frame, len(seats))
     found: Mapping[str, Any] = replay

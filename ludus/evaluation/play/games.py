@@ -18,7 +18,7 @@ from ludus.envs.tree.game_tree import tree_of
 from ludus.envs.wrappers.registry import wrap
 from ludus.evaluation.play.controls import action_names_of, keys_of
 from ludus.evaluation.play.person import Person
-from ludus.evaluation.played_episode import PlayedEpisode
+from ludus.evaluation.played_episode import PlayedEpisode, bots_of_run
 from ludus.evaluation.policies import BEST, META, NEWEST, NamedPlayers
 from ludus.evaluation.recording import one_environment
 from ludus.policies.base import Policy
@@ -203,4 +203,5 @@ class RunGame:
             shown=lambda: self._make(shown=True),
             name=lambda ref: f"@{self.run.name(ref)}" if ref in self.run.records else ref.policy,
             waits=lambda due: any(player in people and not people[player].ready for player in due),
+            bots=bots_of_run(self.run),
         )

@@ -143,6 +143,16 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownMove:
+    """A move that a viewer knows of. number: of the first frame that showed it."""
+
+    number: int
+    player: int
+    agent: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
     """What others would do at a person's decision. policy: whose probabilities and values stand at the decision. meta: [per legal action]
     how often the meta-strategy would do it; None where that is not known. how: how it was computed, a sentence."""
@@ -154,11 +164,12 @@ class Hint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """Numbers that a decision's answer has, where actions are vectors. low, high: of each number."""
+    """Numbers that a decision's answer has, where actions are vectors. low, high: of each number. whole: whether they are whole."""
 
     low: Sequence[float]
     high: Sequence[float]
     names: Sequence[str] = ()
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,9 +225,12 @@ class BoardSeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySeat:
+    """One who played. person: whether it is a person's name."""
+
     player: int
     name: str
     mode: str = ""
+    person: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,12 +37,13 @@ _FPS, _FPS_DRAWN = 15, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayLine:
-    """A replay in a run's list. created: Unix time. returns: [P]."""
+    """A replay in a run's list. created: Unix time. people: [P] whether it was a person. returns: [P]."""
 
     id: str
     name: str
     created: float
     seats: Sequence[str]
+    people: Sequence[bool]
     steps: int
     returns: Sequence[float | None]
 
@@ -112,6 +113,7 @@ def line_of(id: str, replay: Mapping[str, Any]) -> ReplayLine:
         name=" against ".join(seats),
         created=float(replay.get("created") or 0.0),
         seats=seats,
+        people=[seat.get("person") is True for seat in replay["seats"]],
         steps=len(replay["frames"]) - 1,
         returns=last["returns"],
     )

@@ -12,7 +12,8 @@ import itertools
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -26,8 +27,8 @@ from ludus.core.plain import plain
 from ludus.evaluation.play.games import PERSON, RunGame, check_name
 from ludus.evaluation.play.hints import Advisor
 from ludus.evaluation.play.person import Person
-from ludus.evaluation.play.records import BoardSeat, Frame, FrameDecision, Hint, Replay
-from ludus.evaluation.play.views import View
+from ludus.evaluation.play.records import BoardSeat, Frame, FrameDecision, Hint, KnownMove, Replay
+from ludus.evaluation.play.views import View, takes_whole
 from ludus.evaluation.played_episode import PlayedEpisode
 from ludus.policies.bots import what_raised
 
@@ -35,9 +36,10 @@ MOST_TABLES = 50
 MOST_WITH_BOTS = 8
 """Tables at which bots play: each has a process for them."""
 IDLE_SECONDS = 3600.0
+LEFT_SECONDS = 120.0
+"""After which a table that nobody looks at gives its place to a new one, where there are no others."""
 _SEED_BITS = 48
 _NAME = 40  # characters
-_PATIENCE = 5.0
 
 Viewer: TypeAlias = int | None
 """A player, or somebody who only watches."""
@@ -80,8 +82,9 @@ class Result:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableView:
     """A table as one viewer may see it. you: players of the viewer's seat. round: which of the table's games it is, from 1. frames: how
-    many of the game's frames it has seen or could have. over: as `Frame.over`. board_seats: as `View.board_seats`. results: of the games
-    that were played to their end. replay: id of the finished game's; "". note: what else is to be said; ""."""
+    many of the game's frames it has seen or could have. moves, earlier: as `View.moves_known`. over: as `Frame.over`. board_seats: as
+    `View.board_seats`. results: of the games that were played to their end. replay: id of the finished game's; "". note: what else is to
+    be said; ""."""
 
     table: str
     run: str
@@ -93,6 +96,8 @@ class TableView:
     round: int
     frame: Frame
     frames: int
+    moves: Sequence[KnownMove]
+    earlier: int
     over: str
     board_seats: Sequence[BoardSeat]
     results: Sequence[Result]
@@ -166,13 +171,13 @@ class Table:
         self._given: dict[int, dict[int, Any]] = {}
         self._results: list[Result] = []
         self._failed = self._replay = self._note = ""
-        self._closed = self._counted = False
+        self._closed = self._ended = self._counted = False
         self.used = time.monotonic()
         self._episode: PlayedEpisode = game.episode(
             [wish.who for wish in wishes], seed=self._next_seed(), people=self._people
         )
         self._view = self._look(over=False)
-        with self._lock:
+        with self._playing():
             self._go_on()
 
     # ------------------------------------------------------------------------------------------ who looks
@@ -194,18 +199,26 @@ class Table:
         """Be told whenever the viewer's view has changed. Returns what ends it. Neither waits for a policy."""
         key = next(self._numbers)
         self._listeners[key] = viewer, listener
+        if self._closed:
+            self._tell_the_end()
 
         def end() -> None:
+            self.used = time.monotonic()
             self._listeners.pop(key, None)
 
         return end
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._listeners)
 
     # ------------------------------------------------------------------------------------------ what people do
 
     def move(self, viewer: Viewer, orders: Sequence[Order], number: int) -> None:
         """Answer decisions of a seat. number: of the frame that they refer to. Raises NotNow if it is another one by now, or not this
         seat's turn; PlayError for an illegal action. Then nothing has changed."""
-        with self._lock:
+        with self._playing():
             self._check_open()
             player = self._mine(viewer)
             if number != self._number(player):
@@ -229,7 +242,7 @@ class Table:
 
     def again(self, viewer: Viewer) -> None:
         """Another game, with the seats as they are. Raises NotNow unless the last one is over."""
-        with self._lock:
+        with self._playing():
             self._check_open()
             self._mine(viewer)
             if not self._over():
@@ -247,17 +260,36 @@ class Table:
             self._go_on()
 
     def close(self) -> None:
-        """Nobody plays here any more. A policy that still thinks is waited for, for a while."""
+        """Nobody plays here any more. Waits for no policy: one that still thinks ends the game when it has answered."""
         self._closed = True
-        if not self._lock.acquire(timeout=_PATIENCE):
-            return  # its process ends with the server's
+        self._tell_the_end()
+        self._close_episode()
+
+    def _tell_the_end(self) -> None:
+        for key in [*self._listeners]:
+            if (found := self._listeners.pop(key, None)) is not None:  # each is told once, whoever closes
+                found[1](None)
+
+    @contextmanager
+    def _playing(self) -> Iterator[None]:
+        """For one thread at a time. Of a table that was closed meanwhile the game ends then."""
         try:
-            self._episode.close()
+            with self._lock:
+                yield
+        finally:
+            if self._closed:
+                self._close_episode()
+
+    def _close_episode(self) -> None:
+        """Unless somebody plays, who does it then: they look whether it was closed after they have given the lock back."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if not self._ended:
+                self._ended = True
+                self._episode.close()
         finally:
             self._lock.release()
-        listeners, self._listeners = [*self._listeners.values()], {}
-        for _, listener in listeners:
-            listener(None)
 
     @property
     def has_bots(self) -> bool:
@@ -273,7 +305,7 @@ class Table:
     def _go_on(self) -> None:
         """As far as it goes without another answer of a person."""
         steps = self._episode.episode.steps
-        while not self._over():
+        while not (self._over() or self._closed):
             before = len(steps)
             self._play(partial(self._episode.reach, before))
             if len(steps) == before:
@@ -337,6 +369,7 @@ class Table:
         over = self._over()
         frame = self._frame(viewer, over)
         due = [] if over else self._waiting()
+        moves, earlier = self._view.moves_known(viewer, over=over)
         return TableView(
             table=self.id,
             run=self.run,
@@ -348,6 +381,8 @@ class Table:
             round=self._games,
             frame=frame,
             frames=frame.number + 1,
+            moves=moves,
+            earlier=earlier,
             over=frame.over,
             board_seats=self._view.board_seats(),
             results=list(self._results),
@@ -381,14 +416,12 @@ class Table:
             return [replace(one, hint=hint) for one in decisions]
 
     def _look(self, *, over: bool) -> View:
-        return View(self._episode, self._names(over=over), action_name=self.game.action_name)
+        return View(self._episode, self._names(over=over), action_name=self.game.action_name, people=self._people)
 
     def _number(self, viewer: Viewer) -> int:
         """What a viewer may count: positions, or, where moves are hidden, decisions of its own."""
         steps = self._episode.episode.steps
-        if self._view.shows_moves() or self._over():
-            return len(steps)
-        return 0 if viewer is None else sum(len(step.due[viewer]) > 0 for step in steps)
+        return len(steps) if self._view.shows_moves() or self._over() else self._view.made_by(viewer)
 
     def _waiting(self) -> list[int]:
         step = self._episode.open_step
@@ -442,8 +475,12 @@ class Table:
         numbers = np.asarray(order.action if not isinstance(order.action, int) else [order.action], np.float64)
         if numbers.shape != (int(np.prod(space.shape or ())),) or not np.isfinite(numbers).all():
             raise PlayError(f"{len(numbers)} numbers were given for an action of {space}; one for each is expected.")
-        action = numbers.reshape(space.shape or ()).astype(space.dtype)
-        if not space.contains(action):
+        whole = takes_whole(space)
+        if whole and (numbers % 1).any():
+            raise PlayError(f"{numbers.tolist()} was given for an action of {space}; choose whole numbers.")
+        with np.errstate(invalid="ignore", over="ignore"):  # what does not fit the type is not the same then
+            action = numbers.reshape(space.shape or ()).astype(space.dtype)
+        if not space.contains(action) or (whole and (action.reshape(-1) != numbers).any()):
             raise PlayError(f"{numbers.tolist()} is outside of {space}. Keep within its bounds.")
         return action
 
@@ -473,7 +510,7 @@ def check_wishes(wishes: Sequence[Wish], game: RunGame) -> None:
 
 class Tables:
     """All tables of a server. most: that may be open at once, and `bots` of them with bots; one that nobody has used for `idle` seconds is
-    closed."""
+    closed, and one that nobody looks at after `left` seconds where a new one needs its place."""
 
     def __init__(
         self,
@@ -481,9 +518,10 @@ class Tables:
         most: int = MOST_TABLES,
         bots: int = MOST_WITH_BOTS,
         idle: float = IDLE_SECONDS,
+        left: float = LEFT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._most, self._bots, self._idle, self._clock = most, bots, idle, clock
+        self._most, self._bots, self._idle, self._left, self._clock = most, bots, idle, left, clock
         self._tables: dict[str, Table] = {}
         self._making = 0
         self._lock = threading.Lock()
@@ -491,30 +529,53 @@ class Tables:
     def __len__(self) -> int:
         return len(self._tables)
 
-    def add(self, make: Callable[[str], Table]) -> Table:
-        """A new table. make: makes it, given its id. Raises TooManyTables, and whatever `make` raises."""
+    def add(self, make: Callable[[str], Table], *, instead: str = "") -> Table:
+        """A new table. make: makes it, given its id. instead: id of a table whose place it takes, and which is closed then. Raises
+        TooManyTables if all others are in use, and whatever `make` raises."""
         self.sweep()
         with self._lock:
-            if len(self._tables) + self._making >= self._most:
-                raise TooManyTables(f"{self._most} tables are open, and no more may be. Leave one, or try again later.")
+            told = f"{self._most} tables are open and in use, and no more may be. Leave one"
+            old = self._give_way(self._but(instead), self._most - self._making, told)
             self._making += 1
         try:
+            _close(old)
             table = make(secrets.token_hex(8))
-            self._keep(table)
+            try:
+                self._keep(table, instead)
+            except TooManyTables:
+                table.close()
+                raise
         finally:
             with self._lock:
                 self._making -= 1
         return table
 
-    def _keep(self, table: Table) -> None:
+    def _keep(self, table: Table, instead: str) -> None:
         with self._lock:
-            others = sum(other.has_bots for other in self._tables.values())
-            full = table.has_bots and others >= self._bots
-            if not full:
-                self._tables[table.id] = table
-        if full:
-            table.close()
-            raise TooManyTables(f"bots play at {self._bots} tables already. Play against a policy, or try again later.")
+            old = None
+            if table.has_bots:
+                told = f"bots play at {self._bots} tables that are in use. Play against a policy, leave one of those"
+                old = self._give_way([one for one in self._but(instead) if one.has_bots], self._bots, told)
+            replaced = self._tables.pop(instead, None)
+            self._tables[table.id] = table
+        _close(old, replaced)
+
+    def _but(self, id: str) -> list[Table]:
+        return [table for one, table in self._tables.items() if one != id]
+
+    def _give_way(self, taken: Sequence[Table], most: int, told: str) -> Table | None:
+        """Under the lock: of tables of which there may be so many, the one that is taken away for a new one; None where there is a place.
+        Raises TooManyTables, with what is told."""
+        if len(taken) < most:
+            return None
+        now = self._clock()
+        left = [table for table in taken if not table.watched and now - table.used > self._left]
+        if not left:
+            minutes = f"{self._left / 60:g} minutes"
+            raise TooManyTables(f"{told}, or try again later: what nobody looks at gives its place after {minutes}.")
+        oldest = min(left, key=lambda table: table.used)
+        del self._tables[oldest.id]
+        return oldest
 
     def get(self, id: str) -> Table | None:
         """None for one that there is not (any more). Waits for nobody."""
@@ -525,11 +586,10 @@ class Tables:
         """Close a table."""
         with self._lock:
             table = self._tables.pop(id, None)
-        if table is not None:
-            table.close()
+        _close(table)
 
     def sweep(self) -> None:
-        """Close those that nobody uses. May wait for policies that think."""
+        """Close those that nobody uses."""
         now = self._clock()
         for id, table in [*self._tables.items()]:
             if now - table.used > self._idle:
@@ -539,3 +599,9 @@ class Tables:
         """Close all."""
         for id in [*self._tables]:
             self.remove(id)
+
+
+def _close(*tables: Table | None) -> None:
+    for table in tables:
+        if table is not None:
+            table.close()

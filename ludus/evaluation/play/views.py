@@ -12,6 +12,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -28,6 +29,7 @@ from ludus.evaluation.play.records import (
     Frame,
     FrameBoard,
     FrameDecision,
+    KnownMove,
     Legal,
     Move,
     Replay,
@@ -98,6 +100,7 @@ _LEAST_SIDE, _COLOURS = 16, 3
 _MOST_SIDE = 26
 _SIGNS = ".123456789abcdefghijklmnopq"
 _NUMBERS = 256  # of an observation that are shown as text
+_MOVES = 300  # of a game, the newest, that a table tells of
 _PICTURE_BYTES = 24 * 2**20  # of a replay's pictures, as text
 
 
@@ -112,9 +115,14 @@ def hides_state(spec: EnvSpec, state: Any | None) -> bool:
     return spec.num_players > 1 and known is not None and _VERSION.sub("", name.rpartition("/")[2]) not in known
 
 
+def takes_whole(space: gymnasium.Space[Any]) -> bool:
+    """Whether an action of numbers is one of whole numbers."""
+    return space.dtype is not None and np.dtype(space.dtype).kind in "iub"
+
+
 class View:
     """An episode, and how it looks. names: [P] how its players are called. action_name: makes of an action's number and label what it is
-    called."""
+    called. people: players that are persons."""
 
     def __init__(
         self,
@@ -122,8 +130,11 @@ class View:
         names: Sequence[str],
         *,
         action_name: Callable[[int, str], str] = lambda _, label: label,
+        people: Collection[int] = (),
     ) -> None:
-        self._debugger, self.names, self._action_name = episode, names, action_name
+        self._debugger, self.names, self._action_name, self._people = episode, names, action_name, people
+        self._moves: list[list[Move]] = [[]]  # what led to each position, as far as anybody has asked
+        self._told: list[KnownMove] = []  # the same, one after the other
         self._unseen = ""  # why there are no pictures
         self._newest: tuple[int, Board] | None = None  # the picture that was drawn last
 
@@ -208,7 +219,7 @@ class View:
             game=episode.spec.id,
             run=run,
             seats=[
-                ReplaySeat(player=p, name=name, mode=mode)
+                ReplaySeat(player=p, name=name, mode=mode, person=p in self._people)
                 for p, (name, mode) in enumerate(zip(self.names, episode.mode, strict=True))
             ],
             frames=frames,
@@ -229,10 +240,33 @@ class View:
 
     def moves_before(self, number: int) -> list[Move]:
         """What led to a position."""
-        if not number:
-            return []
-        made = self._debugger.decisions(number - 1)
-        return [Move(player=one.player, agent=one.agent, label=self._label(number - 1, one)) for one in made]
+        for before in range(len(self._moves) - 1, number):
+            made = self._debugger.decisions(before)
+            moves = [Move(player=one.player, agent=one.agent, label=self._label(before, one)) for one in made]
+            self._moves.append(moves)
+            self._told += [KnownMove(number=before + 1, player=m.player, agent=m.agent, label=m.label) for m in moves]
+        return self._moves[number]
+
+    def made_by(self, player: int | None) -> int:
+        """In how many steps so far a player has decided; 0 of nobody."""
+        steps = self._debugger.episode.steps
+        return 0 if player is None else sum(len(step.due[player]) > 0 for step in steps)
+
+    def moves_known(self, viewer: int | None, *, over: bool) -> tuple[list[KnownMove], int]:
+        """The moves so far that somebody may know of, in order, the newest of them; and how many came before those. Frames are numbered as
+        their viewer counts them: of hidden moves its own ones only, until the game is over and the last frame shows all."""
+        last = len(self._debugger.episode.steps)
+        self.moves_before(last)
+        found = self._told
+        if not self.shows_moves():
+            own = sorted({move.number for move in found if move.player == viewer})
+            counted = {number: count for count, number in enumerate(own, 1)}
+            found = [
+                replace(move, number=counted[move.number] if move.player == viewer else last)
+                for move in found
+                if over or move.player == viewer
+            ]
+        return found[-_MOVES:], max(0, len(found) - _MOVES)
 
     def _own_moves(self, number: int, eyes: Collection[int]) -> list[Move]:
         """The last one of each of these players."""
@@ -323,9 +357,14 @@ class View:
     def _box(self, one: Decision) -> Box:
         space = self.spec.agents_of(one.player)[one.agent].action
         if isinstance(space, gymnasium.spaces.Box):
-            return Box(low=space.low.reshape(-1).tolist(), high=space.high.reshape(-1).tolist())
-        counts = np.asarray(getattr(space, "nvec", np.ones(0))).reshape(-1)
-        return Box(low=[0.0] * len(counts), high=(counts - 1.0).tolist())
+            low, high = space.low.reshape(-1), space.high.reshape(-1)
+        elif isinstance(space, gymnasium.spaces.MultiDiscrete):
+            low = space.start.reshape(-1)
+            high = low + space.nvec.reshape(-1) - 1
+        else:  # MultiBinary
+            low = np.zeros(int(np.prod(space.shape or ())))
+            high = low + 1
+        return Box(low=low.astype(float).tolist(), high=high.astype(float).tolist(), whole=takes_whole(space))
 
     # ------------------------------------------------------------------------------------------ boards
 

@@ -5,6 +5,7 @@
 //   source  see source.js                     query   URLSearchParams after the "?" of the address
 //   go(to)  opens another address             update  called at most twice a second with the Set of panels that changed, never while
 //                                                     an earlier call is under way or the page is hidden; close when the page is left
+// One that exports alone = true is told of no changes, and listens for what it needs itself.
 // Pages of a run stand in the run's frame (run.js): its header, its steering and its tabs stay while the pages below change.
 
 import { announce, clear, empty, failure, h, write } from "./dom.js";
@@ -142,7 +143,7 @@ const loading = () => h("p", { class: "loading", text: "Loading …" });
 async function start(page, root, { params, query }, mine) {
   const wait = setTimeout(() => root.childElementCount || root.append(loading()), 200);
   let running = {};
-  const follower = follow(params.run ?? "", (panels) => running.update?.(panels), { held: true });
+  const follower = page.alone ? { stop() {}, release() {} } : follow(params.run ?? "", (panels) => running.update?.(panels), { held: true });
   try {
     running = (await page.show(root, { source, params, query, go })) ?? {};
   } catch (error) {

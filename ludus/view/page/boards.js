@@ -4,7 +4,6 @@ import { clear, h } from "./dom.js";
 import { cards } from "./cards.js";
 import { number } from "./charts.js";
 import { grid } from "./grid.js";
-import { called } from "./members.js";
 
 const KINDS = { grid, cards, matrix, frame, text };
 const IDLE = /^(nothing|no-?op|stay|still|idle|wait)$/i; // what a game calls doing nothing
@@ -24,7 +23,7 @@ const MANY = 14; // legal actions beyond which they are a list with a filter
  *   weights  Map action -> probability to show (hints; what a policy thought), or null
  *   chosen   the action that was chosen at this position (a replay), or null
  *   over     whether the game has ended
- *   box      {low, high, names} where an action is numbers, or null
+ *   box      {low, high, names, whole} where an action is numbers, or null
  *   keys     {KeyboardEvent.key: action} or null;  hold: whether held keys play (see `frame`)
  *   animate  false: pieces appear where they are
  * choose(action) is called with the viewer's choice.
@@ -68,7 +67,9 @@ export function atBoard(seats, { player, decision, names, turn, decisions }) {
     const known = decisions.filter((due) => due.player === one);
     return turn.includes(one) && (!known.length || known.some((due) => due.agent === agent));
   };
-  return { mine: mine < 0 ? null : mine, names: seats.map((seat) => called(seat.name)), turn: [...seats.keys()].filter((k) => moves(seats[k])) };
+  const several = (player) => seats.filter((seat) => seat.player === player).length > 1;
+  const told = ({ player: one, agent, name }) => (one < 0 ? name : several(one) ? `${names[one]} ${agent + 1}` : names[one]);
+  return { mine: mine < 0 ? null : mine, names: seats.map(told), turn: [...seats.keys()].filter((k) => moves(seats[k])) };
 }
 
 /** The board's own player that a player plays, the first of several. */
@@ -132,8 +133,9 @@ function actionList(node, { choose }) {
 function numbers(box, choose) {
   const fields = box.low.map((low, k) => {
     const [least, most] = [low ?? -1, box.high[k] ?? 1];
-    const shown = h("output", { text: number((least + most) / 2) });
-    const field = h("input", { type: "range", min: least, max: most, step: (most - least) / 200 || "any", value: (least + most) / 2, on: { input: () => { shown.textContent = number(Number(field.value)); } } });
+    const middle = box.whole ? Math.floor((least + most) / 2) : (least + most) / 2;
+    const shown = h("output", { text: number(middle) });
+    const field = h("input", { type: "range", min: least, max: most, step: box.whole ? 1 : (most - least) / 200 || "any", value: middle, on: { input: () => { shown.textContent = number(Number(field.value)); } } });
     return [field, h("label", { class: "number" }, h("span", { text: box.names?.[k] ?? `Number ${k + 1}` }), field, shown)];
   });
   return h("form", { class: "numbers", on: { submit: (event) => { event.preventDefault(); choose(fields.map(([field]) => Number(field.value))); } } },

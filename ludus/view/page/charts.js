@@ -181,7 +181,7 @@ class Lines {
 
   yScale(log, stacked) {
     if (stacked) return { range: [0, 1] };
-    if (this.data.yRange) return { range: this.data.yRange };
+    if (this.data.yRange) return { distr: log ? 3 : 1, range: () => this.data.yRange };
     if (log) return { distr: 3 };
     return { range: (_, low, high) => padded(low, high) };
   }

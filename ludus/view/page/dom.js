@@ -82,10 +82,18 @@ export function failure(error, again = null) {
   return h("div", { class: "empty failure", role: "alert" }, h("p", null, icon("warning"), ` ${sentence(error?.message ?? String(error))}`), button);
 }
 
-// A moment as an element. seconds: Unix time. text: default: "2026-11-25 21:07:18", which its title says in any case. Times are UTC.
+// A moment where the reader is: "2026-11-25 21:07:18", as Swedes write it. seconds: Unix time; "–" for what is none.
+export function moment(seconds) {
+  const date = new Date(1000 * seconds);
+  return Number.isNaN(date.getTime()) ? "–" : date.toLocaleString("sv-SE");
+}
+
+// The same as an element, whose title says the moment in UTC. text: what is written in its place.
 export function time(seconds, text = null) {
-  const iso = new Date(1000 * seconds).toISOString(), told = iso.replace("T", " ").slice(0, 19);
-  return h("time", { datetime: iso, title: `${told} UTC`, text: text ?? told });
+  const date = new Date(1000 * seconds);
+  if (Number.isNaN(date.getTime())) return h("time", { text: "–" });
+  const iso = date.toISOString();
+  return h("time", { datetime: iso, title: `${iso.replace("T", " ").slice(0, 19)} UTC`, text: text ?? moment(seconds) });
 }
 
 export function sentence(text) {

@@ -1,6 +1,6 @@
 // The log of a run's events, the newest first; new ones come in at the top while the page is open.
 
-import { card, clear, empty, h, picker, time, write } from "./dom.js";
+import { card, clear, empty, h, moment, picker, time, write } from "./dom.js";
 import { whole } from "./charts.js";
 
 const AT_ONCE = 500;  // events asked for at a time
@@ -21,7 +21,7 @@ export async function show(root, { source, params }) {
 
   const wanted = (event) => LEVELS[state.level][1](event) && (!state.text || `${event.kind} ${event.text}`.toLowerCase().includes(state.text));
   const line = (event) => {
-    return h("li", { class: event.level }, time(event.time, new Date(1000 * event.time).toISOString().slice(11, 19)), h("span", { class: "kind", text: event.kind }), h("span", { class: "text", text: event.text }));
+    return h("li", { class: event.level }, time(event.time, moment(event.time).slice(11)), h("span", { class: "kind", text: event.kind }), h("span", { class: "text", text: event.text }));
   };
 
   function draw() {
@@ -32,7 +32,7 @@ export async function show(root, { source, params }) {
 
   function say(shown) {
     const all = state.events.length;
-    write(hint, all ? `${shown === all ? "" : `${whole(shown)} of `}${whole(all)} ${all === 1 ? "event" : "events"}, the newest first; times are UTC.` : "");
+    write(hint, all ? `${shown === all ? "" : `${whole(shown)} of `}${whole(all)} ${all === 1 ? "event" : "events"}, the newest first, in your local time.` : "");
     more.hidden = !source.live || !all || state.events[all - 1].seq <= 1 || all >= KEPT;
     clear(none).append(...(all ? (shown ? [] : [empty("No event is like that.")]) : [empty("Nothing has been noted yet.")]));
   }

@@ -21,7 +21,7 @@ export function playerName(seats, player) {
 const SAID = { "@meta": "the mixture", "@best": "the best policy", "@newest": "the newest policy", random: "random play" };
 
 /** What a policy that was asked for by name is called in a sentence. */
-export const called = (name) => SAID[name] ?? name.replace(/^@/, "").replace(/^bot:/, "bot ");
+export const called = (name) => (Object.hasOwn(SAID, name) ? SAID[name] : name.replace(/^@/, "").replace(/^bot:/, "bot "));
 
 const SHOWN = 60; // of those that match
 let made = 0;

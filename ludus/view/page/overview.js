@@ -65,7 +65,7 @@ const OVER = [["generation", "generations"], ["seconds", "seconds"], ["episodes"
 
 function nashConv() {
   const { node, head, hint, body } = card("NashConv");
-  const place = h("div"), state = { over: 0, log: true, data: null };
+  const place = h("div"), said = h("p", { class: "soft", role: "status" }), state = { over: 0, log: true, data: null };
   const over = picker("Over", OVER.map(([, title]) => title), 0, (k) => { state.over = k; draw(); });
   const scale = picker("Scale", ["log", "linear"], 0, (k) => { state.log = k === 0; draw(); });
   head.append(h("div", { class: "tools" }, over, scale));
@@ -82,21 +82,44 @@ function nashConv() {
       return void clear(body).append(empty(none));
     }
     if (!chart) {
-      clear(body).append(place);
+      clear(body).append(place, said);
       clear(place);
     }
-    const [key, title] = OVER[state.over];
+    const [key, title] = OVER[state.over], { total, gains, log, yRange, note } = onAxis(data, state.log);
+    write(said, note);
+    said.hidden = !note;
     const shown = {
-      x: data[key], xTitle: title, yTitle: data.exact ? "NashConv" : "NashConv, at least", log: state.log, whole: key !== "seconds",
+      x: data[key], xTitle: title, yTitle: data.exact ? "NashConv" : "NashConv, at least", log, yRange, whole: key !== "seconds", note,
       series: [
-        { name: data.exact ? "NashConv" : "NashConv, at least", values: data.nash_conv, colour: () => colour(0), width: 2.5 },
-        ...data.gains.map((values, player) => ({ name: `gain of player ${player}`, values, colour: () => colour(player + 1), width: 1.25 })),
+        { name: data.exact ? "NashConv" : "NashConv, at least", values: total, colour: () => colour(0), width: 2.5 },
+        ...gains.map((values, player) => ({ name: `gain of player ${player}`, values, colour: () => colour(player + 1), width: 1.25 })),
       ],
     };
     if (chart) chart.set(shown);
     else chart = lines(place, shown);
   }
   return { node, set(data) { state.data = data; draw(); }, close: () => chart?.destroy() };
+}
+
+const ROUNDING = 1e-9; // of the largest NashConv: what is smaller is 0, but for how computers count
+
+// NashConv and the gains as they are drawn on a logarithmic axis where that shows anything, and what is to be said of what it cannot show.
+// Its range is that of NashConv: a gain may be as small as it likes.
+export function onAxis({ nash_conv, gains }, wanted) {
+  const largest = Math.max(0, ...nash_conv);
+  const settled = (values) => values.map((v) => (v !== null && Math.abs(v) < ROUNDING * largest ? 0 : v));
+  const total = settled(nash_conv), known = total.filter((v) => v !== null), above = known.filter((v) => v > 0);
+  const log = wanted && above.length > 0;
+  const decade = (v, round) => 10 ** round(Math.log10(v) + (round === Math.floor ? 1e-9 : -1e-9));
+  const [low, high] = log ? [decade(Math.min(...above) / Math.max(1, gains.length), Math.floor), decade(largest, Math.ceil)] : [];
+  return { total, gains: gains.map(settled), log, yRange: log ? [low, high > low ? high : 10 * low] : null, note: wanted ? unshown(known, above) : "" };
+}
+
+function unshown(known, above) {
+  const last = known[known.length - 1];
+  if (!above.length) return known.every((v) => v === 0) ? "NashConv is 0 in every generation, so the axis is linear." : "No value is above 0, so the axis is linear.";
+  if (last <= 0) return `NashConv is ${number(last)} at the end, which a logarithmic axis cannot show.`;
+  return above.length < known.length ? "A logarithmic axis cannot show values of 0 or less: choose “linear” to see them." : "";
 }
 
 function mixtures() {

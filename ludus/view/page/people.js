@@ -1,6 +1,6 @@
 // Who played against what was trained: ratings of people, and their last games.
 
-import { card, empty, h } from "./dom.js";
+import { card, empty, h, time } from "./dom.js";
 import { number, table } from "./charts.js";
 import { title } from "./grid.js";
 import { called } from "./members.js";
@@ -39,12 +39,11 @@ function recent(games, ids) {
 }
 
 function line(game, run) {
-  const when = new Date(1000 * game.time);
   const ends = game.returns.map((_, player) => ending(game.returns, player));
   return h("li", null,
-    h("time", { datetime: when.toISOString(), class: "soft", text: when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) }),
+    time(game.time),
     h("span", { class: "played", text: title(game.game) }),
-    h("span", null, game.seats.flatMap((name, k) => [k ? h("span", { class: "soft", text: " against " }) : null, h(ends[k] === "won" ? "strong" : "span", { text: called(name) }), h("span", { class: "soft", text: ` ${signed(game.returns[k])}` })])),
+    h("span", null, game.seats.flatMap((name, k) => [k ? h("span", { class: "soft", text: " against " }) : null, h(ends[k] === "won" ? "strong" : "span", { text: game.people[k] ? name : called(name) }), h("span", { class: "soft", text: ` ${signed(game.returns[k])}` })])),
     game.rated ? null : h("span", { class: "soft", text: "not rated" }), game.has_replay ? replayOf(game, run) : null);
 }
 

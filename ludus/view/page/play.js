@@ -1,6 +1,6 @@
 // Laying a table: who sits where, with hints or without.
 
-import { card, empty, h, icon, sentence } from "./dom.js";
+import { card, empty, h, icon, sentence, time } from "./dom.js";
 import { called, defaultFor, joined, memberField, membersFor, names, playerName } from "./members.js";
 import { signed } from "./outcomes.js";
 
@@ -114,7 +114,7 @@ function replayList(replays, run) {
 }
 
 function replayLine(replay, run) {
-  const seats = (replay.seats ?? []).map(called).join(" against ");
-  const told = [replay.created ? new Date(1000 * replay.created).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) : "", `${replay.steps} moves`, replay.returns?.map(signed).join(" : ")];
-  return h("li", null, h("a", { href: `#/run/${run}/replay/${encodeURIComponent(replay.id)}`, text: seats || replay.name || "A game" }), h("span", { class: "soft", text: told.filter(Boolean).join(" · ") }));
+  const seats = (replay.seats ?? []).map((name, k) => (replay.people?.[k] ? name : called(name))).join(" against ");
+  const told = [`${replay.steps} moves`, replay.returns?.map(signed).join(" : ")];
+  return h("li", null, h("a", { href: `#/run/${run}/replay/${encodeURIComponent(replay.id)}`, text: seats || replay.name || "A game" }), h("span", { class: "soft" }, replay.created ? [time(replay.created), " · "] : null, told.filter(Boolean).join(" · ")));
 }

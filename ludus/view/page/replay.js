@@ -26,6 +26,9 @@ async function load(source, params, wanted) {
   return wanted.seats.length ? source.post(`runs/${params.run}/show`, wanted) : source.get("replay");
 }
 
+// A person is called as they like, a policy as people call it.
+const seatName = (seat) => (seat.person ? seat.name : called(seat.name));
+
 function replayPage(root, first, { source, run, wanted, go, at }) {
   let replay = first;
   const local = { at: 0, viewer: null, speed: 1, timer: null, onBoard: true };
@@ -39,13 +42,13 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
   begin(at);
 
   function begin(place) {
-    const seats = replay.seats.map((seat) => called(seat.name)).join(" against ");
+    const seats = replay.seats.map((seat) => seatName(seat)).join(" against ");
     write(made.heading, run ? seats : title(replay.game));
     write(made.told, [run ? title(replay.game) : seats, `${replay.frames.length - 1} moves`, replay.seed === null ? "" : `seed ${replay.seed}`].filter(Boolean).join(" · "));
     made.slider.max = replay.frames.length - 1;
     const several = replay.frames.some((frame) => frame.board_of);
     made.viewing.hidden = !several;
-    made.viewer.replaceChildren(h("option", { value: "", text: "everything" }), ...replay.seats.map((seat) => h("option", { value: seat.player, text: `what ${called(seat.name)} sees` })));
+    made.viewer.replaceChildren(h("option", { value: "", text: "everything" }), ...replay.seats.map((seat) => h("option", { value: seat.player, text: `what ${seatName(seat)} sees` })));
     local.viewer = null;
     made.moves.replaceChildren(...replay.frames.map(moveLine));
     drawLinks();
@@ -58,7 +61,8 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
   }
 
   function nameOf(player) {
-    return called(replay.seats.find((seat) => seat.player === player)?.name ?? `player ${player}`);
+    const seat = replay.seats.find((one) => one.player === player);
+    return seat ? seatName(seat) : `player ${player}`;
   }
 
   function drawLinks() {
@@ -145,7 +149,7 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
     const weights = local.onBoard && decision?.probs ? new Map(decision.legal.map((move, k) => [move.action, decision.probs[k]])) : null;
     board.set(shown, {
       legal: decision?.legal ?? [], can: false, watching: true, weights,
-      ...atBoard(replay.board_seats, { player: local.viewer, decision: local.viewer === null ? null : decision, names: replay.seats.map((seat) => called(seat.name)), turn: frame.to_move, decisions: frame.decisions }),
+      ...atBoard(replay.board_seats, { player: local.viewer, decision: local.viewer === null ? null : decision, names: replay.seats.map((seat) => seatName(seat)), turn: frame.to_move, decisions: frame.decisions }),
       chosen: decision?.chosen ?? null, over: Boolean(frame.over), box: null, keys: null, hold: false, animate,
     });
     drawWhere(frame);
@@ -173,13 +177,13 @@ function replayPage(root, first, { source, run, wanted, go, at }) {
     const won = replay.seats.filter((seat) => ending(frame.returns, seat.player) === "won");
     const how = { terminated: "", truncated: " (the time limit)" }[frame.over] ?? ` (${frame.over})`;
     if (replay.seats.length < 2) return `The end, with ${signed(frame.returns[0])}${how}`;
-    return `${won.length === 1 ? `${called(won[0].name)} won` : "A draw"}${how}`;
+    return `${won.length === 1 ? `${seatName(won[0])} won` : "A draw"}${how}`;
   }
 
   function drawSeats(frame) {
     made.seats.replaceChildren(...replay.seats.map((seat) => h("div", { class: `sitter${frame.to_move.includes(seat.player) ? " turn" : ""}` },
       stoneIcon(frame.board, placeOf(replay.board_seats, seat.player)) ?? h("span", { class: `spot p${seat.player % 8}`, "aria-hidden": "true" }),
-      h("div", { class: "names" }, h("strong", { text: called(seat.name) }), seat.mode && seat.mode !== "explore" ? h("span", { class: "soft", text: seat.mode }) : null),
+      h("div", { class: "names" }, h("strong", { text: seatName(seat) }), seat.mode && seat.mode !== "explore" ? h("span", { class: "soft", text: seat.mode }) : null),
       h("b", { class: "score", "aria-label": `return so far ${signed(frame.returns[seat.player])}`, text: signed(frame.returns[seat.player]) }))));
   }
 

@@ -157,8 +157,15 @@ function wanted() {
   return [...new Set([...listeners.change.keys(), ...listeners.status.keys()])].filter(Boolean).sort().join(",");
 }
 
+const listening = () => listeners.change.size + listeners.status.size > 0;
+
 function open() {
   if (document.hidden) return;
+  if (!listening()) {
+    stream?.close();
+    stream = null;
+    return;
+  }
   const runs = wanted();
   if (stream && streamed === runs && stream.readyState !== EventSource.CLOSED) return;
   stream?.close();
@@ -205,6 +212,9 @@ async function again() {
   try {
     const answer = await fetch("api/session", { cache: "no-store" });
     if (answer.status === 401) for (const f of onlink) f({ lost, text: "The server was started anew and does not know this page: open the address that it printed." });
-  } catch { /* said already */ }
+    else if (!listening()) opened();
+  } catch {
+    if (!listening()) return dropped();
+  }
   open();
 }

@@ -1,6 +1,6 @@
 // A table: one game with people in it, from the seat of whoever holds its token. Two people at one screen hold two tokens.
 //
-//   the server's stream of frames, one for each seat here ──► the seat that is to move ──► the board ──► a move, posted ──► the next frame
+//   the server's stream of frames, one stream for all seats here ──► the seat that is to move ──► the board ──► a move, posted ──► the next frame
 
 import { announce, clear, failure, h, icon, sentence, write } from "./dom.js";
 import { atBoard, placeOf, showBoard } from "./boards.js";
@@ -14,9 +14,11 @@ import { hintPanel } from "./thoughts.js";
 const AGAIN = 2000; // milliseconds until a lost stream is opened anew
 const RATES = [5, 10, 15, 30]; // moves a second of a game in real time
 
-const LISTED = 300; // moves, newest
-const listed = new WeakMap(); // list -> the moves that it shows
+const listed = new WeakMap(); // list -> the place of its first move in the game, and its moves as texts
 const past = new Map(); // table -> results of the tables before it, whose seats were swapped
+
+/** It hears of its table by a stream of its own, and of nothing else: a browser has few connections to one server. */
+export const alone = true;
 
 /** See app.js. */
 export async function show(root, { source, params, query, go }) {
@@ -27,9 +29,8 @@ export async function show(root, { source, params, query, go }) {
 }
 
 async function sitDown(source, table, token) {
-  const seat = { token, state: worded(await source.get(`tables/${table}`, { seat: token })) };
-  note(seat, seat.state);
-  return seat;
+  const state = worded(await source.get(`tables/${table}`, { seat: token }));
+  return { token, state, heard: { round: state.round, number: state.frame.number - 1 } };
 }
 
 /** A table whose players are called what people call them; those of one name are told apart by their seats. */
@@ -44,13 +45,13 @@ function tablePage(root, { source, table, seats, go }) {
   const parts = layOut(root);
   const before = past.get(table) ?? [];
   const board = showBoard(parts.board, { choose });
-  const local = { seat: seats[0], busy: false, made: [], within: false, ready: null, hold: false, rate: 15, onBoard: true, told: "", streams: [], ended: false };
+  const local = { seat: seats[0], busy: false, made: [], within: false, ready: null, hold: false, rate: 15, onBoard: true, told: "", stream: null, lost: false, timer: null, ended: false };
   const again = h("button", { type: "button", class: "more main", on: { click: restart } }, icon("again"), "Play again");
   const swap = h("button", { type: "button", class: "more", text: "Swap seats", on: { click: swapSeats } });
   const review = h("a", { class: "more", text: "Step through it" });
   parts.again.append(again, swap, review);
   parts.leave.addEventListener("click", leave);
-  for (const seat of seats) listen(seat);
+  listen();
   document.addEventListener("visibilitychange", looked);
   local.seat = due();
   local.ready = local.seat; // whoever opened the page is looked over by nobody
@@ -59,50 +60,62 @@ function tablePage(root, { source, table, seats, go }) {
 
   // ------------------------------------------------------------------------------------------------- what the server says
 
-  function listen(seat) {
-    if (local.ended) return;
-    const stream = new EventSource(`api/tables/${encodeURIComponent(table)}/live?seat=${encodeURIComponent(seat.token)}`);
-    seat.stream = stream;
+  // One stream serves all seats, and a page that nobody looks at gives it back.
+  function listen() {
+    hush();
+    if (local.ended || document.hidden) return;
+    const tokens = seats.map((seat) => seat.token).join(",");
+    const stream = new EventSource(`api/tables/${encodeURIComponent(table)}/live?seat=${encodeURIComponent(tokens)}`);
+    local.stream = stream;
     stream.addEventListener("gone", () => gone(new Error("this table was closed. Lay another one.")));
-    stream.addEventListener("frame", (event) => take(seat, JSON.parse(event.data)));
+    stream.addEventListener("frame", (event) => { const { seat, view } = JSON.parse(event.data); take(seats[seat], view); });
     stream.addEventListener("open", async () => {
-      if (!seat.lost) return;
-      seat.lost = false;
+      if (!local.lost) return;
+      local.lost = false;
       write(parts.said, "");
-      await refresh(seat);
+      await refresh();
     });
     stream.addEventListener("error", () => {
-      seat.lost = true;
+      local.lost = true;
       write(parts.said, "The table does not answer. Trying again …");
-      if (stream.readyState !== EventSource.CLOSED) return; // it tries by itself
-      clearTimeout(seat.timer);
-      seat.timer = setTimeout(async () => {
-        if (await refresh(seat)) listen(seat);
-      }, AGAIN);
+      if (stream.readyState === EventSource.CLOSED) later(); // else it tries by itself
     });
   }
 
-  // A browser has few connections to one server: a page that nobody looks at gives its own back.
-  async function looked() {
-    for (const seat of seats) {
-      seat.stream?.close();
-      clearTimeout(seat.timer);
-      if (!document.hidden && await refresh(seat)) listen(seat);
-    }
+  function hush() {
+    local.stream?.close();
+    clearTimeout(local.timer);
   }
 
-  async function refresh(seat) {
+  async function looked() {
+    hush();
+    if (!document.hidden) await anew();
+  }
+
+  async function anew() {
+    if (await refresh()) listen();
+  }
+
+  function later() {
+    clearTimeout(local.timer);
+    if (!local.ended) local.timer = setTimeout(anew, AGAIN);
+  }
+
+  /** Asks how all seats here see the table. */
+  async function refresh() {
     try {
-      take(seat, await source.get(`tables/${table}`, { seat: seat.token }));
+      const states = await Promise.all(seats.map((seat) => source.get(`tables/${table}`, { seat: seat.token })));
+      seats.forEach((seat, k) => take(seat, states[k]));
       return true;
     } catch (error) {
       if (error.status === 404) gone(error);
-      else if (!local.ended) seat.timer = setTimeout(async () => { if (await refresh(seat)) listen(seat); }, AGAIN);
+      else later();
       return false;
     }
   }
 
   function gone(error) {
+    if (local.ended) return;
     close();
     clear(root).append(h("h1", { class: "unseen", text: "The table is gone" }), failure(error),
       h("p", { class: "links" }, h("a", { href: `#/run/${seats[0].state.run}/play`, text: "Lay another table" }), h("a", { href: "#/", text: "All runs" })));
@@ -110,7 +123,6 @@ function tablePage(root, { source, table, seats, go }) {
 
   function take(seat, news) {
     const state = worded(news);
-    note(seat, state);
     if (local.ended || older(state, seat.state)) return;
     const fresh = state.frame.number !== seat.state.frame.number || state.round !== seat.state.round;
     seat.state = state;
@@ -157,7 +169,7 @@ function tablePage(root, { source, table, seats, go }) {
     } catch (error) {
       Object.assign(local, { busy: false, made: [] });
       write(parts.said, sentence(error.message));
-      if (error.status === 409) await refresh(seat);
+      if (error.status === 409) await refresh();
       draw();
     }
   }
@@ -167,7 +179,7 @@ function tablePage(root, { source, table, seats, go }) {
     write(parts.said, "");
     try {
       take(local.seat, await source.post(`tables/${table}/again`, { seat: local.seat.token }));
-      await Promise.all(seats.filter((seat) => seat !== local.seat).map(refresh));
+      await refresh();
       board.focus();
     } catch (error) {
       write(parts.said, sentence(error.message));
@@ -181,16 +193,17 @@ function tablePage(root, { source, table, seats, go }) {
     const { run, players, hints, rated, results } = local.seat.state;
     again.disabled = swap.disabled = true;
     write(parts.said, "");
+    hush(); // this table ends when the other one is there
     try {
       const wishes = players.map((_, k) => players[(k + players.length - 1) % players.length]);
-      const made = await source.post("tables", { run, seats: wishes.map(({ who, person, name }) => (person ? { who, name } : { who })), hints, rated: Boolean(rated), seed: null });
+      const made = await source.post("tables", { run, seats: wishes.map(({ who, person, name }) => (person ? { who, name } : { who })), hints, rated: Boolean(rated), seed: null, instead: { table, seat: seats[0].token } });
       past.set(made.table, [...before, ...named(results, players)]);
       close();
-      await source.remove(`tables/${table}?seat=${encodeURIComponent(seats[0].token)}`).catch(() => {}); // nobody waits at the old one
       go(`#/table/${made.table}?seat=${made.seats.map((seat) => seat.token).filter(Boolean).join(",")}`);
     } catch (error) {
       write(parts.said, sentence(error.message));
       again.disabled = swap.disabled = false;
+      await anew();
     }
   }
 
@@ -214,7 +227,7 @@ function tablePage(root, { source, table, seats, go }) {
     drawBoard(state);
     drawStatus(state);
     drawSeats(parts.seats, state, [...before, ...named(state.results, state.players)]);
-    drawMoves(parts.moves, state, local.seat.log);
+    drawMoves(parts.moves, state);
     parts.sofar.hidden = !parts.moves.childElementCount;
     drawLive(state);
     if (local.within && document.activeElement === document.body) follow(state);
@@ -258,7 +271,8 @@ function tablePage(root, { source, table, seats, go }) {
     review.hidden = !state.replay;
     if (state.replay) review.href = `#/run/${state.run}/replay/${encodeURIComponent(state.replay)}`;
     write(parts.returns, told(state));
-    const others = state.frame.last.filter((move) => !state.you.includes(move.player)).map((move) => `${capital(nameOf(state, move.player))} played ${move.label}.`);
+    const others = unheard(state, local.seat.heard).map((move) => `${capital(nameOf(state, move.player))} played ${move.label}.`);
+    local.seat.heard = { round: state.round, number: state.frame.number };
     if (state.frame.board.kind === "frame" && !state.over) return; // what moves all the time is seen, not read out
     tell([...others, `${text}.`].join(" "), `${state.round} ${state.frame.number} ${state.over}`);
   }
@@ -301,10 +315,7 @@ function tablePage(root, { source, table, seats, go }) {
   function close() {
     local.ended = true;
     document.removeEventListener("visibilitychange", looked);
-    for (const seat of seats) {
-      clearTimeout(seat.timer);
-      seat.stream?.close();
-    }
+    hush();
     board.destroy();
   }
   return { close };
@@ -391,22 +402,28 @@ function calledIn(player, _, players) {
 
 const named = (results, players) => results.map(({ returns }) => ({ returns, seats: players.map(calledIn) }));
 
-/** Keeps the moves that a seat is told of, in the order of its game's frames, whichever comes first here. */
-export function note(seat, state) {
-  if (seat.round === undefined || seat.round < state.round) Object.assign(seat, { round: state.round, log: new Map() });
-  if (seat.round === state.round && state.frame.last.length && !seat.log.has(state.frame.number)) seat.log.set(state.frame.number, state.frame.last);
+/**
+ * The others' moves since the frame that was read out last: frames may be passed over. What was hidden until the game was over is shown by its
+ * last frame, of which the last moves are read.
+ */
+export function unheard({ round, frame, moves, you }, heard) {
+  const since = heard.round === round ? heard.number : 0;
+  const between = moves.filter((move) => move.number > since && move.number < frame.number);
+  return [...between, ...(frame.number > since ? frame.last : [])].filter((move) => !you.includes(move.player));
 }
 
-function drawMoves(node, state, log) {
-  const moves = [...log.keys()].sort((one, other) => one - other).slice(-LISTED).flatMap((number) => log.get(number));
-  const before = listed.get(node) ?? [];
-  const same = before.length <= moves.length && before.every((move, k) => move === moves[k]);
-  if (!same) clear(node); // another game, a move that came late, or more than the list holds
+function drawMoves(node, state) {
+  const texts = state.moves.map((move) => JSON.stringify([move.player, nameOf(state, move.player), move.label]));
+  const before = listed.get(node) ?? { first: 0, texts: [] };
+  const gone = state.earlier - before.first; // that the list has no room for any more
+  const kept = before.texts.slice(Math.max(0, gone));
   const down = node.scrollTop + node.clientHeight >= node.scrollHeight - 8;
-  node.start = 1 + Math.max(0, log.size - LISTED);
-  for (const move of moves.slice(node.childElementCount)) {
+  if (gone >= 0 && kept.length <= texts.length && kept.every((text, k) => text === texts[k])) [...node.children].slice(0, gone).forEach((item) => item.remove());
+  else clear(node); // another game, or the end of one that hid its moves
+  node.start = 1 + state.earlier;
+  for (const move of state.moves.slice(node.childElementCount)) {
     node.append(h("li", null, h("span", { class: `spot small p${move.player % 8}`, "aria-hidden": "true" }), h("span", { class: "soft", text: nameOf(state, move.player) }), ` ${move.label}`));
   }
-  listed.set(node, moves);
+  listed.set(node, { first: state.earlier, texts });
   if (down) node.scrollTop = node.scrollHeight;
 }

@@ -71,10 +71,10 @@ class Stream(Response):
         self._waiting[event, key] = data if merge is None or waiting is None else merge(waiting, data)
         self._wake.set()
 
-    def put_soon(self, event: str, data: Any) -> None:
+    def put_soon(self, event: str, data: Any, *, key: str = "") -> None:
         """`put`, from another thread."""
         with suppress(RuntimeError):  # the server has ended
-            self._loop.call_soon_threadsafe(lambda: self.put(event, data))
+            self._loop.call_soon_threadsafe(lambda: self.put(event, data, key=key))
 
     def close(self) -> None:
         """Ends it, once what waits has been sent."""

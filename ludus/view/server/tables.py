@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Response
@@ -24,6 +25,8 @@ _MOST_MOVES = 256
 _MOST_NUMBERS = 4096
 
 Token = Annotated[str, Field(max_length=64)]
+Tokens = Annotated[str, Field(max_length=65 * _MOST_SEATS)]
+"""With commas between them."""
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -38,14 +41,22 @@ class WishBody(_Body):
     name: Annotated[str, Field(max_length=40)] = ""
 
 
+class InsteadBody(_Body):
+    """A table that is closed for another one, and a seat at it."""
+
+    table: Annotated[str, Field(max_length=64)]
+    seat: Token
+
+
 class TableBody(_Body):
-    """A table that is wanted."""
+    """A table that is wanted. instead: whose place it takes, where its people only change their seats."""
 
     run: Annotated[str, Field(max_length=64)]
     seats: Annotated[list[WishBody], Field(min_length=1, max_length=_MOST_SEATS)]
     hints: bool = False
     seed: Annotated[int | None, Field(ge=0, lt=2**48)] = None
     rated: bool = False
+    instead: InsteadBody | None = None
 
 
 class MoveBody(_Body):
@@ -104,6 +115,8 @@ def _add_playing(routes: APIRouter, room: PlayRoom) -> None:
     async def lay(body: TableBody) -> Response:
         """A new table, with a token for each person's seat and one for who only watches."""
         known = state.runs.run(body.run)
+        if body.instead is not None:
+            _seated(room, body.instead.table, body.instead.seat)
         table = await room.play(known, _lay, room, known, body)
         seats = [{"player": p, "token": table.tokens.get(p)} for p in range(len(table.wishes))]
         return json_response({"table": table.id, "seats": seats, "watch": table.watch_token})
@@ -125,9 +138,7 @@ def _add_playing(routes: APIRouter, room: PlayRoom) -> None:
     @routes.delete("/tables/{table}", dependencies=[may_play])
     async def leave(table: str, seat: Token = "") -> Response:
         """Close a table."""
-        _, viewer = _found(room, table, seat)
-        if viewer is None:
-            raise HTTPException(403, "who only watches cannot close a table. Open a seat's own address.")
+        _seated(room, table, seat)
         await room.play(None, room.tables.remove, table)
         return json_response({"table": table})
 
@@ -142,9 +153,13 @@ def _add_looking(routes: APIRouter, room: PlayRoom) -> None:
         return json_response(found.view(viewer))
 
     @routes.get("/tables/{table}/live")
-    async def live(table: str, seat: Token = "") -> Response:
-        """The same whenever it changes, as server-sent events."""
-        found, viewer = _found(room, table, seat)
+    async def live(table: str, seat: Tokens = "") -> Response:
+        """The same whenever it changes, as server-sent events, of several seats with one connection: `frame`, of {seat, view}, the seat by
+        its place in what was asked for, from 0."""
+        tokens = seat.split(",")
+        if len(tokens) > _MOST_SEATS:
+            raise HTTPException(422, f"{len(tokens)} seats were given; up to {_MOST_SEATS} can be looked at together.")
+        seats = [_found(room, table, token) for token in tokens]
         ends: list[Callable[[], None]] = []
 
         def closed() -> None:
@@ -153,14 +168,15 @@ def _add_looking(routes: APIRouter, room: PlayRoom) -> None:
 
         stream = Stream(state.watcher.streams, closed=closed)
 
-        def tell(view: Any) -> None:
+        def tell(place: int, view: Any) -> None:
             if view is None:
                 stream.put_soon("gone", {"table": table})
             else:
-                stream.put_soon("frame", view)
+                stream.put_soon("frame", {"seat": place, "view": view}, key=str(place))
 
-        ends.append(found.listen(viewer, tell))
-        stream.put("frame", found.view(viewer))
+        for place, (found, viewer) in enumerate(seats):
+            ends.append(found.listen(viewer, partial(tell, place)))
+            stream.put("frame", {"seat": place, "view": found.view(viewer)}, key=str(place))
         return stream
 
 
@@ -187,7 +203,7 @@ def _lay(room: PlayRoom, run: KnownRun, body: TableBody) -> Table:
             finish=lambda finished: _finished(room, run, finished),
         )
 
-    return room.tables.add(make)
+    return room.tables.add(make, instead="" if body.instead is None else body.instead.table)
 
 
 def _finished(room: PlayRoom, run: KnownRun, finished: FinishedGame) -> Kept:
@@ -227,6 +243,13 @@ def _found(room: PlayRoom, id: str, token: str) -> tuple[Table, Viewer]:
         return table, table.viewer(token)
     except PlayError as error:
         raise HTTPException(403, str(error)) from error
+
+
+def _seated(room: PlayRoom, id: str, token: str) -> None:
+    """Raises HTTPException as `_found`, and for who only watches."""
+    _, viewer = _found(room, id, token)
+    if viewer is None:
+        raise HTTPException(403, "who only watches cannot close a table. Open a seat's own address.")
 
 
 def _move(table: Table, viewer: Viewer, body: MovesBody) -> None:
