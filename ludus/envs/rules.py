@@ -250,13 +250,20 @@ def told_sum(env: EnvSpec) -> str:
     return known if env.zero_sum else "is not zero-sum"
 
 
-def require_rules(rules: Rules, env: EnvSpec, *, algorithm: str) -> None:
-    """Raises ScenarioError unless `env` may be a game of such rules: two players, one agent each, who win what the other loses."""
+def require_rules(rules: Rules, env: EnvSpec, *, algorithm: str, scale: float = 1.0) -> None:
+    """Raises ScenarioError unless `env` may be a game of such rules: two players, one agent each, who win what the other loses, which is
+    not more than 1. scale: by which what it pays is learned."""
     one_each = all(len(env.agents_of(player)) == 1 for player in range(env.num_players))
     if env.constant != 0.0 or not one_each:
         raise ScenarioError(
             f"{algorithm} searches games of two players, one agent each, who win what the other loses; {env.id} has {env.num_players} "
             f"players, {len(env.agents)} agents, and {told_sum(env)}."
+        )
+    most = max((abs(bound) for sides in env.utility_range for bound in sides if np.isfinite(bound)), default=0.0)
+    if most * scale > 1.0 + 1e-6:
+        raise ScenarioError(
+            f"{algorithm}'s search plays for an outcome between -1 and 1, and players of {env.id} get up to {most:g}, of which "
+            f"{most * scale:g} would be learned. Give scale_rewards=true, or leave out the wrapper that makes rewards larger."
         )
     agent = env.agents_of(0)[0]
     inputs = int(np.prod(agent.observation.shape or ()))

@@ -21,7 +21,7 @@ from ludus.core.types import Array, Enumeration, EnvSpec, PolicyRow, PolicySpec,
 from ludus.learners.around import AroundAlgorithm, AroundLearner
 from ludus.learners.base import Algorithm, Collect, Learner, LearnerContext
 from ludus.learners.options import check_learned_reward
-from ludus.learners.rewards.base import refuse_recorded
+from ludus.learners.rewards.base import NOTHING_AFTER, refuse_recorded
 from ludus.learners.spaces import players_of
 from ludus.policies.registry import ROW, conditioned
 from ludus.policies.specs import conditioned_spec, joined, part_of
@@ -116,15 +116,21 @@ class ConditionedLearner(AroundLearner):
         self.spec = conditioned_spec(inner.spec)
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
-        """With conditions."""
+        """With conditions; of an enumerated game, whose ids nobody sees behind this, also where nothing is known of what came after."""
         rows = np.asarray(trajectories.extras[ROW])
         self._came[rows] = True
         first = rows[np.minimum(trajectories.start[:-1], max(0, len(rows) - 1))]  # of each segment
         seen, mask = self._decoded(trajectories.observation, trajectories.mask)
         after, after_mask = self._decoded(trajectories.bootstrap_observation, trajectories.bootstrap_mask)
+        extras = dict(trajectories.extras)
+        if self._enumeration is not None:
+            unknown = (trajectories.bootstrap_observation < 0) & (np.diff(trajectories.start) > 0)
+            extras[NOTHING_AFTER] = np.zeros(len(rows), np.bool_)
+            extras[NOTHING_AFTER][trajectories.start[1:][unknown] - 1] = True
         return self._inner.items(
             replace(
                 trajectories,
+                extras=extras,
                 observation=conditioned(seen, self._condition[rows]),
                 mask=mask,
                 bootstrap_observation=conditioned(after, self._condition[first]),

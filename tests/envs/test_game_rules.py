@@ -81,5 +81,10 @@ def test_what_nobody_has_rules_for_is_refused():
     require_rules(rules, spec, algorithm="it")
     with pytest.raises(ScenarioError, match="9 actions; openspiel/connect_four has 126 and 7"):
         require_rules(rules, spec_of("connect_four"), algorithm="it")
+    three = replace(spec, utility_range=((-3.0, 3.0),) * 2)
+    with pytest.raises(ScenarioError, match=r"get up to 3, of which 3 would be learned\. Give scale_rewards"):
+        require_rules(rules, three, algorithm="it")
+    require_rules(rules, three, algorithm="it", scale=1 / 3)
+    require_rules(rules, replace(spec, utility_range=((-np.inf, np.inf),) * 2), algorithm="it")
     with pytest.raises(ScenarioError, match="not zero-sum"):
         require_rules(rules, replace(spec, zero_sum=False), algorithm="it")

@@ -33,6 +33,7 @@ from ludus.learners.ppo.options import PPO
 from ludus.learners.registry import check_fits
 from ludus.policies.registry import build_policy
 from ludus.replay.parquet import Recorded, TrajectoryFile, TrajectoryOrigin, read_trajectories
+from ludus.replay.trajectories import select
 from ludus.testing.algorithm import check_algorithm, synthetic_rollout
 
 HERE = Placement("cpu", written=False, precision="float32", why="a test")
@@ -218,10 +219,62 @@ def test_the_first_episodes_and_what_came_after_their_decisions():
         steps_in(recorded, THREE, (0,), episodes=3)
 
 
+PAIR = replace(
+    THREE,
+    agents=tuple(replace(THREE.agents[0], player=player) for player in range(2)),
+    utility_range=((-1.0, 1.0),) * 2,
+    symmetry=((0, 1),),
+)
+
+
+def of_two(*pieces):
+    """Episodes of one decision each: (policy, player, number) and what was seen there, the place in this list."""
+    names = list(dict.fromkeys(name for name, _, _ in pieces))
+    seen = np.arange(2 * len(pieces), dtype=np.float32).reshape(-1, 2) / 64
+    whole = made_up(seen, np.arange(len(pieces), dtype=np.int32) % 3)
+    (all_of_it,) = whole.trajectories
+    seat, episode = (np.array([piece[k] for piece in pieces]) for k in (1, 2))
+    all_of_it = replace(all_of_it, seat=seat.astype(np.int8), episode=episode)
+    found = [
+        select(all_of_it, np.array([k for k, piece in enumerate(pieces) if piece[0] == name]), policy=name)
+        for name in names
+    ]
+    return Recorded(replace(whole.origin, players=2, seats=(0, 1)), tuple(found))
+
+
+def taken(recorded, **given):
+    """Which of `of_two`, in rising order."""
+    return sorted((32 * steps_in(recorded, PAIR, (0, 1), **given).observation[:, 0]).astype(int).tolist())
+
+
+def test_a_few_episodes_of_what_was_mixed_are_of_all_players_and_policies():
+    """Player 0 has the episodes 0 to 3, of old and then of new; player 1 those from 4 on."""
+    mixed = of_two(
+        *[(name, p, 4 * p + 2 * k + i) for p in (0, 1) for k, name in enumerate(["old", "new"]) for i in (0, 1)]
+    )
+    assert taken(mixed) == list(range(8))
+    assert taken(mixed, episodes=2) == [0, 4]
+    assert taken(mixed, episodes=4) == [0, 2, 4, 6]
+    assert taken(mixed, episodes=5) == [0, 1, 2, 4, 6]
+    assert taken(mixed, episodes=2, policies=["new"]) == [2, 6]
+    with pytest.raises(ConfigError, match=r"first 1 episodes have no decisions of players \[1\]"):
+        taken(mixed, episodes=1)
+
+
+def test_episodes_that_players_share_are_taken_as_they_are_numbered():
+    """Though player 1 decides nothing in the first of them."""
+    shared = of_two(("a", 0, 0), ("a", 0, 1), ("b", 1, 1), ("a", 0, 2), ("b", 1, 2))
+    assert taken(shared, episodes=2) == [0, 1, 2]
+    with pytest.raises(ConfigError, match=r"no decisions of players \[1\] by a, .* or name policies that play them"):
+        taken(shared, policies=["a"])
+
+
 def test_a_file_of_other_players_another_environment_or_none_is_refused(tmp_path):
     recorded = made_up(np.zeros((2, 2), np.float32), np.zeros(2, np.int32))
     with pytest.raises(ConfigError, match=r"decisions of players \[0\], and the policy plays \[1\]"):
         steps_in(recorded, THREE, (1,))
+    with pytest.raises(ConfigError, match=r"the policy plays \[0, 1\]; record those of \[1\] too"):
+        steps_in(recorded, THREE, (0, 1))
     elsewhere = Recorded(replace(recorded.origin, env="tests/elsewhere"), recorded.trajectories)
     path = written(tmp_path / "elsewhere.parquet", elsewhere)
     with pytest.raises(

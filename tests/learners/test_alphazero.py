@@ -109,6 +109,40 @@ def test_without_a_search_there_is_nothing_to_learn():
         learner.items(replace(played(learner, 0), extras={}))
 
 
+@pytest.mark.parametrize(("factor", "own"), [(-1.0, "-1"), (0.5, "0.5")])
+def test_games_that_pay_something_else_than_their_rules_are_refused(factor, own):
+    """Whoever has won gets -1, or half of what the search plays for."""
+    learner = learner_of(small())
+    rows = played(learner, 0)
+    won = rows.reward.max() == 1.0
+    assert won
+    with pytest.raises(DataError, match=f"got {own}, as it is learned, where the rules say 1. Leave out wrappers"):
+        learner.items(replace(rows, reward=factor * rows.reward))
+    nobody = replace(rows, reward=-rows.reward, added=np.ones(rows.num_segments, np.bool_))
+    learner.items(nobody)  # played them, so that it is whoever added them who says what they are paid
+
+
+def test_rewards_that_are_larger_are_learned_as_shares():
+    """Of the most that there is to win, or not at all."""
+    ten = replace(spec(), utility_range=((-10.0, 10.0),) * 2)
+    small().check(ten)
+    with pytest.raises(ScenarioError, match="of which 10 would be learned"):
+        small(scale_rewards=False).check(ten)
+    learner = small().learner(LearnerContext(ten, (0, 1), 0, total=100))
+    rows = played(learner, 0)
+    items = dict(learner.items(replace(rows, reward=10 * rows.reward)))["replay"]
+    np.testing.assert_allclose(items["value"], outcomes(rows), rtol=1e-6)
+
+
+def test_without_masks_what_the_rules_allow_is_legal():
+    learner = learner_of(small())
+    rows = played(learner, 0)
+    assert rows.mask is not None
+    assert not rows.mask.all()
+    items = dict(learner.items(replace(rows, mask=None)))["replay"]
+    np.testing.assert_array_equal(items["mask"], rows.mask)
+
+
 def test_symmetries_teach_what_turned_boards_teach():
     """A row with its best move in a corner, learned from for a while, is known in all four corners."""
     learner = learner_of(small(l2=0.0, learning_rate=0.01, hidden=(32,)))
@@ -165,6 +199,7 @@ def test_contract(options):
         ({"selection": "gumbel", "leaves": 4}, "leaves is 4, and must be 1"),
         ({"min_size": 50, "capacity": 40}, "min_size 50 must be at most"),
         ({"priority_exponent": 0.5}, "no priorities"),
+        ({"reanalyse": 0.05}, "reanalyse 0.05 of a batch of 16 is less than one row"),
         ({"rules": "chess"}, "chess"),
     ],
 )

@@ -160,6 +160,33 @@ def test_what_learns_rewards_sees_what_the_network_sees(tensors: EnvSpec) -> Non
         Conditioned(curious, TWO).check(shown, (1,))
 
 
+@pytest.mark.parametrize("kind", ["rnd", "icm"])
+def test_nothing_is_new_behind_the_end_of_an_enumerated_game(kind: str, enumerated: EnvSpec) -> None:
+    """What ids of -1 stand for is shown as zeros, which nobody saw: they are not paid for, not learned from, and no numbers of theirs
+    count."""
+    algorithm = PPO(hidden=(4,), batch=40, epochs=1, learned_reward={"kind": kind, "hidden": (4,)})
+    learner = Conditioned(algorithm, TWO).learner(LearnerContext(enumerated, (1,), 0, total=100))
+    rows = rollout(learner, enumerated, 0, 0)
+    rows = replace(
+        rows, tail=np.zeros_like(rows.tail), bootstrap_observation=np.full_like(rows.bootstrap_observation, -1)
+    )
+    learned = learner._inner._items.learned
+    asked = []
+    novelty = learned._novelty
+    find, teach = novelty.errors, novelty.learn
+    novelty.errors = lambda steps: asked.append((steps, find(steps))) or asked[-1][1]
+    novelty.learn = lambda steps, which: asked.append(which) or teach(steps, which)
+    learner.items(rows)
+    (_, errors), which = asked
+    last = rows.start[1:] - 1
+    inside = np.setdiff1d(np.arange(rows.num_rows), last)
+    assert len(inside)
+    assert (errors[last] == 0).all()
+    assert (errors[inside] > 0).all()
+    np.testing.assert_array_equal(which, inside)
+    assert learned._observations.moments.count == len(inside)
+
+
 @pytest.mark.parametrize("width", [2, 3])
 @pytest.mark.parametrize(
     ("algorithm", "message"),

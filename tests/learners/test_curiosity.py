@@ -12,11 +12,13 @@ from reward_tools import alone, context_of, rows_of
 
 from ludus.core.device import Placement
 from ludus.core.errors import TrainingError
+from ludus.core.types import Tail
 from ludus.learners.curiosity.icm import CuriosityModule, forward_error, module_loss
 from ludus.learners.curiosity.options import ICM, RND
 from ludus.learners.curiosity.reward import continuing_advantages
 from ludus.learners.curiosity.rnd import distillation_error
 from ludus.learners.ppo.options import PPO
+from ludus.learners.rewards.base import NOTHING_AFTER
 from ludus.learners.rewards.inputs import Actions, Observations, Steps
 from ludus.policies.registry import build_policy
 from ludus.testing.algorithm import synthetic_rollout
@@ -73,6 +75,23 @@ def test_the_beginning_is_worth_the_mean_over_first_observations():
     assert learned._stream._beginning == pytest.approx(second[2], rel=1e-5)
     told(seen[2], [0, 1, 3], [2, 2, 2])
     assert learned._stream._beginning == pytest.approx(second[2], rel=1e-5)
+
+
+def test_what_nobody_saw_is_worth_a_beginning():
+    """As an id of -1 is, though its row shows numbers."""
+    seen = np.array([[0.5, -0.5], [1.0, 2.0]], np.float32)
+    given = {"lengths": [1, 1], "tail": [Tail.TRUNCATED, Tail.TRUNCATED]}
+    for nothing in ([True, False], [False, False]):
+        found = []
+        for bootstrap in (seen, seen + np.array([[3.0], [0.0]], np.float32)):
+            rows = rows_of(seen, np.zeros(2, np.int32), bootstrap=bootstrap, **given)
+            rows = replace(rows, extras={NOTHING_AFTER: np.array(nothing)})
+            stream = reward_of(
+                RND(hidden=(8,), features=3, streams="two", normalise_observations=False), alone()
+            )._stream
+            found.append(stream.advantages(rows, np.zeros(2), begins=np.ones(2, np.bool_))[0])
+        assert (found[0][0] == found[1][0]) == nothing[0]
+        assert found[0][1] == found[1][1]
 
 
 def test_the_critic_of_the_second_stream_learns_its_returns():

@@ -12,6 +12,7 @@ from ludus.core.types import Tail
 from ludus.driver.runner import run
 from ludus.driver.scenario_check import check
 from ludus.driver.scenario_files import load_scenario
+from ludus.envs.registry import make_env
 from ludus.learners.base import LearnerContext
 from ludus.learners.muzero.losses import Unrolled, Windows, merged, unrolled_loss
 from ludus.learners.muzero.options import MuZero
@@ -270,6 +271,25 @@ def test_what_it_cannot_imagine(tensors):
     with pytest.raises(ConfigError, match="n_step 10 is more than the 5 decisions"):
         MuZero(rollout=5)
     small().check(tensors)
+
+
+@pytest.mark.parametrize(
+    ("game", "tree", "why"),
+    [
+        ("matrix_rps", "off", "both move at once"),
+        ("leduc_poker", "off", "player 0 may move twice without the other"),
+        ("tic_tac_toe", "off", None),
+        ("kuhn_poker", "on", None),
+    ],
+)
+def test_games_that_are_not_played_in_turn_are_refused_before_anything_is_played(game, tree, why):
+    env = make_env(f"openspiel/{game}", num_envs=16, tree=tree)
+    small().check(env.spec)
+    if why is None:
+        small().check_start(env)
+        return
+    with pytest.raises(ScenarioError, match=f"in openspiel/{game} {why}. Use an algorithm that needs no turns"):
+        small().check_start(env)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from ludus.policies.search import policy as search_policy
 from ludus.policies.search import tree as trees
 from ludus.policies.search.learned import make_muzero
 from ludus.policies.search.policy import KnownModel
-from ludus.policies.search.search import RootNoise, SearchSettings, halving, search
+from ludus.policies.search.search import Expanded, RootNoise, SearchSettings, halving, search
 from ludus.policies.specs import joined, mlp_spec, muzero_spec, searching_spec, tabulates
 from tests.reference.mcts import GumbelSearch, Search, losses
 
@@ -164,6 +164,58 @@ def test_leaves_of_one_tree_are_kept_apart():
     model = KnownModel(RULES, uniform(RULES))
     found = search(model, roots(model, place(RULES)), SearchSettings(simulations=8, leaves=4))
     assert sorted(found.visits[0].tolist()) == [0, 1, 1, 1, 1, 1, 1, 1, 1]
+
+
+def test_what_is_on_its_way_counts_as_lost_beside_what_came_back():
+    """argmax of (W - virtual n') / (N + n') + c P √N' / (1 + N + n'), for Q as they are; what nobody went to is worth its node."""
+    rng, games, actions = np.random.default_rng(0), 300, 4
+    tree = trees.make_tree(games, 9, actions)
+    tree.kind[:, 0], tree.value[:, 0] = trees.OPEN, rng.uniform(-1, 1, games)
+    tree.prior[:, 0] = rng.dirichlet(np.ones(actions), games)
+    tree.visits[:, 0], tree.virtual[:, 0] = rng.integers(0, 3, (2, games, actions))
+    visits, going, prior = tree.visits[:, 0].copy(), tree.virtual[:, 0].copy(), tree.prior[:, 0]
+    tree.total[:, 0] = visits * rng.uniform(-1, 1, (games, actions))
+    formula = SearchSettings(unvisited="node", virtual_loss=0.75).formula
+    both, total = visits + going, tree.total[:, 0]
+    n = 1 + both.sum(1, keepdims=True)
+    mean = (tree.value[:, :1] + total.sum(1, keepdims=True)) / (1 + visits.sum(1, keepdims=True))
+    q = np.where(both > 0, (total - 0.75 * going) / np.maximum(both, 1), mean)
+    weight = formula.init + np.log((1 + n + formula.base) / formula.base)
+    expected = (q + weight * np.sqrt(n) * prior / (1 + both)).argmax(1)
+    node, action, leaf = np.zeros((3, games, 1), np.int32)
+    trees.select(tree, formula, np.zeros(games, np.int32), node, action, leaf)
+    np.testing.assert_array_equal(action[:, 0], expected)
+
+
+class Arms:
+    """One player, who may do one of six things again and again: what is reached by them is worth `least` and more, or less."""
+
+    def __init__(self, least, most):
+        self.least, self.most = least, most
+
+    def expanded(self, states):
+        worth = self.least + (self.most - self.least) * (states * 37 % 64) / 64
+        n = len(states)
+        return Expanded(
+            states, np.zeros(n), np.ones(n), np.zeros((n, 6), np.float32), np.ones((n, 6), np.bool_), worth.astype(np.float32)
+        )  # fmt: skip
+
+    def expand(self, states, action):
+        return self.expanded((states * 6 + 1 + action) % 4096)
+
+
+@pytest.mark.parametrize("unit", [(-64.0, 0.0), (-65536.0, -32768.0), (1024.0, 1088.0), (2.0, 2.125)], ids=str)
+def test_leaves_are_kept_apart_whatever_returns_are(unit):
+    """With Q that are scaled, those of one player spread as those between 0 and 1 do: the first four walks go to four moves."""
+    states = np.arange(5, dtype=np.int64)
+
+    def found(simulations, least, most):
+        model = Arms(least, most)
+        settings = SearchSettings(simulations=simulations, leaves=4, rescale=True, unvisited="node")
+        return search(model, model.expanded(states), settings).visits
+
+    assert (np.sort(found(4, *unit)) == [0, 0, 1, 1, 1, 1]).all()
+    np.testing.assert_array_equal(found(64, *unit), found(64, 0.0, 1.0))
 
 
 def test_noise_is_a_dirichlets():

@@ -136,29 +136,47 @@ class AlphaZeroLearner(SearchLearner):
         why = "autograd learns from searches"
         self.settle(placed(context.device, Work(multiplications(module), config.batch, written=False, because=why)))
         self.networks = Ensemble(module, ranks=self.ranks, placement=self.placement, layouts=())
-        symmetries = build_rules(self.spec.config["rules"]).symmetries
-        self._ways = [to_device(ways.astype(np.int64), self.device) for ways in symmetries]
+        self._rules = build_rules(self.spec.config["rules"])
+        self._ways = [to_device(ways.astype(np.int64), self.device) for ways in self._rules.symmetries]
         self._shape = tuple(network.config["shape"])
 
     # ------------------------------------------------------------------------------------------ data
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """Every decision that was searched. z is the λ-return of rewards and of what later searches found; where a game did not end, what
-        its last search found."""
+        its last search found. Raises DataError where nobody searched, and where games paid something else than the rules do."""
         rows = trajectories
         self.count(rows)
         policy, value = self.found(rows)
         coming, nothing = self.coming(rows, value), np.zeros(len(rows.tail))
         target = lambda_returns(rows.start, coming, value, nothing, 1.0, self.config.value_lambda)
         observation, mask = self.shown(rows)
+        self._require_pay(rows, observation)
         columns = {
             "observation": observation,
-            "mask": np.ones(policy.shape, np.bool_) if mask is None else mask,
+            "mask": self._rules.legal(self._rules.positions(observation)) if mask is None else mask,
             "policy": policy,
             "value": target.astype(np.float32),
             "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
         }
         return [self.kept(columns)]
+
+    def _require_pay(self, rows: Trajectories, observation: Array) -> None:
+        """Raises DataError where a move that ended a game by the rules was paid something else: each game has one, of either player."""
+        length, played = np.diff(rows.start), True if rows.added is None else ~rows.added
+        segment = np.flatnonzero((rows.tail == Tail.TERMINATED) & (length > 0) & played)
+        last = rows.start[segment + 1] - 1
+        moved = self._rules.step(self._rules.positions(observation[last]), rows.action[last].astype(np.int32))
+        paid = rows.reward[last] * self._scale
+        wrong = np.flatnonzero((moved.discount == 0.0) & (np.abs(paid - moved.reward) > 1e-3))
+        if len(wrong):
+            first = wrong[0]
+            raise DataError(
+                f"AlphaZero's search plays for what its rules pay, and in {self._context.env.id} games pay something else: who made "
+                f"the last move of episode {rows.episode[segment[first]]} got {paid[first]:g}, as it is learned, where the rules say "
+                f"{moved.reward[first]:g}. Leave out wrappers and processing that change rewards, give scale_rewards=true for rewards that "
+                "are only larger or smaller, or give rules={kind: module:Class} that pay what this game does."
+            )
 
     # ------------------------------------------------------------------------------------------ learning
 

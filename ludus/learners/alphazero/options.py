@@ -15,7 +15,7 @@ from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.images import needs_images
 from ludus.learners.options import ReplayOptions
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import byte_scale, discrete, one_space, players_of
+from ludus.learners.spaces import byte_scale, discrete, one_space, players_of, reward_scale
 from ludus.policies.specs import SEARCH_POLICY, SEARCH_VALUE, Body, actor_critic_spec, body_config, searching_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
@@ -78,16 +78,20 @@ class SearchOptions(ReplayOptions):
         if self.priority_exponent:
             raise ValueError("decisions have no priorities here; leave priority_exponent at 0")
         gumbel = self.selection == "gumbel"
+        by_puct = ("init", "base", "unvisited", "dirichlet", "noise", "temperature", "temperature_moves")
         refuse_unread(
             self,
             {
-                **{
-                    name: (not gumbel, "selection=puct") for name in ("init", "base", "unvisited", "dirichlet", "noise")
-                },
+                **{name: (not gumbel, "selection=puct") for name in by_puct if name in type(self).model_fields},
                 **{name: (gumbel, "selection=gumbel") for name in ("considered", "gumbel_visits", "gumbel_scale")},
                 "virtual_loss": (self.leaves > 1, "several leaves"),
             },
         )
+        if self.reanalyse > 0.0 and int(self.reanalyse * self.batch) < 1 and not is_stored():
+            raise ValueError(
+                f"reanalyse {self.reanalyse:g} of a batch of {self.batch} is less than one row, and none would be searched anew; give at "
+                "least 1 / batch, or 0"
+            )
         for name in ("simulations", "play_simulations"):
             if getattr(self, name) % self.leaves and not is_stored():
                 raise ValueError(
@@ -180,7 +184,8 @@ class AlphaZero(SearchOptions):
             rules = build_rules(found)
         except ConfigError as error:
             raise ScenarioError(f"AlphaZero in {env.id}: {error}") from error
-        require_rules(rules, env, algorithm="AlphaZero")
+        scale = reward_scale(env, (0, 1)[: env.num_players], enabled=self.scale_rewards)
+        require_rules(rules, env, algorithm="AlphaZero", scale=scale)
         shape = tuple(observation.shape or ()) if env.enumeration is None else env.enumeration.observation.shape[1:]
         needs_images(shape, network=self.network, algorithm="AlphaZero", option="network", env_id=env.id)
         network = actor_critic_spec(

@@ -14,7 +14,7 @@ from ludus.core import seeding
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, State, Tail
 from ludus.learners.returns import gae
-from ludus.learners.rewards.base import Floats, LearnedRows, LogProb
+from ludus.learners.rewards.base import NOTHING_AFTER, Floats, LearnedRows, LogProb
 from ludus.learners.rewards.fitting import Fitted, Index
 from ludus.learners.rewards.inputs import Observations, Steps, in_parts
 from ludus.learners.statistics import DiscountedReturns
@@ -72,6 +72,8 @@ class IntrinsicStream:
             self._beginning = float(value[first].mean())
         if self._observations.enumerated:  # nothing is known of an id of -1
             after = np.where(rows.bootstrap_observation < 0, self._beginning, after)
+        if (nothing := rows.extras.get(NOTHING_AFTER)) is not None:
+            after = np.where(nothing[rows.start[1:] - 1], self._beginning, after)
         advantage, target = continuing_advantages(
             rows.start,
             rows.tail,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from typing import Annotated, ClassVar, Literal, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ludus.core.errors import ScenarioError
-from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.core.types import Due, EnvSpec, PolicySpec, Weights
+from ludus.envs.base import VectorEnv
 from ludus.envs.rules import told_sum
 from ludus.learners.alphazero.options import SearchOptions
 from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
@@ -66,8 +69,17 @@ class MuZero(SearchOptions):
         return "segment"
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError for more than two players, and for two that it does not play both, or that do not move in turn."""
+        """Raises ScenarioError for more than two players, and for two that it does not play both, or who do not win what the other loses.
+        No spec says whether they move in turn: see `check_start`."""
         self.policy(env, tuple(players_of(env, seats)))
+
+    def check_start(self, env: VectorEnv) -> None:
+        """Raises ScenarioError if two players do not move in turn in some games that are played at random; it resets the environment."""
+        if env.spec.num_players == 2 and (why := _out_of_turn(env)):
+            raise ScenarioError(
+                f"MuZero imagines two players who move one at a time and in turn; in {env.spec.id} {why}. Use an algorithm that needs no "
+                "turns, such as ppo."
+            )
 
     def collect(self) -> Collect:
         return self.collected(self.rollout_unit)
@@ -97,8 +109,9 @@ class MuZero(SearchOptions):
 
     def _most(self, env: EnvSpec) -> float | None:
         """What a game of two can come to, as it is learned, so that neither its values nor its searches need a scale of their own.
-        (Schrittwieser et al. 2020, pseudocode, known bounds.) None where that is not known, and for one player, whose return so far says
-        what can come yet."""
+        (Schrittwieser et al. 2020, pseudocode, known bounds.) That is of whole games: where rewards come on the way, and no spec says
+        whether they do, up to twice as much can come yet to who has lost the most so far, and values beyond this are taken for it. None
+        where it is not known, and for one player, whose return so far says what can come yet."""
         most = max(abs(bound) for bound in env.utility_range[0])
         if env.num_players != 2 or not 0.0 < most < math.inf:
             return None
@@ -127,3 +140,33 @@ class MuZero(SearchOptions):
         from ludus.learners.muzero.learner import MuZeroLearner  # a scenario can be read without loading torch
 
         return MuZeroLearner(self, context, start)
+
+
+_TRIED, _MOVES = 8, 256  # environments in which a few games are tried, and moves in all of them
+
+
+def _out_of_turn(env: VectorEnv) -> str:
+    """What players do who do not move in turn, in a few games at random; "": they seem to."""
+    rng, place = np.random.default_rng(0), np.arange(env.num_envs)
+    tried, mover = min(_TRIED, env.num_envs), np.full(env.num_envs, -1)
+    step = env.reset(place.astype(np.uint64), episodes=np.where(place < tried, _MOVES, 0))
+    for _ in range(_MOVES // tried):
+        mover[step.finished.environment] = -1
+        if np.intersect1d(step.due[0].slot, step.due[1].slot).size:
+            return "both move at once"
+        for player, due in enumerate(step.due):
+            if (mover[due.slot] == player).any():
+                return f"player {player} may move twice without the other"
+            mover[due.slot] = player
+        step = env.step(tuple(_at_random(env.spec, player, due, rng) for player, due in enumerate(step.due)))
+    return ""
+
+
+def _at_random(env: EnvSpec, player: int, due: Due, rng: np.random.Generator) -> NDArray[np.int32]:
+    """int32[n]: any of the legal actions."""
+    score = rng.random((len(due.slot), discrete(env, (player,), algorithm="MuZero")[1]))
+    mask = due.mask if env.enumeration is None else env.enumeration.mask[due.observation]
+    if mask is not None:
+        score[~mask] = -1.0
+    best: NDArray[np.int32] = score.argmax(1).astype(np.int32)
+    return best

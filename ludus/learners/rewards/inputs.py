@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from ludus.core.errors import TrainingError
 from ludus.core.types import Array, EnvSpec, State, Tail
 from ludus.envs.spaces import Choices
 from ludus.learners.losses import CategoricalDistribution, MultiCategoricalDistribution
+from ludus.learners.rewards.base import NOTHING_AFTER
 from ludus.learners.spaces import byte_scale, one_space
 from ludus.learners.statistics import RunningMoments
 from ludus.policies.specs import float32_bounds
@@ -30,8 +31,8 @@ _ROWS = 1024  # whose statistics are taken at a time
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
     """N decisions. observation [N, *shape] (int32[N] ids where the environment is enumerated), action [N, …], mask bool[N, A] or None: as
-    in `Trajectories`. after [N, *shape]: what its agent saw next. known bool[N]: whether it saw anything (an id of -1 is nothing). ended
-    bool[N]: whether its episode terminated with it."""
+    in `Trajectories`. after [N, *shape]: what its agent saw next. known bool[N]: whether it saw anything (an id of -1 is nothing, and so is
+    what `NOTHING_AFTER` names). ended bool[N]: whether its episode terminated with it."""
 
     observation: Array
     action: Array
@@ -46,7 +47,7 @@ class Steps:
     @staticmethod
     def of(rows: Trajectories, *, enumerated: bool) -> Steps:
         """The rows of trajectories."""
-        return Steps.made(
+        steps = Steps.made(
             rows.observation,
             rows.action,
             rows.mask,
@@ -55,6 +56,8 @@ class Steps:
             bootstrap=rows.bootstrap_observation,
             enumerated=enumerated,
         )
+        nothing = rows.extras.get(NOTHING_AFTER)
+        return steps if nothing is None else replace(steps, known=steps.known & ~nothing)
 
     @staticmethod
     def made(

@@ -25,7 +25,7 @@ from ludus.policies.search.tree import Formula, Tree
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
     """simulations: of a search. leaves: of each tree that are evaluated together, 1 for none but the one that is best now; others are kept
-    apart by `virtual_loss`, which a visit on its way counts as lost.
+    apart by `virtual_loss`, which a visit on its way counts as lost (among Q that are scaled, with `rescale`).
 
     selection: "puct" (Silver et al. 2018) with its weight init and base, or "gumbel" (Danihelka et al. 2022): at the root `considered`
     actions, drawn without replacement, are halved until one is left, and below visits follow the improved policy. unvisited: what an

@@ -99,11 +99,15 @@ def node_value(tree, g, x):  # type: ignore[no-untyped-def]
 
 @inner
 def _puct(tree, formula, g, x):  # type: ignore[no-untyped-def]
-    """argmax_a Q + c P √N / (1 + N_a), c = init + log((1 + N + base) / base), N = 1 + Σ N_a. (Silver et al. 2018, "Methods: Search".)"""
+    """argmax_a Q + c P √N / (1 + N_a), c = init + log((1 + N + base) / base), N = 1 + Σ N_a. (Silver et al. 2018, "Methods: Search".)
+
+    A visit on its way counts -virtual among Q that are scaled, where they are: what a loss is among them does not hang on what returns are.
+    """
     actions = tree.prior.shape[2]
-    n = 1
+    n, away = 1, 0
     for a in range(actions):
         n += tree.visits[g, x, a] + tree.virtual[g, x, a]
+        away += tree.virtual[g, x, a]
     explore = (formula.init + math.log((1.0 + n + formula.base) / formula.base)) * math.sqrt(n)
     unvisited = node_value(tree, g, x) if formula.optimistic else 0.0
     spread = tree.high[g] - tree.low[g]
@@ -113,11 +117,14 @@ def _puct(tree, formula, g, x):  # type: ignore[no-untyped-def]
         if prior < 0.0:
             continue
         visits, going = tree.visits[g, x, a], tree.virtual[g, x, a]
-        q = unvisited
-        if visits + going > 0:
-            q = (tree.total[g, x, a] - going * formula.virtual) / (visits + going)
-        if formula.rescale and spread > 0.0 and (visits + going > 0 or formula.optimistic):
-            q = (q - tree.low[g]) / spread
+        q = tree.total[g, x, a] / visits if visits > 0 else unvisited
+        if formula.rescale and (visits > 0 or formula.optimistic):
+            if spread > 0.0:
+                q = (q - tree.low[g]) / spread
+            elif away > 0:
+                q = 0.0  # as they are, they would outweigh a visit on its way, or be nothing beside it
+        if going > 0:
+            q = (visits * q - going * formula.virtual) / (visits + going)
         score = q + explore * prior / (1 + visits + going)
         if best < 0 or score > best_score:
             best, best_score = a, score
