@@ -175,12 +175,16 @@ _RUNTIME = {"runtime": "kind", "workers": "workers", "mode": "mode", "device": "
 def add_runtime(parser: argparse.ArgumentParser) -> None:
     """The options that say where a run's parts live."""
     group = parser.add_argument_group("where it runs")
-    group.add_argument("--runtime", metavar="KIND", help="inprocess (the default), processes, ray, or module:Class")
+    group.add_argument(
+        "--runtime",
+        metavar="KIND",
+        help="inprocess, processes, ray, or module:Class (default: as the scenario or run says; else inprocess)",
+    )
     group.add_argument("--workers", type=positive_number, metavar="N", help="processes that play")
     group.add_argument(
         "--mode",
         metavar="sync|async",
-        help="sync (the default): nobody learns before every worker is done; async: nobody waits",
+        help="sync: nobody learns before every worker is done; async: nobody waits (default likewise; else sync)",
     )
     add_device(group)
     group.add_argument("--address", metavar="HOST:PORT", help="of a running Ray cluster; auto: the one of this machine")

@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ludus.cli.command import Command, add_page, add_parallel, add_profile, add_runtime, refuse_page, runtime_overrides
+from ludus.cli.command import (
+    Command,
+    add_page,
+    add_parallel,
+    add_profile,
+    add_runtime,
+    refuse_page,
+    runtime_overrides,
+    whole_number,
+)
 from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import find_experiment, find_run
 
@@ -15,6 +24,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "overrides", metavar="key=value", nargs="*", default=[], help="changes from here on, such as generations=40"
     )
+    parser.add_argument("--algorithm", metavar="NAME", help="as `ludus train` takes it: algorithm=NAME")
+    parser.add_argument("--seed", type=whole_number, help="likewise; it must be the run's")
     add_profile(parser)
     add_page(parser)
     add_parallel(parser)
@@ -22,7 +33,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
-    overrides = [*runtime_overrides(options), *options.overrides]
+    named = [f"{name}={value}" for name in ("algorithm", "seed") if (value := getattr(options, name)) is not None]
+    overrides = [*named, *runtime_overrides(options), *options.overrides]
     if (folder := find_experiment(options.run)) is not None:
         return _experiment(folder, overrides, options)
     if options.parallel is not None:

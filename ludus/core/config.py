@@ -172,7 +172,7 @@ def to_yaml(value: Any) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """Numbers such as 3e-4 are numbers, as in YAML 1.2; a key that is given twice is an error."""
+    """Numbers are those of YAML 1.2: 3e-4 is one, 010 is ten and not eight, 1:30 is text. A key that is given twice is an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -190,9 +190,24 @@ class _Dumper(yaml.SafeDumper):
     """Quotes strings that `_Loader` would take for numbers."""
 
 
-_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+")
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$")
+_WHOLE = re.compile(r"([-+]?\d[\d_]*|0o[0-7]+|0x[\da-fA-F]+)$")
+_INT = "tag:yaml.org,2002:int"
+
+
+def _whole(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    text = str(loader.construct_scalar(node))
+    return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+
+
 for _yaml in (_Loader, _Dumper):
+    _yaml.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in known if tag != _INT]
+        for first, known in _yaml.yaml_implicit_resolvers.items()
+    }
     _yaml.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))
+    _yaml.add_implicit_resolver(_INT, _WHOLE, list("-+0123456789"))
+_Loader.add_constructor(_INT, _whole)
 
 
 def _check_shape(value: Any, inside: tuple[int, ...] = ()) -> None:

@@ -368,6 +368,7 @@ class Driver:
             self._checkpoint(trainings)
 
     def _checkpoint(self, trainings: Mapping[str, State]) -> None:
+        self.store.check_place()
         self.history.checkpoints += 1
         self.files.sync()
         state = {

@@ -33,6 +33,7 @@ _FIXED = (
     "kind",
     "env.id",
     "env.tree",
+    "env.node_limit",
     "env.options",
     "env.wrappers",
     "runtime.shards",

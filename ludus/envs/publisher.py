@@ -315,6 +315,10 @@ class Publisher:
         number of seeds."""
         if len(seeds) != self.num_envs:
             raise EnvError(f"{len(seeds)} seeds were given for {self.num_envs} environments; one each is needed.")
+        if episodes is not None and np.any(np.asarray(episodes) < -1):
+            raise EnvError(
+                f"episodes={episodes} was given to a reset; numbers from 0 on are needed, or None for no end."
+            )
         self.seeds[:] = seeds
         self.quota[:] = -1 if episodes is None else episodes
         for columns in (self.due, self.reward, self.gone, self._pending, self._open, self._seen):

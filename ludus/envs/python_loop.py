@@ -86,8 +86,11 @@ class RowWriter:
         for i, seen, how in happened.gone:
             p, slot = player[i], e * stride[i] + offset[i]
             pub.gone[p][slot] = how
-            if seen is not None:
-                pub.final[p][slot] = self.checked(i, seen)
+            if seen is None:
+                raise self._flaw(
+                    i, "no final observation (None); expected one, since what is truncated goes on from there"
+                )
+            pub.final[p][slot] = self.checked(i, seen)
             final_mask = pub.final_mask[p]
             if final_mask is not None:
                 final_mask[slot] = True

@@ -128,7 +128,11 @@ class Experiment:
     def with_due(self, run: str, changes: Sequence[str]) -> Experiment:
         """changes: on top of those that are due already; of a key, the last one. (): nothing is due any more."""
         before = self.due.get(run, ()) if changes else ()
-        newest = {change.partition("=")[0]: change for change in (*before, *changes)}
+        newest: dict[str, str] = {}
+        for change in (*before, *changes):
+            key = change.partition("=")[0]
+            newest.pop(key, None)  # it comes last now: what is given later goes over what was given before
+            newest[key] = change
         others = {name: due for name, due in self.due.items() if name != run}
         return replace(self, due={**others, run: tuple(newest.values())} if newest else others)
 

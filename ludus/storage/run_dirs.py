@@ -166,6 +166,19 @@ class RunLock:
     def closed(self) -> bool:
         return self._fd < 0
 
+    def check(self) -> None:
+        """Raises RunError unless the directory is where it was: what is written from now on would be beside the run."""
+        try:
+            there = os.path.samestat(os.stat(self._path), os.fstat(self._fd))
+        except OSError:
+            there = False
+        if not there:
+            folder = str(self._path.parent)
+            raise RunError(
+                f"the run's directory {folder!r} was moved or deleted while it went on. Go on from its last barrier where it is now: "
+                "ludus resume FOLDER."
+            )
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)

@@ -345,6 +345,10 @@ class Store:
             self._connection.execute("COMMIT")
         self._barrier = barrier + 1
 
+    def check_place(self) -> None:
+        """Raises RunError if the run's directory was moved or deleted."""
+        self._lock.check()
+
     def close(self) -> None:
         """Gives the run back. Rows after the last commit are dropped, as a kill would: commit first."""
         if self._lock.closed:

@@ -90,7 +90,7 @@ def test_what_a_run_has_is_named_and_listed(runs: Path, capsys: pytest.CaptureFi
         (["--out", "nowhere/x.gif"], "there is no folder 'nowhere'"),
         (
             ["--out", "x.gif", "--episodes", "2"],
-            "given for text, which this environment shows itself as; name a .txt file",
+            "a .gif of a board is of one episode, and --episodes 2 was given. Leave it out, or name a .txt file",
         ),
         (["--out", ""], "'' was given, a file was expected"),
         (["--out", "runs/k"], "a name that ends in"),

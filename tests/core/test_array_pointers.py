@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from numba import njit
+from numba.core import caching
 from numba.core.errors import TypingError
 
 from ludus.core.arrays import addresses, flat_at, inner, kernel, rows_at, rows_from
@@ -71,3 +73,15 @@ def test_a_kernel_divides_as_numpy_does_and_leaves_collections_on() -> None:
     with pytest.raises(TypingError):
         wrong(1)
     assert gc.isenabled()
+
+
+def test_kernels_are_compiled_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read-only installation, and a home that is none."""
+    for locator in caching.CacheImpl._locator_classes:
+        monkeypatch.setattr(locator, "from_function", Mock(return_value=None))
+
+    @kernel
+    def raised(x):  # type: ignore[no-untyped-def]
+        return x + 1
+
+    assert raised(2) == 3

@@ -252,7 +252,16 @@ def same(a: Any, b: Any) -> bool:
 
 def test_numbers_with_exponents() -> None:
     numbers = {"3e-4": 3e-4, "1E5": 1e5, "-.5e+1": -5.0, "1.e2": 100.0, "1_000": 1000}
-    for text, value in {**numbers, "'3e-4'": "3e-4", "e5": "e5", "1e": "1e"}.items():
+    numbers |= {"010": 10, "008": 8, "-07": -7, "0x1F": 31, "0o17": 15}  # as in YAML 1.2
+    for text, value in {
+        **numbers,
+        "'3e-4'": "3e-4",
+        "e5": "e5",
+        "1e": "1e",
+        "1:30": "1:30",
+        "2s3z": "2s3z",
+        "1e5x": "1e5x",
+    }.items():
         assert same(from_yaml(text, what="it"), value), text
         assert same(from_yaml(f"{{a: [{text}]}}", what="it"), {"a": [value]}), text
 

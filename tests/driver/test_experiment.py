@@ -142,6 +142,13 @@ def test_ludus_stop_ends_an_experiment(tmp_path: Path, capsys: pytest.CaptureFix
     assert sorted(path.name for path in made.folder.glob("*.json")) == []
 
 
+def test_of_changes_that_are_due_the_last_one_comes_last(tmp_path: Path) -> None:
+    made = finished(tmp_path / "e", "a")
+    for change in ("algorithm.batch=150", "algorithm={kind: a2c}", "algorithm.batch=64"):
+        made = made.with_due("a", (change,))
+    assert made.due["a"] == ("algorithm={kind: a2c}", "algorithm.batch=64")
+
+
 def test_what_is_due_outlives_sessions(tmp_path: Path) -> None:
     """Runs that are to be extended are not done, until their processes have said so."""
     made = finished(tmp_path / "e", "a", "b")

@@ -15,6 +15,7 @@ from ludus.core.errors import ConfigError, RunError, ScenarioError
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_runtime import RuntimeChoice
 from ludus.evaluation import ratings
+from ludus.storage.base import GenerationRecord, Silent
 from ludus.storage.reader import Reader, run_state
 from ludus.storage.run_dirs import RunLock
 from ludus.storage.stored_run import StoredRun
@@ -227,3 +228,18 @@ def test_a_run_with_an_option_that_is_refused_by_now_goes_on(tmp_path: Path) -> 
     with Reader(tmp_path) as reader:
         assert "epochs: 3" in reader.info().text
     assert resume(tmp_path, ["generations=2"], report=False).summary.generations == 2
+
+
+def test_a_run_whose_folder_is_moved_stops_at_the_next_barrier(tmp_path: Path) -> None:
+    """What it wrote from there on would lie beside it. It goes on where it is."""
+
+    class Moves(Silent):
+        def generation_done(self, record: GenerationRecord) -> None:
+            if record.number == 1:
+                (tmp_path / "run").rename(tmp_path / "moved")
+
+    with pytest.raises(RunError, match="was moved or deleted while it went on"):
+        run(tools.scenario("ppo", "generations=4"), run_dir=tmp_path / "run", observer=Moves(), report=False)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    resume(tmp_path / "moved", report=False)
+    assert state(tmp_path / "moved") == "finished"

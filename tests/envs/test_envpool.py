@@ -244,3 +244,16 @@ WRONG: dict[str, Refusal] = {
 
 def test_wrong_ids_and_options() -> None:
     check_refusals(lambda name, **options: vector(name, 2, **options), WRONG.values())
+
+
+def test_the_time_limit_of_jumanjis_games_is_truncation() -> None:
+    """EnvPool calls it the end of the game. Whoever stands still never leaves a maze."""
+    env = vector("Jumanji/Maze-v0", 2)
+    timestep = env.reset(np.arange(2, dtype=np.uint64))
+    for _ in range(200):
+        timestep = env.step((timestep.due[0].mask.argmax(1),))
+        if len(timestep.finished.environment):
+            break
+    assert timestep.finished.length.tolist() == [100, 100]
+    assert timestep.finished.terminated.tolist() == [False, False]
+    env.close()

@@ -59,8 +59,9 @@ def test_one_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(timestep.finished.returns, [[0.75 - 0.5 + 1.5]])
     assert timestep.due[0].observation.tolist() == [[3, 3]]  # the next episode
     unity = env.game(0)
-    assert (unity.file_name, unity.resets) == ("builds/Count", 3)  # one of them to see what there is
-    assert (unity.options["seed"], unity.options["no_graphics"]) == (0, True)
+    assert (unity.file_name, unity.resets) == ("builds/Count", 2)
+    assert unity.options["seed"] > 0, "of its first episode, not of the start that saw what there is"
+    assert unity.options["no_graphics"] is True
     assert unity.options["additional_args"] == ["-quiet"]
     assert [channel.said for channel in unity.options["side_channels"]] == [{"time_scale": 5.0}, {"gravity": 3.0}]
     env.close()
@@ -141,7 +142,8 @@ def test_each_environment_is_a_process_of_its_own(monkeypatch: pytest.MonkeyPatc
     env.reset(np.array([2**33 + 5, 6], np.uint64))
     first, second = (env.game(e).options for e in range(2))  # type: ignore[attr-defined]
     assert first["base_port"] != second["base_port"]
-    assert 0 < second["seed"] < 2**31
+    assert first["seed"] != second["seed"]
+    assert all(0 < one["seed"] < 2**31 for one in (first, second))
     with pytest.raises(EnvError, match="opens a window"):
         env.render(0)  # type: ignore[attr-defined]
 

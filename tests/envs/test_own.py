@@ -5,12 +5,18 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
+from own_games import Duck
 from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, EnvError
 from ludus.core.seeding import keys
+from ludus.envs.adapters.teams import Sides
+from ludus.envs.adapters.tuple_env import tuple_vector
+from ludus.envs.adapters.zoo import zoo_vector
 from ludus.envs.base import VectorEnv
 from ludus.envs.registry import make_env
 from ludus.testing.env import check_env
@@ -122,3 +128,55 @@ def test_a_fault_is_one_clear_error_or_is_repaired(fault: str) -> None:
 def test_the_dead_must_leave() -> None:
     with pytest.raises(EnvError, match="did not remove the dead agent 'scout_0' when it stepped with None"):
         play(own("Undead"), 6)
+
+
+_MASKED = spaces.Dict(
+    {"observation": spaces.Box(-1, 9, (1,), np.float32), "action_mask": spaces.Box(0, 1, (3,), np.int8)}
+)
+
+
+class MaskedPair(gymnasium.Env[Any, Any]):
+    """Two agents who may do one thing alone; time runs out after two steps."""
+
+    observation_space = spaces.Tuple([_MASKED] * 2)
+    action_space = spaces.Tuple([spaces.Discrete(3)] * 2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.t = 0
+        return self.seen(), {}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        return self.seen(), [0.0, 0.0], False, self.t == 2, {}
+
+    def seen(self) -> Any:
+        return ({"observation": np.array([self.t], np.float32), "action_mask": np.array([1, 0, 0], np.int8)},) * 2
+
+
+def test_a_final_observation_keeps_its_mask() -> None:
+    env = tuple_vector(MaskedPair, 1, id="pair", sides=Sides())
+    timestep = env.reset(np.zeros(1, np.uint64))
+    for _ in range(2):
+        timestep = env.step(tuple(np.zeros(len(due.slot), np.int64) for due in timestep.due))
+    assert [ended.mask.tolist() for ended in timestep.ended] == [[[True, False, False]]] * 2
+
+
+class Vanishing(Duck):
+    """Says nothing (None) to who is out of time."""
+
+    def step(self, actions: Any) -> Any:
+        seen, paid, terminated, truncated, infos = super().step(actions)
+        done = {agent: terminated[agent] or truncated[agent] for agent in paid}
+        return {a: None if done[a] else seen[a] for a in paid}, paid, dict.fromkeys(paid, False), done, infos
+
+
+def test_who_is_told_nothing_at_the_end_is_closed_with_what_it_saw_last() -> None:
+    env = zoo_vector(Vanishing, 1, id="vanishing", sides=Sides())
+    timestep, last = env.reset(np.zeros(1, np.uint64)), None
+    for _ in range(50):
+        last = [due.observation.copy() for due in timestep.due]
+        timestep = env.step(tuple(np.zeros(len(due.slot), np.int64) for due in timestep.due))
+        if len(timestep.ended[0].slot):
+            break
+    for ended, seen in zip(timestep.ended, last, strict=True):
+        np.testing.assert_array_equal(ended.observation, seen)

@@ -379,3 +379,20 @@ def test_what_two_players_returns_sum_to(ranges: tuple[tuple[float, float], ...]
     spec = EnvSpec(id="made up", agents=(), utility_range=ranges, symmetry=((0,), (1,)), zero_sum=True)
     assert spec.constant == said
     assert replace(spec, zero_sum=False).constant is None
+
+
+def test_a_refused_action_is_no_step_of_a_time_limit() -> None:
+    env = w.time_limit(turns(1), 2)
+    timestep = env.reset(SEEDS[:1])
+    wrong = tuple(np.full(len(due.slot), 99) for due in timestep.due)
+    legal = tuple(np.zeros_like(actions) for actions in wrong)
+    for _ in range(3):
+        with pytest.raises(EnvError):
+            env.step(wrong)
+    assert not len(env.step(legal).finished.environment)
+
+
+@pytest.mark.parametrize("factor", [1e39, 1e-46])
+def test_a_factor_that_float32_lacks_is_refused(factor: float) -> None:
+    with pytest.raises(ConfigError, match="a number other than 0 is needed, which float32 has"):
+        w.scale_reward(screens(1), factor)

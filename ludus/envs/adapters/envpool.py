@@ -358,7 +358,7 @@ def _spec(id: str, name: str, options: Mapping[str, Any]) -> Any:
 
 def _heeds_limits(name: str, spec: Any) -> bool:
     """Whether `max_episode_steps` is how long an episode can be; elsewhere it is ignored or counted differently."""
-    return registry.specs[name][0].split(".")[1] in _LIMITED and spec.config.max_episode_steps != _ENDLESS
+    return _group(name) in _LIMITED and spec.config.max_episode_steps != _ENDLESS
 
 
 def _native(
@@ -376,7 +376,17 @@ def _native(
         fresh=True,
         mask=_mask(spec, seen, action),
         show=_show,
+        cut=partial(_late, spec.config.max_episode_steps) if _group(name) == "jumanji" else None,
     )
+
+
+def _group(name: str) -> str:
+    return str(registry.specs[name][0].split(".")[1])
+
+
+def _late(limit: int, terminated: Array, info: Mapping[str, Any]) -> Array:
+    """Jumanji's own games end at their time limit as if they were over."""
+    return np.asarray(terminated & (info["elapsed_step"] >= limit))
 
 
 def _start(build: Any, asynchronous: bool, seeds: Seeds) -> tuple[Any, Any, Mapping[str, Any]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError, nearest, one_line
 from ludus.envs.adapters.teams import AgentName, AgentSeat, Sides, seat_agents, split_options
-from ludus.envs.base import VectorEnv, closed_on_error
+from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Flaw, Happened, PythonEnv, PythonVectorEnv
 
@@ -59,7 +60,7 @@ def make(
         render=render, time_scale=time_scale, parameters=parameters or {}, wait=timeout_wait, arguments=additional_args,
     )  # fmt: skip
     first = build(0)
-    with closed_on_error(first):
+    with closing(first):  # its seed is none of an episode's, and a build takes one as it starts
         behaviours = _behaviours(id, first)
         agents = [name for behaviour in behaviours for name in behaviour.agents]
         if "teams" not in options:
@@ -73,12 +74,11 @@ def make(
             clip=True,
             state=None,
         )
-    kept = [first]  # started already: the vector's first
 
     def made() -> PythonEnv:
-        return Build(build, unity.ActionTuple, behaviours, seats, kept.pop() if kept else None)
+        return Build(build, unity.ActionTuple, behaviours, seats)
 
-    return PythonVectorEnv(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts, kept=kept)
+    return PythonVectorEnv(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
 
 
 def names() -> list[str]:
@@ -110,13 +110,12 @@ class Build:
         action_tuple: Callable[..., Any],
         behaviours: Sequence[Behaviour],
         seats: Mapping[AgentName, AgentSeat],
-        env: Any,
     ) -> None:
         self._build = build
         self._tuple = action_tuple
         self._behaviours = behaviours
         self._seats = seats
-        self._env = env
+        self._env: Any = None
         self._alive: dict[tuple[int, int], AgentSeat] = {}  # (behaviour, Unity's id) -> seat
         self._asked: list[NDArray[np.int64]] = []  # Unity's ids of those that wait for an action, for each behaviour
 

@@ -236,6 +236,7 @@ class Native:
     may be kept. start: makes or reseeds it: seeds uint64[E] -> it, first observations, info.
     mask: (observations, info) -> legal actions bool[E, A], A as in `Choices`.
     show: (vector, environment, observations [E, …]) -> an image, text, or None.
+    cut: (terminated, info) -> bool[n], which of these ends are those of a time limit.
     """
 
     spec: EnvSpec
@@ -247,6 +248,7 @@ class Native:
     fresh: bool = False
     mask: Callable[[Any, Mapping[str, Any]], Any] | None = None
     show: Callable[[Any, int, Array], Any] = _show
+    cut: Callable[[Array, Mapping[str, Any]], Array] | None = None
 
 
 class NativeBase(Unsaved):
@@ -473,6 +475,10 @@ _NUMBERS = frozenset(reward + 2 * flag for reward in "fiu" for flag in "biu")
 """Kinds of the types of rewards, terminated and truncated that need no second look."""
 
 
+def _cut(late: Array, terminated: Array, truncated: Array) -> tuple[Array, Array]:
+    return terminated & ~late, truncated | late
+
+
 class NativeVectorEnv(NativeBase):
     """`VectorEnv` over a vector that steps all of its environments together."""
 
@@ -516,6 +522,8 @@ class NativeVectorEnv(NativeBase):
         shapes = getattr(reward, "shape", None), getattr(terminated, "shape", None), getattr(truncated, "shape", None)
         if shapes != self._fits or reward.dtype.kind + terminated.dtype.kind + truncated.dtype.kind not in _NUMBERS:
             reward, terminated, truncated = self._columns(self.num_envs, reward, terminated, truncated)
+        if self._native.cut is not None:
+            terminated, truncated = _cut(self._native.cut(terminated, info), terminated, truncated)
         return seen, reward, terminated, truncated, info
 
     def _play(self, reward: Array, terminated: Array, truncated: Array) -> tuple[int, int]:
@@ -631,6 +639,8 @@ class AsyncNativeVectorEnv(NativeBase):
             raise self._broken(f"raised {type(error).__name__}: {error}") from error
         n = len(info["env_id"])
         reward, terminated, truncated = self._columns(n, reward, terminated, truncated)
+        if self._native.cut is not None:
+            terminated, truncated = _cut(self._native.cut(terminated, info), terminated, truncated)
         acting, ended = self._take(seen, reward, terminated, truncated, info)
         if ended:
             self._pub.begin_next()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, EnvError
 from ludus.envs.adapters.answers import RESET, STEP, check_answer, check_mapping, drawn, one_flag
 from ludus.envs.adapters.teams import AgentSeat, Sides, seat_agents
+from ludus.envs.adapters.zoo import close
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Flaw, Happened, PythonEnv, PythonVectorEnv
 
@@ -112,9 +113,12 @@ class TupleEnv:
             return Happened(due=self._rows(shown), reward=paid)
         out_of_time = not truncated and self._out_of_time is not None and self._out_of_time(self._env)
         how = TRUNCATED if truncated or out_of_time else TERMINATED
-        gone = [(index, seen, how) for index, seen, _ in self._rows(shown)]
-        masks = [(seat.index, seat.legal) for seat in team if seat.legal is not None]
-        return Happened(reward=paid, gone=gone, final_mask=masks, over=how)
+        if len(shown) != len(team):
+            raise _as_many(shown, team)
+        happened = Happened(reward=paid, over=how)
+        for seat, one in zip(team, shown, strict=True):
+            close(happened, seat, one, None, how)
+        return happened
 
     @property
     def game(self) -> object:
@@ -131,8 +135,12 @@ class TupleEnv:
 
     def _rows(self, shown: Sequence[Any]) -> list[tuple[int, Any, Any]]:
         if len(shown) != len(self._team):
-            raise Flaw(f"gave {len(shown)} observations to {len(self._team)} agents")
+            raise _as_many(shown, self._team)
         return [(seat.index, *seat.see(one, None)) for seat, one in zip(self._team, shown, strict=True)]
+
+
+def _as_many(shown: Sequence[Any], team: Sequence[AgentSeat]) -> Flaw:
+    return Flaw(f"gave {len(shown)} observations to {len(team)} agents")
 
 
 def _observations(answer: Any) -> Any:

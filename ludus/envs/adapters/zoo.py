@@ -306,7 +306,9 @@ class ParallelEnv:
         for agent in self._there:
             terminated = terminations.get(agent, False)
             if terminated or truncations.get(agent, False):
-                last = shown[agent] if agent in shown else self._shown[agent]
+                last = shown.get(agent)
+                if last is None:
+                    last = self._shown[agent]
                 close(happened, self._seats[agent], last, infos.get(agent), TERMINATED if terminated else TRUNCATED)
                 if self._counted is not None:
                     self._counted.add(self._seats[agent].index, infos.get(agent))

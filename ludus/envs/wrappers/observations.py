@@ -173,6 +173,10 @@ def _grey(_player: int, _slot: NDArray[np.int32], rows: Array, out: Array) -> Ar
     return out
 
 
+_CHANNELS = 4
+"""Of an image that OpenCV resizes."""
+
+
 def resize(env: VectorEnv, height: int = 84, width: int = 84, *, players: Sequence[int] | None = None) -> VectorEnv:
     """Images [h, w] or [h, w, channels] of uint8 or float32 become [height, width, …]: each pixel is the mean of the area that it covers
     (OpenCV's INTER_AREA). Raises ConfigError for other observations, those with the channels or frames first included, or if OpenCV is not
@@ -189,6 +193,11 @@ def resize(env: VectorEnv, height: int = 84, width: int = 84, *, players: Sequen
         if len(box.shape) == 3 and box.shape[2] > min(box.shape[:2]):
             raise ConfigError(
                 f"resize takes channels last; player {p} of {env.spec.id} sees {_brief(box)}, which has something else there. "
+                "Put resize before frame_stack."
+            )
+        if len(box.shape) == 3 and box.shape[2] > _CHANNELS:
+            raise ConfigError(
+                f"resize takes up to {_CHANNELS} channels, as OpenCV does; player {p} of {env.spec.id} sees {_brief(box)}. "
                 "Put resize before frame_stack."
             )
     cv2 = _opencv()

@@ -20,8 +20,12 @@ from ludus.envs.wrappers.base import Wrapper, number, whole
 
 def scale_reward(env: VectorEnv, factor: float) -> VectorEnv:
     """Rewards and returns times `factor`. Raises ConfigError if that is 0 or not finite."""
-    if number(factor, what="scale_reward: factor") == 0:
-        raise ConfigError("scale_reward: factor=0 was given; a number other than 0 is needed.")
+    with np.errstate(over="ignore"):
+        kept = np.float32(number(factor, what="scale_reward: factor"))  # as rewards are
+    if kept == 0 or not np.isfinite(kept):
+        raise ConfigError(
+            f"scale_reward: factor={factor} was given; a number other than 0 is needed, which float32 has."
+        )
     return _ScaleReward(env, float(factor))
 
 
@@ -178,14 +182,13 @@ class _TimeLimit(Wrapper):
         self._busy = np.zeros(env.num_envs, np.bool_)
 
     def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
-        length = self._length
-        length += self._busy
-        last = self._busy & (length >= self._steps)
+        last = self._busy & (self._length + 1 >= self._steps)  # counted once the step is made: an action may be refused
         if last.any():
             cast(Truncates, self.env).truncate(np.flatnonzero(last))
         return actions
 
     def _see(self, timestep: Timestep) -> Timestep:
+        self._length += self._busy
         self._length[timestep.finished.environment] = 0
         self._busy.fill(False)
         for agents, due in zip(self._agents, timestep.due, strict=True):
@@ -194,6 +197,7 @@ class _TimeLimit(Wrapper):
 
     def _forget(self) -> None:
         self._length.fill(0)
+        self._busy.fill(False)
 
     def _columns(self) -> Mapping[str, Array]:
         return {"length": self._length}
