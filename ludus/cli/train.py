@@ -57,7 +57,9 @@ def _execute(options: argparse.Namespace) -> int:
     if options.seeds is not None:
         return _train_seeds(scenario, options)
     if options.parallel is not None:
-        raise ConfigError(f"--parallel {options.parallel} was given, and one run has nothing beside it. Give --seeds too.")
+        raise ConfigError(
+            f"--parallel {options.parallel} was given, and one run has nothing beside it. Give --seeds too."
+        )
     from ludus.core.machine import cores
     from ludus.driver.runner import run
 

@@ -124,7 +124,7 @@ def override(
 ) -> dict[str, Any]:
     """`base` with `a.b=value` assignments applied; values are YAML. A part given by its name (`algorithm: ppo`) keeps it when one of
     its options is set: as its `kind`, or what `names` says for it. filled(data, path): what stands for a part that `data` gives as
-    something else than a mapping, or not at all. Raises ConfigError if an assignment has no `=`."""
+    something else than a mapping, or not at all. Raises ConfigError if an assignment has no `=`, or goes into a list."""
     result: dict[str, Any] = _copy(base)
     for assignment in assignments:
         path, separator, text = assignment.partition("=")
@@ -137,6 +137,11 @@ def override(
         for depth, part in enumerate(parents):
             if isinstance(target.get(part), str):
                 target[part] = {(names or {}).get(part, "kind"): target[part]}
+            elif isinstance(target.get(part), list) and [*parents, last][depth + 1].isdigit():
+                whole = ".".join(parents[: depth + 1])
+                raise ConfigError(
+                    f"{assignment!r} was given, and {whole} is a list, which is given whole: {whole}=[…]."
+                )
             elif not isinstance(target.get(part), dict):
                 target[part] = _copy(filled(result, parents[: depth + 1]))
             target = target[part]

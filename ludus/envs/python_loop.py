@@ -162,7 +162,7 @@ class RowWriter:
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise self._flaw(agent, _NOT_NUMBERS)
         dtype = self._dtype[agent]
-        if dtype.kind != "f" and array.dtype is not dtype and not _fits(array, dtype):
+        if dtype.kind != "f" and array.dtype is not dtype and not fits(array, dtype):
             raise self._flaw(agent, f"an observation with numbers that are no {dtype}, as its space says")
         return array
 
@@ -190,7 +190,8 @@ class RowWriter:
         return Flaw(f"gave agent {self.spec.agents[agent].name!r} {given}")
 
 
-def _fits(array: Array, whole: np.dtype[Any]) -> bool:
+def fits(array: Array, whole: np.dtype[Any]) -> bool:
+    """Whether a dtype of whole numbers has all of these numbers."""
     with np.errstate(invalid="ignore"):
         return np.array_equal(array.astype(whole), array)
 

@@ -109,3 +109,10 @@ def test_where_nothing_is_known_only_what_is_given_is_there() -> None:
         "a": {"b": 3, "c": {"d": 4}},
         "e": {"kind": "name", "f": 5},
     }
+
+
+def test_what_goes_into_a_list_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"'warm_start.0.source=best' was given, and warm_start is a list.*warm_start=\[…\]"
+    ):
+        override({"warm_start": [{"source": "random"}]}, ["warm_start.0.source=best"])

@@ -15,7 +15,7 @@ from vector_games import Counting
 from ludus.core.errors import EnvError
 from ludus.core.seeding import keys
 from ludus.core.types import Timestep
-from ludus.envs.adapters.native import AsyncNativeVectorEnv, Native, joint_seed, native_env
+from ludus.envs.adapters.native import AsyncNativeVectorEnv, Native, batch_writer, joint_seed, native_env
 from ludus.envs.adapters.single import one_agent
 from ludus.envs.base import VectorEnv
 from ludus.testing.env import check_env
@@ -323,3 +323,14 @@ def test_wrong_actions_are_refused() -> None:
         env.step((np.zeros(1, np.int64),))
     with pytest.raises(EnvError, match="illegal action 3 in row 1; legal: 0 to 2"):
         env.step((np.array([0, 3]),))
+
+
+@pytest.mark.parametrize("shown", [0.75, -1.0, 300.0])
+def test_numbers_that_an_integer_space_lacks_are_refused(shown: float) -> None:
+    """Assigned, they would be 0, 255 and 44."""
+    out = np.zeros((1, 2), np.uint8)
+    write = batch_writer(Box(0, 255, (2,), np.uint8), what="it")
+    write(np.full((1, 2), 7.0), out)
+    assert out.tolist() == [[7, 7]]
+    with pytest.raises(ValueError, match="numbers that are no uint8"):
+        write(np.full((1, 2), shown), out)

@@ -21,7 +21,7 @@ from ludus.envs.adapters.answers import drawn
 from ludus.envs.adapters.single import MASK, one_agent
 from ludus.envs.base import Unsaved, VectorEnv
 from ludus.envs.publisher import TERMINATED, TRUNCATED, Publisher
-from ludus.envs.python_loop import check_actions
+from ludus.envs.python_loop import check_actions, fits
 from ludus.envs.spaces import Choices, action_start, observation_space
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -120,6 +120,8 @@ def _copy(batch: Any, out: Array) -> None:
     values = np.asarray(batch)
     if values.shape != out.shape:
         raise ValueError(f"they are of shape {values.shape}; expected {out.shape}")
+    if out.dtype.kind != "f" and values.dtype != out.dtype and not fits(values, out.dtype):
+        raise ValueError(f"they have numbers that are no {out.dtype}")
     out[...] = values
 
 
@@ -344,8 +346,10 @@ class NativeBase(Unsaved):
             self._copy(seen, pub.observation[0])
         elif self._keeps and seen.dtype == self._dtype and seen.flags.c_contiguous:
             pub.observation[0] = seen
-        else:
+        elif seen.dtype == self._dtype or self._dtype.kind == "f":
             pub.observation[0][...] = seen
+        else:
+            self._copy(seen, pub.observation[0])
         self._shown = pub.observation[0]
         if self._native.mask is not None:
             self._see_masks(self._native.mask(seen, info), info.get(f"_{MASK}"), told)
