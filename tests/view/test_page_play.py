@@ -146,7 +146,9 @@ def test_two_at_one_screen_have_one_stream_and_the_list_survives_a_reload(browse
         page.wait_for_selector(".move-list li")
         assert page.locator(".move-list li").all_inner_texts() == listed
         assert page.evaluate("document.querySelector('.move-list').start") == 1
-        page.wait_for_function("() => document.getElementById('announcer').textContent.includes('Ada 2, it is your turn')")
+        page.wait_for_function(
+            "() => document.getElementById('announcer').textContent.includes('Ada 2, it is your turn')"
+        )
         assert page.messages == []
 
 
