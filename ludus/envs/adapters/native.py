@@ -404,6 +404,13 @@ class NativeBase(Unsaved):
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise self._broken(f"gave observations that are not in its space: {error}") from error
 
+    def _ends(self, terminated: Array, truncated: Array, info: Mapping[str, Any]) -> tuple[Array, Array]:
+        """Both, with those that are a time limit's as truncated."""
+        if self._native.cut is None:
+            return terminated, truncated
+        late = self._native.cut(terminated, info)
+        return terminated & ~late, truncated | late
+
     def _columns(self, n: int, *given: Any) -> list[Array]:
         """Rewards, terminated and truncated as arrays of n entries."""
         columns = [np.asarray(values) for values in given]
@@ -479,10 +486,6 @@ _NUMBERS = frozenset(reward + 2 * flag for reward in "fiu" for flag in "biu")
 """Kinds of the types of rewards, terminated and truncated that need no second look."""
 
 
-def _cut(late: Array, terminated: Array, truncated: Array) -> tuple[Array, Array]:
-    return terminated & ~late, truncated | late
-
-
 class NativeVectorEnv(NativeBase):
     """`VectorEnv` over a vector that steps all of its environments together."""
 
@@ -526,8 +529,7 @@ class NativeVectorEnv(NativeBase):
         shapes = getattr(reward, "shape", None), getattr(terminated, "shape", None), getattr(truncated, "shape", None)
         if shapes != self._fits or reward.dtype.kind + terminated.dtype.kind + truncated.dtype.kind not in _NUMBERS:
             reward, terminated, truncated = self._columns(self.num_envs, reward, terminated, truncated)
-        if self._native.cut is not None:
-            terminated, truncated = _cut(self._native.cut(terminated, info), terminated, truncated)
+        terminated, truncated = self._ends(terminated, truncated, info)
         return seen, reward, terminated, truncated, info
 
     def _play(self, reward: Array, terminated: Array, truncated: Array) -> tuple[int, int]:
@@ -643,8 +645,7 @@ class AsyncNativeVectorEnv(NativeBase):
             raise self._broken(f"raised {type(error).__name__}: {error}") from error
         n = len(info["env_id"])
         reward, terminated, truncated = self._columns(n, reward, terminated, truncated)
-        if self._native.cut is not None:
-            terminated, truncated = _cut(self._native.cut(terminated, info), terminated, truncated)
+        terminated, truncated = self._ends(terminated, truncated, info)
         acting, ended = self._take(seen, reward, terminated, truncated, info)
         if ended:
             self._pub.begin_next()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -113,10 +113,8 @@ class TupleEnv:
             return Happened(due=self._rows(shown), reward=paid)
         out_of_time = not truncated and self._out_of_time is not None and self._out_of_time(self._env)
         how = TRUNCATED if truncated or out_of_time else TERMINATED
-        if len(shown) != len(team):
-            raise _as_many(shown, team)
         happened = Happened(reward=paid, over=how)
-        for seat, one in zip(team, shown, strict=True):
+        for seat, one in self._pairs(shown):
             close(happened, seat, one, None, how)
         return happened
 
@@ -134,13 +132,12 @@ class TupleEnv:
         self._env.close()
 
     def _rows(self, shown: Sequence[Any]) -> list[tuple[int, Any, Any]]:
+        return [(seat.index, *seat.see(one, None)) for seat, one in self._pairs(shown)]
+
+    def _pairs(self, shown: Sequence[Any]) -> Iterator[tuple[AgentSeat, Any]]:
         if len(shown) != len(self._team):
-            raise _as_many(shown, self._team)
-        return [(seat.index, *seat.see(one, None)) for seat, one in zip(self._team, shown, strict=True)]
-
-
-def _as_many(shown: Sequence[Any], team: Sequence[AgentSeat]) -> Flaw:
-    return Flaw(f"gave {len(shown)} observations to {len(team)} agents")
+            raise Flaw(f"gave {len(shown)} observations to {len(self._team)} agents")
+        return zip(self._team, shown, strict=True)
 
 
 def _observations(answer: Any) -> Any:

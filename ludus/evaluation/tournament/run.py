@@ -109,12 +109,12 @@ def run_tournament(
         TournamentStore(folder, game=field.game, seed=options.seed, entrants=facts) as store,
         closing(_Play(field, options, store, tell)) as play,
     ):
-        _check_orders(store, meetings)
+        played = store.played()
+        _check_orders(folder, played, meetings)
         if rounds is None:
             known = store.stored()
             play.all([p for m in meetings for p in missing(m, known.get(m.id, ()), options.episodes)])
         else:
-            played = store.played()
             while pieces := rounds.next_pieces(played):
                 played = play.all(pieces, most=rounds.left)
         results = pooled(store.played(), meetings)
@@ -124,14 +124,14 @@ def run_tournament(
     return report_of(results, folder=folder, spec=field.spec, seats=field.able, raters=raters, orders=orders)
 
 
-def _check_orders(store: TournamentStore, meetings: Sequence[Meeting]) -> None:
+def _check_orders(folder: Path, played: Sequence[Played], meetings: Sequence[Meeting]) -> None:
     """Raises RunError for results of other orders of seats than are played now."""
     wanted = {meeting.id: meeting.seatings for meeting in meetings}
-    for piece in store.played():
+    for piece in played:
         seatings = tuple(tuple(ref.policy for ref in match.seats) for match in piece.matches)
         if seatings != wanted.get(piece.meeting, seatings):
             raise RunError(
-                f"in {str(store.folder)!r} {piece.meeting} were played in other orders of their seats, {len(seatings)} of them, than they "
+                f"in {str(folder)!r} {piece.meeting} were played in other orders of their seats, {len(seatings)} of them, than they "
                 f"are now, {len(wanted[piece.meeting])}: an older Ludus chose them. Give another --dir."
             )
 
