@@ -152,6 +152,11 @@ class Demonstrations:
         )
 
 
+def is_meant(policy: str, names: Sequence[str]) -> bool:
+    """Whether a file's policy is one of these names, as `demonstrations` takes them; without any, all are."""
+    return not names or any(policy == name or (name[:1] == "@" and policy.endswith(name)) for name in names)
+
+
 def demonstrations(
     recorded: Recorded, env: EnvSpec, *, players: Sequence[int] = (), policies: Sequence[str] = ()
 ) -> tuple[Demonstrations, tuple[int, ...]]:
@@ -167,16 +172,12 @@ def demonstrations(
     if wrong := [p for p in seats if p not in origin.seats]:
         raise ConfigError(f"players {wrong} were given; the file has decisions of players {list(origin.seats)}.")
     known = [piece.policy for piece in recorded.trajectories]
-    meant = {
-        name: [other for other in known if other == name or (name[:1] == "@" and other.endswith(name))]
-        for name in policies
-    }
-    if unknown := [name for name in policies if not meant[name]]:
+    if unknown := [name for name in policies if not any(is_meant(other, (name,)) for other in known)]:
         raise ConfigError(f"policies {unknown} were given; the file has decisions of {', '.join(known)}.")
     pieces = [
         select(piece, np.flatnonzero(np.isin(piece.seat, seats)))
         for piece in recorded.trajectories
-        if not policies or any(piece.policy in found for found in meant.values())
+        if is_meant(piece.policy, policies)
     ]
     check_decisions(pieces, origin, env, seats)
     states = None if env.enumeration is None else StateTable.of(env.enumeration, seats)

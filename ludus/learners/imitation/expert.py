@@ -11,7 +11,7 @@ import numpy as np
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec
-from ludus.learners.bc.demonstrations import demonstrations
+from ludus.learners.bc.demonstrations import demonstrations, is_meant
 from ludus.learners.rewards.inputs import Index, Steps
 from ludus.replay.parquet import Recorded, read_trajectories
 
@@ -78,8 +78,7 @@ def _owners(recorded: Recorded, players: Sequence[int], policies: Sequence[str])
     """(player, number of the policy in the file) int64[S] of each segment that `demonstrations` finds."""
     seat, policy = [], []
     for number, piece in enumerate(recorded.trajectories):
-        name = piece.policy
-        if not policies or any(name == given or (given[:1] == "@" and name.endswith(given)) for given in policies):
+        if is_meant(piece.policy, policies):
             seat.append(piece.seat[np.isin(piece.seat, players)].astype(np.int64))
             policy.append(np.full(len(seat[-1]), number, np.int64))
     return np.concatenate(seat), np.concatenate(policy)
