@@ -197,7 +197,7 @@ def _print_tasks(names: Sequence[str]) -> None:
     for task in (TASKS[name] for name in names):
         budget, bar = f"{task.budget:,} {task.unit}", f"{task.score} {task.wanted}"
         published = f"published {task.published:g}, {task.source}" if task.source else ""
-        print(f"{task.name:24}{task.length:3}{len(task.seeds)} seeds  {budget:20}{bar:22}{published}".rstrip())
+        print(f"{task.name:26}{task.length:3}{len(task.seeds)} seeds  {budget:20}{bar:22}{published}".rstrip())
 
 
 def _possible(runs: Sequence[Run]) -> list[Run]:
