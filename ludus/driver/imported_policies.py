@@ -16,7 +16,7 @@ from pathlib import Path
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import EnvSpec, Mixture, PolicyRef
 from ludus.driver.driver import Driver
-from ludus.driver.scenario import Scenario
+from ludus.driver.scenario import AlgorithmChoice, Scenario
 from ludus.evaluation.policies import (
     FORMS,
     Drawn,
@@ -29,6 +29,7 @@ from ludus.evaluation.policies import (
     shares_of,
     take_apart,
 )
+from ludus.learners.imitation.options import Adversarial
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
 from ludus.policies.file import digest_of
@@ -66,8 +67,9 @@ class ImportedPolicies:
 
 
 def with_files(scenario: Scenario) -> Scenario:
-    """With the files of policies that `start` and `warm_start` name, which stay what they are when a run that they are of goes on. Raises
-    ConfigError for a name of nobody, or of several policies."""
+    """With the files of policies that `start` and `warm_start` name, which stay what they are when a run that they are of goes on, and
+    those of demonstrations, by their whole paths: a run may be gone on with from another folder. Raises ConfigError for a name of nobody,
+    or of several policies."""
     changes: dict[str, object] = {}
     if isinstance(start := getattr(scenario, "start", None), str):
         changes["start"] = _file(start)
@@ -76,11 +78,22 @@ def with_files(scenario: Scenario) -> Scenario:
         changes["warm_start"] = tuple(
             rule if rule.path is None else rule.model_copy(update={"path": _file(rule.path)}) for rule in rules
         )
-    return scenario.model_copy(update=changes) if changes else scenario
+    changes |= {"algorithm": _found(scenario.algorithm)}
+    changes |= {"algorithms": {name: _found(part) for name, part in scenario.algorithms.items()}}
+    return scenario.model_copy(update=changes)
+
+
+def _found(part: AlgorithmChoice) -> AlgorithmChoice:
+    """Whose demonstrations are found from anywhere."""
+    reward = getattr(part, "learned_reward", None)
+    if not isinstance(reward, Adversarial):
+        return part
+    file = str(Path(reward.demonstrations).absolute())
+    return part.model_copy(update={"learned_reward": reward.model_copy(update={"demonstrations": file})})
 
 
 def _file(text: str) -> str:
-    """Its whole path: a run may be gone on with from another folder."""
+    """Its whole path."""
     if text.endswith(".safetensors"):
         return str(Path(text).resolve())
     wanted = take_apart(text, find_run, open_run, what="policy to start from", forms=FORMS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, ClassVar, Protocol
@@ -193,12 +193,19 @@ class RolloutHost:
 
     def _workers(self, task_slot: int) -> list[RolloutWorker]:
         if task_slot not in self._task_slots:
-            self._task_slots[task_slot] = []
             make = self._spec.make_env if task_slot != SCORED or self._spec.scored is None else self._spec.scored
-            for k, shard in enumerate(self._spec.shards):
-                ready = self._spec.ready if task_slot == 0 and k == 0 else None
-                env = make(num_envs=shard.num_envs) if ready is None else ready
-                self._task_slots[task_slot].append(self._worker(task_slot, k, env))
+            workers: list[RolloutWorker] = []
+            try:
+                for k, shard in enumerate(self._spec.shards):
+                    ready = self._spec.ready if task_slot == 0 and k == 0 else None
+                    env = make(num_envs=shard.num_envs) if ready is None else ready
+                    workers.append(self._worker(task_slot, k, env))
+            except BaseException:  # all of a task slot's shards or none, so that the next request makes them again
+                for worker in workers:
+                    with suppress(Exception):
+                        worker.env.close()
+                raise
+            self._task_slots[task_slot] = workers
         return self._task_slots[task_slot]
 
     def _worker(self, task_slot: int, number: int, env: VectorEnv) -> RolloutWorker:

@@ -274,6 +274,16 @@ def test_learners_start_from_one_policy_by_its_name(old: Path, monkeypatch: pyte
         assert with_files(load_scenario("kuhn", ["scenario=self_play", f"start={name}"])).start == file  # type: ignore[attr-defined]
 
 
+def test_demonstrations_are_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    imitates = "{kind: ppo, learned_reward: {kind: gail, demonstrations: expert.parquet}}"
+    file = str(tmp_path / "expert.parquet")
+    begun = with_files(load_scenario("kuhn", [f"algorithm={imitates}"]))
+    assert begun.algorithm.learned_reward.demonstrations == file
+    begun = with_files(load_scenario("kuhn", [f"algorithms={{1: {imitates}}}"]))
+    assert begun.algorithms["1"].learned_reward.demonstrations == file
+
+
 def test_experiments_and_sweeps_take_names_as_a_run_does(old: Path, tmp_path: Path) -> None:
     """The file of a policy is looked up once, for all their runs, and opponents are looked at before any of them begins."""
     changes: dict[str, object] = {"scenario": "self_play", "algorithm": "tabular_q", "share": "always", "latest": 0.5}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -191,6 +193,24 @@ class TestGroups:
             assert act.action[:2].tolist() == [1, 1]
             assert not act.action[2:].any()
             assert StackedFixed.calls == before + 1
+
+    def test_a_population_is_put_together_once(self):
+        """And not at each first meeting with one of it."""
+
+        class Copied(FixedPolicy):
+            sizes: ClassVar[list[int]] = []
+
+            @classmethod
+            def stack(cls, policies):
+                cls.sizes.append(len(policies))
+                return super().stack(policies)
+
+        bank = LocalBank(SPEC, 4)
+        bank.load([(PolicyRef(0, f"p{k}"), Copied.of(k % 2)) for k in range(20)])
+        for slot in range(4):
+            bank.bind(0, ints(slot), ints(5 * slot))
+        assert bank.act(0, due([0, 1, 2, 3]), noise(4)).action.tolist() == [0, 1, 0, 1]
+        assert Copied.sizes == [20]
 
     def test_without_a_stack_each_policy_answers_its_own_rows(self):
         class Counted(FixedPolicy):

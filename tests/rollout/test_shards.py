@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ludus.core.errors import PartDied, RunError, ScenarioError
+from ludus.core.errors import EnvError, PartDied, RunError, ScenarioError
 from ludus.core.types import Mixture, PolicyRef
+from ludus.envs.base import VectorEnv
 from ludus.envs.registry import make_env
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.registry import build_policy
@@ -305,6 +306,24 @@ def test_task_slots_have_episodes_of_their_own() -> None:
     for one, other in zip(alone, found[::2], strict=True):
         assert_equal(one, other)
     assert found[1].counters["learner_decisions"] >= 30
+
+
+def test_environments_that_could_not_be_made_are_made_by_the_next_request() -> None:
+    """All shards of a task slot, or none."""
+    made = partial(make_env, "openspiel/kuhn_poker", tree="off")
+    calls = []
+
+    def make(**options: int) -> VectorEnv:
+        calls.append(options)
+        if len(calls) == 4:  # of the other task slot's second shard
+            raise EnvError("the port is taken")
+        return made(**options)
+
+    manager = RolloutManager(InProcess(), make, spec=made(num_envs=1).spec, num_envs=7, shards=2, hosts=1)
+    with pytest.raises(EnvError, match="the port is taken"):
+        manager.finish(manager.start(request("episodes", 25), policies(), task_slot=1))
+    found = manager.finish(manager.start(request("episodes", 25), policies(), task_slot=1))
+    assert_equal(found, rollouts(shards=2, hosts=1)[2])
 
 
 def test_what_a_host_left_and_is_lost_with_it_is_played_again() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from ludus.policies.registry import build_policy
 from ludus.policies.specs import action_values_spec, body_config, gru_spec, mlp_spec, tabular_spec
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.host import PolicyMessage
-from ludus.rollout.inference import remote
+from ludus.rollout.inference import policy_cache, remote
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.inference.remote import RemoteBank
 from ludus.rollout.inference.server import InferenceServer, ServerSpec
@@ -98,6 +99,33 @@ def assert_same(one: Act, other: Act, *, extras: Sequence[str] = ()) -> None:
     for name in extras:
         assert_allclose(one.extras[name], other.extras[name], rtol=1e-4, atol=1e-5)
     assert one.action.flags.writeable
+
+
+def test_what_could_not_be_loaded_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card was full for a moment: C plays then, and not B, who had its place."""
+    served, spec = Served(), spec_of([1])
+    bank = served.bank(spec, 2)
+    policies = [(PolicyRef(0, name), FixedPolicy.of(k)) for k, name in enumerate("abc", start=1)]
+    bank.load(served.sent(policies[:2]))
+    bank.load(served.sent(policies[:1]))
+    with monkeypatch.context() as full:
+        full.setattr(policy_cache, "Group", raising(MemoryError("the card is full")))
+        with pytest.raises(MemoryError, match="the card is full"):
+            bank.load(served.sent(policies[::2]))
+    again = served.bank(spec, 2, client="b")
+    again.load(served.sent(policies[::2]))
+    again.bind(0, np.arange(2, dtype=np.int32), np.array([0, 1], np.int32))
+    due = Due(
+        np.arange(2, dtype=np.int32), np.zeros((2, 3), np.float32), None, np.zeros(2, np.float32), np.ones(2, bool)
+    )
+    assert again.act(0, due, np.zeros((2, 1), np.float32)).action.tolist() == [1, 3]
+
+
+def raising(error: Exception) -> Callable[..., NoReturn]:
+    def call(*_: object) -> NoReturn:
+        raise error
+
+    return call
 
 
 @settings(max_examples=8, deadline=None)

@@ -277,7 +277,8 @@ class LocalBank:
         return changed
 
     def _prepare(self, player: int, rows: NDArray[Any]) -> bool:
-        """Find out which of these policies are played from tables for this player; whether any is new among the evaluated ones."""
+        """Find out which of these policies are played from tables for this player; whether any is new among the evaluated ones. With it
+        come those of its population and group that nobody met yet, so that they are put together once, and not at each first meeting."""
         unknown = rows[self._kind[player, rows] == _UNKNOWN]
         if not len(unknown):
             return False
@@ -290,7 +291,19 @@ class LocalBank:
             if probs is not None:
                 self._tables[player].set(int(row), probs, name=entry.ref.policy)
             self._kind[player, row] = _GROUP if probs is None else _TABLE
-        return bool((self._kind[player, unknown] == _GROUP).any())
+        met = {self._population(int(row)) for row in unknown[self._kind[player, unknown] == _GROUP]}
+        for row in np.flatnonzero(self._kind[player] == _UNKNOWN).tolist() if met else ():
+            entry = self._entries[row]
+            tabulated = self._spec.enumeration is not None and entry is not None and entry.tabulate
+            if entry is not None and not tabulated and self._population(row) in met:
+                self._kind[player, row] = _GROUP
+        return bool(met)
+
+    def _population(self, row: int) -> tuple[int, object]:
+        """Whose policies are put together: of one population, class, configuration and mode."""
+        entry = self._entries[row]
+        assert entry is not None
+        return entry.ref.population, entry.group
 
     def _worth_a_table(self, player: int, ref: PolicyRef) -> bool:
         """Members (version 0) stay; other versions are a learner's."""

@@ -69,22 +69,23 @@ class PolicyCache:
         self._held: dict[str, frozenset[int]] = {}  # by client
         self._make = partial(Groups, device=device, rows=max_batch)
         self._groups = self._make([])
+        self._stale = False  # whether `_groups` lack some of `_entries`: they could not be made the last time
 
     def load(self, client: str, keep: Sequence[int], wanted: Sequence[tuple[PolicyRef, Ref]]) -> list[HeldPolicy]:
         """From now on a client holds what it `keep`s of what it held, and these. One thread at a time. Raises PolicyError for a policy
         without its mode."""
         found = [self._find(ref, sent) for ref, sent in wanted]
-        grown = False
         keys = []
         for entry in found:
             key = self._key_of.get((entry.sent, entry.mode), -1)
             if key < 0:
-                key, grown = self._place(entry), True
+                key, self._stale = self._place(entry), True
             keys.append(key)
         self._hold(client, frozenset((*keep, *keys)))
         self._recent.trim(len({sent for _, sent in wanted}))
-        if grown:
+        if self._stale:
             self._groups = self._make(self._entries)
+            self._stale = False
         return [
             HeldPolicy(key, e.policy.noise_width, e.policy.memory_shape, e.policy.takes_ids, team_size_of(e.policy))
             for key, e in zip(keys, found, strict=True)
