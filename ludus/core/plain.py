@@ -17,7 +17,7 @@ def to_json(value: Any) -> bytes:
     """Compact UTF-8. value: of what `plain` takes."""
     try:
         text = _text(value)
-    except ValueError:  # seldom: most numbers are finite
+    except (ValueError, TypeError):  # seldom: most numbers are finite, and most keys are text
         text = _text(plain(value))
     return text.encode(errors="replace")  # the name of a folder need not be text
 

@@ -276,6 +276,7 @@ class Driver:
             self.manager.on_result(result)
 
     def _add(self, result: Trained) -> None:
+        self.store.check_place()  # a policy's file would make the folder again
         task, history = result.task, self.history
         history.trained += task.takes_row is None  # a row that is saved is no training
         if result.failure is not None:

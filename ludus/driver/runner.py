@@ -128,7 +128,7 @@ def resume(
         if stored.changed and stored.state is not None:  # which refuses what it cannot follow
             scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
             if stored.finished:
-                _require_open(scenario, stored.state)
+                _require_open(scenario, stored.state, behind=behind)
         stored.tidy()
     stop, observer = stop or StopRequest(), observer or Silent()
     with (
@@ -218,8 +218,13 @@ def _not_left_empty(folder: Path | None) -> Iterator[None]:
         raise
 
 
-def _require_open(scenario: Scenario, state: State) -> None:
-    """Raises RunIsOver if a run that is to be extended would stop at once."""
+def _require_open(scenario: Scenario, state: State, *, behind: int) -> None:
+    """Raises RunIsOver if a run that is to be extended would stop at once, or has more generations than it is to have."""
+    if scenario.generations < behind:
+        raise RunIsOver(
+            f"there is nothing to go on with: generations={scenario.generations} was given, and the run has {behind}. Give more to extend "
+            "it."
+        )
     history = History(**state["history"])
     reason = reason_of(scenario.stop, history.progress(history.seconds)) if scenario.stop else None
     if reason:

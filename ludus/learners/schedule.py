@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from ludus.core.config import Config
+from ludus.core.config import Config, refuse_unread
 from ludus.core.types import State, Tail
 from ludus.learners.base import Collect, LearnerContext
 from ludus.replay.trajectories import Trajectories
@@ -36,6 +36,7 @@ class Schedule(Config):
                 "an exponential schedule needs a positive start and end; use shape=linear to reach 0 "
                 f"(given: {self.start:g} to {self.end:g})"
             )
+        refuse_unread(self, {name: (self.end is not None, "an end") for name in ("shape", "over")})
         return self
 
     @property

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
@@ -55,7 +55,14 @@ def fitted(spec: PolicySpec, weights: Weights, shapes: Mapping[str, tuple[int, .
         raise PolicyError(
             f"weights do not fit the policy spec {spec.kind!r}: missing {missing or 'nothing'}, not expected {extra or 'nothing'}."
         )
-    return {name: np.array(finite(spec, name, weights[name], shape), np.float32) for name, shape in shapes.items()}
+    return {name: finite(spec, name, weights[name], shape, np.float32) for name, shape in shapes.items()}
+
+
+def only_of(spec: PolicySpec, weights: Weights, parts: Collection[str], *own: str) -> None:
+    """Raises PolicyError for weights of other parts than these, or others of its `own`."""
+    extra = sorted(name for name in weights if name not in own and name.partition("/")[0] not in parts)
+    if extra:
+        raise PolicyError(f"weights do not fit the policy spec {spec.kind!r}: not expected {extra}.")
 
 
 def one_spec(policies: Sequence[Policy]) -> None:
@@ -64,16 +71,20 @@ def one_spec(policies: Sequence[Policy]) -> None:
         raise PolicyError("only policies of one spec can be stacked; group them by spec first.")
 
 
-def finite(spec: PolicySpec, name: str, array: Array, shape: tuple[int, ...]) -> Array:
-    """The array, if it has this shape, is numeric and has neither NaN nor infinity."""
+def finite(spec: PolicySpec, name: str, array: Array, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+    """A copy as `dtype`, if it has this shape, is numeric and has there neither NaN nor infinity."""
     array = np.asarray(array)
     if array.shape != shape:
         raise PolicyError(
             f"weights of a {spec.kind!r} policy: {name!r} has shape {array.shape}; its spec asks for {shape}."
         )
-    if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
-        raise PolicyError(f"weights of a {spec.kind!r} policy: {name!r} holds something that is not a finite number.")
-    return array
+    with np.errstate(over="ignore"):
+        copy: Array | None = np.array(array, dtype) if array.dtype.kind in "fiu" else None
+    if copy is None or not np.isfinite(copy).all():
+        raise PolicyError(
+            f"weights of a {spec.kind!r} policy: {name!r} holds something that is not a finite number of {np.dtype(dtype)}."
+        )
+    return copy
 
 
 def check_mode(policy: Policy, mode: str) -> None:

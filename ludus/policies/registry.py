@@ -15,7 +15,7 @@ from ludus.core.parts import load
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights, row_mode
 from ludus.policies.base import Policy
 from ludus.policies.categorical import CategoricalPolicy, draw, full_mask
-from ludus.policies.checks import check_mode
+from ludus.policies.checks import check_mode, only_of
 from ludus.policies.specs import joined, part_of, spec_of
 
 if TYPE_CHECKING:
@@ -194,6 +194,7 @@ class ChoicePolicy:
         """Raises PolicyError for no members, for parts without action probabilities (they have memory, say), and for those of which some
         take ids and others tensors."""
         self.spec = spec
+        only_of(spec, weights, ["chooser", *(str(k) for k in range(len(_entries(spec))))])
         self._chooser = build_policy(spec_of(spec, "chooser"), part_of(weights, "chooser"))
         self._members = [
             build_policy(PolicySpec(entry["kind"], entry["config"]), part_of(weights, str(k)))
@@ -292,6 +293,7 @@ class ConditionedPolicy:
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
         """Raises PolicyError for weights without conditions, and a network that takes ids."""
         self.spec = spec
+        only_of(spec, weights, ["network"], "condition")
         self._network = build_policy(spec_of(spec, "network"), part_of(weights, "network"))
         if self._network.takes_ids:
             raise PolicyError("the network of a 'conditioned' policy sees tensors, and this one takes ids.")

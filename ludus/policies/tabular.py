@@ -29,7 +29,7 @@ class TabularPolicy(CategoricalPolicy):
         given = np.asarray(weights["probs"])
         self.actions = integer(spec, "actions")
         rows = given.shape[0] if given.ndim else 0
-        self.probs = np.array(finite(spec, "probs", given, (rows, self.actions)), np.float64)
+        self.probs = finite(spec, "probs", given, (rows, self.actions), np.float64)
         if rows and (self.probs.min() < 0.0 or np.abs(self.probs.sum(axis=1) - 1.0).max() > 1e-6):
             raise PolicyError("a 'tabular' policy's rows must be probabilities: none negative, each row summing to 1.")
 

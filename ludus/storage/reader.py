@@ -102,6 +102,10 @@ def _advice(detail: str) -> str:
     for word, advice in (
         ("locked", "Another program writes to it; close that one."),
         ("full", "Make room and resume the run."),
+        (
+            "disk I/O",
+            "A quota or a limit on file sizes is reached, or the disk failed. Mend that and resume: what was committed is kept.",
+        ),
         ("readonly", "Make it writable."),
         ("unable to open", "Is its folder writable?"),
     ):

@@ -35,5 +35,6 @@ def test_what_is_not_finite_is_null() -> None:
 
 def test_other_mappings_and_sequences_are_like_the_usual_ones() -> None:
     assert to_json([MappingProxyType({"a": range(2)})]) == b'[{"a":[0,1]}]'
+    assert to_json({np.int64(1): 2, (1, 2): 3}) == b'{"1":2,"(1, 2)":3}'
     with pytest.raises(TypeError, match="bytes has no form in JSON"):
         to_json({"a": b"1"})

@@ -95,6 +95,14 @@ def test_a_run_that_goes_on_is_read_as_it_was_when_it_was_opened(
     assert len(found.tables["mean_payoff"].rating) == sum(map(len, found.names))
 
 
+def test_a_finished_run_is_not_made_shorter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tools.train("exact", tmp_path, "generations=3", "stop=null")
+    before = tools.files_of(tmp_path)
+    assert main(["resume", str(tmp_path), "generations=2"]) == 2
+    assert "generations=2 was given, and the run has 3. Give more to extend it." in capsys.readouterr().err
+    assert tools.files_of(tmp_path) == before
+
+
 def test_what_extends_a_run_whose_stop_is_met(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_dir = tmp_path / "run"
     tools.train("exact", run_dir, "stop={nash_conv: 100}")
@@ -231,7 +239,7 @@ def test_a_run_with_an_option_that_is_refused_by_now_goes_on(tmp_path: Path) -> 
 
 
 def test_a_run_whose_folder_is_moved_stops_at_the_next_barrier(tmp_path: Path) -> None:
-    """What it wrote from there on would lie beside it. It goes on where it is."""
+    """What it wrote from there on would lie beside it, in a folder that nobody removes. It goes on where it is."""
 
     class Moves(Silent):
         def generation_done(self, record: GenerationRecord) -> None:
@@ -240,6 +248,6 @@ def test_a_run_whose_folder_is_moved_stops_at_the_next_barrier(tmp_path: Path) -
 
     with pytest.raises(RunError, match="was moved or deleted while it went on"):
         run(tools.scenario("ppo", "generations=4"), run_dir=tmp_path / "run", observer=Moves(), report=False)
-    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert not (tmp_path / "run").exists()
     resume(tmp_path / "moved", report=False)
     assert state(tmp_path / "moved") == "finished"

@@ -79,6 +79,8 @@ def test_schedule_refuses_what_cannot_be():
         Schedule(start=1.0, end=0.0, shape="exponential")
     with pytest.raises(ConfigError, match="over"):
         Schedule(start=1.0, end=0.0, over=0.0)
+    with pytest.raises(ConfigError, match=r"nothing reads shape \(of an end\), over \(of an end\)"):
+        Schedule(start=1.0, shape="cosine", over=0.5)
 
 
 # ------------------------------------------------------------------ compressed terms are those of the rows

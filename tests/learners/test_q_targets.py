@@ -28,6 +28,9 @@ def test_double_values_take_the_targets_value_of_the_online_networks_choice():
     mask = torch.tensor([[True, True, False], [True, True, True]])
     assert values(losses.double_values(online, target, mask)) == [20.0, 5.0]
     assert values(losses.double_values(target, target, mask)) == [20.0, 8.0]
+    nothing = torch.zeros_like(mask)
+    assert values(losses.double_values(online, target, nothing)) == [0.0, 0.0]
+    assert losses.double_values(online, target[..., None].expand(-1, -1, 2), nothing).tolist() == [[0.0, 0.0]] * 2
 
 
 def test_n_step_targets_with_termination_truncation_and_cuts_inside_the_window():

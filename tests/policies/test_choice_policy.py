@@ -78,3 +78,5 @@ def test_what_is_refused() -> None:
         choice(network(1, 0), (recurrent, "explore"))
     with pytest.raises(PolicyError, match="has members"):
         choice(network(1, 0))
+    with pytest.raises(PolicyError, match=r"'choice': not expected \['2/probs'\]"):
+        build_policy(TWO.spec, {**TWO.weights(), "2/probs": np.ones((3, 2))})

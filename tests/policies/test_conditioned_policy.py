@@ -65,6 +65,8 @@ def test_what_is_refused() -> None:
     network = joined({"network": initial_weights(LINEAR, np.random.default_rng(0))})
     with pytest.raises(PolicyError, match="have `condition` float"):
         build_policy(conditioned_spec(LINEAR), network)
+    with pytest.raises(PolicyError, match=r"'conditioned': not expected \['conditions'\]"):
+        build_policy(conditioned_spec(LINEAR), {**network, "condition": np.ones((1, 1)), "conditions": np.ones((1, 1))})
     table = {"condition": np.ones((1, 1)), "network/probs": np.array([[1.0, 0.0]] * 3)}
     with pytest.raises(PolicyError, match="this one takes ids"):
         build_policy(conditioned_spec(tabular_spec(GAME, (0,))), table)

@@ -226,6 +226,7 @@ def test_tabular_covers_its_ids_only(enumeration):
     [
         ("actor_critic", {"actor.body.1.weight": np.zeros((2, 2), np.float32)}, "has shape"),
         ("actor_critic", {"actor.body.1.bias": np.full(8, np.inf, np.float32)}, "not a finite number"),
+        ("actor_critic", {"actor.body.1.bias": np.full(8, 1e39)}, "not a finite number of float32"),
         ("actor_critic", {"other": np.zeros(1, np.float32)}, "not expected \\['other'\\]"),
         ("action_values", {"epsilon": np.array([1.5], np.float32)}, "expected a probability"),
         ("tabular", {"probs": np.full((8, ACTIONS), 0.3)}, "summing to 1"),

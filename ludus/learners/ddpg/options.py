@@ -46,7 +46,7 @@ class DDPG(BoxOffPolicy):
             raise ValueError(
                 f"noise_spread raises the noise to powers from 1 on, and the noise goes up to {self.noise.largest:g}; give 1 at most"
             )
-        if self.initial_priority == "error" and not self.priority_exponent:
+        if self.initial_priority == "error" and not self.prioritised:
             raise ValueError(NO_PRIORITIES)
         if self.initial_priority == "error" and self.network != "mlp":
             raise ValueError(

@@ -93,8 +93,10 @@ def taken(values: Tensor, action: Tensor) -> Tensor:
 
 def double_values(online: Tensor, target: Tensor, mask: Tensor) -> Tensor:
     """target[argmax over legal a of online[a]]: target float[n, A, …] -> float[n, …]. online: values by the online network,
-    target: by the target network (double Q-learning: van Hasselt et al. 2016, equation 4); plain Q-learning gives the target's as both."""
-    return taken(target, greedy(online, mask))
+    target: by the target network (double Q-learning: van Hasselt et al. 2016, equation 4); plain Q-learning gives the target's as both. 0
+    where no action is legal."""
+    some = mask.any(dim=-1).view(-1, *[1] * (target.ndim - 2))
+    return taken(target, greedy(online, mask)).where(some, 0.0)
 
 
 def project(values: Tensor, probability: Tensor, support: Tensor) -> Tensor:

@@ -143,7 +143,7 @@ class DQN(QLearning):
 
     @model_validator(mode="after")
     def _check_switches(self) -> DQN:
-        if self.initial_priority == "error" and not self.priority_exponent:
+        if self.initial_priority == "error" and not self.prioritised:
             raise ValueError(NO_PRIORITIES)
         if self.min_size > self.capacity:
             raise ValueError(f"min_size {self.min_size} must be at most the capacity {self.capacity}")
