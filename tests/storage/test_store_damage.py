@@ -111,9 +111,9 @@ def test_tampered_rows(run_dir: Path, sql: str, word: str) -> None:
 
 def test_a_disk_that_refuses_to_write_is_no_damage(tmp_path: Path) -> None:
     """So says SQLite where a quota is used up, or a file has come to its limit."""
-    with pytest.raises(RunError, match="disk I/O error. A quota or a limit on file sizes is reached"):
-        with reader_module.translated(tmp_path / "ludus.db"):
-            raise sqlite3.OperationalError("disk I/O error")
+    quota = pytest.raises(RunError, match=r"disk I/O error\. A quota or a limit on file sizes is reached")
+    with quota, reader_module.translated(tmp_path / "ludus.db"):
+        raise sqlite3.OperationalError("disk I/O error")
 
 
 def test_payoff_outside_the_populations(run_dir: Path) -> None:
