@@ -5,7 +5,7 @@ adapter steps -> fills dense arrays -> `begin_next` (whose episodes restart) -> 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -444,6 +444,24 @@ class Publisher:
             if slot >= 0:
                 return slot // agents, f"gave {self._who(p, slot)} an observation that is not finite; expected numbers"
         return None
+
+    def shown(self, environment: int) -> list[tuple[Array, Array | None]]:
+        """Observations and masks of an environment, by player, as they stand on the side that is being filled: of some, what their open
+        decisions were made on."""
+        return [(rows.copy(), None if mask is None else mask.copy()) for rows, mask in self._rows_of(environment)]
+
+    def show_again(self, environment: int, shown: Sequence[tuple[Array, Array | None]]) -> None:
+        """What was `shown`, in place of what a step with a fault has written there; before `truncate`."""
+        for (rows, mask), (old, old_mask) in zip(self._rows_of(environment), shown, strict=True):
+            rows[:] = old
+            if mask is not None:
+                mask[:] = old_mask
+
+    def _rows_of(self, environment: int) -> Iterator[tuple[Array, Array | None]]:
+        for p, agents in enumerate(self.agents):
+            rows = slice(environment * agents, (environment + 1) * agents)
+            mask = self.mask[p]
+            yield self.observation[p][rows], None if mask is None else mask[rows]
 
     def truncate(self, environment: int) -> None:
         """A fault ends an environment's episode: what it gave in this step is dropped, its open decisions are closed as truncated with the

@@ -367,9 +367,12 @@ class PythonVectorEnv(Unsaved):
         for e in self._hand_out(actions, last):
             env = self._envs[e]
             assert env is not None
+            before = self._pub.shown(e) if self.restarts < self._allowed else None
             try:
                 self._rows.put(e, env.step(self._actions[e]))
             except Flaw as flaw:
+                if before is not None:
+                    self._pub.show_again(e, before)
                 self._fault(e, str(flaw), cause=None)
             except Exception as error:  # noqa: BLE001  whatever an environment raises becomes one clear error
                 self._fault(e, f"raised {type(error).__name__}: {error}", cause=error)

@@ -161,6 +161,29 @@ def test_a_fault_may_be_repaired_and_its_episode_is_truncated(fault: str) -> Non
     assert timestep.due[1].slot.tolist() == [1]
 
 
+@pytest.mark.parametrize("fault", [2, 3])
+def test_who_was_shown_more_before_a_fault_ends_on_its_own_decision(fault: int) -> None:
+    """Player 0 decided at the start; the step with the fault shows it 7, and player 1 what is no number."""
+
+    class Both(Turns):
+        def step(self, actions: Sequence[Any]) -> Happened:
+            self.t += 1
+            if self.t < fault:
+                return Happened(due=[(1, np.full(2, self.t, np.float32), None)])
+            return Happened(
+                due=[(0, np.full(2, 7, np.float32), np.zeros(3, bool) | True), (1, np.full(2, np.nan), None)]
+            )
+
+    env = PythonVectorEnv(Both, 1, spec=spec([0, 1]), masked=(True, True), restarts_allowed=1)
+    timestep = env.reset(SEEDS[:1])
+    start = timestep.due[0].observation.tolist()
+    for _ in range(fault):
+        timestep = env.step(tuple(np.zeros(len(due.slot), np.int32) for due in timestep.due))
+    assert env.restarts == 1
+    assert timestep.ended[0].observation.tolist() == start
+    assert timestep.ended[1].observation.tolist() == [[fault - 1, fault - 1]]
+
+
 def test_the_state_at_a_repaired_end_is_that_before_the_fault() -> None:
     def told(t: int, happened: Happened) -> Happened:
         happened.state = np.full(1, t, np.float32)
