@@ -289,7 +289,7 @@ def new_folder(scenario: Scenario, run_dir: Path | str | None, name: str | None)
         given = Path(run_dir)
         return given.resolve() if ".." in given.parts else given  # `x/..` would make x, and write into its parent
     if name is None:
-        stem = scenario.name or scenario.env.id.rpartition("/")[2].partition("(")[0].replace(":", "-")
+        stem = scenario.name or scenario.env.id.partition("(")[0].rpartition("/")[2].replace(":", "-")
         return _unused(f"{stem}-{datetime.now():%Y%m%d-%H%M%S}")
     return RUNS / name
 

@@ -107,8 +107,13 @@ class ExactEvaluator:
         self._known = known
 
     def _reserve(self, sizes: tuple[int, ...]) -> None:
-        if any(n > room for n, room in zip(sizes, self._table.shape[1:], strict=True)):
-            grown = np.empty((len(sizes), *(max(16, 2 * n) for n in sizes)))
+        rooms = self._table.shape[1:]
+        if any(n > room for n, room in zip(sizes, rooms, strict=True)):
+            many = len(sizes) > 3  # then twice the room for each player would be 2 ** P times as much
+            more = [n + 1 if many else max(16, 2 * n) for n in sizes]
+            grown = np.empty(
+                (len(sizes), *(room if n <= room else m for n, room, m in zip(sizes, rooms, more, strict=True)))
+            )
             grown[(slice(None), *map(slice, self._known))] = self._table[(slice(None), *map(slice, self._known))]
             self._table = grown
 

@@ -85,6 +85,8 @@ class ISMCTS:
                 f"bot 'ismcts' samples states that its player cannot tell apart, and the players of {title(game)} know the state: bot:mcts "
                 "searches from that."
             )
+        if game.get_type().short_name == "hearts":
+            raise ScenarioError("bot 'ismcts' crashes OpenSpiel in hearts, later in the game. Choose another bot.")
         state = game.new_initial_state()
         rng = random.Random(0)
         while state.current_player() == CHANCE:

@@ -1,11 +1,15 @@
 """What compilation accepts, refuses and says about a game."""
 
+from pathlib import Path
+
 import numpy as np
 import pyspiel
 import pytest
+import torch
 
 from ludus.core.errors import EnvError
 from ludus.envs.tree.game_tree import compile_tree, try_compile
+from ludus.envs.tree.vector import TreeVectorEnv
 from ludus.envs.tree.walk import surely_larger
 
 
@@ -24,7 +28,30 @@ def test_sizes(name: str, nodes: int, infostates: list[int]) -> None:
     assert [len(sequences.parent) for sequences in tree.arrays.sequences] == infostates
     assert tree.enumeration.offset == (0, *np.cumsum(infostates))
     assert tree.spec.id == f"openspiel/{name}"
-    assert compile_tree(pyspiel.load_game(name)) is tree
+    assert compile_tree(name) is tree
+
+
+def test_a_game_made_in_memory_may_have_anothers_name() -> None:
+    """Kuhn poker as a matrix of 27 × 64 plans says that it is `kuhn_poker()`."""
+    game = pyspiel.extensive_to_matrix_game(pyspiel.load_game("kuhn_poker"))
+    assert compile_tree(game).num_actions == 64 != compile_tree("kuhn_poker").num_actions
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "restricted_nash_response(game=kuhn_poker(),fixed_player=0,p=0.5)",
+        "normal_form_extensive_game(game=kuhn_poker())",
+    ],
+)
+def test_a_game_is_named_by_what_it_is_loaded_by(name: str) -> None:
+    """OpenSpiel calls them rnr_kuhn_poker(players=2), which it cannot load, and normal_form_extensive_game(), which is any game's."""
+    tree = compile_tree(name)
+    assert tree.spec.id == f"openspiel/{name}"
+    assert compile_tree(name) is tree
+    assert len(compile_tree(tree.spec.id.removeprefix("openspiel/")).arrays.nodes.player) == len(
+        tree.arrays.nodes.player
+    )
 
 
 @pytest.mark.slow
@@ -166,6 +193,51 @@ def test_utility_range_holds_for_every_end() -> None:
     """OpenSpiel's own bound for a cliff with a horizon of 5 is -9, though five harmless steps earn -5."""
     assert pyspiel.load_game("cliff_walking(horizon=5)").max_utility() == -9.0
     assert compile_tree("cliff_walking(horizon=5)").spec.utility_range == ((-104.0, -5.0),)
+
+
+NEVER = """EFG 2 R "g" { "A" "B" } ""
+p "" 1 1 "i" { "a" "b" } 0
+t "" 1 "" { 3 -3 }
+c "" 1 "x" { "l" 0.25 "r" 0.75 } 0
+t "" 2 "" { 1 -1 }
+t "" 3 "" { -2 2 }
+"""
+ALONE = """EFG 2 R "g" { "A" "B" } ""
+c "" 1 "x" { "l" 0.5 "r" 0.5 } 0
+t "" 1 "" { 1 -1 }
+t "" 2 "" { -1 1 }
+"""
+IMPOSSIBLE = """EFG 2 R "g" { "A" "B" } ""
+c "" 1 "x" { "l" 0.0 "r" 1.0 } 0
+t "" 1 "" { 50 -50 }
+p "" 1 1 "i" { "a" "b" } 0
+t "" 2 "" { 1 -1 }
+t "" 3 "" { 2 -2 }
+"""
+
+
+def of_file(folder: Path, text: str) -> str:
+    (folder / "game.efg").write_text(text, encoding="utf-8")
+    return f"efg_game(filename={folder / 'game.efg'})"
+
+
+def test_a_game_that_chance_decides_alone_is_refused(tmp_path: Path) -> None:
+    tree, why = try_compile(of_file(tmp_path, ALONE))
+    assert tree is None
+    assert "nobody ever moves" in why
+
+
+def test_an_end_that_cannot_come_is_no_empty_episode(tmp_path: Path) -> None:
+    tree = compile_tree(of_file(tmp_path, IMPOSSIBLE))
+    env = TreeVectorEnv(tree, 3)
+    assert len(env.reset(np.arange(3, dtype=np.uint64)).due[0].slot) == 3
+
+
+def test_on_a_device_a_player_who_never_moves_has_a_valid_id(tmp_path: Path) -> None:
+    env = TreeVectorEnv(compile_tree(of_file(tmp_path, NEVER)), 4)
+    device = env.on_device(torch.device("cpu"), num_envs=4)
+    assert device.reset(1).slots[1].observation.max() == 0
+    device.step((torch.zeros(4, 1, dtype=torch.long),) * 2)
 
 
 def test_sampled_stochastic_game_is_refused() -> None:

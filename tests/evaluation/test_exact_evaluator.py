@@ -59,6 +59,16 @@ def test_a_table_that_grew_is_the_table_of_all_profiles(game: str, sizes: tuple[
         np.testing.assert_allclose(table[(slice(None), *profile)], wanted, rtol=0, atol=1e-12)
 
 
+def test_a_table_of_many_players_has_room_for_little_more() -> None:
+    """Of eight players with a policy each, 16 places for each would be 256 GB."""
+    tree = compile_tree("goofspiel(num_cards=2,players=8,points_order=descending)")
+    exact = ExactEvaluator(tree, tuple(range(8)))
+    for p in range(8):
+        exact.add(PolicyRef(p, "a"), build_policy(tabular_spec(tree.enumeration, (p,)), {"probs": tree.uniform(p)}))
+    assert exact.payoffs().shape == (8, *[1] * 8)
+    np.testing.assert_allclose(exact.payoffs().sum(), 0.0, atol=1e-9)
+
+
 def test_exploitability_of_a_mixture_is_pyspiels() -> None:
     """Mixed at the root: the merged behaviour policy has the same NashConv and returns in OpenSpiel."""
     tree = compile_tree("kuhn_poker")

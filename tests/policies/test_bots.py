@@ -85,6 +85,8 @@ def test_a_sampling_search_plays_what_can_be_sampled() -> None:
         ISMCTS().check(pyspiel.load_game("tic_tac_toe"))
     with pytest.raises(ScenarioError, match=r"bot 'ismcts' needs to draw states .* liars_dice"):
         ISMCTS().check(pyspiel.load_game("liars_dice"))
+    with pytest.raises(ScenarioError, match="bot 'ismcts' crashes OpenSpiel in hearts"):
+        ISMCTS().check(pyspiel.load_game("hearts"))
 
 
 def test_a_sampling_search_does_not_see_the_other_card() -> None:

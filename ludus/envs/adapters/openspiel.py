@@ -44,12 +44,11 @@ def make(
         raise ConfigError(
             f"openings={openings} was given with tree=on; compiled games begin at their root. Give tree=off."
         )
-    game = load_game(name)
-    check_playable(game)
+    check_playable(load_game(name))  # what is wrong with the name is said here
     if tree != "off" and not openings:
-        compiled, reason = try_compile(game, node_limit=node_limit, observation=observation)
+        compiled, reason = try_compile(name, node_limit=node_limit, observation=observation)
         if compiled is not None:
             return TreeVectorEnv(compiled, num_envs)
         if tree == "on":
             raise EnvError(reason)
-    return OpenSpielVectorEnv(game, num_envs, observation=observation, openings=openings)
+    return OpenSpielVectorEnv(name, num_envs, observation=observation, openings=openings)

@@ -35,13 +35,13 @@ def check_playable(game: Any) -> None:
         )
 
 
-def describe(game: Any, *, size: int) -> EnvSpec:
-    """The `EnvSpec` of a game that is not enumerated; one agent per player, float32 observations of length `size`."""
+def describe(game: Any, name: str, *, size: int) -> EnvSpec:
+    """The `EnvSpec` of a game that is not enumerated; one agent per player, float32 observations of length `size`. name: its `title`."""
     players = game.num_players()
     space = Box(-np.inf, np.inf, (size,), np.float32)
     kind = game.get_type()
     return EnvSpec(
-        id=f"openspiel/{title(game)}",
+        id=f"openspiel/{name}",
         agents=tuple(AgentSpec(f"player_{p}", p, space, Discrete(game.num_distinct_actions())) for p in range(players)),
         utility_range=((float(game.min_utility()), float(game.max_utility())),) * players,
         symmetry=tuple((p,) for p in range(players)),

@@ -34,8 +34,8 @@ __all__ = ["GameTree", "PlanStack", "compile_tree", "try_compile"]
 _SYMMETRY_NODES = 50_000  # larger trees are not searched for symmetry; each player then stands alone
 
 
-def describe(game: Any, *, walked: Walk, arrays: Arrays) -> EnvSpec:
-    """The `EnvSpec` of a compiled game, with its enumeration."""
+def describe(game: Any, name: str, *, walked: Walk, arrays: Arrays) -> EnvSpec:
+    """The `EnvSpec` of a compiled game, with its enumeration. name: its `title`."""
     players = len(walked.legal)
     enumeration = Enumeration(
         observation=np.concatenate(walked.observation),
@@ -48,7 +48,7 @@ def describe(game: Any, *, walked: Walk, arrays: Arrays) -> EnvSpec:
     space = Box(low, high, enumeration.observation.shape[1:], np.float32)
     action = Discrete(enumeration.mask.shape[1])
     return EnvSpec(
-        id=f"openspiel/{title(game)}",
+        id=f"openspiel/{name}",
         agents=tuple(AgentSpec(f"player_{p}", p, space, action) for p in range(players)),
         utility_range=_utility(game, arrays),
         symmetry=_groups(enumeration, arrays),
@@ -160,20 +160,20 @@ _EMPTY = np.zeros(0)
 
 
 def compile_tree(game: Any, *, node_limit: int = 1_000_000, observation: str = "auto") -> GameTree:
-    """Compile an OpenSpiel game (`pyspiel.Game` or its name). A repeated call gives the same object.
+    """Compile an OpenSpiel game (`pyspiel.Game` or its name). A repeated call with a name gives the same object; a game may be made in
+    memory, and have the name of another one.
 
     observation: "information_state" or "observation" (OpenSpiel's tensors, flat), "one_hot" (of the local id), or "auto": the
     first of these that the game has.
     Raises EnvError if the game is unknown, larger than `node_limit` nodes, of imperfect recall, or without a finite tree.
     """
-    name = game if isinstance(game, str) else str(game)
+    if not isinstance(game, str):
+        return _build(game, title(game), node_limit, observation)
     try:
-        canonical = str(pyspiel.load_game(name))
+        loaded = pyspiel.load_game(game)
     except pyspiel.SpielError as error:
-        if isinstance(game, str):
-            raise EnvError(f"OpenSpiel cannot load the game {game!r}: {error}") from error
-        return _build(game, node_limit, observation)  # made in memory (a matrix, say): its name does not say what it is
-    return _compile(canonical, node_limit, observation)
+        raise EnvError(f"OpenSpiel cannot load the game {game!r}: {error}") from error
+    return _compile(title(loaded, game), node_limit, observation)
 
 
 def try_compile(game: Any, *, node_limit: int = 1_000_000, observation: str = "auto") -> tuple[GameTree | None, str]:
@@ -186,19 +186,20 @@ def try_compile(game: Any, *, node_limit: int = 1_000_000, observation: str = "a
 
 @lru_cache(maxsize=4)
 def _compile(name: str, node_limit: int, observation: str) -> GameTree:
-    return _build(pyspiel.load_game(name), node_limit, observation)
+    return _build(pyspiel.load_game(name), name, node_limit, observation)
 
 
-def _build(game: Any, node_limit: int, observation: str) -> GameTree:
+def _build(game: Any, name: str, node_limit: int, observation: str) -> GameTree:
     refuse_unfit(game)
-    name = title(game)
     if surely_larger(game, node_limit):
         raise EnvError(
             f"{name} has far more than {node_limit} nodes, too many to compile; use a smaller variant of the game, or tree=off."
         )
     walked = walk(game, node_limit=node_limit, observation=observation)
+    if not any(walked.legal):
+        raise EnvError(f"nobody ever moves in {name}, which is decided by chance alone; choose a game with players.")
     arrays = build(walked, num_actions=game.num_distinct_actions(), name=name)
-    return GameTree(arrays, describe(game, walked=walked, arrays=arrays))
+    return GameTree(arrays, describe(game, name, walked=walked, arrays=arrays))
 
 
 class GameTree:

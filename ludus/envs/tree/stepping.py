@@ -263,7 +263,9 @@ class TreeGames:
         below = np.minimum(np.ceil(nodes.cumulative * _ONE), _ONE).astype(np.int64)
         below[(nodes.child + nodes.degree - 1)[chance]] = _ONE
         asked = np.zeros((count, players), np.bool_)
-        ids = np.repeat(np.array([self.tree.enumeration.offset[:-1]]), count, axis=0)
+        offset = np.array(self.tree.enumeration.offset)
+        somewhere = np.minimum(offset[:-1], offset[-1] - 1)  # of a player who never moves, another's
+        ids = np.repeat(somewhere[None], count, axis=0)
         mover = nodes.width > 0
         at = np.arange(count)
         for further in range(int(nodes.width.max())):

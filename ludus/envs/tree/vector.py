@@ -430,4 +430,6 @@ def _refuse_empty_episodes(tree: GameTree) -> None:
                 f"{tree.spec.id} can end by chance before anyone moves, which vector environments do not support."
             )
         if nodes.player[x] == CHANCE:
-            todo += range(int(nodes.child[x]), int(nodes.child[x] + nodes.degree[x]))
+            first, last = int(nodes.child[x]), int(nodes.child[x] + nodes.degree[x])
+            chance = np.diff(nodes.cumulative[first:last], prepend=0.0)
+            todo += [first + int(k) for k in np.flatnonzero(chance > 0)]

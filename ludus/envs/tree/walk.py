@@ -57,8 +57,13 @@ class _Block:
     depth: int = 0
 
 
-def title(game: Any) -> str:
-    """OpenSpiel's name of a game with the parameters that were given: `leduc_poker`, `kuhn_poker(players=3)`."""
+def title(game: Any, loaded_by: str = "") -> str:
+    """OpenSpiel's name of a game with the parameters that were given: `leduc_poker`, `kuhn_poker(players=3)`. The text that it was loaded
+    by, if that says more: OpenSpiel's own lacks the file of `nfg_game`, say, and what `restricted_nash_response` restricts."""
+    if loaded_by:
+        said, asked = (pyspiel.game_parameters_from_string(text) for text in (str(game), loaded_by))
+        if said["name"] != asked["name"] or not asked.keys() <= said.keys():
+            return loaded_by.strip()
     return str(game).removesuffix("()")
 
 
@@ -98,6 +103,8 @@ def _probe(game: Any, rng: random.Random, bound: float) -> bool:
             state.apply_actions(joint)
         else:
             actions = state.legal_actions()
+            if not actions:  # whoever walks the tree says so
+                break
             layer *= len(actions)
             state.apply_action(rng.choice(actions))
         total += layer
