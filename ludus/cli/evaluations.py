@@ -165,7 +165,7 @@ def show_matches(report: EvaluationReport) -> None:
     pairs = [("NashConv", f"{number(found.nash_conv)}{bound}")]
     if players == 2:
         pairs.append(("exploitability", f"{number(found.nash_conv / 2)}{bound}"))
-    pairs += [(f"gain of player {p}", number(gain)) for p, gain in enumerate(found.gain)]
+    pairs += [(f"gain of player {p}", number(round(gain, 9) + 0.0)) for p, gain in enumerate(found.gain)]
     facts(_whose(report.of), pairs)
 
 

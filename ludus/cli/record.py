@@ -59,7 +59,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the decisions instead, to learn from: --episodes of each player, played many at a time",
     )
     parser.add_argument(
-        "--overwrite", action="store_true", help="replace the file of --out or --trajectories, if there is one"
+        "--overwrite",
+        action="store_true",
+        help="replace the file of --out or --trajectories, if there is one, or that of a zoo's entry",
     )
     parser.add_argument("--episodes", type=positive_number, default=1, help="one after the other (default: 1)")
     parser.add_argument(
@@ -122,6 +124,8 @@ def _film(run_dir: Path, options: argparse.Namespace) -> int:
         return options.out or into / ("episode.txt" if text else "episode.gif")
 
     def check(text: bool) -> None:
+        if into != run_dir and options.out is None:  # not into a folder of ours
+            _check_new("the recording", target(text), options)
         check_target(target(text), fps=fps)
         check_kind(target(text), text=text)
 

@@ -154,7 +154,7 @@ def _result(manifest: Manifest) -> str:
         spread = f" ± {math.sqrt(returns.m2 / (returns.n - 1)):.4g}" if returns.n > 1 else ""
         return f"return {returns.mean:.4g}{spread} in training"
     if results.values:
-        return "returns " + ", ".join(f"{value + 0.0:.4g}" for value in results.values)
+        return "returns " + ", ".join(f"{round(value, 9) + 0.0:.4g}" for value in results.values)
     return "-"
 
 

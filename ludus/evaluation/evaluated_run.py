@@ -44,7 +44,7 @@ def require_two_player_zero_sum(spec: EnvSpec, measure: str, advice: str) -> Non
     """Raises ScenarioError for other games. measure: what is of such games alone; advice: what to do instead."""
     if spec.num_players != 2 or not spec.zero_sum:
         raise ScenarioError(
-            f"{measure} is of two-player zero-sum games; {spec.id} has {spec.num_players} players"
+            f"{measure} is of two-player zero-sum games; {spec.id} has {spec.num_players} player{'s' * (spec.num_players > 1)}"
             f"{'' if spec.zero_sum else ' and is general-sum'}. {advice}"
         )
 

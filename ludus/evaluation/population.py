@@ -22,6 +22,7 @@ from ludus.storage.stored_run import StoredRun, open_run
 # How little exploitable the best mixture of each population is: one measure for methods whose meta-solvers differ.
 
 _GAP = 1e-7
+_MEASURE, _ADVICE = "population exploitability", "Use NashConv of a meta-strategy instead."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +44,7 @@ def population_exploitability(tree: GameTree, plans: Sequence[NDArray[np.float64
 
     Raises ScenarioError for games that are not zero-sum for two; DataError for an empty population; SolverError if rounding stops it.
     """
-    require_two_player_zero_sum(tree.spec, "population exploitability", "Use NashConv of a meta-strategy instead.")
+    require_two_player_zero_sum(tree.spec, _MEASURE, _ADVICE)
     for player, stack in enumerate(plans):
         if not len(stack):
             raise DataError(f"player {player}'s population is empty; add a policy to mix.")
@@ -112,7 +113,10 @@ def evaluate_population(run_dir: Path | str, *, device: str = "auto") -> Populat
     """
     stored = open_run(run_dir)
     stored.require_everybody()
-    tree = stored_tree(stored)
+    env = stored.env.make(num_envs=1)
+    spec, tree = env.spec, tree_of(env)
+    env.close()
+    require_two_player_zero_sum(spec, _MEASURE, _ADVICE)
     if tree is None:
         raise ScenarioError(
             f"{stored.env.id} is not compiled into a tree, so the best mixture of policies cannot be computed. Approximate it: "
@@ -121,14 +125,6 @@ def evaluate_population(run_dir: Path | str, *, device: str = "auto") -> Populat
     found = population_exploitability(tree_on(tree, device), stored_plans(stored, tree))
     names = tuple(tuple(stored.names(player)) for player in range(tree.num_players))
     return PopulationReport(*facts_of(stored), names, found)
-
-
-def stored_tree(stored: StoredRun) -> GameTree | None:
-    """The compiled tree of the run's game, if it has one."""
-    env = stored.env.make(num_envs=1)
-    tree = tree_of(env)
-    env.close()
-    return tree
 
 
 def stored_plans(stored: StoredRun, tree: GameTree) -> list[NDArray[np.float64]]:
@@ -144,6 +140,7 @@ def _plan(stored: StoredRun, tree: GameTree, player: int, ref: PolicyRef) -> NDA
     table = stored.policy(ref).tabulate(tree.enumeration, player, mode=ref.mode)
     if table is None:
         raise ScenarioError(
-            f"policy {ref.policy!r} of {str(stored.folder)!r} has memory, so what it does on {tree.spec.id} can be played, not computed."
+            f"policy {ref.policy!r} of {str(stored.folder)!r} goes by more than the information state (a bot, or one with memory), so "
+            f"what it does on {tree.spec.id} can be played, not computed. Add `--exploit EPISODES`, or call ludus.exploit_population."
         )
     return tree.realisation(player, table)

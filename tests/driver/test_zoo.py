@@ -297,7 +297,10 @@ def test_learners_start_from_an_entry(tmp_path: Path) -> None:
     assert weights(result.policy(0, 1)) == weights(open_run("played").policy(PolicyRef(0, "0-1")))
 
 
-def test_entries_are_evaluated_recorded_loaded_and_entrants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_entries_are_evaluated_recorded_loaded_and_entrants(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_dir = Path.cwd()
     ours, theirs = evaluate_run("zoo/exact", episodes=20), evaluate_run("exact", episodes=20)
     assert [m.mean.tolist() for m in ours.matches] == [m.mean.tolist() for m in theirs.matches]
     assert ours.exploitability is not None
@@ -310,6 +313,14 @@ def test_entries_are_evaluated_recorded_loaded_and_entrants(tmp_path: Path, caps
     assert ludus.load_policy(file).player == 1
     before = sorted(path.name for path in Path("zoo/exact").iterdir())
     assert main(["record", "zoo/exact", "--out", str(tmp_path / "film.txt")]) == 0
+    monkeypatch.chdir(tmp_path)
+    entry = str(Path(before_dir, "zoo", "exact"))
+    Path("episode.txt").write_text("of somebody", encoding="utf-8")
+    assert main(["record", entry]) == 2
+    assert "episode.txt' is there already; --overwrite replaces it" in capsys.readouterr().err
+    assert Path("episode.txt").read_text(encoding="utf-8") == "of somebody"
+    assert main(["record", entry, "--overwrite"]) == 0
+    monkeypatch.chdir(before_dir)
     assert main(["list", "policies", "zoo/exact"]) == 0
     out = capsys.readouterr().out
     assert "zoo/exact@0/0-3" in out
