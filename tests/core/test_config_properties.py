@@ -41,15 +41,15 @@ def part(kind: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 def schedules(most: float) -> st.SearchStrategy[Any]:
     ends = st.floats(1e-9, most)
+    constant = st.fixed_dictionaries({"start": ends}, optional={"end": st.none()})
     whole = st.fixed_dictionaries(
-        {"start": ends},
+        {"start": ends, "end": ends},
         optional={
-            "end": ends | st.none(),
             "shape": st.sampled_from(["linear", "exponential", "cosine", "step"]),
             "over": st.floats(0.01, 1),
         },
     )
-    return ends | whole
+    return ends | constant | whole
 
 
 UNITS = st.sampled_from(["episodes", "decisions"])
