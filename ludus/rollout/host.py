@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, ClassVar, Protocol
@@ -13,7 +13,7 @@ import numpy as np
 from ludus.core.errors import PartDied, TrainingError
 from ludus.core.machine import out_of_memory
 from ludus.core.types import CPU, DeviceChoice, PolicyRef, PolicySpec, Weights
-from ludus.envs.base import VectorEnv
+from ludus.envs.base import VectorEnv, closed_on_error
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, BotSettings
 from ludus.policies.registry import build_policy
@@ -195,16 +195,12 @@ class RolloutHost:
         if task_slot not in self._task_slots:
             make = self._spec.make_env if task_slot != SCORED or self._spec.scored is None else self._spec.scored
             workers: list[RolloutWorker] = []
-            try:
+            with ExitStack() as made:  # all of a task slot's shards or none, so that the next request makes them again
                 for k, shard in enumerate(self._spec.shards):
                     ready = self._spec.ready if task_slot == 0 and k == 0 else None
                     env = make(num_envs=shard.num_envs) if ready is None else ready
+                    made.enter_context(closed_on_error(env))
                     workers.append(self._worker(task_slot, k, env))
-            except BaseException:  # all of a task slot's shards or none, so that the next request makes them again
-                for worker in workers:
-                    with suppress(Exception):
-                        worker.env.close()
-                raise
             self._task_slots[task_slot] = workers
         return self._task_slots[task_slot]
 

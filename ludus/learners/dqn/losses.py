@@ -1,7 +1,7 @@
 """Targets and losses of action-value learning as pure functions of rows, compiled or in torch; the latter answer one number or
 distribution per row.
 
-Shapes: q float[n, A] action values, mask bool[n, A] of legal actions (at least one in every row, but for `soft_policy`), K atoms or
+Shapes: q float[n, A] action values, mask bool[n, A] of legal actions (at least one in every row, but where it is said), K atoms or
 quantiles, everything else float[n]. Nothing here holds back gradients: the caller says where they stop.
 """
 
