@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -499,6 +500,42 @@ def test_viewers_are_told_together(root: Path, monkeypatch: pytest.MonkeyPatch) 
     assert {"convergence", "strategies"} <= {*told[0]["changed", run]["panels"]}
     assert told[0]["runs", ""]["version"] < told[50]["runs", ""]["version"]
     assert told[50]["gone", run] == {"run": run}
+
+
+def test_who_asks_while_the_list_is_looked_at_is_told_what_that_finds(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a run was found gone after that look had begun: what it saw before is not told to whoever was sent to the list."""
+    begun, goes_on = threading.Event(), threading.Event()
+
+    async def scene() -> list[list[str]]:
+        watching = Watcher(KnownRuns(root=root))
+        run = watching.runs.all()[0].id
+        told = [await watching.lines()]
+        look_at_list = watching._look_at_list
+
+        def slow() -> bool:
+            found = look_at_list()
+            begun.set()
+            goes_on.wait(30.0)
+            return found
+
+        monkeypatch.setattr(watching, "_look_at_list", slow)
+        watching._listed = -1e9
+        first = asyncio.ensure_future(watching.lines())
+        await asyncio.to_thread(begun.wait, 30.0)
+        shutil.rmtree(root / "try1")
+        watching._forget(run)
+        others = [asyncio.ensure_future(watching.lines()) for _ in range(3)]
+        await settled()
+        assert not any(other.done() for other in others)
+        goes_on.set()
+        told += await asyncio.gather(first, *others)
+        await watching.close()
+        return [[line["name"] for line in json.loads(body.content)["runs"]] for body in told]
+
+    before, _, *others = asyncio.run(scene())
+    assert (before, others) == (["try1"], [[], [], []])
 
 
 def test_what_drivers_say_is_what_the_page_shows(root: Path) -> None:

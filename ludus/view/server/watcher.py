@@ -100,6 +100,7 @@ class Watcher:
         self._looking: dict[str, asyncio.Future[None]] = {}
         self._remembered: list[Watched] = []
         self._listed = -1e9
+        self._listing: asyncio.Future[None] | None = None  # the look at the list that is under way
         self._stamps: dict[str, tuple[Stamp | None, Stamp, bool]] = {}
         self._kept_lines: dict[str, tuple[Any, Any]] = {}  # run -> (stamps, line), for the one thread that makes them
         self._task: asyncio.Task[None] | None = None
@@ -323,10 +324,19 @@ class Watcher:
     # ------------------------------------------------------------------------------------------ the list
 
     async def _fresh_list(self) -> None:
+        while self._listing is not None:
+            await asyncio.shield(self._listing)
         if self._clock() - self._listed < LIST:
             return
         self._listed = self._clock()
-        changed = await asyncio.get_running_loop().run_in_executor(self._thread, self._look_at_list)
+        self._listing = asyncio.ensure_future(self._list())
+        await asyncio.shield(self._listing)
+
+    async def _list(self) -> None:
+        try:
+            changed = await asyncio.get_running_loop().run_in_executor(self._thread, self._look_at_list)
+        finally:
+            self._listing = None
         if changed:
             self.answers.forget(lambda key: key == ("", self.version))
             self.version += 1
