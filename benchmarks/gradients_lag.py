@@ -10,7 +10,8 @@ process, deterministic under its seed. Scores, as means and standard errors over
 
 and beside them the mean return of all training episodes. The result file has every repetition.
 
-A2C has a third column, `a3c`: as in A3C, the slope is that of the weights which acted, values and all, and moves the newest weights.
+A2C has a third column, `a3c`: as in A3C, the slope is that of the weights which acted, values and all, and moves the newest weights
+(`gradients: acting`).
 """
 
 from __future__ import annotations
@@ -23,16 +24,15 @@ from collections import deque
 from collections.abc import Sequence
 
 from benchmarks.contestants import Repetition
-from benchmarks.gradients_tasks import CARTPOLE, LEDUC, ActorCritic, Play, Setting, learner_of, sample
+from benchmarks.gradients_tasks import CARTPOLE, LEDUC, ActorCritic, Play, Setting, context_of, learner_of, sample
 from benchmarks.machine import ROOT
 from benchmarks.results import result_path, write
 from ludus.core.machine import thread_limits
-from ludus.core.types import Weights
-from ludus.learners.base import Algorithm, Learner
+from ludus.learners.base import Algorithm, Learner, tell_version
+from ludus.learners.on_policy.a3c import A3CLearner
 from ludus.learners.ppo.options import PPO
 from ludus.learners.schedule import Schedule
 from ludus.policies.registry import build_policy
-from ludus.replay.trajectories import Trajectories
 
 LAGS, CORRECTIONS = (0, 2, 4, 8), ("none", "vtrace")
 STALE = "a3c"
@@ -60,6 +60,7 @@ def _cartpole_ppo(correction: str) -> Algorithm:
 def _cartpole_a2c(correction: str) -> Algorithm:
     return ActorCritic(
         correction=correction,  # type: ignore[arg-type]
+        max_lag=max(LAGS),
         batch=512,
         batch_unit="decisions",
         learning_rate=Schedule(start=2e-3),
@@ -84,23 +85,17 @@ def corrections_of(setting: Setting) -> tuple[str, ...]:
     return (*CORRECTIONS, STALE) if setting.algorithm is _cartpole_a2c else CORRECTIONS
 
 
-def stale_update(learner: Learner, old: Weights, trajectories: Trajectories) -> None:
-    """A step by the slope that `old` weights have on these rows, from the newest ones. Adam's step follows from its moments and the slope
-    alone, so it is taken where the slope is, and added to the newest weights."""
-    newest = learner.state_dict()
-    learner.load_state_dict({**newest, "weights": old})
-    learner.update(sample(learner, trajectories))
-    after = learner.state_dict()
-    moved = {name: newest["weights"][name] + (after["weights"][name] - old[name]) for name in old}
-    learner.load_state_dict({**after, "weights": moved})
-
-
 def run(setting: Setting, *, lag: int, correction: str, seed: int, quick: bool) -> dict[str, float]:
     """One training run: score, and mean return while it trained."""
     algorithm = setting.algorithm("none" if correction == STALE else correction)
     rollouts = max(2 * lag + 2, setting.rollouts // 8) if quick else setting.rollouts
     play = Play(setting.env, algorithm, num_envs=setting.num_envs, amount=algorithm.collect().amount, seed=seed)
-    learner = learner_of(play, algorithm, seed=seed, rollouts=rollouts)
+    if correction == STALE:
+        context = context_of(play, algorithm, seed=seed, rollouts=rollouts)
+        learner: Learner = A3CLearner(algorithm, algorithm.model(context), context)  # type: ignore[attr-defined]
+    else:
+        learner = learner_of(play, algorithm, seed=seed, rollouts=rollouts)
+    tell_version(learner, 0)
     acting = deque([(0, learner.weights())], maxlen=lag + 1)  # the oldest is as old as the lag, once there are so many
     returns, episodes = 0.0, 0
     for version in range(1, rollouts + 1):
@@ -109,10 +104,8 @@ def run(setting: Setting, *, lag: int, correction: str, seed: int, quick: bool) 
         returns += float(rollout.episodes.returns[:, 0].sum())
         episodes += len(rollout.episodes.index)
         assert rollout.trajectories is not None
-        if correction == STALE:
-            stale_update(learner, weights, rollout.trajectories)
-        else:
-            learner.update(sample(learner, rollout.trajectories))
+        learner.update(sample(learner, rollout.trajectories))
+        tell_version(learner, version)
         acting.append((version, learner.weights()))
     score = play.score(learner)
     play.close()

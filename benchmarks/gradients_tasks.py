@@ -105,7 +105,11 @@ def sample(learner: Learner, trajectories: Trajectories) -> Sample:
     return Sample(columns, np.arange(n), np.ones(n))
 
 
-def learner_of(play: Play, algorithm: Algorithm, *, seed: int, rollouts: int, **more: Any) -> Learner:
+def context_of(play: Play, algorithm: Algorithm, *, seed: int, rollouts: int, **more: Any) -> LearnerContext:
     """With a budget of so many of the algorithm's own rollouts."""
-    total = rollouts * algorithm.collect().amount
-    return algorithm.learner(LearnerContext(play.spec, (0,), seed, total=total, **more))
+    return LearnerContext(play.spec, (0,), seed, total=rollouts * algorithm.collect().amount, **more)
+
+
+def learner_of(play: Play, algorithm: Algorithm, *, seed: int, rollouts: int, **more: Any) -> Learner:
+    """As `context_of`."""
+    return algorithm.learner(context_of(play, algorithm, seed=seed, rollouts=rollouts, **more))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ludus.core.device import Placement, placement_of
 from ludus.core.types import Metrics, State
-from ludus.learners.base import Algorithm, Learner, Priorities, priorities_of, sizes_of
+from ludus.learners.base import Algorithm, Learner, Priorities, priorities_of, sizes_of, tell_version
 from ludus.replay.base import ItemUnit, Sample, Sizes, TableSpec
 
 
@@ -56,6 +56,10 @@ class AroundLearner:
     def priorities(self) -> Priorities:
         """See `Prioritises`."""
         return priorities_of(self._inner)
+
+    def published(self, version: int) -> None:
+        """See `HearsVersions`."""
+        tell_version(self._inner, version)
 
     def state_dict(self) -> State:
         return self._inner.state_dict()

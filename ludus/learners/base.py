@@ -197,6 +197,22 @@ def priorities_of(learner: Learner) -> Priorities:
 
 
 @runtime_checkable
+class HearsVersions(Protocol):
+    """A learner that is told which weights workers play with."""
+
+    def published(self, version: int) -> None:
+        """Its weights are this version of them from now on: rows that are made with it say so (`Trajectories.version_lo`)."""
+        ...
+
+
+def tell_version(learner: Learner, version: int) -> None:
+    """Its weights are this version from now on."""
+    tell = getattr(learner, "published", None)  # as in `priorities_of`
+    if tell is not None:
+        tell(version)
+
+
+@runtime_checkable
 class Algorithm(Protocol):
     """An immutable configuration (a pydantic model of `ludus.core.config.Config`) that builds learners."""
 

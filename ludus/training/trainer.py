@@ -19,7 +19,7 @@ from ludus.core.own_code import brief, own_name
 from ludus.core.timings import Timings
 from ludus.core.types import Metrics, PolicySpec, State, Weights
 from ludus.learners.acting import LearnsInPlace, learns_in_place
-from ludus.learners.base import Algorithm, Learner, LearnerContext, priorities_of, sizes_of
+from ludus.learners.base import Algorithm, Learner, LearnerContext, priorities_of, sizes_of, tell_version
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import ItemColumns, Sample, TableSpec
@@ -264,8 +264,9 @@ class Trainer:
         return self._weights
 
     def announce(self, version: int) -> None:
-        """Tell the tables the newest version; see `Table.announce`."""
+        """Tell the tables, and a learner that wants to know, the newest version; see `Table.announce`."""
         self._episodes.announce(self._task, version)
+        tell_version(self._learner, version)
 
     def close(self) -> None:
         """Free the tables."""

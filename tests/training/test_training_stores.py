@@ -12,6 +12,7 @@ from test_training import UNIFORM, training_of
 from ludus.core.errors import DataError, Deadlock, ScenarioError, TableClosed, UnknownName
 from ludus.core.types import Adaptive, Mixture, PolicyRef
 from ludus.learners.dqn.options import DQN
+from ludus.learners.on_policy.options import A2C
 from ludus.learners.ppo.options import PPO
 from ludus.learners.tabular_q.options import TabularQ
 from ludus.training.training import Training
@@ -47,6 +48,22 @@ def test_tables_are_told_the_version_that_is_played_next(monkeypatch: pytest.Mon
         training.step()
     played = [request.learner.version for request, _ in worker.seen if request.learner is not None]
     assert played[1:] == announced[:-1] == [2, 3, 4]
+
+
+def test_a_learner_that_wants_to_hears_which_version_its_weights_are() -> None:
+    """Before the first rollout, and after each update: the rows that come say so, too."""
+    algorithm = A2C(batch=12, batch_unit="episodes", hidden=(4,), gradients="acting", max_lag=1)
+    training, worker = training_of(algorithm, episodes=48)
+    learner = training._trainer._learner
+    kept = [list(learner._kept)]
+    while training.finished() is None:
+        weights = training._trainer.policy(training._version).weights()
+        assert learner._unmoved == training._version
+        training.step()
+        kept.append(list(learner._kept))
+    assert kept == [[1], [1, 2], [2, 3], [3, 4], [4, 5]]
+    assert not np.array_equal(weights["head.weight"], learner.weights()["head.weight"])
+    assert [rollout.trajectories.version_lo.max() for _, rollout in worker.seen] == [1, 2, 3, 4]
 
 
 def test_weights_with_one_number_that_is_none_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,22 @@ class Autograd:
         self.adam.restore(kept[1])
 
     @contextmanager
+    def at(self, parameters: Tensor | None) -> Iterator[None]:
+        """With other parameters float32[size], and with statistics as they are. What steps make of them moves the present ones by as much.
+        None: with the present ones."""
+        if parameters is None:
+            yield
+            return
+        values = self.parameters.values
+        present = values.clone()
+        values.copy_(parameters)
+        try:
+            yield
+            present += values - parameters
+        finally:
+            values.copy_(present)
+
+    @contextmanager
     def learning(self, batch: Batch, seed: int) -> Iterator[Batch]:
         self._begin()
         if not self._checked:

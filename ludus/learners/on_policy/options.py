@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
@@ -351,12 +351,40 @@ class A2C(PolicyGradient):
     entropy: Scheduled = Schedule(start=0.01)
     gamma: float = Field(default=0.99, ge=0, le=1)
     correction: Literal["none", "vtrace"] = "none"  # of rows that older weights made
+    gradients: Literal["newest", "acting"] = "newest"  # slopes of the newest weights, or of those that acted (A3C)
     normalise_advantages: bool = False
+
+    @model_validator(mode="after")
+    def _check_gradients(self) -> Self:
+        if self.gradients == "newest":
+            return self
+        if self.correction != "none":
+            raise ValueError(
+                "slopes of the weights that acted need no correction; with gradients=acting give correction none"
+            )
+        if self.epochs * self.minibatches > 1:
+            raise ValueError(
+                "the weights that acted have one slope; with gradients=acting give epochs 1 and minibatches 1"
+            )
+        if self.max_lag is None:
+            raise ValueError(
+                "gradients=acting keeps the weights of the last max_lag versions, and drops rows of older ones; say how many, such as "
+                "max_lag=16 (given: none)"
+            )
+        return self
 
     def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
         from ludus.learners.losses import policy_gradient
 
         return policy_gradient(logp, batch.advantage)
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        if self.gradients == "newest":
+            return super().learner(context, start)
+        from ludus.learners.on_policy.a3c import A3CLearner
+        from ludus.learners.on_policy.models import FamilyModel
+
+        return A3CLearner(self, cast("FamilyModel", self.model(context, start)), context)
 
 
 class IMPALA(PolicyGradient):
