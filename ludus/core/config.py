@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import NoneType, UnionType
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import yaml
 from pydantic import (
@@ -40,8 +40,15 @@ class Config(BaseModel):
     @classmethod
     def _located(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
         """Says in which field a model below this one was wrong; true and false are no numbers."""
-        if isinstance(value, bool) and _is_number(cls.model_fields[str(info.field_name)].annotation):
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, bool) and _is_number(annotation):
             raise ConfigError(f"{info.field_name}: a number was expected (given: {value}).")
+        if (
+            isinstance(value, list | tuple)
+            and any(isinstance(each, bool) for each in value)
+            and _are_numbers(annotation)
+        ):
+            raise ConfigError(f"{info.field_name}: numbers were expected (given: {value}).")
         try:
             return handler(value)
         except UnknownName:
@@ -86,6 +93,14 @@ def _is_number(annotation: Any) -> bool:
     return bool(kinds & {int, float}) and kinds <= {int, float, NoneType}
 
 
+def _are_numbers(annotation: Any) -> bool:
+    """Whether it is a tuple of numbers, whatever else it may be."""
+    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    parts = [get_args(kind) for kind in kinds if get_origin(kind) is tuple]
+    plain = [[get_args(part)[0] if get_origin(part) is Annotated else part for part in each] for each in parts]
+    return any(all(part is Ellipsis or _is_number(part) for part in each) for each in plain)
+
+
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """One line per problem: where, what was given, what is allowed."""
     lines = []
@@ -124,9 +139,10 @@ def override(
 ) -> dict[str, Any]:
     """`base` with `a.b=value` assignments applied; values are YAML. A part given by its name (`algorithm: ppo`) keeps it when one of
     its options is set: as its `kind`, or what `names` says for it. filled(data, path): what stands for a part that `data` gives as
-    something else than a mapping, or not at all. Raises ConfigError if an assignment has no `=`, or goes into a list."""
+    something else than a mapping, or not at all. The last one counts; a part that is given whole comes before its options wherever it
+    stands, or it would undo them. Raises ConfigError if an assignment has no `=`, or goes into a list."""
     result: dict[str, Any] = _copy(base)
-    for assignment in assignments:
+    for assignment in _parts_first(assignments):
         path, separator, text = assignment.partition("=")
         if not separator or not path:
             raise ConfigError(
@@ -147,6 +163,16 @@ def override(
             target = target[part]
         target[last] = from_yaml(text, what=repr(text))
     return result
+
+
+def _parts_first(assignments: Sequence[str]) -> list[str]:
+    """`runtime.workers=2 runtime=processes` as `runtime=processes runtime.workers=2`."""
+    ordered: list[str] = []
+    for assignment in assignments:
+        inside = assignment.partition("=")[0] + "."
+        place = next((k for k, other in enumerate(ordered) if other.startswith(inside)), len(ordered))
+        ordered.insert(place, assignment)
+    return ordered
 
 
 def from_yaml(text: str, *, what: str, source: str = "") -> Any:

@@ -408,6 +408,14 @@ def test_presets_survive_yaml_and_take_overrides() -> None:
         assert changed.env.id == load_scenario(name).env.id, name
 
 
+def test_a_part_that_is_given_whole_undoes_no_option_of_it() -> None:
+    """As `--workers 2 runtime=processes`, in which the second comes after the first."""
+    changes = ["runtime.workers=3", "algorithm.batch=7", "runtime=processes", "algorithm=a2c", "runtime.workers=2"]
+    scenario = parse_scenario("env: openspiel/kuhn_poker", changes)
+    assert (scenario.runtime.kind, scenario.runtime.workers) == ("processes", 2)
+    assert (type(scenario.algorithm).__name__, scenario.algorithm.batch) == ("A2C", 7)
+
+
 def test_an_override_reaches_a_part_that_the_file_leaves_out() -> None:
     scenario = parse_scenario(
         "env: openspiel/kuhn_poker", ["algorithm.batch=7", "meta_solver.slack=0.25", "env.num_envs=3"]
@@ -422,6 +430,7 @@ def test_an_override_reaches_a_part_that_the_file_leaves_out() -> None:
         ("env: a\nenv: b", "key 'env' is given twice"),
         ("env: {id: a, id: b}", "key 'id' is given twice"),
         ("env: a\ngenerations: yes", "generations: a number was expected (given: True)"),
+        ("env: a\nalgorithm: {kind: ppo, hidden: [64, yes]}", "hidden: numbers were expected (given: [64, True])"),
         (
             "env: a\nalgorithm: {kind: ppo, clip_value: no}",
             "algorithm: clip_value: a number was expected (given: False)",

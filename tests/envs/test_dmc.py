@@ -96,6 +96,7 @@ def test_ends_by_their_discount() -> None:
 REFUSED: list[Refusal] = [
     ("dmc/cheetah-runn", {}, UnknownName, "did you mean 'cheetah-run'"),
     ("dmc/cheetah-run", {"time_limitt": 3}, ConfigError, "no option 'time_limitt'; did you mean 'time_limit'"),
+    ("dmc/cheetah-run", {"time_limit": 0}, ConfigError, "time_limit=0 was given; expected a number of seconds above 0"),
     ("dmc/cheetah-run", {"random": 3}, ConfigError, "no option 'random'"),
 ]
 

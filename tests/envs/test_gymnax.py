@@ -75,6 +75,12 @@ REFUSED: list[Refusal] = [
         ConfigError,
         "max_steps_in_episode='9' was given for gymnax/.*; expected a number",
     ),
+    (
+        ID,
+        {"max_steps_in_episode": 0},
+        ConfigError,
+        "max_steps_in_episode=0 was given; expected a number of steps from 1",
+    ),
     (ID, {"state": True}, ConfigError, "no common state"),
 ]
 

@@ -191,6 +191,8 @@ def test_options_and_names_are_checked() -> None:
         make_env("magent2/battle_v4", num_envs=1, mapsize=20)
     with pytest.raises(ConfigError, match="size of map must be at least 12"):
         make_env("magent2/battle_v4", num_envs=1, map_size=5)
+    with pytest.raises(ConfigError, match="max_cycles=0 was given"):
+        make_env("magent2/battle_v4", num_envs=1, max_cycles=0)
     with pytest.raises(ConfigError, match="states of MAgent2"):
         make_env("magent2/battle_v4", num_envs=1, state=True)
     rewards = make_env("magent2/battle_v4", num_envs=1, map_size=16, step_reward=-1.0)

@@ -289,6 +289,8 @@ def test_options_and_names_are_checked() -> None:
         made("balanse")
     with pytest.raises(ConfigError, match=r"n_agent.* passed but not used"):
         made("balance", n_agent=2)
+    with pytest.raises(ConfigError, match="max_steps=-1 was given; expected a number of steps from 1, or null"):
+        made("balance", max_steps=-1)
     with pytest.raises(ConfigError, match="option 'device' of vmas/balance is set by Ludus"):
         made("balance", device="cuda")
     with pytest.raises(ConfigError, match="no common state"):

@@ -19,6 +19,7 @@ from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_l
 from ludus.core.types import Array
 from ludus.envs.adapters.answers import drawn
 from ludus.envs.adapters.single import one_agent
+from ludus.envs.adapters.teams import check_limit
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Flaw, Happened, PythonVectorEnv, SingleAgentVectorEnv
@@ -46,6 +47,8 @@ def make(name: str, *, num_envs: int, restarts: int = 0, render: bool = False, *
     for option in options:
         if option not in taken and option not in _OF_ENVIRONMENT:
             raise ConfigError(f"{id} has no option {option!r}{nearest(option, {*taken, *_OF_ENVIRONMENT, 'render'})}")
+    for option in {"time_limit", "control_timestep"} & options.keys():
+        check_limit(option, options[option], unit="seconds", whole=False, none=option == "control_timestep")
     build = partial(_build, id, domain, task, options)
     first = build()
     kept = [first]  # made already: the vector's first

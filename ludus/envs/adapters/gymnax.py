@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ludus.core.errors import ConfigError, UnknownName, nearest
+from ludus.envs.adapters.teams import check_limit
 from ludus.envs.base import VectorEnv
 from ludus.envs.functional.game import KEY, Earned, Seen, Value, flat, own_space, shown_space
 from ludus.envs.functional.making import functional_vector
@@ -75,6 +76,8 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
         for key, value in of_params.items():
             if isinstance(getattr(params, key), int | float) and not isinstance(value, int | float):
                 raise ConfigError(f"{key}={value!r} was given for gymnax/{name}; expected a number.")
+        if "max_steps_in_episode" in of_params:
+            check_limit("max_steps_in_episode", of_params["max_steps_in_episode"], none=False)
         rest = {key: value for key, value in given.items() if key not in ours}
         try:
             env, params = gymnax.make(name, **rest)

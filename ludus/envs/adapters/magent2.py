@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
 from ludus.core.types import Array, Due, Ended, EnvSpec, Finished, Timestep
-from ludus.envs.adapters.teams import players_of, seat_agents, split_options
+from ludus.envs.adapters.teams import check_limit, players_of, seat_agents, split_options
 from ludus.envs.base import Unsaved, VectorEnv
 from ludus.envs.publisher_kernels import episode_seed
 
@@ -378,6 +378,8 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
     sides, given = split_options(options)
     if sides.state:
         raise ConfigError("state=true was given; states of MAgent2's environments are not carried. Leave it out.")
+    if "max_cycles" in given:
+        check_limit("max_cycles", given["max_cycles"], none=False)
     envs = [_made(name, given) for _ in range(num_envs)]
     env = envs[0]
     sizes = _sizes(env)

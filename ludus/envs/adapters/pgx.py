@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from gymnasium import Space, spaces
 
 from ludus.core.errors import ConfigError, UnknownName, nearest
+from ludus.envs.adapters.teams import check_limit
 from ludus.envs.base import VectorEnv
 from ludus.envs.functional.game import KEY, Earned, Seen, Value, fit, shown_space
 from ludus.envs.functional.making import functional_vector
@@ -75,8 +76,7 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
         if unknown := sorted(set(given) - {"max_steps"}):
             raise ConfigError(f"unknown option {unknown[0]!r} for pgx/{name}{nearest(unknown[0], ['max_steps'])}")
         most = given.get("max_steps")
-        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
-            raise ConfigError(f"max_steps={most!r} was given; expected a number of moves from 1, or null.")
+        check_limit("max_steps", most, unit="moves")
         return PgxEnv(f"pgx/{name}", pgx.make(name), most)
 
     return functional_vector(f"pgx/{name}", made, num_envs=num_envs, options=options, defaults=_sides)

@@ -220,6 +220,16 @@ def split_options(
     return sides, {key: value for key, value in options.items() if key not in ours}
 
 
+def check_limit(name: str, value: Any, *, unit: str = "steps", whole: bool = True, none: bool = True) -> None:
+    """Raises ConfigError unless an option that bounds an episode leaves room for a step. none: whether null stands for no bound."""
+    if value is None and none:
+        return
+    number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    if not number or not (value >= 1 if whole else value > 0):
+        least = f"a number of {unit} from 1" if whole else f"a number of {unit} above 0"
+        raise ConfigError(f"{name}={value!r} was given; expected {least}{', or null' if none else ''}.")
+
+
 def role_of(name: AgentName) -> str:
     """What stands before the number at the end of an agent's name: "adversary" of "adversary_0"; "default" if nothing does."""
     return re.sub(r"[_\-. ]?\d+$", "", str(name)) or "default"

@@ -20,7 +20,7 @@ from torch import Tensor
 from ludus.core.device import fetched, to_device, to_host
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.types import Array, EnvSpec, Timestep
-from ludus.envs.adapters.teams import seat_agents, split_options
+from ludus.envs.adapters.teams import check_limit, seat_agents, split_options
 from ludus.envs.base import Unsaved, VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED, Publisher
 from ludus.envs.python_loop import check_actions
@@ -439,6 +439,7 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
         raise ConfigError("state=true was given; scenarios of VMAS have no common state. Leave it out.")
     if set_by_us := sorted(set(given) & set(_OURS)):
         raise ConfigError(f"option {set_by_us[0]!r} of vmas/{name} is set by Ludus; leave it out.")
+    check_limit("max_steps", given.get("max_steps"))
     make_batch = partial(_made, name, {"max_steps": _MAX_STEPS, "clamp_actions": True, **given})
     batch = make_batch(num_envs=num_envs, device="cpu")
     agents = [agent.name for agent in batch.agents]
