@@ -83,6 +83,7 @@ class HandLearner:
             self._trainer = Trainer(TrainerSpec(_TASK, algorithm, context, start), EpisodeServer(seed))
         self.algorithm, self._seed = algorithm, seed
         self._version = 0  # of the weights: a new one after each call that learns
+        self._trainer.announce(version=self._version)
         self._collected = self._episode = self._acted = 0
         self._given = _GIVEN  # number of the next episode of arrays
         self._open = _NONE  # and of the one that the arrays given last left open
@@ -273,6 +274,7 @@ class HandLearner:
         """Into one that was made equally: what follows is equal to the bit."""
         self._trainer.load_state_dict(state)
         self._version, self._collected, self._episode, self._given, self._acted, self._open = map(int, state["counts"])
+        self._trainer.announce(version=self._version)
         self._policy, self._goes_on = None, False
         self._loads += 1
 
@@ -283,6 +285,7 @@ class HandLearner:
 
     def _learned(self) -> None:
         self._version += 1
+        self._trainer.announce(version=self._version)
         self._policy = None
 
     @property

@@ -15,7 +15,7 @@ from ludus.core.errors import TrainingError
 from ludus.core.types import Tail
 from ludus.learners.curiosity.icm import CuriosityModule, forward_error, module_loss
 from ludus.learners.curiosity.options import ICM, RND
-from ludus.learners.curiosity.reward import continuing_advantages
+from ludus.learners.curiosity.reward import continuing_advantages, within_one_stream
 from ludus.learners.curiosity.rnd import distillation_error
 from ludus.learners.ppo.options import PPO
 from ludus.learners.rewards.base import NOTHING_AFTER
@@ -28,6 +28,12 @@ HERE = Placement("cpu", written=False, precision="float32", why="a test")
 
 def reward_of(config, env, *, replayed=False):
     return config.build(context_of(env), HERE, replayed=replayed, gamma=0.99)
+
+
+def says(stream, value):
+    """Has its critic answer such values, whatever it learns."""
+    nothing = [0.0 * parameter.sum() for parameter in stream._critic.module.parameters()]
+    stream._values = lambda x: value(x) + sum(nothing)
 
 
 # ------------------------------------------------------------------ two streams
@@ -46,6 +52,63 @@ def test_a_stream_that_goes_on_behind_an_episodes_end():
     np.testing.assert_allclose(target, [3.25, 7.0, 1.25, 3.0])
     episodic, _ = continuing_advantages(*given, beginning=None, gamma=0.5, lam=0.5)
     np.testing.assert_allclose(episodic, [1.0, 0.0, 0.25, 1.0])
+
+
+def test_values_that_end_with_an_episode_hold_a_stream_that_does_not():
+    """A random chain of five states, in which episodes end or go on, solved exactly: what one set of values with the game's discount learns
+    from the rewards is the sum of both streams' own values. It is so whatever the two discounts are."""
+    rng = np.random.default_rng(3)
+    move = 0.7 * rng.dirichlet(np.ones(5), 5)  # an episode ends with 0.3
+    beginning, game, novelty = rng.dirichlet(np.ones(5)), rng.standard_normal(5), rng.random(5)
+    for gamma, own in ((0.9, 0.9), (0.99, 0.8), (0.5, 0.95)):
+        ends = np.linalg.solve(np.eye(5) - gamma * move, game)
+        goes_on = np.linalg.solve(np.eye(5) - own * (move + 0.3 * beginning), novelty)
+        kept = [
+            within_one_stream(
+                novelty[s : s + 1].repeat(6), np.append(goes_on, beginning @ goes_on), last, own=own, gamma=gamma
+            )
+            for last in [np.arange(6) == 5]
+            for s in range(5)
+        ]
+        reward = game + np.array([np.append(move[s], 0.3) @ kept[s] for s in range(5)])
+        values = np.linalg.solve(np.eye(5) - gamma * move, reward)
+        np.testing.assert_allclose(values, ends + goes_on, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("episodic", "behind"), [(False, 2.0), (True, 0.0)])
+def test_what_is_replayed_holds_both_streams(episodic, behind):
+    """Novelty 1 everywhere, γ = 0.5 of the stream and 0.9 of action values. Observations are worth their first number, to the critic: the
+    episode that begins is worth 2, what comes after the cut 6. Of three decisions the first leads to what is worth 4, the second ends the
+    episode, the third is cut: 1 + (0.5 - 0.9) × 4, 1 + 0.5 × 2, 1 + (0.5 - 0.9) × 6."""
+    config = RND(gamma=0.5, extrinsic=2.0, coefficient=10.0, normalise_observations=False, episodic=episodic)
+    learned = config.build(context_of(alone()), HERE, replayed=True, gamma=0.9)
+    learned._novelty.errors = lambda steps: np.ones(len(steps))
+    learned._novelty.learn = lambda *_: {}
+    learned._returns.add = lambda *_: None  # a scale of 1
+    says(learned._stream, lambda x: x[:, 0])
+    seen = np.array([[2.0, 0], [4.0, 0], [2.0, 0]], np.float32)
+    rows = rows_of(
+        seen, np.zeros(3, np.int32), lengths=[2, 1], tail=[Tail.TERMINATED, Tail.CUT], bootstrap=[[100.0, 0], [6.0, 0]]
+    )
+    found = learned.of(rows, np.array([5.0, 0.0, 7.0]))
+    expected = [10 + 10 * (1 - 0.4 * 4), 10 * (1 + 0.5 * behind), 14 + 10 * (1 - 0.4 * 6)]
+    np.testing.assert_allclose(found.reward, expected, rtol=1e-6)
+    assert found.advantage is None
+    assert learned.metrics["learned_reward"] == pytest.approx(1.0)
+    assert {"game_reward", "intrinsic_value_loss"} <= learned.metrics.keys()
+
+
+def test_an_episode_that_nobody_saw_the_end_of_ends_for_action_values_too(enumerated):
+    """An id of -1 has no action values, whatever the stream says of it."""
+    config = RND(gamma=0.5, hidden=(4,), features=3)
+    learned = config.build(context_of(enumerated), HERE, replayed=True, gamma=0.9)
+    learned._novelty.errors = lambda steps: np.ones(len(steps))
+    learned._returns.add = lambda *_: None
+    values = np.array([3.0, -1.0], np.float32)
+    says(learned._stream, lambda x: torch.full((len(x),), 4.0))
+    rows = rows_of(np.array([1, 2]), np.zeros(2, np.int32), lengths=[1, 1], tail=[Tail.TRUNCATED] * 2, bootstrap=values)
+    found = learned.of(rows, np.zeros(2))
+    np.testing.assert_allclose(found.reward, [1 - 0.4 * 4, 1 + 0.5 * 4], rtol=1e-6)
 
 
 def test_an_episode_that_was_truncated_goes_on_from_its_own_last_observation():
@@ -126,7 +189,7 @@ def test_rewards_are_divided_by_the_deviation_of_their_discounted_sums():
 
 def test_rows_that_nobody_played_are_paid_and_do_not_count():
     """Hindsight's copies of the two decisions of above, each a segment of its own that goes on: nothing else would be different."""
-    learned = reward_of(RND(gamma=0.5), alone(), replayed=True)
+    learned = reward_of(RND(gamma=0.5, streams="one"), alone(), replayed=True)
     learned._novelty.errors = lambda steps: np.array([1.0, 3.0, 9.0, 9.0])[: len(steps)]
     seen = np.array([[0, 0], [2, 0], [8, 8], [8, 8]], np.float32)
     rows = rows_of(

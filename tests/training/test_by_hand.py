@@ -200,6 +200,17 @@ def test_one_update_from_exactly_these_rows(algorithm: str) -> None:
     assert not differ(learner.policy.weights(), learner.weights())
 
 
+def test_slopes_of_the_weights_that_acted_by_hand() -> None:
+    """Rows that were played before the last update are late by one version, and a learner by hand says so."""
+    learners = [made("a2c", batch=40, **options) for options in ({}, {"gradients": "acting", "max_lag": 2})]
+    for learner in learners:
+        early, late = learner.collect(), learner.collect()
+        learner.update(early)
+        learner.update(late)
+    assert learners[1]._learner._acted.kept.keys() == {0, 1, 2}  # type: ignore[attr-defined]
+    assert differ(learners[0].weights(), learners[1].weights())
+
+
 def test_the_loss_of_replayed_rows_by_hand() -> None:
     """Of rows that all terminate, with the reward 3: the errors q − 3 are above 1, so that Huber's loss is |q − 3| − ½."""
     learner, given = made("dqn", scale_rewards=False), arrays(terminated=np.ones(12, np.bool_), reward=np.full(12, 3.0))

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Curiosity(LearnedRewardOptions):
     """Base of rewards for what a learner has not seen yet; see the README beside this file.
 
-    streams: "two": intrinsic rewards have a critic and advantages of their own, which do not end with an episode; "one": they are added to
-    the game's. Learners with replay have one whatever is said here.
+    streams: "two": intrinsic rewards have a critic and a discount of their own, and do not end with an episode; "one": they are added to
+    the game's.
     """
 
     streams: Literal["one", "two"] = "two"
@@ -54,7 +54,7 @@ class RND(Curiosity):
         from ludus.learners.curiosity.reward import IntrinsicReward  # a scenario can be read without loading torch
         from ludus.learners.curiosity.rnd import Distillation
 
-        return IntrinsicReward(self, context, placement, Distillation, replayed=replayed)
+        return IntrinsicReward(self, context, placement, Distillation, joined=gamma if replayed else None)
 
 
 class ICM(Curiosity):
@@ -69,4 +69,4 @@ class ICM(Curiosity):
         from ludus.learners.curiosity.icm import CuriosityModule  # a scenario can be read without loading torch
         from ludus.learners.curiosity.reward import IntrinsicReward
 
-        return IntrinsicReward(self, context, placement, CuriosityModule, replayed=replayed)
+        return IntrinsicReward(self, context, placement, CuriosityModule, joined=gamma if replayed else None)

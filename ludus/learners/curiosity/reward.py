@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -44,8 +45,34 @@ def continuing_advantages(
     last decision has the value `beginning`, the mean over first observations. after float64[S]: values of the bootstrap observations, from
     which episodes that were truncated or cut go on. None: nothing comes after an episode, as in `returns.gae`.
     """
-    ended = 0.0 if beginning is None else beginning
-    return gae(start, reward, value, np.where(tail == Tail.TERMINATED, ended, after), gamma, lam)
+    return gae(start, reward, value, _behind(tail, after, beginning), gamma, lam)
+
+
+def _behind(tail: NDArray[np.int8], after: Floats, beginning: float | None) -> Floats:
+    return np.where(tail == Tail.TERMINATED, 0.0 if beginning is None else beginning, after)
+
+
+def within_one_stream(
+    reward: Floats, following: Floats, ended: NDArray[np.bool_], *, own: float, gamma: float
+) -> Floats:
+    """Rewards float64[N] from which action values that are discounted by `gamma`, and end with an episode, come to hold a stream that is
+    discounted by `own` and goes on:
+
+        reward + own × following − gamma × following where the episode goes on
+
+    since what such values add for what comes next is gamma × its value there, and nothing behind an end. With equal discounts that is the
+    reward, and at an end own × following. following float64[N]: what that stream is worth after each decision. ended bool[N]."""
+    return reward + (own - gamma * ~ended) * following
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Worth:
+    """What a stream's critic says of rows float64[N], and of bootstrap observations float64[S]. ended bool[S]: behind which values that end
+    with an episode count nothing."""
+
+    value: Floats
+    after: Floats
+    ended: NDArray[np.bool_]
 
 
 class IntrinsicStream:
@@ -63,37 +90,65 @@ class IntrinsicStream:
 
     def advantages(self, rows: Trajectories, reward: Floats, *, begins: NDArray[np.bool_]) -> tuple[Floats, Metrics]:
         """float64[N], with the critic as it is before it learns from them. begins: bool[S], which segments begin an episode."""
-        config, x = self._config, self._observations.placed(rows.observation)
+        advantage, told = self._learned(rows, reward, self._worth(rows, begins))
+        return advantage, told
+
+    def joined(
+        self, rows: Trajectories, reward: Floats, *, begins: NDArray[np.bool_], gamma: float
+    ) -> tuple[Floats, Metrics]:
+        """As `within_one_stream`, of what it says before it learns; likewise."""
+        worth, last = self._worth(rows, begins), rows.start[1:] - 1
+        following, ended = np.empty(rows.num_rows), np.zeros(rows.num_rows, np.bool_)
+        following[:-1] = worth.value[1:]
+        following[last], ended[last] = _behind(rows.tail, worth.after, self._begins), worth.ended
+        _, told = self._learned(rows, reward, worth)
+        return within_one_stream(reward, following, ended, own=self._config.gamma, gamma=gamma), told
+
+    def _worth(self, rows: Trajectories, begins: NDArray[np.bool_]) -> _Worth:
+        x = self._observations.placed(rows.observation)
         value = in_parts(lambda part: self._values(x[part]), rows.num_rows)
         tails = self._observations.placed(rows.bootstrap_observation)
         after = in_parts(lambda part: self._values(tails[part]), rows.num_segments)
-        first = rows.start[:-1][begins]
+        first = rows.start[:-1][begins if rows.added is None else begins & ~rows.added]
         if len(first):
             self._beginning = float(value[first].mean())
+        ended = rows.tail == Tail.TERMINATED
         if self._observations.enumerated:  # nothing is known of an id of -1
             after = np.where(rows.bootstrap_observation < 0, self._beginning, after)
+            ended = ended | (rows.bootstrap_observation < 0)
         if (nothing := rows.extras.get(NOTHING_AFTER)) is not None:
             after = np.where(nothing[rows.start[1:] - 1], self._beginning, after)
+        return _Worth(value, after, ended)
+
+    def _learned(self, rows: Trajectories, reward: Floats, worth: _Worth) -> tuple[Floats, Metrics]:
+        """Advantages; the critic learns from the rows that were played."""
+        config, own = self._config, _played(rows)
         advantage, target = continuing_advantages(
             rows.start,
             rows.tail,
             reward,
-            value,
-            after,
-            beginning=None if config.episodic else self._beginning,
+            worth.value,
+            worth.after,
+            beginning=self._begins,
             gamma=config.gamma,
             lam=config.gae_lambda,
         )
-        there = torch.from_numpy(target).float().to(x.device)
+        x = self._observations.placed(rows.observation[own])
+        there = torch.from_numpy(target[own]).float().to(x.device)
         told = self._critic.learn(
             lambda part, _: [0.5 * (self._values(x[part]) - there[part]).square().mean()],
-            rows.num_rows,
+            len(x),
             epochs=config.critic_epochs,
             batch=config.batch,
             rate=config.critic_learning_rate,
             max_norm=config.max_gradient_norm,
         )
         return advantage, {} if told is None else {"intrinsic_value_loss": told[0]}
+
+    @property
+    def _begins(self) -> float | None:
+        """What comes behind the end of an episode is worth; None: nothing comes."""
+        return None if self._config.episodic else self._beginning
 
     def _values(self, placed: Tensor) -> Tensor:
         out: Tensor = self._critic.module(self._observations.shown(placed))
@@ -132,9 +187,11 @@ class IntrinsicReward:
         placement: Placement,
         novelty: Callable[[Any, LearnerContext, Placement, Observations], Novelty],
         *,
-        replayed: bool,
+        joined: float | None,
     ) -> None:
+        """joined: the discount of the learner's action values, into which a second stream goes; None: it has advantages."""
         self._config, self._seed, self._rollouts = config, context.seed, 0
+        self._joined = joined
         self._observations = Observations(
             context.env,
             context.seats,
@@ -145,7 +202,7 @@ class IntrinsicReward:
         self._novelty = novelty(config, context, placement, self._observations)
         self._returns = DiscountedReturns(config.gamma)
         self._stream = None
-        if config.streams == "two" and not replayed:
+        if config.streams == "two":
             self._stream = IntrinsicStream(config, context, placement, self._observations)
         self.metrics: Metrics = {}
 
@@ -161,11 +218,16 @@ class IntrinsicReward:
         self._returns.add(rows if rows.added is None else select(rows, np.flatnonzero(~rows.added)), novelty[own])
         reward = novelty * self._returns.scale
         told |= {"game_reward": _mean(game[own]), "learned_reward": _mean(reward[own])}
-        if self._stream is None:
+        stream, advantage = self._stream, None
+        more: Metrics = {}
+        if stream is not None and self._joined is not None:
+            reward, more = stream.joined(rows, reward, begins=begins, gamma=self._joined)
+        elif stream is not None:
+            advantage, more = stream.advantages(rows, reward, begins=begins)
+        told |= more
+        if advantage is None:
             found = LearnedRows(config.extrinsic * game + config.coefficient * reward)
         else:
-            advantage, more = self._stream.advantages(rows, reward, begins=begins)
-            told |= more
             found = LearnedRows(game, config.extrinsic, config.coefficient * advantage)
         told |= self._novelty.learn(steps, self._learned_from(rows, steps))
         self._rollouts += 1
@@ -193,7 +255,7 @@ class IntrinsicReward:
         self._observations.load_state_dict(state["observations"])
         self._novelty.load_state_dict(state["novelty"])
         self._returns.load_state_dict(state["returns"])
-        if self._stream is not None:
+        if self._stream is not None and "stream" in state:  # learners that replay had none in earlier versions
             self._stream.load_state_dict(state["stream"])
         self._rollouts = int(state["rollouts"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast
 
 import numpy as np
@@ -76,6 +77,14 @@ _SMALL = 1e9
 more than to have no rows that weigh nothing."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Apart:
+    """Parts of a batch whose slopes are taken at other parameters, for one step on the mean over all rows. parts: (the parameters
+    float32[size], None: the present ones; this rank's share; how many rows all ranks have)."""
+
+    parts: Sequence[tuple[Tensor | None, Batch, int]]
+
+
 class Autograd:
     """Base of what is learned so. Subclasses give `loss`."""
 
@@ -141,8 +150,7 @@ class Autograd:
 
     @contextmanager
     def at(self, parameters: Tensor | None) -> Iterator[None]:
-        """With other parameters float32[size], and with statistics as they are. What steps make of them moves the present ones by as much.
-        None: with the present ones."""
+        """With other parameters float32[size], and with statistics as they are. None: with the present ones."""
         if parameters is None:
             yield
             return
@@ -151,7 +159,6 @@ class Autograd:
         values.copy_(parameters)
         try:
             yield
-            present += values - parameters
         finally:
             values.copy_(present)
 
@@ -171,19 +178,19 @@ class Autograd:
     def _share(self, batch: Batch) -> Batch:
         return batch if self._ranks.size == 1 else batch.part(self._ranks.share(batch.units))
 
-    def steps(self, parts: Iterable[tuple[Batch, int]], rate: float, progress: float) -> Told:
+    def steps(self, parts: Iterable[tuple[Batch, int] | Apart], rate: float, progress: float) -> Told:
         """Off the CPU, what must decide holds steps back on the device, and numbers are read once."""
         if self.placement.device == "cpu" and not self._repeats:
             self._told = steps_here(self, parts, rate, progress, self._told)
             return self._told
         strengths = self.strengths(progress)
         mine: Batch | None = None
-        for part, joint in parts:
-            if not self._repeats:
-                self._move(self.gradient((part, joint), progress), rate)
+        for part in parts:
+            if not self._repeats or isinstance(part, Apart):
+                self._move(self.gradient(part, progress), rate)
                 continue
-            if part is not mine:  # as all are that are the whole batch
-                mine, shaped = part, self._shaped(part)
+            if part[0] is not mine:  # as all are that are the whole batch
+                mine, shaped = part[0], self._shaped(part[0])
             self._whole(self, shaped, rate, strengths)
         self._guard.watch(self.parameters.values)
         (*scalars, norm, stopped), wrong = self._guard.read([*self._last, self._stopped])
@@ -209,14 +216,16 @@ class Autograd:
     def flat(self) -> Array:
         return self.parameters.flat
 
-    def found(self, part: tuple[Batch, int], progress: float) -> list[float]:
+    def found(self, part: tuple[Batch, int] | Apart, progress: float) -> list[float]:
         return list(self.gradient(part, progress).tolist())
 
     def move(self, rate: float) -> float:
         return self.adam.step_here(rate=rate, max_norm=self.options.max_gradient_norm)
 
-    def gradient(self, part: tuple[Batch, int], progress: float) -> Tensor:
+    def gradient(self, part: tuple[Batch, int] | Apart, progress: float) -> Tensor:
         """The loss of all ranks' rows and the scalars of `names`, on the device; the parameters' gradient is filled in."""
+        if isinstance(part, Apart):
+            return self._mean_gradient(part, progress)
         (mine, joint), parameters = part, self.parameters
         self._joint.begin(len(mine) / joint)
         if len(mine):
@@ -225,6 +234,16 @@ class Autograd:
             parameters.zero()
         self._joint.end()
         return parameters.slopes[parameters.size :].clone()
+
+    def _mean_gradient(self, apart: Apart, progress: float) -> Tensor:
+        slopes, rows = self.parameters.slopes, sum(joint for _, _, joint in apart.parts)
+        total = torch.zeros_like(slopes)
+        for parameters, mine, joint in apart.parts:
+            with self.at(parameters):
+                self.gradient((mine, joint), progress)
+            total += slopes * (joint / rows)
+        slopes.copy_(total)
+        return total[self.parameters.size :]
 
     def _shaped(self, mine: Batch) -> Batch:
         """With as many rows as few batches have, where each size is another graph."""
