@@ -6,7 +6,7 @@ request --> host 0 (shards 0, 1 …) --rollouts--+
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter
@@ -94,25 +94,47 @@ class HostWatch:
     def wait(self, owed: Sequence[OwedAnswer], *, at_least: int = 1, timeout: float | None = None) -> list[bool]:
         """Which of these are done, once `at_least` are or `timeout` seconds have passed. Hosts that are stuck are made again meanwhile,
         and where nothing is waited for, too, which makes what they owe done. Raises PartDied if one of them has no restart left."""
-        end = None if timeout is None else monotonic() + timeout
+        end, answers = None if timeout is None else monotonic() + timeout, [each.answer for each in owed]
         while True:
-            limit = {each.host: self._limit(each.host) for each in owed} if self._deadline else {}
-            soonest = min([*([] if end is None else [end]), *limit.values()], default=None)
+            looks = [self._until(each.host) for each in owed] if self._deadline else []
+            soonest = min([*([] if end is None else [end]), *looks], default=None)
             left = None if soonest is None else max(0.0, soonest - monotonic())
-            answers, _ = self._runtime.wait([each.answer for each in owed], at_least=at_least, timeout=left)
-            found = {id(answer) for answer in answers}
-            done = [id(each.answer) in found for each in owed]
+            found = {
+                id(answer) for answer in self._waited(answers, self._open({each.host for each in owed}), at_least, left)
+            }
+            done = [id(answer) in found for answer in answers]
             now = monotonic()
             for each, is_done in zip(owed, done, strict=True):
                 if is_done:
                     self._heard[each.host] = now
-            is_over = sum(done) >= at_least or (end is not None and now >= end)
             for host in sorted({each.host for each, is_done in zip(owed, done, strict=True) if not is_done}):
-                late = host in limit and now >= limit[host] and now >= self._limit(host)
-                if late and not self._lives(host, until=now if is_over else end):
+                if self._deadline and self._is_stuck(host):
                     self._again(host)
-            if is_over:
+            if sum(done) >= at_least or (end is not None and now >= end):
                 return done
+
+    def _waited(self, answers: Sequence[Ref], pulses: Sequence[Ref], at_least: int, timeout: float | None) -> list[Ref]:
+        """Which answers are there, once so many are, or a pulse has come, or time has passed: nobody who answers waits for one who does
+        not say how it is."""
+        if not pulses:
+            return self._runtime.wait(answers, at_least=at_least, timeout=timeout)[0]
+        there = self._runtime.wait(answers, at_least=0, timeout=0.0)[0]
+        if len(there) >= at_least:
+            return there
+        return self._runtime.wait([*answers, *pulses], at_least=len(there) + 1, timeout=timeout)[0]
+
+    def _open(self, hosts: Collection[int]) -> list[Ref]:
+        """The pulses that these hosts were asked for and have not given."""
+        return [question.answer for host in hosts if (question := self._asked_for(host)) is not None]
+
+    def _asked_for(self, host: int) -> _Question | None:
+        question = self._question[host]
+        return None if question is None or question.since <= self._heard[host] else question
+
+    def _until(self, host: int) -> float:
+        """When to look at it, if it says nothing until then."""
+        question = self._asked_for(host)
+        return self._limit(host) if question is None else question.until
 
     def _limit(self, host: int) -> float:
         """When to look at a host, if it says nothing until then. Time in which it is being made does not count, within reason."""
@@ -122,24 +144,27 @@ class HostWatch:
             self._heard[host] = now
         return self._heard[host] + self._deadline
 
-    def _lives(self, host: int, *, until: float | None) -> bool:
-        """Whether it has made a step since it was looked at last, or still has time to say so. until: when not to wait any longer."""
-        before, question, now = self._pulse[host], self._question[host], monotonic()
-        if question is None or question.since <= self._heard[host]:
+    def _is_stuck(self, host: int) -> bool:
+        """Whether it has made no step since it was looked at last, or does not say so in time. Does not wait: where it is late, it is asked
+        for its pulse, which comes."""
+        question, now = self._asked_for(host), monotonic()
+        if question is None:
+            if now < self._limit(host):
+                return False
             patience = max(_PULSE, self._deadline or 0.0)  # a long step may hold up the thread that answers
-            question = _Question(self._runtime.pulse(self._hosts[host]), now, now + patience)
-            self._question[host] = question
-        last = question.until if until is None else min(until, question.until)
+            question = self._question[host] = _Question(self._runtime.pulse(self._hosts[host]), now, now + patience)
+        before = self._pulse[host]
         try:
-            self._pulse[host] = self._runtime.get(question.answer, timeout=max(0.0, last - now))
+            self._pulse[host] = _told(self._runtime, question.answer)
         except TimeoutError:
-            return monotonic() < question.until  # if not, its process does not run
-        except PartDied:
-            return True  # it is over, and made again where its answer is looked at
-        if self._pulse[host] == before:
+            return now >= question.until  # its process does not run
+        except PartDied:  # it is over, and made again where its answer is looked at
+            self._heard[host] = monotonic()
             return False
+        if self._pulse[host] == before:
+            return True
         self._heard[host] = monotonic()
-        return True
+        return False
 
     def _again(self, host: int) -> None:
         """Make a host again that is stuck, unless it is excused."""
@@ -155,6 +180,13 @@ class HostWatch:
                 f"rollout worker {host} has made no step for {self._deadline:g} seconds, and its restarts are used up. If a step may "
                 "take so long, raise runtime.deadline; otherwise look at what its environments are doing."
             )
+
+
+def _told(runtime: Runtime, answer: Ref) -> Any:
+    """What has come. Raises TimeoutError if nothing has."""
+    if not runtime.wait([answer], at_least=0, timeout=0.0)[0]:
+        raise TimeoutError
+    return runtime.get(answer, timeout=_PULSE)
 
 
 Receive: TypeAlias = Callable[[Sequence[Ref]], Sequence[Any]]
@@ -365,16 +397,16 @@ class RolloutManager:
         begun = perf_counter()
         look = None if hear is None else lambda: hear(self._episodes(pending))
         try:
-            found = [self._insist(pending, partial, look) for partial in pending.partials]
+            found = self._answers(pending, pending.partials, look)
             while (left := self._received(pending, receive)) is None:
-                for k, partial in enumerate(pending.partials):
-                    if self._runtime.incarnation(self._hosts[partial.host]) != partial.life:
-                        self._ask_again(pending, partial)
-                        found[k] = self._insist(pending, partial, look)
+                lost = [p for p in pending.partials if self._runtime.incarnation(self._hosts[p.host]) != p.life]
+                for partial in lost:
+                    self._ask_again(pending, partial)
+                found |= self._answers(pending, lost, look)
         except BaseException:
             self.forget(pending)
             raise
-        rollouts = [rollout for some in found for rollout in some]
+        rollouts = [rollout for partial in pending.partials for rollout in found[partial.host]]
         return self._merged(pending, rollouts, left, perf_counter() - begun)
 
     def take(self, pending: Pending, *, receive: Receive | None = None) -> Rollout | None:
@@ -382,6 +414,7 @@ class RolloutManager:
         `receive` had taken what it left."""
         begun = perf_counter()
         (partial,) = pending.partials
+        self._watch.wait([OwedAnswer(partial.host, partial.answer)])
         answer = self._answer(partial)
         left = None if answer is None else self._received(pending, receive)
         if answer is None or left is None:
@@ -442,13 +475,28 @@ class RolloutManager:
         _, pending = self._runtime.wait([each.answer for each in owed], at_least=0, timeout=0.0)
         return [each for each in owed if each.answer in pending]
 
-    def _answer(self, partial: _PartialResult, look: Callable[[], None] | None = None) -> list[Rollout] | None:
-        """What a host brings; None if it, or the server that it asks, has died and was made again. look: called while it is waited for."""
+    def _answers(
+        self, pending: Pending, partials: Sequence[_PartialResult], look: Callable[[], None] | None
+    ) -> dict[int, list[Rollout]]:
+        """What hosts bring, by host, however often they die and are made again meanwhile: one that has died is asked again at once, while
+        the others go on. look: called while they are waited for."""
+        found: dict[int, list[Rollout]] = {}
+        while left := [partial for partial in partials if partial.host not in found]:
+            owed = [OwedAnswer(partial.host, partial.answer) for partial in left]
+            done = self._watch.wait(owed, timeout=None if look is None else _HEARD)
+            if look is not None and not any(done):
+                look()
+            for partial in [partial for partial, is_done in zip(left, done, strict=True) if is_done]:
+                answer = self._answer(partial)
+                if answer is None:
+                    self._ask_again(pending, partial)
+                else:
+                    found[partial.host] = answer
+        return found
+
+    def _answer(self, partial: _PartialResult) -> list[Rollout] | None:
+        """What a host that is done brings; None if it, or the server that it asks, has died and was made again."""
         handle = self._hosts[partial.host]
-        owed = [OwedAnswer(partial.host, partial.answer)]
-        while look is not None and not self._watch.wait(owed, timeout=_HEARD)[0]:
-            look()
-        self._watch.wait(owed)
         self._watch.answered(partial.host)
         partial.answered = True
         try:
@@ -460,14 +508,6 @@ class RolloutManager:
                     raise
                 self._servers.mend(partial.serving)
             return None
-
-    def _insist(
-        self, pending: Pending, partial: _PartialResult, look: Callable[[], None] | None = None
-    ) -> list[Rollout]:
-        """What a host brings, however often it dies and is made again meanwhile."""
-        while (answer := self._answer(partial, look)) is None:
-            self._ask_again(pending, partial)
-        return answer
 
     def _episodes(self, pending: Pending) -> int:
         """How many of a request's episodes have ended, as far as its hosts have said."""
@@ -506,15 +546,18 @@ class RolloutManager:
         try:
             return receive(left)
         except PartDied:
-            if not any([self._has_died(partial) for partial in pending.partials]):  # of all: each has to be noticed
+            pulses = [self._runtime.pulse(self._hosts[partial.host]) for partial in pending.partials]
+            self._runtime.wait(pulses, at_least=len(pulses), timeout=_PULSE)
+            died = [self._has_died(partial, pulse) for partial, pulse in zip(pending.partials, pulses, strict=True)]
+            if not any(died):  # of all: each has to be noticed
                 raise
             return None
 
-    def _has_died(self, partial: _PartialResult) -> bool:
+    def _has_died(self, partial: _PartialResult, pulse: Ref) -> bool:
         """Whether another life has taken the place of the one that played this. Raises PartDied if none is left."""
         handle = self._hosts[partial.host]
         try:
-            self._runtime.get(self._runtime.pulse(handle), timeout=_PULSE)
+            _told(self._runtime, pulse)
         except TimeoutError:
             pass  # its process is frozen, and what it left is still there
         except PartDied:
