@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import sys
 import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -53,8 +52,10 @@ def _machine() -> Iterator[tuple[str, str]]:
 
 def _runtimes() -> Iterator[str]:
     """Those that a run can have here (`--runtime`)."""
+    from ludus.core.machine import why_no_processes
+
     yield "inprocess"
-    yield "processes" if sys.platform == "linux" else "no processes, which need Linux"
+    yield f"no processes, since {why}" if (why := why_no_processes()) else "processes"
     yield "ray" if find_spec("ray") else "no ray, which is not installed"
 
 

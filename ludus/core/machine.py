@@ -42,15 +42,40 @@ def allow_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def open_standard_files() -> None:
+    """Has nothing else become standard input or output where these are closed, as daemons may leave them."""
+    while (free := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(free, True)
+    os.close(free)
+
+
+def files_allowed() -> int:
+    """How many descriptors this process may have, up to 65,536, as `allow_files` gives it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _FILES if resource.RLIM_INFINITY in (soft, hard) else min(_FILES, max(soft, hard))
+
+
+def why_no_processes() -> str:
+    """What this system lacks of what parts in processes of their own are made of; "": nothing."""
+    if sys.platform != "linux":
+        return f"this is {sys.platform}: processes share memory as only Linux does"
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+        os.close(os.memfd_create("ludus"))
+    except (AttributeError, OSError) as error:
+        return f"this Linux lacks what they need ({error}): it wants a kernel from 5.3 on, and a sandbox that lets them through"
+    return ""
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Signals that ask a run to stop.
 
 
 def leave_stopping_to_the_driver() -> None:
     """From now on, what asks this process to end does nothing. For processes that a driver ends: systemd and batch systems send SIGTERM to
-    all of a run's processes at once, and a driver that finds its parts gone cannot stop as it was asked to. What is forked from here does
-    the same; programs that are started do not (a handler, unlike SIG_IGN, is not kept by exec)."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    all of a run's processes at once, or SIGUSR1 before it, and a driver that finds its parts gone cannot stop as it was asked to. What is
+    forked from here does the same; programs that are started do not (a handler, unlike SIG_IGN, is not kept by exec)."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda *_: None)
 
 

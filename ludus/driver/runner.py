@@ -6,6 +6,7 @@ resume(run_dir) = read and check -> restore -> rewind to the last barrier -> dri
 
 from __future__ import annotations
 
+import errno
 import platform
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ from typing import Any
 from ludus import __version__
 from ludus.core.errors import ConfigError, EnvError, RunError, RunIsOver
 from ludus.core.files import replace_file
-from ludus.core.machine import out_of_memory, same_bits, thread_limits
+from ludus.core.machine import files_allowed, out_of_memory, same_bits, thread_limits
 from ludus.core.types import EnvSpec, PolicySpec, State
 from ludus.driver.assembly import build_driver, checked
 from ludus.driver.control import Control, StopRequest
@@ -195,7 +196,8 @@ def _session(
         raise
     except OSError as error:
         raise RunError(
-            f"run {str(folder)!r} stopped: {error.strerror or error}. What was committed is kept; `ludus resume` goes on from there."
+            f"run {str(folder)!r} stopped: {error.strerror or error}{_files_hint(error)}. What was committed is kept; `ludus resume` goes "
+            "on from there."
         ) from error
     except RuntimeError as error:  # outside of a task, which alone would fail
         if (full := out_of_memory(error)) is None:
@@ -204,6 +206,12 @@ def _session(
             f"run {str(folder)!r} stopped: there was not enough memory on its device: {full}. What was committed is kept; `ludus resume` "
             "goes on from there, on another device if it is given one (--device cpu)."
         ) from error
+
+
+def _files_hint(error: OSError) -> str:
+    if error.errno != errno.EMFILE:
+        return ""
+    return f" (this process may have {files_allowed():,}; `ulimit -Hn` says how many it might, and who sets up this machine can raise that)"
 
 
 @contextmanager

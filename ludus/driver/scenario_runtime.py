@@ -207,6 +207,11 @@ class RuntimeChoice(Config):
             "resources": self.resources or None,
             "inference": "server" if self.inference.kind == "server" else None,
         }
+        if self.address is not None and (self.address == "local" or "://" in self.address):
+            raise ConfigError(
+                f"runtime.address={self.address!r} was given; expected host:port of a running Ray, or auto. Without an address a Ray is "
+                "started on this machine; from outside of a cluster, submit the command as a job (docs/how-to/cluster.md)."
+            )
         if self.table_shards and self.trainers > 1:
             raise ConfigError(
                 f"runtime.table_shards={self.table_shards} and runtime.trainers={self.trainers} were given: each of several trainers has "

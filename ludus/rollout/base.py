@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.machine import files_allowed
 from ludus.core.types import Act, Due, Mixture, PolicyRef
 from ludus.policies.base import Policy
 from ludus.replay.base import ProcessesTrajectories
@@ -225,11 +226,12 @@ T = TypeVar("T")
 
 
 class RecentCache(Generic[T]):
-    """Values by key, of `limit` bytes together; `trim` forgets those that were not used for longest."""
+    """Values by key, of `limit` bytes together; `trim` forgets those that were not used for longest. Each may hold a file that is open, so
+    there are no more than an eighth of what a process may have."""
 
     def __init__(self, limit: int) -> None:
         self.size = 0
-        self._limit = limit
+        self._limit, self._most = limit, files_allowed() // 8
         self._values: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -250,7 +252,7 @@ class RecentCache(Generic[T]):
         self.size += size
 
     def trim(self, needed: int) -> None:
-        """Back to the limit, but for the `needed` values that were used last."""
-        while self.size > self._limit and len(self._values) > needed:
+        """Back to the limits, but for the `needed` values that were used last."""
+        while len(self._values) > needed and (self.size > self._limit or len(self._values) > self._most):
             _, (_, size) = self._values.popitem(last=False)
             self.size -= size

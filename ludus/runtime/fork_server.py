@@ -33,6 +33,7 @@ _PARENT_DEATH = 1  # prctl's PR_SET_PDEATHSIG
 _LOOK = 1000  # milliseconds between two looks whether the driver is there
 _MESSAGE = 1 << 16
 _GRACE = 5.0  # seconds that it has to end by itself
+_BUSY = 60.0  # and to take an order, where it is loading a library from a slow disk and many wait
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -67,7 +68,7 @@ class ForkServer:
                 env={**os.environ, **dict.fromkeys(THREADS, "1")},
                 start_new_session=True,  # neither Ctrl-C nor the end of a terminal may reach it, nor what it forks
             )
-        self._socket.settimeout(_GRACE)
+        self._socket.settimeout(_BUSY)
         wires.watch(self._socket, self._read)
 
     def load(self, module: str) -> None:
@@ -124,6 +125,7 @@ class ForkServer:
 def serve(descriptor: int, driver: int) -> None:
     """Fork when told to, say who has ended, and end with the driver. driver: its process."""
     leave_stopping_to_the_driver()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who ignores it is not told how a child ended
     server = _Server(socket.socket(fileno=descriptor))
     os.set_inheritable(descriptor, False)
     try:

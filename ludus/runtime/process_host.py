@@ -95,6 +95,8 @@ class Host:
             try:
                 self._answer(*self._calls.get())
             except SystemExit as error:  # a method ends its process
+                if error.code is not None and not isinstance(error.code, int):
+                    sys.stderr.write(f"{error.code}\n")  # as Python does
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(error.code if isinstance(error.code, int) else int(error.code is not None))

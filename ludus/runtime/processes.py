@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 import cloudpickle
 
 from ludus.core.errors import PartDied, RunError
-from ludus.core.machine import allow_files
+from ludus.core.machine import allow_files, open_standard_files, why_no_processes
 from ludus.runtime import process_peers
 from ludus.runtime.base import (
     CLOSED,
@@ -195,11 +195,9 @@ class ProcessRuntime:
 
     def __init__(self, *, start_timeout: float = 120.0) -> None:
         """start_timeout: seconds that a part may wait for its process."""
-        if sys.platform != "linux":
-            raise RunError(
-                f"runtime.kind=processes was given, and this is {sys.platform}: it shares memory as only Linux does. Use --runtime ray, or "
-                "inprocess."
-            )
+        if why := why_no_processes():
+            raise RunError(f"runtime.kind=processes was given, and {why}. Use --runtime ray, or inprocess.")
+        open_standard_files()
         allow_files()  # each large value that somebody holds has one
         self.tell: Callable[[str], None] = nobody
         self.refs: WeakValueDictionary[int, ProcessAnswer] = WeakValueDictionary()

@@ -31,11 +31,15 @@ from ludus.runtime.carried import THREADS
 CPUS = 1000
 """Logical CPUs of a local Ray, where parts share the cores: Ray counts them only to say who must wait, and here nobody should."""
 OBJECT_STORE = 2**30
+_LEAST_STORE = 80 << 20  # bytes that Ray asks for at least, and some
+_SHARED = "/dev/shm"  # where it lies
 """Bytes of shared memory for values, before Ray spills them to disk."""
 _VITAL = ("gcs_server", "raylet")
 _LAST_LINES = 40
 _HEAD_LOST = 20  # seconds without Ray's head after which Ray ends this process (a minute, unless told)
-_FOLDER = 43  # the longest folder under which Ray's sockets keep to the 107 bytes that a socket's path may have
+_FOLDER = (
+    43  # bytes of the longest folder under which Ray's sockets keep to the 107 bytes that a socket's path may have
+)
 
 
 @dataclass(slots=True)
@@ -151,7 +155,7 @@ def _start(*, cpus: float | None, gpus: float | None, object_store: int | None, 
                 address="local",
                 num_cpus=CPUS if cpus is None else cpus,
                 num_gpus=gpus,
-                object_store_memory=OBJECT_STORE if object_store is None else object_store,
+                object_store_memory=_store() if object_store is None else object_store,
                 _temp_dir=folder,
                 _system_config={"gcs_rpc_server_reconnect_timeout_s": _HEAD_LOST},
                 include_dashboard=False,
@@ -164,6 +168,25 @@ def _start(*, cpus: float | None, gpus: float | None, object_store: int | None, 
             f"Ray could not be started on this machine: {' '.join(str(error).split())} Try again."
         ) from error
     return session
+
+
+def _store() -> int:
+    """Bytes of the object store: as many as there is room for in shared memory, or Ray would take a slow folder on disk and say nothing."""
+    try:
+        there = os.statvfs(_SHARED)
+    except OSError:
+        return OBJECT_STORE
+    free = int(0.9 * there.f_bavail * there.f_frsize)
+    if free >= OBJECT_STORE:
+        return OBJECT_STORE
+    if free >= _LEAST_STORE:
+        return free
+    warnings.warn(
+        f"{_SHARED} has room for {free >> 20} MiB: Ray's object store lies in a folder on disk, which is slow. In a container give it "
+        "room (docker run --shm-size=8g).",
+        stacklevel=2,
+    )
+    return OBJECT_STORE
 
 
 def _join(address: str, *, verbose: bool) -> Session:
@@ -228,7 +251,7 @@ def _janitor(folder: str) -> subprocess.Popen[bytes]:
 
 def _short_folder() -> str:
     usual = tempfile.gettempdir()
-    base = usual if len(os.path.join(usual, "ludus-12345678")) <= _FOLDER else "/tmp"
+    base = usual if len(os.fsencode(os.path.join(usual, "ludus-12345678"))) <= _FOLDER else "/tmp"
     return tempfile.mkdtemp(prefix="ludus-", dir=base)
 
 

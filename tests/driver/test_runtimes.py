@@ -89,6 +89,8 @@ def test_shards_do_not_follow_the_workers(changes: list[str], shards: int | str)
         (["runtime=processes", "runtime.resources={gold: 1}"], "only Ray counts them"),
         (["runtime=processes", "runtime.inference={kind: server, gpus: 0.5}"], "inference.gpus=0.5 .* only Ray shares"),
         (["runtime=processes", "runtime.trainers=2", "runtime.device=cuda"], "trainers=2 .* only Ray's do on cards"),
+        (["runtime=ray", "runtime.address=local"], "address='local' was given; expected host:port"),
+        (["runtime=ray", "runtime.address=ray://head:10001"], "submit the command as a job"),
         (["runtime=rey"], "unknown runtime 'rey'; did you mean 'ray'"),
         (["runtime.worker=2"], "did you mean 'workers'"),
     ],

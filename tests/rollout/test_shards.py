@@ -18,6 +18,7 @@ from ludus.policies.actor_critic import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.replay.trajectories import Trajectories, join
+from ludus.rollout import base as rollout_base
 from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.shards import Shard, check_shares, shards_of, whole
@@ -162,7 +163,7 @@ def deaf(*, restarts: int, shards: int = 2) -> tuple[Deaf, RolloutManager]:
 
 
 def test_a_host_that_says_nothing_for_too_long_is_made_again() -> None:
-    runtime, manager = deaf(restarts=1)
+    runtime, manager = deaf(restarts=1, shards=1)
     expected = manager.run(request("episodes", 25), policies())
     runtime.deaf = 2  # the first time it is looked at, anything is a sign of life
     again = manager.run(request("episodes", 25), policies())
@@ -172,7 +173,7 @@ def test_a_host_that_says_nothing_for_too_long_is_made_again() -> None:
 
 
 def test_a_host_that_is_stuck_too_often_ends_it() -> None:
-    runtime, manager = deaf(restarts=0)
+    runtime, manager = deaf(restarts=0, shards=1)
     runtime.deaf = 2
     with pytest.raises(PartDied, match=r"rollout worker 0 has made no step for 0.01 seconds.*raise runtime.deadline"):
         manager.run(request("episodes", 25), policies())
@@ -412,3 +413,17 @@ def test_recent_forgets_what_was_not_used_for_longest() -> None:
     assert (len(recent), recent.size) == (2, 13), "a request's own policies stay, whatever their size"
     recent.trim(needed=0)
     assert (recent.find("c"), recent.find("a")) == (None, "AA")
+
+
+def test_recent_keeps_no_more_files_open_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may hold one: of 32 that a process may have, four."""
+    monkeypatch.setattr(rollout_base, "files_allowed", lambda: 32)
+    recent: RecentCache[int] = RecentCache(10**9)
+    for key in range(9):
+        recent.keep(key, key, 1)
+        recent.trim(needed=1)
+    assert [recent.find(key) for key in range(9)] == [None] * 5 + [5, 6, 7, 8]
+    for key in range(20, 26):
+        recent.keep(key, key, 1)
+    recent.trim(needed=6)
+    assert len(recent) == 6, "a request's own policies stay, however many"

@@ -166,6 +166,9 @@ class Talking:
     def give_up(self):
         raise asyncio.CancelledError
 
+    def exit(self, why):
+        sys.exit(why)
+
 
 class Unsent:
     """Cannot be pickled, as pickle says it of lambdas."""

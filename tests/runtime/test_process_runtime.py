@@ -236,7 +236,7 @@ def test_signals_that_ask_to_stop_are_the_drivers(alone):
     """Batch systems send them to all processes of a run."""
     part = alone.spawn(Worker, 0)
     process = alone.get(alone.call(part, "process"))
-    for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         for one in (alone._server._popen.pid, process):
             os.kill(one, sent)
     assert alone.get(alone.call(part, "process"), timeout=30) == process
@@ -261,6 +261,55 @@ def test_a_call_that_ends_its_thread_ends_the_part(shared):
     with pytest.raises(PartDied, match="ended with exit code 1") as caught:
         shared.get(shared.call(part, "give_up"), timeout=30)
     assert "CancelledError" in str(caught.value.__cause__)
+
+
+def test_what_a_method_says_when_it_exits_is_heard(shared):
+    part = shared.spawn(Talking, None)
+    with pytest.raises(PartDied, match="ended with exit code 1") as caught:
+        shared.get(shared.call(part, "exit", "no licence server"), timeout=30)
+    assert "no licence server" in str(caught.value.__cause__)
+
+
+DAEMON = """
+import json, os, signal, sys
+from ludus.core.errors import PartDied
+from ludus.runtime.inprocess import build_runtime
+from ludus.testing.runtime import Tally
+runtime = build_runtime("processes")
+parts = [runtime.spawn(Tally, 0, restarts=1) for _ in range(2)]
+told = [runtime.get(runtime.call(part, "add", 1)) for part in parts]
+os.kill(parts[0].life.process, signal.SIGKILL)
+try:
+    runtime.get(runtime.call(parts[0], "slow", 600))
+except PartDied as error:
+    told.append(str(error))
+told += [runtime.get(runtime.call(part, "add", 1), timeout=30) for part in parts]
+runtime.close()
+open(sys.argv[1], "w").write(json.dumps(told))
+"""
+
+
+def test_a_driver_that_a_daemon_has_started(tmp_path):
+    """Without standard input and output, and told to ignore the ends of its children: one death is one death."""
+    line = (
+        f"trap '' CHLD; exec {sys.executable} -c '{DAEMON.replace(chr(39), chr(34))}' {tmp_path / 'told'} <&- >&- 2>&-"
+    )
+    assert subprocess.run(["bash", "-c", line], timeout=60, check=False).returncode == 0
+    one, two, died, again, other = json.loads((tmp_path / "told").read_text())
+    assert (one, two, again, other) == (1, 1, 1, 2)
+    assert "killed by SIGKILL" in died
+    assert "it is made again (0 of 1" in died
+
+
+def test_a_system_without_what_processes_need_is_refused(monkeypatch):
+    def lacks(_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", lacks)
+    with pytest.raises(
+        RunError, match=r"lacks what they need .*Function not implemented.*from 5\.3 on.* Use --runtime ray"
+    ):
+        ProcessRuntime()
 
 
 def test_cards_are_handed_out_whole(shared, monkeypatch):

@@ -7,8 +7,9 @@ With a budget the pieces come in rounds, and each depends on what is stored (`lu
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -46,6 +47,7 @@ from ludus.runtime.inprocess import InProcess, build_runtime
 _TREE_ENVS, _API_ENVS = 16_384, 1024
 _BOT_ENVS = 128  # where bots play
 _RESTARTS = 3  # of each process in which policies play
+_STUCK = 600.0  # seconds without a step after which one is made again
 _BATCH = 65_536  # episodes between two commits
 
 
@@ -151,6 +153,11 @@ def _check(options: Options) -> None:
         )
 
 
+def _warned(sentence: str) -> None:
+    """Of a process that has died, or environments that were made again."""
+    warnings.warn(sentence, stacklevel=2)
+
+
 class _Play:
     """Plays pieces and stores what they bring. What plays is made once, when it is needed first."""
 
@@ -180,9 +187,10 @@ class _Play:
 
     def close(self) -> None:
         """End whatever plays."""
-        for part in (self._rollouts, self._runtime, self._pool):
-            if part is not None:
-                part.close()
+        with ExitStack() as parts:
+            for part in (self._pool, self._runtime, self._rollouts):
+                if part is not None:
+                    parts.callback(part.close)
 
     def _by_policies(self, pieces: Sequence[Piece]) -> None:
         if self._rollouts is None:
@@ -195,6 +203,7 @@ class _Play:
     def _made(self, most: int) -> RolloutManager:
         """most: episodes that may be played at a time."""
         self._runtime = build_runtime(self._options.runtime)
+        self._runtime.tell = _warned
         num_envs = min(self._envs(), most)
         hosts = 1 if isinstance(self._runtime, InProcess) else min(self._options.workers, num_envs)
         return RolloutManager(
@@ -206,6 +215,8 @@ class _Play:
             hosts=hosts,
             resources={"num_cpus": 1.0} if hosts > 1 else {},
             restarts=_RESTARTS,
+            deadline=_STUCK,
+            tell=_warned,
         )
 
     def _envs(self) -> int:
