@@ -98,11 +98,15 @@ class Life:
         state = state_of(dead=self.why is not None, there=there, busy=self.wire.owed > 0, seen=seen)
         return PartState(kind_of(part.name), part.name, "", self.process or None, state, seen, part.number)
 
-    def look(self) -> None:
-        """Ask for a sign of life, if that is due, and forget what it printed, if that is much."""
+    def forget_words(self) -> None:
+        """That it printed, if they are many."""
         if os.fstat(self.log).st_size > _MOST_WORDS:
             os.ftruncate(self.log, 0)
             os.lseek(self.log, 0, os.SEEK_SET)  # for the part, too: it writes through the same description
+
+    def look(self) -> None:
+        """Ask for a sign of life, if that is due, and forget what it printed, if that is much."""
+        self.forget_words()
         if (
             self.part.pulse
             and self.process
@@ -252,6 +256,7 @@ class ProcessRuntime:
         life = handle.life
         if life.why is not None:
             return ProcessAnswer(self, None, error=life.why)
+        life.forget_words()  # nobody may ask for `parts`
         return ProcessAnswer(self, life.wire.ask(CALL, packed_call(handle.name, method, args)), life=life)
 
     def wait(

@@ -248,8 +248,10 @@ class RayRuntime:
         require_mine(self, handle, RayPart)
         if handle in self._parts:
             self._parts.remove(handle)
+        handle.life.look()
         handle.life.why = RunError(STOPPED)
         self._kill(handle.life)
+        kill(self._session, handle.life.process)  # which may be frozen
 
     def parts(self) -> list[PartState]:
         """What is known of each part. Of one that has a pulse and has said nothing for `base.SIGN` seconds a sign is asked for, and not

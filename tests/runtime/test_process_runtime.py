@@ -250,8 +250,8 @@ def test_what_parts_print_is_not_kept_for_ever(shared, monkeypatch):
     for k in range(3):
         shared.get(shared.call(part, "say", f"{k} " * 1000))
         assert os.fstat(part.life.log).st_size >= 2000
-        shared.parts()
-        assert os.fstat(part.life.log).st_size == 0
+        shared.parts() if k else shared.get(shared.call(part, "say", ""))  # who asks it for something looks, too
+        assert os.fstat(part.life.log).st_size <= 1
     shared.get(shared.call(part, "say", "the end"))
     assert part.life.last_words().splitlines() == ["Its last words:", "the end"]
 
