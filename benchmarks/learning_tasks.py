@@ -237,6 +237,27 @@ def _without_curiosity() -> LearningTask:
     return LearningTask("key-and-door-ppo", keys, 200_000, "<= 0.1")
 
 
+def _values_behind_the_door(name: str, wanted: str, *, curious: bool) -> LearningTask:
+    """DQN there, which explores by ε, and with two streams of RND's rewards too."""
+    algorithm = {
+        "kind": "dqn",
+        "gamma": 0.99,
+        "hidden": [64, 64],
+        "batch": 128,
+        "n_step": 3,
+        "rollout_unit": "decisions",
+        "rollout": 20_480,
+        "min_size": 1000,
+        "updates_per_decision": 0.25,
+        "target_period": 500,
+        "learning_rate": 0.001,
+        "epsilon": {"start": 0.5, "end": 0.02, "over": 0.3},
+    }
+    if curious:
+        algorithm["learned_reward"] = {"kind": "rnd", "extrinsic": 10.0}
+    return LearningTask(name, {**keys_of("key-and-door"), "algorithm": algorithm}, 500_000, wanted)
+
+
 def _mat(name: str, preset: str, budget: int, kind: str = "mat") -> LearningTask:
     """A team by MAT, with the settings of a preset that trains it by MAPPO, but for the network. Observations are normalised over time, not
     each by itself."""
@@ -307,6 +328,8 @@ _ALL = (
     _task("key-and-door-rnd", "key-and-door", 200_000, ">= 0.9"),
     _task("key-and-door-icm", "key-and-door-icm", 200_000),
     _without_curiosity(),
+    _values_behind_the_door("key-and-door-dqn-rnd", ">= 0.8", curious=True),
+    _values_behind_the_door("key-and-door-dqn", "<= 0.1", curious=False),
     *(_imitation(kind, episodes) for episodes in _EPISODES for kind in ("bc", "gail", "airl")),
     _mat("spread-mat", "simple-spread-mat", 3_000_000),
     _mat("spread-mat-dec", "simple-spread-mat-dec", 3_000_000, "mat_dec"),

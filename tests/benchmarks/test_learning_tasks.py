@@ -48,7 +48,8 @@ IN_THE_ISSUE = """cartpole-ppo cartpole-dqn acrobot-ppo acrobot-dqn lunarlander-
     smax-2s3z-mappo smax-2s3z-happo smax-2s3z-hatrpo smax-2s3z-a2po smax-2s3z-coppo
     cheetah2x3-mappo cheetah2x3-happo cheetah2x3-hatrpo cheetah2x3-a2po cheetah2x3-coppo
     ant2x4-mappo ant2x4-happo ant2x4-hatrpo ant2x4-a2po ant2x4-coppo
-    overcooked-ppo key-and-door-ppo key-and-door-rnd key-and-door-icm cartpole-1-bc cartpole-1-gail cartpole-1-airl
+    overcooked-ppo key-and-door-ppo key-and-door-rnd key-and-door-icm key-and-door-dqn-rnd key-and-door-dqn
+    cartpole-1-bc cartpole-1-gail cartpole-1-airl
     cartpole-10-bc cartpole-10-gail cartpole-10-airl cartpole-100-bc cartpole-100-gail cartpole-100-airl
     spread-mat spread-mat-dec lbf-mat smax-3m-mat
     pendulum-mpo hopper-mpo cartpole-vmpo pong-vmpo
