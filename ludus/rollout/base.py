@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -10,7 +11,6 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.machine import files_allowed
 from ludus.core.types import Act, Due, Mixture, PolicyRef
 from ludus.policies.base import Policy
 from ludus.replay.base import ProcessesTrajectories
@@ -226,12 +226,12 @@ T = TypeVar("T")
 
 
 class RecentCache(Generic[T]):
-    """Values by key, of `limit` bytes together; `trim` forgets those that were not used for longest. Each may hold a file that is open, so
-    there are no more than an eighth of what a process may have."""
+    """Values by key, of `limit` bytes together; `trim` forgets those that were not used for longest. most: of them at a time, where each
+    may hold a file that is open."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, most: float = math.inf) -> None:
         self.size = 0
-        self._limit, self._most = limit, files_allowed() // 8
+        self._limit, self._most = limit, most
         self._values: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
 
     def __len__(self) -> int:

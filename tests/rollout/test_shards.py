@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from ludus.policies.actor_critic import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.replay.trajectories import Trajectories, join
-from ludus.rollout import base as rollout_base
+from ludus.rollout import manager as rollout_manager
 from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.shards import Shard, check_shares, shards_of, whole
@@ -415,10 +416,12 @@ def test_recent_forgets_what_was_not_used_for_longest() -> None:
     assert (recent.find("c"), recent.find("a")) == (None, "AA")
 
 
-def test_recent_keeps_no_more_files_open_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each may hold one: of 32 that a process may have, four."""
-    monkeypatch.setattr(rollout_base, "files_allowed", lambda: 32)
-    recent: RecentCache[int] = RecentCache(10**9)
+def test_recent_keeps_no_more_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of policies on their way, each of which may hold a file: an eighth of what a process may have open."""
+    make, runtime = partial(make_env, "openspiel/kuhn_poker"), InProcess()
+    monkeypatch.setattr(rollout_manager, "files_allowed", lambda: 32)
+    manager = RolloutManager(runtime, make, spec=make(num_envs=1).spec, num_envs=4)
+    recent: RecentCache[Any] = manager._sent
     for key in range(9):
         recent.keep(key, key, 1)
         recent.trim(needed=1)
