@@ -15,7 +15,7 @@ import pytest
 from ludus.core.curves import joined
 from ludus.core.errors import RunError
 from ludus.core.types import Act, Due, PolicyRef, Solution
-from ludus.driver.runner import resume, run
+from ludus.driver.runner import _files_hint, resume, run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.driver.scenario_kinds import PSRO
 from ludus.envs.registry import make_env
@@ -377,6 +377,12 @@ def test_an_error_in_the_middle_leaves_a_run_to_go_on_with(tmp_path: Path, monke
     with Reader(tmp_path / "run") as reader:
         assert len(reader.generations()) == 2
     assert resume(tmp_path / "run", report=False).nash_conv == whole.nash_conv
+
+
+def test_what_helps_against_too_many_open_files_is_said() -> None:
+    full, other = OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENOSPC, "No space left on device")
+    assert "`ulimit -Hn`" in _files_hint(full)
+    assert _files_hint(other) == ""
 
 
 # ---------------------------------------------------------------------------------------------- the table

@@ -22,6 +22,7 @@ from ludus.core.types import Match
 from ludus.envs.options import UNSEEN, Environment
 from ludus.envs.registry import make_env
 from ludus.evaluation.policies import Wanted, identity, require_same_game
+from ludus.evaluation.tournament import run as tournament_run
 from ludus.evaluation.tournament.entrants import _common_game, read_field, run_at
 from ludus.evaluation.tournament.report import TournamentReport
 from ludus.evaluation.tournament.run import Options, exact_tournament, play_tournament, run_tournament
@@ -488,3 +489,17 @@ def stored(file: Path) -> int:
             return int(db.execute("SELECT COALESCE(SUM(n), 0) FROM pieces").fetchone()[0])
         except sqlite3.OperationalError:
             return 0
+
+
+def test_processes_that_play_are_watched(tmp_path: Path) -> None:
+    """One that is stuck is made again, and whoever plays is told of deaths."""
+    field = read_field(["random", "bot:random"], env=KUHN, find_run=run_at)
+    facts = {e.name: (e.sha256, e.detail) for e in field.entrants}
+    with TournamentStore(tmp_path, game=field.game, seed=0, entrants=facts) as store:
+        play = tournament_run._Play(field, tournament_run.Options(), store, None)
+        play._rollouts = play._made(10)
+        assert play._rollouts._watch._deadline == 600.0
+        for tell in (play._runtime.tell, play._rollouts._tell):  # type: ignore[union-attr]
+            with pytest.warns(UserWarning, match="worker 3 died"):
+                tell("worker 3 died")
+        play.close()
