@@ -97,8 +97,8 @@ class HostWatch:
         and where nothing is waited for, too, which makes what they owe done. Raises PartDied if one of them has no restart left."""
         end, answers = None if timeout is None else monotonic() + timeout, [each.answer for each in owed]
         while True:
-            looks = [self._until(each.host) for each in owed] if self._deadline else []
-            soonest = min([*([] if end is None else [end]), *looks], default=None)
+            looks = {each.host: self._until(each.host) for each in owed} if self._deadline else {}
+            soonest = min([*([] if end is None else [end]), *looks.values()], default=None)
             left = None if soonest is None else max(0.0, soonest - monotonic())
             found = {
                 id(answer) for answer in self._waited(answers, self._open({each.host for each in owed}), at_least, left)
@@ -109,7 +109,7 @@ class HostWatch:
                 if is_done:
                     self._heard[each.host] = now
             for host in sorted({each.host for each, is_done in zip(owed, done, strict=True) if not is_done}):
-                if self._deadline and self._is_stuck(host):
+                if host in looks and self._is_stuck(host, looks[host]):
                     self._again(host)
             if sum(done) >= at_least or (end is not None and now >= end):
                 return done
@@ -145,12 +145,12 @@ class HostWatch:
             self._heard[host] = now
         return self._heard[host] + self._deadline
 
-    def _is_stuck(self, host: int) -> bool:
+    def _is_stuck(self, host: int, look: float) -> bool:
         """Whether it has made no step since it was looked at last, or does not say so in time. Does not wait: where it is late, it is asked
-        for its pulse, which comes."""
+        for its pulse, which comes. look: when it was to be looked at."""
         question, now = self._asked_for(host), monotonic()
         if question is None:
-            if now < self._limit(host):
+            if now < look or now < self._limit(host):
                 return False
             patience = max(_PULSE, self._deadline or 0.0)  # a long step may hold up the thread that answers
             question = self._question[host] = _Question(self._runtime.pulse(self._hosts[host]), now, now + patience)
