@@ -73,6 +73,7 @@ SHORT = {
         "evaluation.episodes=2",
         "algorithm.simulations=5",
         "algorithm.play_simulations=5",
+        "algorithm.rollout=512",
     ),
     "cartpole-dqn": ("response.decisions=1100", "evaluation.episodes=2"),
     "connect-four-alphazero": (

@@ -294,7 +294,7 @@ def test_games_that_are_not_played_in_turn_are_refused_before_anything_is_played
 
 @pytest.mark.slow
 def test_cartpole_is_learned_in_a_model_that_is_learned(tmp_path):
-    """From 22 steps to more than 80 in a tenth of the preset's decisions, with few simulations (193 ± 19 where it was measured)."""
+    """From 22 steps to more than 80 in a tenth of the preset's decisions, with few simulations (306 where it was measured)."""
     few = ["simulations=10", "play_simulations=10", "updates_per_decision=0.2", "batch=64", "rollout=512"]
     changes = ["response.decisions=8000", "evaluation.episodes=20", *(f"algorithm.{option}" for option in few)]
     result = run(load_scenario("cartpole-muzero", changes), run_dir=tmp_path / "run", report=False)
