@@ -217,6 +217,26 @@ def _cartpole_values(kind: str) -> LearningTask:
     return LearningTask(name, keys, 50_000, ">= 500", published=500.0, source=source)
 
 
+def _lunar_lander_by_vmpo() -> LearningTask:
+    """With PPO's discounts and batch there; the rest was chosen on seed 10."""
+    algorithm = {
+        "kind": "vmpo",
+        "value_network": "separate",
+        "gamma": 0.999,
+        "gae_lambda": 0.98,
+        "batch": 16_384,
+        "minibatches": 128,
+        "epochs": 4,
+        "learning_rate": 0.0005,
+        "epsilon": 0.01,
+        "epsilon_policy": 0.02,
+        "alpha_policy": 1.0,
+    }
+    keys = {**keys_of("lunar-lander"), "algorithm": algorithm}
+    source = f"{_ZOO}, of PPO, LunarLander-v2"
+    return LearningTask("lunarlander-vmpo", keys, 1_000_000, ">= 242", published=242.119, source=source)
+
+
 _EPISODES = (1, 10, 100)
 """Of an expert, that are imitated."""
 
@@ -338,6 +358,7 @@ _ALL = (
     _task("pendulum-mpo", "pendulum-mpo", 20_000, ">= -160", published=-156.995, source=f"{_ZOO}, of SAC"),
     _task("hopper-mpo", "hopper-mpo", 300_000, length="L"),  # beside hopper-sac
     _task("cartpole-vmpo", "cartpole-vmpo", 100_000, ">= 500", published=500.0, source=f"{_ZOO}, of PPO"),
+    _lunar_lander_by_vmpo(),
     _task(
         "pong-vmpo", "pong-vmpo", 2_500_000, published=20.989, source=f"{_ZOO}, of PPO, PongNoFrameskip-v4", length="L",
         barriers=50,

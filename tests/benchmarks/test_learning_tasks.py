@@ -52,7 +52,7 @@ IN_THE_ISSUE = """cartpole-ppo cartpole-dqn acrobot-ppo acrobot-dqn lunarlander-
     cartpole-1-bc cartpole-1-gail cartpole-1-airl
     cartpole-10-bc cartpole-10-gail cartpole-10-airl cartpole-100-bc cartpole-100-gail cartpole-100-airl
     spread-mat spread-mat-dec lbf-mat smax-3m-mat
-    pendulum-mpo hopper-mpo cartpole-vmpo pong-vmpo
+    pendulum-mpo hopper-mpo cartpole-vmpo lunarlander-vmpo pong-vmpo
     cartpole-apex cartpole-m-iqn cartpole-rainbow-iqn pendulum-apex
     spread-qplex spread-cw-qmix spread-ow-qmix spread-cds-qmix spread-coma
     lbf-qmix lbf-vdn lbf-qplex lbf-cw-qmix lbf-ow-qmix lbf-cds-qmix lbf-coma
