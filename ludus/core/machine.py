@@ -55,6 +55,11 @@ def files_allowed() -> int:
     return _FILES if resource.RLIM_INFINITY in (soft, hard) else min(_FILES, max(soft, hard))
 
 
+def files_to_keep() -> int:
+    """How many of them a cache may hold open: an eighth."""
+    return files_allowed() // 8
+
+
 def why_no_processes() -> str:
     """What this system lacks of what parts in processes of their own are made of; "": nothing."""
     if sys.platform != "linux":

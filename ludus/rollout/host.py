@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from ludus.core.errors import PartDied, TrainingError
-from ludus.core.machine import files_allowed, out_of_memory
+from ludus.core.machine import files_to_keep, out_of_memory
 from ludus.core.types import CPU, DeviceChoice, PolicyRef, PolicySpec, Weights
 from ludus.envs.base import VectorEnv, closed_on_error
 from ludus.policies.base import Policy
@@ -72,7 +72,7 @@ class RolloutHost:
 
     def __init__(self, spec: HostSpec) -> None:
         self._spec = spec
-        self._policies: RecentCache[Policy] = RecentCache(spec.kept, most=files_allowed() // 8)
+        self._policies: RecentCache[Policy] = RecentCache(spec.kept, most=files_to_keep())
         self._bots = bot_players(spec.bots)
         self._task_slots: dict[int, list[RolloutWorker]] = {}
         self._begun = 0

@@ -13,7 +13,7 @@ from time import monotonic, perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
 from ludus.core.errors import PartDied
-from ludus.core.machine import files_allowed
+from ludus.core.machine import files_to_keep
 from ludus.core.timings import Timings
 from ludus.core.types import CPU, DeviceChoice, EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv
@@ -296,7 +296,7 @@ class RolloutManager:
         self.profile = profile or Timings()
         self._runtime = runtime
         self._shards = shards_of(num_envs, shards)
-        self._sent: RecentCache[tuple[Policy, Ref]] = RecentCache(KEPT, most=files_allowed() // 8)
+        self._sent: RecentCache[tuple[Policy, Ref]] = RecentCache(KEPT, most=files_to_keep())
         self._open: list[Pending] = []  # requests that were started, and neither taken nor forgotten
         self._unwanted: list[OwedAnswer] = []  # of forgotten ones, that hosts may still be playing
         self._leave, self._tell, self._closing = leave, tell, max(_CLOSING, deadline or _IDLE_CLOSING)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from ludus.core import machine
 from ludus.core.errors import EnvError, PartDied, RunError, ScenarioError
 from ludus.core.types import Mixture, PolicyRef
 from ludus.envs.base import VectorEnv
@@ -19,7 +20,6 @@ from ludus.policies.actor_critic import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.replay.trajectories import Trajectories, join
-from ludus.rollout import manager as rollout_manager
 from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.shards import Shard, check_shares, shards_of, whole
@@ -419,7 +419,7 @@ def test_recent_forgets_what_was_not_used_for_longest() -> None:
 def test_recent_keeps_no_more_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of policies on their way, each of which may hold a file: an eighth of what a process may have open."""
     make, runtime = partial(make_env, "openspiel/kuhn_poker"), InProcess()
-    monkeypatch.setattr(rollout_manager, "files_allowed", lambda: 32)
+    monkeypatch.setattr(machine, "files_allowed", lambda: 32)
     manager = RolloutManager(runtime, make, spec=make(num_envs=1).spec, num_envs=4)
     recent: RecentCache[Any] = manager._sent
     for key in range(9):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.machine import files_allowed
+from ludus.core.machine import files_to_keep
 from ludus.core.types import CPU, Act, Array, DeviceChoice, PolicyRef
 from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.rollout.base import RecentCache
@@ -63,7 +63,7 @@ class PolicyCache:
         """device: where policies are asked to compute, for up to max_batch rows at a time."""
         self.fetched = 0  # policies that were not at hand
         self._fetch = fetch
-        self._recent: RecentCache[Policy] = RecentCache(kept, most=files_allowed() // 8)
+        self._recent: RecentCache[Policy] = RecentCache(kept, most=files_to_keep())
         self._entries: list[_Entry | None] = []  # by key
         self._holders: list[int] = []  # by key
         self._key_of: dict[tuple[Ref, str], int] = {}
