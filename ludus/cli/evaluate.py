@@ -42,8 +42,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         nargs="+",
         default=[],
-        help="after RUN: who plays, every combination of one per player: @meta, @best, @12, @PLAYER/POLICY of RUN, any policy of "
-        "another run of the game, a file or random (default: @WHAT, or @meta and the newest)",
+        help="after RUN: who plays, every combination of one per player: @meta, @best, @strongest, @12, @PLAYER/POLICY of RUN, any policy "
+        "of another run of the game, a file or random (default: @WHAT, or @meta and the newest)",
     )
     parser.add_argument(
         "--exploit",

@@ -144,22 +144,25 @@ def _parts(what: str, names: dict[str, str]) -> None:
 def _policies(text: str | None) -> None:
     if text is None:
         raise ConfigError("of which run? `ludus list policies RUN`; `ludus runs` shows the runs.")
+    from ludus.evaluation.policies import BEST, STRONGEST
     from ludus.population.base import seats_in
     from ludus.storage.stored_run import open_run
 
     run = open_run(find_run(text))
-    best = set(run.best.values())
+    words = {BEST: set(run.best.values()), STRONGEST: set(run.strongest.values())}
     rows = []
     for ref, record in run.records.items():
         seats = seats_in(run.population, ref.population)
         played = [run.solution.strategies[p] for p in seats]
         share = sum(float(m[record.index]) if record.index < len(m) else 0.0 for m in played) / len(seats)
         row = (f"{text}@{run.name(ref)}", " ".join(map(str, seats)), record.spec.kind, ref.mode)
-        rows.append((*row, str(record.lineage.generation), f"{share:.4f}", "best" if ref in best else ""))
+        rows.append(
+            (*row, str(record.lineage.generation), f"{share:.4f}", ", ".join(w for w in words if ref in words[w]))
+        )
     table(("policy", "plays", "kind", "mode", "generation", "in @meta", ""), rows, left=(0, 1, 2, 3, 6), spare=(3, 2))
     first, last = "" if is_entry(run.folder) or not run.generation else f"{text}@0 to ", run.generation
     write(
-        f"Also {text} (what it came to), {text}@meta, {first}{text}@{last}, {text}@best, {text}@newest: of every player."
+        f"Also {text} (what it came to), {text}@meta, {first}{text}@{last}, {text}@best, {text}@strongest, {text}@newest: of every player."
     )
 
 

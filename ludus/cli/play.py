@@ -34,7 +34,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         nargs="+",
         default=[],
-        help="one for all other seats, or one for each: @meta, @best, @PLAYER/POLICY, random, bot:NAME, person",
+        help="one for all other seats, or one for each: @meta, @best, @strongest, @PLAYER/POLICY, random, bot:NAME, person",
     )
     parser.add_argument("--seat", type=whole_number, default=0, metavar="P", help="which player you are (default: 0)")
     parser.add_argument("--name", default="", help="yours, for the list of people")

@@ -45,8 +45,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         nargs="+",
         default=[],
-        help="after RUN: who plays, one for all or one per player: @meta, @best, @12, @PLAYER/POLICY of RUN, any policy of another run of "
-        "the game, a file, random, bot:NAME or module:Class",
+        help="after RUN: who plays, one for all or one per player: @meta, @best, @strongest, @12, @PLAYER/POLICY of RUN, any policy of "
+        "another run of the game, a file, random, bot:NAME or module:Class",
     )
     parser.add_argument("--out", type=_file, metavar="FILE", help="the same as FILE")
     parser.add_argument(

@@ -48,7 +48,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "entrants",
         metavar="ENTRANT",
         nargs="+",
-        help="RUN (what it came to), RUN@meta, RUN@12, RUN@best, RUN@newest, RUN@PLAYER/POLICY, FILE.safetensors, random, "
+        help="RUN (what it came to), RUN@meta, RUN@12, RUN@best, RUN@strongest, RUN@newest, RUN@PLAYER/POLICY, FILE.safetensors, random, "
         "bot:mcts,simulations=100 (bot:NAME,key=value…), or a bot of your own, module:Class,key=value…",
     )
     parser.add_argument(

@@ -2,7 +2,8 @@
 
 RUN                       what the run came to: its last meta-strategies, a policy drawn per episode
 RUN@meta, RUN@12          the meta-strategies, the last ones or those after generation 12
-RUN@best, RUN@newest      of each population the policy that earns most against the last meta-strategies, or the newest
+RUN@best, RUN@newest      of each population the trained policy that earns most against the last meta-strategies, or the newest
+RUN@strongest             of each population the policy of the highest rating, bots and imported policies included
 RUN@PLAYER/POLICY         one policy, as `ludus list policies RUN` prints it
 @…                        the same of the run that is at hand, where there is one
 FILE.safetensors          a policy's file
@@ -70,8 +71,8 @@ def identity(settings: Environment, *, without: Collection[str] = NEVER_SEEN) ->
     return json.dumps({key: value for key, value in parts.items() if value}, sort_keys=True, default=str)
 
 
-META, BEST, NEWEST = "meta", "best", "newest"
-FORMS = "RUN, RUN@meta, RUN@best, RUN@newest, RUN@GENERATION, RUN@PLAYER/POLICY, FILE.safetensors"
+META, BEST, STRONGEST, NEWEST = WORDS = "meta", "best", "strongest", "newest"
+FORMS = "RUN, RUN@meta, RUN@best, RUN@strongest, RUN@newest, RUN@GENERATION, RUN@PLAYER/POLICY, FILE.safetensors"
 _BOT = "bot:"
 _RANDOM = "random"
 _FILE = ".safetensors"
@@ -208,7 +209,7 @@ def _with_at(text: str, find_run: FindRun, open_run: Callable[[Path], StoredRun]
     name, rest = (name, rest) if colon else ("", text)
     population, _, policy = rest.rpartition("/")
     same = [run.name(ref) for ref in run.records if ref.policy == policy and population in ("", str(ref.population))]
-    if not same and not colon and rest not in (META, BEST, NEWEST):
+    if not same and not colon and rest not in WORDS:
         return None
     return f"{name}@{same[0] if same else rest}"
 
@@ -283,8 +284,8 @@ def shares_of(wanted: Wanted, run: StoredRun) -> list[Shares]:
             )
         return [[(record.ref, 1.0)] if which == record.ref.population else [] for which in run.population]
     newest = {which: members[-1].ref for which, members in run.members.items() if members}
-    if wanted.what in (BEST, NEWEST):
-        chosen = run.best if wanted.what == BEST else newest
+    if wanted.what in (BEST, STRONGEST, NEWEST):
+        chosen = newest if wanted.what == NEWEST else run.best if wanted.what == BEST else run.strongest
         return [[(chosen[which], 1.0)] if which in chosen else [] for which in run.population]
     solution = wanted.solution
     if solution is None:
@@ -312,11 +313,12 @@ def _one(wanted: Wanted, run: StoredRun) -> PolicyRef:
     for ref in run.records:
         if (ref.population, ref.policy) == (which, policy):
             return ref
-    known = [META, BEST, NEWEST, *map(run.name, run.records)]
+    known = [*WORDS, *map(run.name, run.records)]
     same = [name for name in known if name.partition("/")[2] == wanted.what]
     meant = nearest(wanted.what, same or known)
     if not meant.startswith(";"):
-        meant = f"; there are {META}, {BEST}, {NEWEST}, the generations 0 to {run.generation}, and policies from {known[3]} to {known[-1]}."
+        policies = f"policies from {known[len(WORDS)]} to {known[-1]}"
+        meant = f"; there are {', '.join(WORDS)}, the generations 0 to {run.generation}, and {policies}."
     raise ConfigError(f"{wanted.text!r}: {run.folder.name} has no {wanted.what!r} to be named after the @{meant}")
 
 

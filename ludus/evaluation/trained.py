@@ -23,6 +23,7 @@ from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
 from ludus.evaluation.policies import FORMS, Drawn, drawn_of, misfit, shares_of, take_apart
 from ludus.policies.base import Policy, Teams, team_size_of
+from ludus.policies.bots import BotPolicy
 from ludus.policies.file import load_policy as read_policy
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
@@ -402,10 +403,10 @@ def _shape(config: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def load_policy(name: str | PathLike[str], *, player: int | None = None, seed: int | None = None) -> TrainedPolicy:
-    """A policy by its name: RUN, RUN@meta, RUN@12, RUN@best, RUN@newest, RUN@PLAYER/POLICY, or a file.
+    """A policy by its name: RUN, RUN@meta, RUN@12, RUN@best, RUN@strongest, RUN@newest, RUN@PLAYER/POLICY, or a file.
 
-    player: whom `predict` acts for; by default the first one that it plays. seed: of what is drawn. Raises ConfigError for a name of
-    nobody, with the nearest; RunError and PolicyError for what cannot be read.
+    player: whom `predict` acts for; by default the first one that it plays without a bot. seed: of what is drawn. Raises ConfigError for a
+    name of nobody, with the nearest; RunError and PolicyError for what cannot be read; PolicyError for a bot.
     """
     wanted = take_apart(str(name), find_run, open_run, what="policy", forms=FORMS)
     if wanted.bot or wanted.random:
@@ -415,5 +416,24 @@ def load_policy(name: str | PathLike[str], *, player: int | None = None, seed: i
         return TrainedPolicy([[Drawn(wanted.file.stem, read_policy(wanted.file))]], player=player or 0, seed=seed)
     run: StoredRun = wanted.run
     seats = drawn_of(run, shares_of(wanted, run))
-    first = next(p for p, some in enumerate(seats) if some)
-    return TrainedPolicy(seats, player=first if player is None else player, env=run.env, seed=seed)
+    if player is None:
+        able = [p for p, some in enumerate(seats) if some]
+        player = next((p for p in able if not _bots_among(seats[p])), able[0])
+    if 0 <= player < len(seats) and (bots := _bots_among(seats[player])):
+        raise _is_bot(str(name), run, player, bots[0])
+    return TrainedPolicy(seats, player=player, env=run.env, seed=seed)
+
+
+def _bots_among(some: Sequence[Drawn]) -> list[BotPolicy]:
+    return [drawn.policy for drawn in some if isinstance(drawn.policy, BotPolicy)]
+
+
+def _is_bot(name: str, run: StoredRun, player: int, bot: BotPolicy) -> PolicyError:
+    """What is said where a bot is asked for as a policy."""
+    trained = [record.ref for record in run.members[run.population[player]] if run.trained(record)]
+    head = name.rpartition("@")[0] or name
+    other = f"Load one that was trained, such as {head}@{run.name(trained[-1])}" if trained else "Load another player's"
+    return PolicyError(
+        f"{name!r} has the bot {bot.bot.text!r} play player {player}: a bot is asked beside the environment that it plays in, and there "
+        f"are no weights to load. {other}; matches, tournaments, recordings and runs take bots."
+    )

@@ -149,26 +149,63 @@ class StoredRun:
                 )
         return solution
 
+    def trained(self, record: PolicyRecord) -> bool:
+        """Whether a task of the run made this policy: it was learned, or computed. An entry of a zoo does not say so, and there everybody
+        counts but bots and who plays at random."""
+        if is_entry(self.folder):
+            return record.spec.kind not in ("bot", "random")
+        return bool(record.lineage.task)
+
     @cached_property
     def best(self) -> dict[int, PolicyRef]:
-        """Of each population the policy that earns most against the last meta-strategies, by the recorded payoffs, over the seats that it
-        plays; of those that earn the same, the one that they play most, then the newest. Where no payoffs are recorded, the newest."""
+        """Of each population the `trained` policy that earns most against the last meta-strategies, by the recorded payoffs, over the seats
+        that it plays; of those that earn the same, the one that they play most, then the newest. Where no payoffs are recorded, the newest.
+        Where nobody was trained, as among opponents that were imported, all count."""
+        chosen = {}
+        for which, members in self.members.items():
+            eligible = [k for k, record in enumerate(members) if self.trained(record)] or list(range(len(members)))
+            if members:
+                chosen[which] = self._most(which, eligible)
+        return chosen
+
+    @cached_property
+    def strongest(self) -> dict[int, PolicyRef]:
+        """Of each population the policy of the highest rating, whoever it is: bots, imported policies and the first one count.
+
+        The rating is the last Elo that the run has recorded; where there is none (payoffs were computed, not two players, an entry of a
+        zoo), what a policy earns against the last meta-strategies, as for `best`."""
+        with Reader(self.folder, check=False) as reader:
+            stored = {(r.population, r.policy): r.rating for r in reader.ratings(last=True) if np.isfinite(r.rating)}
+        chosen = {}
+        for which, members in self.members.items():
+            rated = [k for k, record in enumerate(members) if (which, record.ref.policy) in stored]
+            if rated:
+                most = max(rated, key=lambda k: (stored[which, members[k].ref.policy], k))
+                chosen[which] = members[most].ref
+            elif members:
+                chosen[which] = self._most(which, list(range(len(members))))
+        return chosen
+
+    @cached_property
+    def _earnings(self) -> tuple[list[NDArray[np.float64]], Solution, float]:
+        """([P] float64[policies] what each earns against the last meta-strategies; these, over all policies; what differs by less is
+        equal)."""
         with Reader(self.folder, check=False) as reader:
             mean = reader.payoffs().mean[(slice(None), *(slice(len(self.members[k])) for k in self.population))]
         solution = _padded(self.solution, mean.shape[1:])
-        worth = [_values(values, solution, player) for player, values in enumerate(mean)]
         equal = _EQUAL * float(np.ptp(mean[np.isfinite(mean)])) if np.isfinite(mean).any() else 0.0
-        out = {}
-        for which, members in self.members.items():
-            if not members:
-                continue
-            seats = seats_in(self.population, which)
-            value = np.mean([worth[p] for p in seats], axis=0)
-            share = np.mean([solution.strategies[p] for p in seats], axis=0)
-            known = np.flatnonzero(np.isfinite(value))
-            good = [i for i in known.tolist() if value[i] >= value[known].max() - equal]
-            out[which] = members[max(good, key=lambda i: (share[i], i), default=-1)].ref
-        return out
+        return [_values(values, solution, player) for player, values in enumerate(mean)], solution, equal
+
+    def _most(self, which: int, eligible: Sequence[int]) -> PolicyRef:
+        """Who of these members of a population earns most, as `best` says it. eligible: their places, rising; at least one."""
+        worth, solution, equal = self._earnings
+        seats = seats_in(self.population, which)
+        value = np.mean([worth[p] for p in seats], axis=0)
+        share = np.mean([solution.strategies[p] for p in seats], axis=0)
+        known = [k for k in eligible if np.isfinite(value[k])]
+        top = max((value[k] for k in known), default=0.0)
+        good = [k for k in known if value[k] >= top - equal]
+        return self.members[which][max(good, key=lambda k: (share[k], k), default=eligible[-1])].ref
 
     def _finished(self) -> GenerationRecord:
         if self._last is None:

@@ -11,7 +11,7 @@ import run_tools as tools
 
 import ludus
 from ludus.cli.main import main
-from ludus.core.errors import ConfigError, LudusError, ScenarioError
+from ludus.core.errors import ConfigError, LudusError, PolicyError, ScenarioError
 from ludus.driver.runner import resume
 from ludus.driver.scenario_kinds import SCENARIOS, FixedOpponents
 from ludus.evaluation.evaluate import evaluate_run
@@ -95,6 +95,15 @@ def test_who_always_passes_is_bet_against(tmp_path: Path) -> None:
     assert result.payoffs.mean[0, 2, 1] == 1.0
     assert result.generations[-1].responses[0] == pytest.approx(1.0, abs=0.1)
     assert result.nash_conv == ()
+    best = ludus.load_policy(f"{tmp_path}/run@best")
+    assert repr(best) == "<TrainedPolicy 0-1, player 0>"
+    for name in ("run@1/bot.own_bots-First", "run@0/bot.own_bots-First"):
+        with pytest.raises(PolicyError, match="has the bot 'own_bots:First' play player"):
+            ludus.load_policy(f"{tmp_path}/{name}")
+    with pytest.raises(
+        PolicyError, match=r"there are no weights to load\. Load one that was trained, such as .*run@0/0-1;"
+    ):
+        ludus.load_policy(f"{tmp_path}/run@0/bot.own_bots-First")
 
 
 def test_an_own_policy_is_tabulated(tmp_path: Path) -> None:

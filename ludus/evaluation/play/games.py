@@ -19,7 +19,7 @@ from ludus.envs.wrappers.registry import wrap
 from ludus.evaluation.play.controls import action_names_of, keys_of
 from ludus.evaluation.play.person import Person
 from ludus.evaluation.played_episode import PlayedEpisode, bots_of_run
-from ludus.evaluation.policies import BEST, META, NEWEST, NamedPlayers
+from ludus.evaluation.policies import BEST, META, NEWEST, STRONGEST, NamedPlayers
 from ludus.evaluation.recording import one_environment
 from ludus.policies.base import Policy
 from ludus.policies.bots import parse_bot, require_fit
@@ -33,7 +33,7 @@ MOST_BYTES = 64 * 2**20
 MOST_MEMBERS = 1000
 _OFFERED = ("mcts-50", "mcts-500", "ismcts-50", "ismcts-500", "football_built_in", "football_script")
 _KNOWN = re.compile(
-    r"@(meta|best|newest|[0-9]{1,9}|[0-9]{1,4}/[A-Za-z0-9_.-]{1,200}(?<!\.safetensors))|random|bot:[A-Za-z0-9_-]{1,60}"
+    r"@(meta|best|strongest|newest|[0-9]{1,9}|[0-9]{1,4}/[A-Za-z0-9_.-]{1,200}(?<!\.safetensors))|random|bot:[A-Za-z0-9_-]{1,60}"
 )
 """What a page may name: policies of the run, and bots without options; no files, no other runs, no code."""
 
@@ -70,8 +70,8 @@ def check_name(who: str) -> None:
     """Raises ConfigError for what a page may not name."""
     if who != PERSON and _KNOWN.fullmatch(who) is None:
         raise ConfigError(
-            f"{who[:80]!r} was given for a seat; {PERSON}, @meta, @best, @newest, @GENERATION, @PLAYER/POLICY, random or bot:NAME without "
-            "options, such as bot:mcts-1000, is expected."
+            f"{who[:80]!r} was given for a seat; {PERSON}, @meta, @best, @strongest, @newest, @GENERATION, @PLAYER/POLICY, random or "
+            "bot:NAME without options, such as bot:mcts-1000, is expected."
         )
 
 
@@ -140,7 +140,12 @@ class RunGame:
         )
 
     def _words(self) -> list[Member]:
-        said = {META: "the mixture: one is drawn for each game", BEST: "the best policy", NEWEST: "the newest policy"}
+        said = {
+            META: "the mixture: one is drawn for each game",
+            BEST: "the best policy",
+            STRONGEST: "the strongest member, bots included",
+            NEWEST: "the newest policy",
+        }
         found = []
         for word, label in said.items():
             with suppress(LudusError):  # a run that solves nothing has no mixture

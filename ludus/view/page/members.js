@@ -18,7 +18,7 @@ export function playerName(seats, player) {
   return name[0].toUpperCase() + name.slice(1);
 }
 
-const SAID = { "@meta": "the mixture", "@best": "the best policy", "@newest": "the newest policy", random: "random play" };
+const SAID = { "@meta": "the mixture", "@best": "the best policy", "@strongest": "the strongest member", "@newest": "the newest policy", random: "random play" };
 
 /** What a policy that was asked for by name is called in a sentence. */
 export const called = (name) => (Object.hasOwn(SAID, name) ? SAID[name] : name.replace(/^@/, "").replace(/^bot:/, "bot "));
