@@ -4,6 +4,7 @@ few steps, so that compiling it well takes longer than it saves."""
 
 import gc
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,9 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llv
 
 if SET := os.environ.get("ATEN_CPU_CAPABILITY"):  # torch would take what it compiled for another instruction set
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}_{SET}")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's script has it for what it starts with &
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what the tests start inherits that a Ctrl-C is heard
 
 settings.register_profile(
     "fixed", derandomize=True, deadline=None

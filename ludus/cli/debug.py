@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import numpy as np
 from ludus.cli.command import Command, positive_number, whole_number
 from ludus.cli.output import table, write
 from ludus.core.errors import ConfigError, LudusError, UnknownName
+from ludus.core.machine import signals_handled
 from ludus.storage.run_dirs import find_run
 
 if TYPE_CHECKING:
@@ -462,15 +464,11 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         asked.append(True)
 
-    try:
-        before = signal.signal(signal.SIGINT, ask)
-    except ValueError:  # not in the main thread
+    if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    try:
+    with signals_handled(ask, [signal.SIGINT]):
         yield lambda: bool(asked)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 # --------------------------------------------------------------------------------------------------------------------

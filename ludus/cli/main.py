@@ -112,6 +112,9 @@ def script() -> None:
     yaml.py there is not taken for the library."""
     sys.path.append("")
     gc.set_threshold(_GARBAGE)
+    signal.signal(
+        signal.SIGCHLD, signal.SIG_DFL
+    )  # who ignores it, as some who start commands do, is not told how a child ended
     for number in _ENDINGS:
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores one
             signal.signal(number, _stop)

@@ -10,9 +10,10 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
+from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 from threadpoolctl import threadpool_limits
@@ -74,6 +75,26 @@ def why_no_processes() -> str:
 
 # --------------------------------------------------------------------------------------------------------------------
 # Signals that ask a run to stop.
+
+
+@contextmanager
+def signals_handled(handler: Callable[[int, FrameType | None], None], numbers: Iterable[int]) -> Iterator[None]:
+    """While this is open, `handler` hears these signals; then what did before does again, whatever it was: a process inherits ignored
+    signals from a shell's script (SIGINT with &), nohup (SIGHUP) or a batch system. In the main thread only.
+
+    Args:
+        handler: As for `signal.signal`.
+        numbers: Of the signals. One whose handler is C code's, which Python cannot put back, stays with that.
+    """
+    previous = {number: signal.getsignal(number) for number in numbers}
+    ours = {number: before for number, before in previous.items() if before is not None}
+    try:
+        for number in ours:
+            signal.signal(number, handler)
+        yield
+    finally:
+        for number, before in ours.items():
+            signal.signal(number, before)
 
 
 def leave_stopping_to_the_driver() -> None:

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import FrameType
 
 from ludus import __version__
+from ludus.core.machine import signals_handled
 from ludus.core.types import Metrics, Task
 from ludus.runtime.base import PartState
 from ludus.storage import live
@@ -96,12 +97,8 @@ def stop_on_signals(
 
     # A shell's script ignores SIGINT for what it starts with &; nohup means its SIGHUP.
     numbers = [n for n in _STOPS if n != signal.SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, handle) for number in numbers}
-    try:
+    with signals_handled(handle, numbers):
         yield request
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _say(text: str) -> None:

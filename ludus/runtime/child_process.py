@@ -224,6 +224,7 @@ def serve(descriptor: int, lifeline: int, module: str, name: str, what: str) -> 
     leave_stopping_to_the_driver()
     for inherited in (descriptor, lifeline):
         os.set_inheritable(inherited, False)  # programs that are started here must not hold them open
+    signal.signal(signal.SIGIO, signal.SIG_DFL)  # whatever was inherited
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)  # a SIGIO, which ends even
     # one that hangs in compiled code and holds the interpreter's lock, where the thread below cannot run

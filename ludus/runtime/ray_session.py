@@ -25,6 +25,7 @@ import ray
 from ray._private.internal_api import get_memory_info_reply
 
 from ludus.core.errors import RunError
+from ludus.core.machine import signals_handled
 from ludus.runtime import ray_janitor
 from ludus.runtime.carried import THREADS
 
@@ -286,7 +287,8 @@ def _signals_kept() -> Iterator[None]:
     finally:
         if taking is not None:
             setattr(ray._private.utils, _TAKES, taking)
-        signal.signal(signal.SIGTERM, handler)
+        if handler is not None:  # C code's, which Python cannot put back
+            signal.signal(signal.SIGTERM, handler)
 
 
 @contextlib.contextmanager
@@ -303,10 +305,7 @@ def _interrupts_remembered() -> Iterator[None]:
         heard = True
         usual(number, frame)
 
-    signal.signal(signal.SIGINT, hear)
-    try:
+    with signals_handled(hear, [signal.SIGINT]):
         yield
-    finally:
-        signal.signal(signal.SIGINT, usual)
     if heard:
         raise KeyboardInterrupt

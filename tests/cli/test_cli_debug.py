@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import ludus
-from ludus.cli.debug import Session, _interruptible
+from ludus.cli.debug import Session
 from ludus.cli.main import main
 from ludus.core.errors import ConfigError
 from ludus.core.types import AgentSpec, EnvSpec, PolicySpec
@@ -327,17 +325,6 @@ def test_much_is_told_in_few_lines(
     else:
         assert "  saw       float32[100]: least 0, mean 0.14, greatest 7, 2 not 0 (`see PLAYER\n" in out
         assert "  saw       float32[100]: 7 7 0 0 0" in out
-
-
-def test_ctrl_c_stops_between_two_steps() -> None:
-    with _interruptible() as stopped:
-        assert not stopped()
-        os.kill(os.getpid(), signal.SIGINT)
-        assert stopped()
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_one_command_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:

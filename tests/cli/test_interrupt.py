@@ -6,10 +6,14 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from ludus.cli.debug import _interruptible
 from ludus.cli.main import main
+from ludus.core.machine import signals_handled
 from ludus.driver.control import StopRequest, stop_on_signals
 
 _LOOP = """
@@ -78,11 +82,41 @@ def test_second_signal_exits_at_once() -> None:
     assert (process.returncode, out) == (130, "")
 
 
-def test_handlers_are_put_back() -> None:
+@pytest.fixture(params=["ignored", "default", "python"])
+def inherited(request: pytest.FixtureRequest) -> Iterator[signal.Handlers | Callable[..., Any]]:
+    """What SIGINT does where it comes from: a shell's script ignores it for what it starts with &."""
+    kinds = {"ignored": signal.SIG_IGN, "default": signal.SIG_DFL, "python": signal.default_int_handler}
+    before = signal.signal(signal.SIGINT, kinds[request.param])
+    yield kinds[request.param]
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_run_hears_ctrl_c_whatever_was_inherited_and_puts_that_back(inherited: Any) -> None:
+    with stop_on_signals(tell=lambda _: None) as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.requested
+    assert signal.getsignal(signal.SIGINT) is inherited
+
+
+def test_the_debugger_hears_ctrl_c_whatever_was_inherited_and_puts_that_back(inherited: Any) -> None:
+    """Once between two steps; the second time at once."""
+    with _interruptible() as stopped:
+        assert not stopped()
+        signal.raise_signal(signal.SIGINT)
+        assert stopped()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is inherited
+
+
+def test_what_python_cannot_put_back_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The handler of a program in C that Python is a part of."""
     before = signal.getsignal(signal.SIGINT)
-    with stop_on_signals() as stop:
-        assert signal.getsignal(signal.SIGINT) is not before
-        assert not stop.requested
+    with monkeypatch.context() as patch:
+        patch.setattr(signal, "getsignal", lambda number: None)
+        with signals_handled(lambda *_: None, [signal.SIGINT]):
+            patch.undo()
+            assert signal.getsignal(signal.SIGINT) is before
     assert signal.getsignal(signal.SIGINT) is before
 
 

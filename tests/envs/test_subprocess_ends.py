@@ -23,7 +23,7 @@ Slow = pytest.mark.slow
 
 
 def started(arguments: list[str], folder: Path) -> subprocess.Popen[str]:
-    """A Python program with a process group of its own, where Ctrl-C is not ignored, whatever started these tests."""
+    """A Python program with a process group of its own."""
     return subprocess.Popen(
         [sys.executable, *arguments],
         stdout=subprocess.PIPE,
@@ -32,7 +32,6 @@ def started(arguments: list[str], folder: Path) -> subprocess.Popen[str]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
         cwd=folder,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 

@@ -1,5 +1,7 @@
 """Game trees as tensors: equal to the compiled sweeps. By hand, on a CPU; and on `meta`, where whatever is read back raises."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -31,6 +33,12 @@ def compiled_plans(tree: GameTree, tables: list[np.ndarray]) -> list[np.ndarray]
     return [np.stack([tree.realisation(p, table) for table in many]) for p, many in enumerate(tables)]
 
 
+def earned(tree: GameTree, player: int, table: np.ndarray, profiles: list[Any]) -> list[float]:
+    """What a response earns against each profile: of two that earn the same, rounding may choose another in each program."""
+    plan = tree.realisation(player, table)
+    return [tree.values([*profile[:player], plan, *profile[player + 1 :]])[player] for profile in profiles]
+
+
 def close(found: torch.Tensor, wanted: np.ndarray) -> None:
     np.testing.assert_allclose(found.numpy(), wanted, rtol=0, atol=1e-12)
 
@@ -50,14 +58,14 @@ def test_batches_equal_the_compiled_sweeps(name: str) -> None:
     close(gain, np.array([tree.exploitability(profile).gain for profile in profiles]))
     for player in range(tree.num_players):
         values, responses = tensors.best_response(player, plans)
-        singly = [tree.best_response(player, profile) for profile in profiles]
-        close(values, np.array([value for value, _ in singly]))
-        np.testing.assert_array_equal(responses.numpy(), np.stack([table for _, table in singly]))
+        close(values, np.array([tree.best_response(player, profile)[0] for profile in profiles]))
+        for table, profile, value in zip(responses.numpy(), profiles, values.tolist(), strict=True):
+            assert earned(tree, player, table, [profile]) == pytest.approx([value], abs=1e-12)
         probs = np.array([0.2, 0.3, 0.5])
         joint = tensors.best_response_joint(player, plans, torch.from_numpy(probs))
         best = tree.best_response_joint(player, profiles, probs.tolist())
         close(joint[0], np.array(best[0]))
-        np.testing.assert_array_equal(joint[1].numpy(), best[1])
+        assert probs @ earned(tree, player, joint[1].numpy(), profiles) == pytest.approx(best[0], abs=1e-12)
 
 
 @pytest.mark.parametrize("name", GAMES)
@@ -86,9 +94,7 @@ def test_a_placed_tree_answers_as_the_tree_does(name: str, monkeypatch: pytest.M
         others = [[None if p == player else plan for p, plan in enumerate(profile)] for profile in profiles]
         value, table = placed.best_response_joint(player, others, probs)
         assert value == pytest.approx(tree.best_response_joint(player, others, probs)[0], abs=1e-12)
-        mine = tree.realisation(player, table)  # of equals, rounding may choose another
-        earned = [tree.values([*profile[:player], mine, *profile[player + 1 :]])[player] for profile in profiles]
-        assert np.dot(earned, probs) == pytest.approx(value, abs=1e-12)
+        assert np.dot(earned(tree, player, table, profiles), probs) == pytest.approx(value, abs=1e-12)
     with pytest.raises(PolicyError, match="2 probabilities"):
         placed.best_response_joint(0, profiles, (0.5, 0.5))
     with pytest.raises(PolicyError, match="has shape"):

@@ -194,8 +194,9 @@ def test_descriptors_are_not_leaked(child: Made) -> None:
 
 
 PARENT = """
-import sys, time
+import signal, sys, time
 sys.path[:] = {path!r}
+signal.signal(signal.SIGIO, signal.SIG_IGN)  # a child is not to depend on what it inherits
 import child_served
 from ludus.runtime import child_process
 from ludus.runtime.child_process import ChildProcess

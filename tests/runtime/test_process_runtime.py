@@ -362,7 +362,6 @@ def test_however_a_driver_ends_nothing_is_left(end, sent, code, tmp_path):
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     processes = list(map(int, driver.stdout.readline().split()))
     assert len(processes) == 4

@@ -28,7 +28,6 @@ def start():
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # what runs the tests may ignore Ctrl-C
         )
         drivers.append(driver)
         return driver, driver.stdout.readline().strip()
