@@ -12,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ludus.core.errors import LudusError
+    from ludus.core.errors import LudusError, RunWarning
     from ludus.driver.control import StopRequest
     from ludus.driver.result import Result
     from ludus.driver.runner import resume, run
@@ -143,6 +143,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "Rainbow",
     "Reinforce",
     "Result",
+    "RunWarning",
     "SAC",
     "SACDiscrete",
     "Samples",
@@ -242,6 +243,7 @@ _HOMES = {
     "Rainbow": "ludus.learners.dqn.options",
     "Reinforce": "ludus.learners.on_policy.options",
     "Result": "ludus.driver.result",
+    "RunWarning": "ludus.core.errors",
     "SAC": "ludus.learners.sac.options",
     "SACDiscrete": "ludus.learners.sac.options",
     "Samples": "ludus.training.stopping",

@@ -84,7 +84,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Files are begun in the order of the items, and not, as xdist would have it, those of most tests first."""
+    """Files are begun in the order of the items, and not, as xdist would have it, those of most tests first. Warnings of runs are errors
+    nowhere: small runs have few updates, and end few episodes. Their own tests ask for them."""
+    config.addinivalue_line("filterwarnings", "ignore::ludus.core.errors.RunWarning")
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 
 from ludus.cli.output import facts, mean_cells, statistics_table, table
 from ludus.cli.page_beside import page_beside
+from ludus.core.errors import RunWarning
 from ludus.core.timings import PARTS
 from ludus.driver.control import StopRequest, stop_on_signals
 from ludus.driver.driver import COMPLETE
@@ -40,7 +42,8 @@ _NEWEST = 3
 def execute(go: Callable[[Observer, StopRequest], Result], *, profile: bool, page: bool = False) -> int:
     """Run what `go` runs, with its progress shown and stopped by signals, and show the result; the exit code. profile: show where its time
     went, too. page: open its page beside it, which stays until Ctrl-C if the run came to its end and somebody is there."""
-    with ExitStack() as beside:
+    with ExitStack() as beside, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RunWarning)  # which are shown as they come, and with the results
         with (
             closing(progress_for()) as progress,
             stop_on_signals(tell=progress.stopping) as stop,
@@ -78,6 +81,7 @@ def show_result(result: Result) -> None:
     if summary.failures:
         which = "every response" if summary.failed else f"{summary.failures} of {summary.trained} responses"
         pairs.append(("failed", f"{which}; the first: {summary.failure}"))
+    pairs += [("warning", event.text) for event in result.warnings]
     pairs.append(("time", duration(result.seconds)))
     pairs.append(("stopped", result.stopped_by))
     pairs.append(("run", str(result.run_dir)))

@@ -26,6 +26,7 @@ from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, is_run
 if TYPE_CHECKING:
     from ludus.storage.reader import Reader
 
+_WARNINGS = 3  # that are shown
 _FRESH = 3.0  # seconds for which a status counts as new
 _EVERY = 1.0  # seconds between two looks
 _MATCHES = 1000  # newest ones, whose statistics are shown
@@ -135,7 +136,7 @@ def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
 
     with Reader(folder, check=False) as reader:
         info, last, summary = reader.info(), reader.last_generation(), reader.summary()
-        counted = _counted(reader)
+        counted = [*_warned(reader), *_counted(reader)]
     limit = "" if info.generations is None else f" of {info.generations}"
     status = live.read_status(folder) if summary is None else None
     goes_on = summary is None and (is_running(folder) or (status is not None and status.host != socket.gethostname()))
@@ -155,6 +156,11 @@ def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
         again = f"ludus resume {shlex.quote(run_name(folder))}"
         pairs.append(("go on", f"it was cut off, its process is gone: {again}"))
     return pairs, goes_on
+
+
+def _warned(reader: Reader) -> list[tuple[str, str]]:
+    """The newest warnings."""
+    return [("warning", event.text) for event in reader.last_events(limit=_WARNINGS, levels=("warning",))]
 
 
 def _counted(reader: Reader) -> list[tuple[str, str]]:

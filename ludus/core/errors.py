@@ -19,7 +19,8 @@ LudusError
     ├── PartDied         the process of a part ended before it had answered
     └── RunIsOver        a run that is to be extended, and would stop at once
 
-Each message says what was given, what was expected and what to do.
+Each message says what was given, what was expected and what to do. Beside the errors there is one warning, `RunWarning`: a run that went on,
+and whose results may not be what they seem.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ __all__ = [
     "PolicyError",
     "RunError",
     "RunIsOver",
+    "RunWarning",
     "ScenarioError",
     "SolverError",
     "TableClosed",
@@ -131,6 +133,13 @@ class PartDied(RunError):
 
 class RunIsOver(RunError):
     """A run that is to be extended would stop at once: what its `stop` asks for is reached."""
+
+
+class RunWarning(UserWarning):
+    """A run is not what it seems, or will not be able to go on: no episode ended, a value loss that diverges, few updates …
+
+    `ludus.run` and `ludus.resume` issue them once the run is over, and `Result.warnings` lists them.
+    """
 
 
 def article(noun: str) -> str:

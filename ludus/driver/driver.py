@@ -17,6 +17,7 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
+from gymnasium.spaces import Box
 
 from ludus.core import curves
 from ludus.core.errors import ScenarioError
@@ -28,6 +29,7 @@ from ludus.core.types import (
     Evaluated,
     EvaluationTask,
     Metrics,
+    PolicyRef,
     Solution,
     State,
     Task,
@@ -47,6 +49,7 @@ from ludus.storage import checkpoint
 from ludus.storage.base import GenerationRecord, Observer
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.store import Store
+from ludus.training.diagnosis import TrainingRecord, diagnose
 from ludus.training.stopping import Progress, Stopper, limit_of, reason_of
 from ludus.training.training import TrainingParts
 
@@ -69,13 +72,20 @@ class History:
     trained: int = 0  # responses
     failures: int = 0  # of these
     failure: str = ""  # the first
-    few_updates: int = 0  # responses that were hardly trained
+    warnings: dict[str, int] = field(default_factory=dict)  # how often there was one, by kind
+    diagnoses: dict[str, list[str]] = field(default_factory=dict)  # of each training in progress: their kinds
     places: dict[str, str] = field(default_factory=dict)  # where who learned last
 
     @staticmethod
     def of(players: int) -> History:
         """Of a run that has not begun."""
         return History(values=[0.0] * players, responses=[float("nan")] * players)
+
+    @staticmethod
+    def of_state(state: State) -> History:
+        """From what `state_dict` gave, also in an earlier version."""
+        names = {f.name for f in fields(History)}
+        return History(**{name: value for name, value in state.items() if name in names})
 
     def count(self, counters: Mapping[str, int]) -> None:
         """Add what a training task played and learned."""
@@ -155,7 +165,6 @@ def _values(mean: Array, solution: Solution) -> list[float]:
 
 
 COMPLETE = "the schedule is complete"
-_HANDFUL = 5  # updates; with fewer, a response is hardly trained
 
 
 class Interrupted(Exception):
@@ -181,6 +190,7 @@ class Driver:
     _told: float | None = None  # seconds of the run at the last barrier of this session
     _covered: bool = False  # by a checkpoint: nothing happened since
     _matches: int = 0  # since the last barrier
+    _training: Sequence[TrainingTask] = ()  # that are in progress
     _solving: float = 0.0  # seconds of the last call of the scheduler, in which the meta-solver runs
 
     @property
@@ -234,6 +244,7 @@ class Driver:
 
     def _do_all(self, tasks: Sequence[Task]) -> None:
         """Do tasks that can be in progress together, and take their results in order."""
+        self._training = [task for task in tasks if isinstance(task, TrainingTask)]
         for task in tasks:
             self.store.generation = task.generation
             self.store.task_started(task)
@@ -281,11 +292,14 @@ class Driver:
         history.trained += task.takes_row is None  # a row that is saved is no training
         if result.failure is not None:
             history.failures += 1
+            history.diagnoses.pop(task.id, None)
             history.failure = history.failure or result.failure
             self.store.event("training", result.failure, level="error")
             self.observer.message(f"training stopped early, last good weights kept: {result.failure}")
-        elif result.counters.get("decisions"):
-            self._tell_few(result)
+        else:
+            truncated = result.metrics.get("truncated_episodes", 0.0)
+            record = self._training_record(task, result.counters, result.curve, truncated=truncated, over=True)
+            self._diagnose(record)
         if task.takes_row is None:
             history.places[self.work.algorithms.label(task.population, task.role)] = result.place
         history.count(result.counters)
@@ -300,32 +314,49 @@ class Driver:
             if getattr(self.scenario, "order", None) == "sequential":
                 history.met(seat, self.work.earned_before(task, seat))
 
-    def _tell_few(self, result: Trained) -> None:
-        """Say so where a response has hardly been trained: once a run, where it was at all, but not of a learner that goes on from task to
-        task, nor where so few updates are what was asked for."""
-        task, updates = result.task, result.counters.get("updates", 0)
-        text = f"task {task.id} ended after {result.counters['decisions']:,} decisions"
-        if not updates:
-            text += (
-                f" without an update: policy {result.ref.policy} is what it started from. Let responses train longer, or have the "
-                "algorithm begin to learn earlier."
-            )
-        elif (
-            updates < _HANDFUL
-            and not (task.keep and self.scenario.generations != 1)
-            and limit_of(self.scenario.response, "updates") is None
-        ):
-            self.history.few_updates += 1
-            if self.history.few_updates > 1:
-                return
-            text += (
-                f" and only {updates} update{'s' * (updates > 1)} of policy {result.ref.policy}. Let responses train longer, or collect "
-                "less for each update. Others like it are not reported."
-            )
-        else:
-            return
-        self.store.event("training", text, level="warning")
-        self.observer.message(text)
+    def warn(self, kind: str, text: str) -> None:
+        """Say that something about the run is wrong.
+
+        Args:
+            kind: A name for what it is. The first of a kind is shown, and stays in the run's results as a warning; later ones are only in
+                its log.
+            text: What was observed, what it means and what to do.
+        """
+        first = kind not in self.history.warnings
+        self.history.warnings[kind] = self.history.warnings.get(kind, 0) + 1
+        self.store.event(kind, text, level="warning" if first else "info")
+        if first:
+            self.observer.message(f"warning: {text}")
+
+    def _diagnose(self, record: TrainingRecord) -> None:
+        """Warn of what is wrong with a training, once of each thing."""
+        known = self.history.diagnoses.setdefault(record.task, [])
+        for kind, text in diagnose(record):
+            if kind not in known:
+                known.append(kind)
+                self.warn(kind, text)
+        if record.over:
+            del self.history.diagnoses[record.task]
+
+    def _training_record(
+        self, task: TrainingTask, counters: Mapping[str, int], curve: Curve | None, *, truncated: float, over: bool
+    ) -> TrainingRecord:
+        rollouts, scenario = self.parts.rollouts, self.scenario
+        actions = [agent.action for seat in task.seats for agent in rollouts.spec.agents_of(seat)]
+        start = task.start.policy if isinstance(task.start, PolicyRef) else task.start
+        return TrainingRecord(
+            task.id,
+            task.policy,
+            counters,
+            curve or curves.EMPTY,
+            truncated=int(truncated),
+            num_envs=rollouts.num_envs,
+            over=over,
+            warm="" if start is None or task.continues is not None else start,
+            discrete=not any(isinstance(action, Box) for action in actions),
+            goes_on=task.keep and scenario.generations != 1,
+            limited=limit_of(scenario.response, "updates") is not None,
+        )
 
     def _announce(self, result: Evaluated, solution: Solution) -> None:
         record = record_of(
@@ -371,6 +402,8 @@ class Driver:
     def _checkpoint(self, trainings: Mapping[str, State]) -> None:
         self.store.check_place()
         self.history.checkpoints += 1
+        found = {task: curves.of_state(training.get("curve")) for task, training in trainings.items()}
+        self._diagnose_in_progress(trainings, found)
         self.files.sync()
         state = {
             "format": checkpoint.FORMAT,
@@ -383,7 +416,6 @@ class Driver:
             "kept": dict(self.work.kept),
             "profile": self.parts.profile.state_dict(),
         }
-        found = {task: curves.of_state(training.get("curve")) for task, training in trainings.items()}
         for task, curve in found.items():
             self.store.curve_recorded(task, curve)
         self._tell_throughput(list(found.values()))
@@ -393,6 +425,14 @@ class Driver:
         self.clean()
         self._covered, self._matches = True, 0
         self.control.checkpointed()
+
+    def _diagnose_in_progress(self, trainings: Mapping[str, State], found: Mapping[str, Curve]) -> None:
+        for task in self._training:
+            if (state := trainings.get(task.id)) is not None:
+                counts = state["counts"]
+                self._diagnose(
+                    self._training_record(task, counts, found[task.id], truncated=counts["truncated"], over=False)
+                )
 
     def _exact_payoffs(self) -> Array | None:
         """What the exact evaluator has computed of payoffs for itself (the exploitability of joint meta-strategies asks for that) where the
@@ -448,7 +488,7 @@ class Driver:
                 self.work.exact.restore(known, payoffs.mean)
         self.scheduler.load_state_dict(state["scheduler"])
         self.work.task_slots = max(self.work.task_slots, self.scheduler.together)
-        self.history = History(**state["history"])
+        self.history = History.of_state(state["history"])
         self.work.resumed, self.work.kept = state["trainings"], state["kept"]
         self.parts.profile.load_state_dict(state["profile"])
         self._covered = True

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -26,7 +27,7 @@ from typing import Protocol
 
 from ludus import __version__
 from ludus.core.config import from_yaml, to_yaml
-from ludus.core.errors import ConfigError, LudusError, RunError, RunIsOver
+from ludus.core.errors import ConfigError, LudusError, RunError, RunIsOver, RunWarning
 from ludus.core.machine import cores
 from ludus.core.own_code import told
 from ludus.core.types import EnvSpec
@@ -336,6 +337,7 @@ class RunInChild:
         """Why the run ended, where its folder does not say so: an error. Whatever is said goes to the file `log`."""
         self._write_to(log)
         observer = PlainProgress(sys.stderr)
+        warnings.simplefilter("ignore", RunWarning)  # this process is its own, and the observer shows them
         try:
             with stop_on_signals(tell=observer.stopping) as stop:
                 threading.Thread(target=_stop_when_asked, args=(asking, stop), daemon=True).start()

@@ -18,12 +18,17 @@ from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord, RunSummary
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.reader import Reader
+from ludus.storage.records import Event
+
+MAX_WARNINGS = 1000
+"""That a result lists, the newest ones: a run may lose a worker many times."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Result:
     """What a run came to. nash_conv: per generation, where it is known. meta_strategies: [P] of the last solved generation. statistics: of
-    each population, by the places of its policies [n, S], over their matches; None where the environment counts nothing."""
+    each population, by the places of its policies [n, S], over their matches; None where the environment counts nothing. warnings: what may
+    not be as it seems, of all sessions, oldest first; each has a kind and a text."""
 
     run_dir: Path
     scenario: Scenario
@@ -38,6 +43,7 @@ class Result:
     report: Path | None
     summary: RunSummary
     statistics: tuple[NamedStatistics | None, ...] = ()
+    warnings: tuple[Event, ...] = ()
 
     def __repr__(self) -> str:
         """Short: the last value of a notebook's cell is printed."""
@@ -57,7 +63,7 @@ def read_result(run_dir: Path, scenario: Scenario, summary: RunSummary, *, stopp
     """The result of a session that `summary` describes: what is durable, which an interrupted session goes on from."""
     with Reader(run_dir) as reader:
         generations, payoffs, policies = reader.generations(), reader.payoffs(), reader.policies()
-        statistics = reader.statistics()
+        statistics, warnings = reader.statistics(), reader.last_events(limit=MAX_WARNINGS, levels=("warning",))
     return Result(
         run_dir=run_dir,
         scenario=scenario,
@@ -75,4 +81,5 @@ def read_result(run_dir: Path, scenario: Scenario, summary: RunSummary, *, stopp
         report=summary.report,
         summary=summary,
         statistics=statistics,
+        warnings=warnings,
     )

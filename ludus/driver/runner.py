@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus import __version__
-from ludus.core.errors import ConfigError, EnvError, RunError, RunIsOver
+from ludus.core.errors import ConfigError, EnvError, RunError, RunIsOver, RunWarning
 from ludus.core.files import replace_file
 from ludus.core.machine import files_allowed, out_of_memory, same_bits, thread_limits
 from ludus.core.types import EnvSpec, PolicySpec, State
@@ -63,7 +63,8 @@ def run(
     scenario: one, or what `load_scenario` takes: a preset, a YAML file, the id of an environment. overrides: `key=value` texts for these,
     as the command line takes them. changes: values of the scenario's keys, as objects or data (generations=5, algorithm="ppo", seed=1).
     run_dir, name: where the run is written. stop: when it ends, as the scenario's key, or a `StopRequest` with which to end it. report:
-    write one at the end. Raises LudusError, before anything is written, for what is wrong or does not fit together.
+    write one at the end. Raises LudusError, before anything is written, for what is wrong or does not fit together. Warns (`RunWarning`) of
+    what the run's results may hide, once it is over.
     """
     if observer is not None and not isinstance(observer, Observer):
         raise ConfigError(
@@ -83,7 +84,7 @@ def run(
     files = PolicyFiles(folder)
     stop, observer = request or StopRequest(), observer or Silent()
     if scenario.env.unnamed:
-        warnings.warn(_UNNAMED.format(id=scenario.env.id, run=str(folder)), stacklevel=2)
+        warnings.warn(_UNNAMED.format(id=scenario.env.id, run=str(folder)), RunWarning, stacklevel=2)
     with (
         closed_on_error(env),
         _not_left_empty(folder if run_dir is None and name is None else None),
@@ -99,7 +100,9 @@ def run(
             if scenario.env.unnamed:
                 store.event("environment", _UNNAMED.format(id=scenario.env.id, run=str(folder)), level="warning")
             _first_policies(driver, given)
-            return _finish(driver, driver.run(), report=report)
+            result = _finish(driver, driver.run(), report=report)
+    _warn(folder, store)
+    return result
 
 
 def resume(
@@ -121,7 +124,7 @@ def resume(
     if stored.finished and not stored.changed:
         return _finished(stored, report=report)
     scenario, files = stored.scenario, stored.files
-    behind = 0 if stored.state is None else History(**stored.state["history"]).generations
+    behind = 0 if stored.state is None else History.of_state(stored.state["history"]).generations
     made, counted = checked(scenario, generation=behind)
     with closed_on_error(made):
         given = None if stored.state is not None else read_given(scenario, made.spec)
@@ -162,7 +165,9 @@ def resume(
                 driver.observer.message(warning)
             if stored.state is None:
                 _first_policies(driver, given)
-            return _finish(driver, driver.run(), report=report)
+            result = _finish(driver, driver.run(), report=report)
+    _warn(stored.folder, store)
+    return result
 
 
 # ---------------------------------------------------------------------------------------------- parts
@@ -171,6 +176,14 @@ _UNNAMED = (
     "the environment {id} was given as a Python object, which no file holds: the run goes on only where it is given again, "
     "ludus.resume({run!r}, env=…), and other commands cannot play it. A function in a module, named module:function, has no such limits."
 )
+
+
+def _warn(folder: Path, store: Store) -> None:
+    """Issue this session's warnings for the caller of `run` or `resume`: at its end, as one that is made an error costs no run then. What
+    was known before it began was said then."""
+    for kind, text in store.warnings:
+        if kind != "environment":
+            warnings.warn(f"run {folder.name}: {text}", RunWarning, stacklevel=3)
 
 
 @contextmanager
@@ -233,7 +246,7 @@ def _require_open(scenario: Scenario, state: State, *, behind: int) -> None:
             f"there is nothing to go on with: generations={scenario.generations} was given, and the run has {behind}. Give more to extend "
             "it."
         )
-    history = History(**state["history"])
+    history = History.of_state(state["history"])
     reason = reason_of(scenario.stop, history.progress(history.seconds)) if scenario.stop else None
     if reason:
         raise RunIsOver(

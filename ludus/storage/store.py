@@ -130,6 +130,8 @@ class Store:
         self._waiting = 0
         self._curves: dict[str, Curve] = {}  # as they were written, of the tasks in progress
         self._barrier = self._last_barrier() + 1
+        self.warnings: list[tuple[str, str]] = []
+        """(kind, text) of what this session has warned of."""
 
     @classmethod
     def create(cls, run_dir: Path, info: RunInfo, *, locate: Callable[[PolicyRef], Located] | None = None) -> Store:
@@ -285,6 +287,8 @@ class Store:
         self._curves[task] = curve
 
     def event(self, kind: str, text: str, *, level: EventLevel = "info") -> None:
+        if level == "warning":
+            self.warnings.append((kind, text))
         self._add("events", (time.time(), level, kind, text))
 
     def run_finished(self, summary: RunSummary) -> None:

@@ -370,12 +370,13 @@ def test_a_response_whose_seconds_are_few_is_cut_short_and_says_so(tmp_path: Pat
     options = ["algorithm={kind: ppo, batch: 1000000, hidden: [4], epochs: 1}", "response={seconds: 0.05}"]
     tools.train("psro", tmp_path / "run", *options, "generations=1")
     with Reader(tmp_path / "run") as reader:
-        (event,) = [event for event in reader.events() if event.kind == "training"]  # of two responses: once
+        event, other = [event for event in reader.events() if event.kind == "few_updates"]
         assert 0 < reader.summary().episodes < 1_000_000
     assert re.fullmatch(
         r"task response-0-1 ended after [\d,]+ decisions and only 1 update of policy 0-1\. Let .*",
         event.text,
     )
+    assert (event.level, other.level) == ("warning", "info")  # of two responses it is shown once
     tools.train("psro", tmp_path / "asked", "response={updates: 1}", "generations=1")
     with Reader(tmp_path / "asked") as reader:
         assert [event.kind for event in reader.events()] == ["schedule"]
@@ -402,7 +403,7 @@ def test_a_task_without_an_update_says_so(tmp_path: Path) -> None:
     tools.train("psro", tmp_path / "run", *options)
     with Reader(tmp_path / "run") as reader:
         events = reader.events()
-    assert [(event.kind, event.level) for event in events] == [("training", "warning")] * 2
+    assert [(event.kind, event.level) for event in events] == [("no_update", "warning"), ("no_update", "info")]
     assert re.match(
         r"task response-0-1 ended after \d+ decisions without an update: policy 0-1 is what", events[0].text
     )

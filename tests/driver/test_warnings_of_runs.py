@@ -1,0 +1,103 @@
+"""A run that fools itself says so: as it goes, when it is over, and wherever its results are shown; a healthy one is silent."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import run_tools as tools
+
+import ludus
+from ludus.cli.main import main
+from ludus.storage.base import Silent
+
+KUHN: dict[str, Any] = {"env": {"id": "openspiel/kuhn_poker", "num_envs": 16}, "share": "never"}
+LEARNS = {"min_size": 10, "batch": 4, "updates_per_decision": 0.5}
+PPO = {"kind": "ppo", "batch": 40, "hidden": [8], "epochs": 2, "minibatches": 2}
+
+
+class TenSteps(gymnasium.Env[np.ndarray, int]):
+    """Nobody says how long an episode is."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        return np.zeros(1, np.float32), float(action), self.steps == 10, False, {}
+
+
+class Listener(Silent):
+    """What is said while a run goes on."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def test_few_updates_are_warned_of_everywhere_and_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = r"task response-0-1 ended after [\d,]+ decisions and only 1 update of policy 0-1\. Let "
+    listener = Listener()
+    with pytest.warns(ludus.RunWarning, match=f"run few: {text}") as caught:
+        result = ludus.run(
+            ludus.PSRO(**KUHN, algorithm=PPO, generations=2, response={"episodes": 40}),
+            run_dir=tmp_path / "few",
+            observer=listener,
+        )
+    assert len(caught) == 1, "of four responses"
+    assert caught[0].filename == __file__
+    (event,) = result.warnings
+    assert event.kind == "few_updates"
+    assert listener.texts == [f"warning: {event.text}"]
+    assert main(["status", str(tmp_path / "few")]) == 0
+    assert event.text in capsys.readouterr().out
+    assert event.text in (tmp_path / "few" / "report.html").read_text()
+
+
+def test_a_command_shows_them_as_lines_and_not_as_python_does(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    changes = ["algorithm.batch=40", "algorithm.hidden=[4]", "response={episodes: 40}", "generations=1"]
+    assert main(["train", "openspiel/kuhn_poker", "--algorithm", "ppo", *changes, "--name", "few"]) == 0
+    out, err = capfd.readouterr()
+    assert "only 1 update of policy" in out
+    assert "warning: task response-0-1 ended" in err
+    assert "RunWarning" not in err
+
+
+@pytest.mark.parametrize("algorithm", ["exact", "ppo", "dqn"])
+def test_healthy_runs_are_silent(algorithm: str, tmp_path: Path) -> None:
+    more = {"exact": [], "ppo": ["response={episodes: 400}"], "dqn": ["response={decisions: 300}"]}[algorithm]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ludus.RunWarning)
+        result = ludus.run(tools.scenario(algorithm, *more), run_dir=tmp_path / "run", report=False)
+    assert result.warnings == ()
+
+
+def test_a_task_is_warned_of_once_also_where_it_is_resumed(tmp_path: Path) -> None:
+    """Episodes of ten steps, which barriers cut after five: said at the first barrier, and not again by who goes on from it."""
+    scenario = ludus.FixedOpponents(
+        env=ludus.Environment(source=TenSteps, num_envs=2),
+        algorithm={"kind": "dqn", "rollout": 2, "rollout_unit": "decisions", "hidden": [4], **LEARNS},
+        response={"decisions": 80},
+        checkpoints={"iterations": 5},
+        evaluation={"episodes": 2},
+    )
+    whole = ludus.run(scenario, run_dir=tmp_path / "whole", report=False)
+    stop = tools.Impatient(12)
+    cut = ludus.run(scenario, run_dir=tmp_path / "run", observer=stop, stop=stop.stop, report=False)
+    again = ludus.resume(tmp_path / "run", report=False)
+    for result in (whole, cut, again):
+        assert [event.kind for event in result.warnings] == ["no_episode"]
+    assert whole.warnings[0].text == again.warnings[0].text
