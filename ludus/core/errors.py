@@ -19,8 +19,8 @@ LudusError
     ├── PartDied         the process of a part ended before it had answered
     └── RunIsOver        a run that is to be extended, and would stop at once
 
-Each message says what was given, what was expected and what to do. Beside the errors there is one warning, `RunWarning`: a run that went on,
-and whose results may not be what they seem.
+Each message says what was given, what was expected and what to do. Beside the errors there is one warning, `RunWarning`: of a run
+that went on, and whose results may not be what they seem.
 """
 
 from __future__ import annotations

@@ -201,4 +201,3 @@ def _largest_return(curve: Curve) -> float:
     """The largest size of a return; 0 where no episode has ended."""
     bounds = np.concatenate([curve["low"], curve["high"]])
     return float(np.abs(bounds[np.isfinite(bounds)]).max(initial=0.0))
-
