@@ -80,6 +80,7 @@ class Called:
             stopped_by=stop.reason or "the schedule is complete",
             report=None if self.stops else run_dir / "report.html",
             statistics=(),
+            warnings=(),
             summary=RunSummary(run_dir, 20, 61.5, 2_400_000, 1.25, "the schedule is complete"),
         )
 
