@@ -264,8 +264,9 @@ def described(source: Any, num_envs: int | None) -> dict[str, Any]:
                 "function that makes them: env=lambda: …"
             )
         bare = getattr(source, "unwrapped", source)  # PettingZoo's have their names in there
-        name = getattr(getattr(source, "spec", None), "id", None) or getattr(bare, "metadata", {}).get("name")
-        name = str(name or type(bare).__name__)
+        metadata = getattr(bare, "metadata", None)
+        name = getattr(getattr(source, "spec", None), "id", None)
+        name = str(name or (isinstance(metadata, Mapping) and metadata.get("name")) or type(bare).__name__)
         return {"id": UNNAMED + _plain(name), "source": given, "num_envs": given.num_envs}
     if not callable(source):
         raise ConfigError(f"{source!r} was given; expected {EXPECTED}.")

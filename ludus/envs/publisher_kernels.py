@@ -7,7 +7,7 @@ import numpy as np
 from ludus.core import seeding
 from ludus.core.arrays import flat_at, inner, kernel, rows_at
 
-NOT_FINITE, NOTHING_LEGAL = 1, 2
+NOT_FINITE, NOTHING_LEGAL, NO_TRUTH = 1, 2, 3
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -67,12 +67,15 @@ def first_not_finite(reward, seen, due, final, agents, gone, over, is_open):  # 
 def put_row(seen, mask, starts, slot, table):  # type: ignore[no-untyped-def]
     """What an agent that must act sees, and its legal actions (None: it has no masks), into row `slot` of its player's arrays, unless
     there is a flaw. starts: as in `Choices`. table: addresses of observations of the same dtype, masks, and who is due. Returns
-    NOT_FINITE, NOTHING_LEGAL or 0."""
+    NOT_FINITE, NO_TRUTH (of a mask with something else than 0 and 1), NOTHING_LEGAL or 0."""
     flat = np.ascontiguousarray(seen).reshape(-1)
     for value in flat:
         if not np.isfinite(value):
             return NOT_FINITE
     if mask is not None:
+        for a in range(len(mask)):
+            if mask[a] != 0 and mask[a] != 1:
+                return NO_TRUTH
         if impossible(mask, starts):
             return NOTHING_LEGAL
         legal, at = flat_at(table, 1, np.bool_), slot * len(mask)

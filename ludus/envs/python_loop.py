@@ -5,6 +5,7 @@ actions -> per environment: step -> rows of whoever is due | left | over -> rese
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -18,8 +19,8 @@ from ludus.core.errors import EnvError
 from ludus.core.types import Array, Due, EnvSpec, Timestep
 from ludus.envs.base import NamesColumns, Unsaved
 from ludus.envs.publisher import GOES_ON, TRUNCATED, Publisher
-from ludus.envs.publisher_kernels import NOT_FINITE, put_row
-from ludus.envs.spaces import Choices
+from ludus.envs.publisher_kernels import NO_TRUTH, NOT_FINITE, put_row
+from ludus.envs.spaces import Choices, truths
 
 __all__ = ["GOES_ON", "TRUNCATED", "Flaw", "Happened", "PythonEnv", "PythonVectorEnv", "check_actions"]
 
@@ -116,6 +117,8 @@ class RowWriter:
         if tables is None:
             self._put_slowly(i, slot, self.checked(i, seen), given)
         elif flaw := put_row(seen, given, self._starts_of[i], slot, tables[self._pub.side]):
+            if flaw == NO_TRUTH:
+                self._truths(i, given)
             raise self._flaw(i, _NOT_NUMBERS if flaw == NOT_FINITE else _NO_ACTION)
 
     def _put_slowly(self, i: int, slot: int, seen: Array, mask: Array | None) -> None:
@@ -177,11 +180,18 @@ class RowWriter:
                 array = choices.flat(mask)
             except ValueError as error:
                 raise self._flaw(agent, str(error)) from None
-        return array if array.dtype.char in _COMPILED else array.astype(np.bool_)
+        return array if array.dtype.char in _COMPILED else self._truths(agent, array)
+
+    def _truths(self, agent: int, mask: Any) -> NDArray[np.bool_]:
+        """Which entries are legal. Raise Flaw for what is neither."""
+        try:
+            return truths(mask)
+        except ValueError as error:
+            raise self._flaw(agent, str(error)) from None
 
     def _checked_mask(self, agent: int, mask: Any) -> Array:
         """`_shaped_mask`, if an action is legal."""
-        array, choices = self._shaped_mask(agent, mask), self._choices[agent]
+        array, choices = self._truths(agent, self._shaped_mask(agent, mask)), self._choices[agent]
         if choices is not None and not choices.possible(array[None]).all():
             raise self._flaw(agent, _NO_ACTION)
         return array
@@ -201,6 +211,43 @@ def _is_number(value: Any) -> bool:
         return isfinite(value)
     except (TypeError, ValueError):  # None, text, several numbers
         return False
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Which environment of which vector an object is in: one that is in two would let them share a state.
+
+
+@dataclass(slots=True)
+class _Place:
+    """game: the object. vector: that has it."""
+
+    game: object
+    vector: weakref.ref[PythonVectorEnv]
+    environment: int
+
+
+_PLACES: dict[int, _Place] = {}
+"""By `id` of the object, which is held, so that no other can get its id."""
+
+
+def occupy(vector: PythonVectorEnv, environment: int, game: object) -> None:
+    """Note that an environment of a vector is played with this object, without the wrappers around it. Raises EnvError if another one is
+    that is still open."""
+    bare = getattr(game, "unwrapped", game)
+    place = _PLACES.get(id(bare))
+    holder = None if place is None else place.vector()
+    if place is not None and holder is not None and (holder, place.environment) != (vector, environment):
+        where = "" if holder is vector else " of another vector"
+        raise EnvError(
+            f"{vector.spec.id} gave the same object twice: environment {environment} of {vector.num_envs} is also environment "
+            f"{place.environment}{where}, and they would share one state. Let the function make a new one each time it is called."
+        )
+    _PLACES[id(bare)] = _Place(bare, weakref.ref(vector, lambda _: _PLACES.pop(id(bare), None)), environment)
+
+
+def release(game: object) -> None:
+    """Forget where an object is played; nothing, where it is nowhere."""
+    _PLACES.pop(id(getattr(game, "unwrapped", game)), None)
 
 
 class PythonEnv(Protocol):
@@ -332,6 +379,7 @@ class PythonVectorEnv(Unsaved):
                 env = self._envs[e]
                 if env is None:
                     env = self._envs[e] = self._make()
+                    occupy(self, e, env.game)
                 happened = env.reset(self._pub.seed(e, ahead=ahead))
                 if not happened.due:
                     raise Flaw("listed nobody as having to act after a reset; expected at least one agent")
@@ -451,6 +499,8 @@ def _legal(space: Space[Any], mask: NDArray[np.bool_] | None, row: int) -> Any:
 
 def _closed(env: PythonEnv) -> Exception | None:
     try:
+        if hasattr(env, "game"):  # what was only kept may be another thing
+            release(env.game)
         env.close()
     except Exception as error:  # noqa: BLE001  every environment must be closed, whatever one of them raises
         return error

@@ -37,7 +37,7 @@ def observation_space(space: Space[Any], *, what: str) -> tuple[spaces.Box, Enco
             return spaces.Box(low, high, space.shape, np.float32), None
         return space, None
     if not isinstance(space, Space):
-        raise EnvError(f"observations of {what} are in {space!r}, which is no Gymnasium space; expected a Box, say.")
+        raise _no_space(space, "observations", what)
     if not space.is_np_flattenable:
         raise EnvError(
             f"observations of {what} are in {space}, which has no fixed size; expected a space that Gymnasium can flatten. Wrap the "
@@ -50,6 +50,16 @@ def observation_space(space: Space[Any], *, what: str) -> tuple[spaces.Box, Enco
     with np.errstate(over="ignore"):
         box = spaces.Box(flat.low.astype(np.float32), flat.high.astype(np.float32), flat.shape, np.float32)
     return box, partial(_encoded, space, list(_leaves(space)), box.shape)
+
+
+def _no_space(space: object, whats: str, what: str) -> EnvError:
+    if type(space).__module__.partition(".")[0] == "gym":
+        return EnvError(
+            f"{whats} of {what} are in {space!r}, a space of the package gym, which Gymnasium has replaced. Write "
+            "`import gymnasium as gym` in the environment, or wrap it in shimmy.GymV26CompatibilityV0 (GymV21CompatibilityV0 if its steps "
+            "return four values)."
+        )
+    return EnvError(f"{whats} of {what} are in {space!r}, which is no Gymnasium space; expected a Box, say.")
 
 
 def _refuse_empty(space: spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary, whats: str, what: str) -> None:
@@ -123,6 +133,8 @@ def action_space(space: Space[Any], *, what: str) -> Space[Any]:
     if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
         _refuse_empty(space, "actions", what)
         return space
+    if not isinstance(space, Space):
+        raise _no_space(space, "actions", what)
     raise EnvError(
         f"actions of {what} are in {space}; Ludus plays Discrete, Box, MultiDiscrete and MultiBinary. Wrap the environment so that it "
         "takes one of these."
@@ -148,8 +160,70 @@ def from_zero(space: Space[Any]) -> Space[Any]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# Legal actions beside what is observed, as PettingZoo has them.
+
+MASK = "action_mask"  # what holds an agent's legal actions, in its observation or its `info`
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MaskedObservation:
+    """Observations that are mappings with "action_mask". space: of what is seen beside it. key: the one other entry, which is seen as it
+    is; None: there are several."""
+
+    space: Space[Any]
+    key: str | None
+
+    @staticmethod
+    def of(space: Space[Any], action: Space[Any], *, what: str) -> MaskedObservation | None:
+        """Of the spaces of what is observed and of actions; None: there is no mask. what: whose they are, for the message. Raises
+        EnvError for a mask alone, and for one of actions that have none."""
+        if not isinstance(space, spaces.Dict) or MASK not in space.spaces:
+            return None
+        rest = {name: part for name, part in space.spaces.items() if name != MASK}
+        if not rest:
+            raise EnvError(f"observations of {what} hold nothing but {MASK!r}; expected what it sees beside it.")
+        if isinstance(action, spaces.Box):
+            raise EnvError(f"{what} has action masks and the action space {action}; masks go with whole numbers only.")
+        key = next(iter(rest)) if len(rest) == 1 else None
+        return MaskedObservation(spaces.Dict(rest) if key is None else rest[key], key)
+
+    def parts(self, shown: Any) -> tuple[Any, Any]:
+        """(mask, what is seen beside it) of one observation, or of a batch. Raises ValueError, which says what it is, for any other."""
+        try:
+            if self.key is not None:
+                return shown[MASK], shown[self.key]
+            return shown[MASK], {name: part for name, part in shown.items() if name != MASK}
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            given = sorted(map(str, shown)) if isinstance(shown, dict) else type(shown).__name__
+            wanted = MASK if self.key is None else f"{MASK} and {self.key}"
+            raise ValueError(f"an observation with {given}; expected {wanted}") from error
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # Masks of actions that are one number of several (Discrete), or some such numbers at once (MultiDiscrete,
 # MultiBinary).
+
+
+def truths(mask: Array) -> NDArray[np.bool_]:
+    """bool[…]: which entries of masks, of any dtype, are legal. Raises ValueError, which says what one is, for numbers other than 0 and 1,
+    as masks are that are to be added to logits, and for what is no number."""
+    kind = mask.dtype.kind
+    if kind == "b":
+        return mask
+    if kind in "iuf":
+        known = (mask == 0) | (mask == 1)
+    else:
+        known = np.reshape([isinstance(one, _TRUTHS) and one in (0, 1) for one in mask.ravel().tolist()], mask.shape)
+    if not known.all():
+        wrong = mask[~known].ravel()[0]
+        entry = repr(wrong.item() if isinstance(wrong, np.generic) else wrong)
+        raise ValueError(
+            f"a mask with the entry {entry}; expected 1 or True for a legal action, 0 or False for an illegal one"
+        )
+    return mask.astype(np.bool_)
+
+
+_TRUTHS = (bool, int, float, np.bool_, np.number)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

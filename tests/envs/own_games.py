@@ -51,6 +51,96 @@ def corridor(length: int = 2) -> Corridor:
     return Corridor(length)
 
 
+class Plain:
+    """With Gymnasium's interface, and none of its classes."""
+
+    observation_space = BOX
+    action_space = Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.t = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        return np.full(2, self.t, np.float32), float(action), self.t == 3, False, {}
+
+    def close(self) -> None:
+        return None
+
+
+class Specified(Plain, gymnasium.Env[Any, Any]):
+    """Calls a thing of its own `spec`."""
+
+    def __init__(self) -> None:
+        self.spec: Any = {"max_episode_steps": 3}
+
+
+ONE_CORRIDOR = Corridor()
+
+
+def one_corridor() -> Corridor:
+    """The same one each time."""
+    return ONE_CORRIDOR
+
+
+def wrapped_corridor() -> Any:
+    """The same one, in a new wrapper each time."""
+    return gymnasium.wrappers.TimeLimit(ONE_CORRIDOR, 5)
+
+
+def one_duck() -> Any:
+    """The same one each time, of several agents."""
+    return ONE_DUCK
+
+
+class Shared(gymnasium.vector.SyncVectorEnv):
+    """One object in all places."""
+
+    def __init__(self, num_envs: int) -> None:
+        super().__init__([one_corridor] * num_envs)
+
+
+class Restless:
+    """With gymnasium.vector's interface, and none of its classes; what it says of restarts is no mode."""
+
+    single_observation_space = BOX
+    single_action_space = Discrete(2)
+
+    def __init__(self, num_envs: int, says: str = "") -> None:
+        self.num_envs = num_envs
+        if says:
+            self.metadata = {"autoreset_mode": says}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return None
+
+    step = close = reset
+
+
+class Corridors4(Plain):
+    """With the interface of Stable-Baselines3's VecEnv."""
+
+    num_envs = 4
+
+    def step_async(self, actions: Any) -> None:
+        return None
+
+    def step_wait(self) -> Any:
+        return None
+
+
+class OldSpaces(Plain):
+    """Some of its spaces are of the package that Gymnasium has replaced, or of none."""
+
+    def __init__(self, which: str) -> None:
+        old = type("Discrete", (), {"__module__": "gym.spaces.discrete"})()
+        if which == "observation":
+            self.observation_space = old
+        else:
+            self.action_space = 3 if which == "neither" else old
+
+
 class Corridors(gymnasium.vector.SyncVectorEnv):
     """With gymnasium.vector's."""
 
@@ -105,6 +195,9 @@ class Duck:
 
     def close(self) -> None:
         return None
+
+
+ONE_DUCK = Duck()
 
 
 class NoEnv:

@@ -45,6 +45,37 @@ def test_contract(name: str, options: dict[str, Any]) -> None:
     check_env(lambda n: own(name, n, **options), num_envs=2, steps=30, team="split", early_rewards=True)
 
 
+def test_gymnasiums_interface_without_its_class() -> None:
+    for name in ("Plain", "Specified"):
+        check_env(lambda n, name=name: own(name, n), num_envs=2, steps=20)  # type: ignore[misc]
+        env = own(name, 1)
+        assert env.spec.max_decisions is None
+        env.reset(SEEDS[:1])
+        with pytest.raises(EnvError, match="has nothing to show"):
+            env.render(0)  # type: ignore[attr-defined]
+
+
+def test_one_object_for_several_environments_is_refused() -> None:
+    for name, workers in (("one_corridor", 0), ("one_corridor", 1), ("wrapped_corridor", 0), ("one_duck", 0)):
+        env = own(name, 2, workers=workers)
+        with pytest.raises(EnvError, match="gave the same object twice: environment 1 of 2 is also environment 0, and"):
+            env.reset(SEEDS)
+        env.close()
+    with pytest.raises(EnvError, match="holds the same object twice among its 2 environments"):
+        own("Shared")
+
+
+def test_an_object_is_in_one_vector_at_a_time() -> None:
+    first, second = own("one_corridor", 1), own("one_corridor", 1)
+    first.reset(SEEDS[:1])
+    with pytest.raises(EnvError, match="environment 0 of 1 is also environment 0 of another vector"):
+        second.reset(SEEDS[:1])
+    first.close()
+    second = own("one_corridor", 1)
+    assert second.reset(SEEDS[:1]).due[0].observation.tolist() == [[0, 0]]
+    second.close()
+
+
 def test_a_vector_of_ludus_is_used_as_it_is() -> None:
     env = own("Mine", 3, speed=7)
     assert isinstance(env, importlib.import_module("own_games").Mine)
@@ -81,6 +112,17 @@ REFUSED: list[Refusal] = [
     ("NoEnv", {}, EnvError, r"Gymnasium \(lacks observation_space, action_space, reset, step, close\)\."),
     ("NoEnv", {}, EnvError, r"PettingZoo AEC \(lacks possible_agents"),
     ("Nameless", {}, EnvError, "has no possible_agents"),
+    ("Corridors4", {}, EnvError, "made a VecEnv of Stable-Baselines3.*Give what makes one of its environments"),
+    ("Restless", {}, EnvError, r"does not say when it restarts ended episodes; set metadata\["),
+    ("Restless", {"says": "often"}, EnvError, r"restarts ended episodes \(it says 'often'\); set metadata\["),
+    (
+        "OldSpaces",
+        {"which": "observation"},
+        EnvError,
+        "observations of .* the package gym, which Gymnasium has replaced",
+    ),
+    ("OldSpaces", {"which": "action"}, EnvError, "actions of .* wrap it in shimmy.GymV26CompatibilityV0"),
+    ("OldSpaces", {"which": "neither"}, EnvError, "actions of .* are in 3, which is no Gymnasium space"),
     ("Unsized", {}, EnvError, "takes num_envs and made a single environment"),
     ("Broken", {}, EnvError, "raised RuntimeError: no fuel"),
     ("BOX", {}, ConfigError, "expected a class, or a function"),

@@ -15,14 +15,12 @@ from gymnasium.vector import AutoresetMode
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.types import Array
 from ludus.envs.adapters.native import (
-    OPTIONS,
     AsyncNativeVectorEnv,
     Native,
     NativeVectorEnv,
     Seeds,
-    batch_and_threads,
-    check_options,
 )
+from ludus.envs.adapters.pool_options import OPTIONS, batch_and_threads, check_options
 from ludus.envs.adapters.single import one_agent
 from ludus.envs.base import VectorEnv
 

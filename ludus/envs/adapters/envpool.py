@@ -18,21 +18,19 @@ from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.types import AgentSpec, Array, Determinism, EnvSpec, Timestep
 from ludus.envs.adapters import native
 from ludus.envs.adapters.native import (
-    OPTIONS,
     AsyncNativeVectorEnv,
     Native,
     NativeVectorEnv,
     Seeds,
-    batch_and_threads,
     batch_writer,
-    check_options,
 )
-from ludus.envs.adapters.single import MASK, one_agent, quiet
+from ludus.envs.adapters.pool_options import OPTIONS, batch_and_threads, check_options
+from ludus.envs.adapters.single import one_agent, quiet
 from ludus.envs.adapters.teams import Sides, seat_agents, split_options
 from ludus.envs.base import Unsaved, VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED, Publisher
 from ludus.envs.python_loop import check_actions
-from ludus.envs.spaces import observation_space
+from ludus.envs.spaces import MASK, observation_space
 
 # --------------------------------------------------------------------------------------------------------------------
 # EnvPool's environments of several agents, all of them stepped together: those whose players move in turn (its board and

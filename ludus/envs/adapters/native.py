@@ -14,15 +14,14 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from ludus.core.arrays import kernel
-from ludus.core.errors import ConfigError, EnvError, nearest
-from ludus.core.machine import cores
+from ludus.core.errors import EnvError
 from ludus.core.types import Array, Determinism, EnvSpec, Timestep
 from ludus.envs.adapters.answers import drawn
-from ludus.envs.adapters.single import MASK, one_agent
+from ludus.envs.adapters.single import one_agent
 from ludus.envs.base import Unsaved, VectorEnv
-from ludus.envs.publisher import TERMINATED, TRUNCATED, Publisher
+from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED, Publisher
 from ludus.envs.python_loop import check_actions, fits
-from ludus.envs.spaces import Choices, action_start, observation_space
+from ludus.envs.spaces import MASK, Choices, MaskedObservation, action_start, observation_space, truths
 
 # --------------------------------------------------------------------------------------------------------------------
 # The compiled parts of vectors that step all of their environments themselves, with one agent each.
@@ -160,65 +159,6 @@ def _joined(parts: list[tuple[Any, int, Write]]) -> Write:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Options that EnvPool and ALE's vector have in common.
-
-OPTIONS = ("threads", "batch_size")  # of Ludus, besides those of the environment
-_COUNTS = (
-    "agent_view_size", "board_size", "frame_skip", "frame_stack", "frameskip", "height", "history_len", "history_length", "img_height",
-    "img_width", "max_episode_steps", "max_num_frames_per_episode", "size", "stack_num", "width",
-)  # fmt: skip
-
-
-def check_options(
-    id: str,
-    usual: Mapping[str, Any],
-    options: Mapping[str, Any],
-    *,
-    ours: tuple[str, ...],
-    counts: tuple[str, ...] = (),
-) -> None:
-    """Raise ConfigError for options of an environment that it does not have, or of the wrong type: the pools' own messages about types
-    are long, and some numbers end the process.
-
-    usual: what can be given -> its default, or None. ours: what else the adapter takes, for suggestions. counts: options that start at
-    1, besides those that do so everywhere; others start at 0, unless their default is below.
-    """
-    for option, given in options.items():
-        if option not in usual:
-            raise ConfigError(f"unknown option {option!r} for {id}{nearest(option, {*usual, *ours})}")
-        default = usual[option]
-        allowed: Any = (int, float) if type(default) is float else type(default)
-        if isinstance(default, bool | int | float | str) and (
-            not isinstance(given, allowed) or isinstance(given, bool) != isinstance(default, bool)
-        ):
-            raise ConfigError(
-                f"{option}={given!r} was given for {id}; expected {type(default).__name__}, such as {default!r}."
-            )
-        least = 1 if option in (*_COUNTS, *counts) else 0
-        if type(default) is int and default >= 0 and given < least:
-            raise ConfigError(f"{option}={given} was given for {id}; at least {least} is needed.")
-        if option.endswith("_probability") and isinstance(default, float) and not 0 <= given <= 1:
-            raise ConfigError(f"{option}={given} was given for {id}; expected 0 to 1.")
-
-
-def batch_and_threads(id: str, num_envs: int, *, batch_size: int | None, threads: int | None) -> tuple[int, int]:
-    """How many environments a timestep waits for, and how many threads step them.
-
-    batch_size: fewer than `num_envs` make the vector asynchronous; None: all. threads: None: as many as there are cores for this
-    process; never more than environments. Raises ConfigError for numbers that make no sense.
-    """
-    for option, given in (("batch_size", batch_size), ("threads", threads)):
-        if given is not None and (isinstance(given, bool) or not isinstance(given, int)):
-            raise ConfigError(f"{option}={given!r} was given for {id}; expected a whole number.")
-    batch = num_envs if batch_size is None else batch_size
-    if not 1 <= batch <= num_envs:
-        raise ConfigError(f"batch_size={batch_size} was given for {id}; expected 1 to num_envs={num_envs}.")
-    if threads is not None and threads < 1:
-        raise ConfigError(f"threads={threads} was given for {id}; at least 1 is needed.")
-    return batch, min(threads or cores(), num_envs)
-
-
-# --------------------------------------------------------------------------------------------------------------------
 # What vectors that step their environments themselves have in common: Gymnasium's, EnvPool's, ALE's, with one agent
 # each.
 
@@ -236,7 +176,8 @@ class Native:
 
     observation, action: its spaces, of one environment. mode: when it restarts what ended. fresh: each step returns new arrays, which
     may be kept. start: makes or reseeds it: seeds uint64[E] -> it, first observations, info.
-    mask: (observations, info) -> legal actions bool[E, A], A as in `Choices`.
+    mask: (observations, info) -> legal actions bool[E, A], A as in `Choices`. beside: of observations with masks; `observation` is then the
+    space of what is seen beside them.
     show: (vector, environment, observations [E, …]) -> an image, text, or None.
     cut: (terminated, info) -> bool[n], which of these ends are those of a time limit.
     """
@@ -251,6 +192,7 @@ class Native:
     mask: Callable[[Any, Mapping[str, Any]], Any] | None = None
     show: Callable[[Any, int, Array], Any] = _show
     cut: Callable[[Array, Mapping[str, Any]], Array] | None = None
+    beside: MaskedObservation | None = None
 
 
 class NativeBase(Unsaved):
@@ -342,6 +284,8 @@ class NativeBase(Unsaved):
     def _see(self, seen: Any, info: Mapping[str, Any], *, told: Array | None = None) -> None:
         """Put observations and masks of all environments into the publisher. told: bool[E], whom the info is about (None: all)."""
         pub = self._pub
+        masks = None if self._native.mask is None else self._native.mask(seen, info)
+        seen = self._beside_masks(seen)[1]
         if not self._boxes or getattr(seen, "shape", None) != self._shape:
             self._copy(seen, pub.observation[0])
         elif self._keeps and seen.dtype == self._dtype and seen.flags.c_contiguous:
@@ -352,7 +296,16 @@ class NativeBase(Unsaved):
             self._copy(seen, pub.observation[0])
         self._shown = pub.observation[0]
         if self._native.mask is not None:
-            self._see_masks(self._native.mask(seen, info), info.get(f"_{MASK}"), told)
+            self._see_masks(masks, None if self._native.beside else info.get(f"_{MASK}"), told)
+
+    def _beside_masks(self, seen: Any) -> tuple[Any, Any]:
+        """(masks beside observations, or None; the observations), of one or of a batch."""
+        if self._native.beside is None:
+            return None, seen
+        try:
+            return self._native.beside.parts(seen)
+        except ValueError as error:
+            raise self._broken(f"gave {error}") from error
 
     def _see_masks(self, given: Any, present: Array | None, told: Array | None) -> None:
         """present: bool[E], whose masks these are. Whom the info is about and who has none may do anything."""
@@ -370,18 +323,24 @@ class NativeBase(Unsaved):
             raise self._broken(
                 f"gave masks of shape {given.shape}; expected {legal.shape}, an entry for each value of each number, side by side"
             )
-        np.copyto(legal, given, where=True if present is None else present[:, None], casting="unsafe")
+        np.copyto(legal, given, where=True if present is None else present[:, None])
 
-    def _laid(self, given: Any, present: Array | None) -> Array:
-        """Masks as an array; of environments that give one mask for each number, those of each environment side by side."""
-        array: Array = np.asarray(given)
-        if array.dtype != object or array.shape != (self.num_envs,):
-            return array
-        assert self._choices is not None
-        rows = np.ones((len(array), self._choices.width), np.bool_)
+    def _laid(self, given: Any, present: Array | None) -> NDArray[np.bool_]:
+        """Masks as an array, of whoever gave none everything; of environments that give one mask for each number, those of each environment
+        side by side."""
         try:
+            if isinstance(given, tuple):  # a batch of each number's
+                given = np.concatenate(given, axis=1)
+            array: Array = np.asarray(given)
+            if array.dtype != object or array.shape != (self.num_envs,):
+                if present is None or array.shape[:1] != present.shape:
+                    return truths(array)
+                truths(array[present])
+                return np.asarray(array != 0)
+            assert self._choices is not None
+            rows = np.ones((len(array), self._choices.width), np.bool_)
             for e in range(len(array)) if present is None else np.flatnonzero(present):
-                rows[e] = self._choices.flat(array[e])
+                rows[e] = truths(self._choices.flat(array[e]))
         except ValueError as error:
             raise self._broken(f"gave {error}") from None
         return rows
@@ -455,13 +414,20 @@ def native_env(
     masks if a first reset, with seed 0, gives them. Raises EnvError for spaces that policies cannot play and for a vector that does not
     say its mode.
     """
-    mode = vector.metadata.get("autoreset_mode")
-    if mode is None:
+    metadata = getattr(vector, "metadata", None)
+    mode = metadata.get("autoreset_mode") if isinstance(metadata, Mapping) else None
+    try:
+        mode = AutoresetMode(mode)
+    except ValueError:
+        given = "" if mode is None else f" (it says {mode!r})"
         raise EnvError(
-            f'{id} does not say when it restarts ended episodes; set metadata["autoreset_mode"] to a '
-            "gymnasium.vector.AutoresetMode."
-        )
+            f'{id} does not say when it restarts ended episodes{given}; set metadata["autoreset_mode"] to a '
+            "gymnasium.vector.AutoresetMode: NEXT_STEP if an ended one takes its next step to restart, SAME_STEP if it restarts at once."
+        ) from None
+    _refuse_same(vector, id)
     seen, action = vector.single_observation_space, vector.single_action_space
+    beside = MaskedObservation.of(seen, action, what=id)
+    seen = seen if beside is None else beside.space
     spec = one_agent(id, seen, action, determinism=determinism, max_decisions=max_decisions)
 
     def start(seeds: Seeds) -> tuple[Any, Any, Mapping[str, Any]]:
@@ -471,9 +437,24 @@ def native_env(
         _, info = vector.reset(seed=0)
     except Exception as error:
         raise EnvError(f"{id} raised {type(error).__name__} in its first reset: {error}.") from error
-    mask = (lambda _, info: info.get(MASK)) if MASK in info and not isinstance(action, Box) else None
-    native = Native(spec, vector.num_envs, seen, action, AutoresetMode(mode), start, mask=mask)
+    mask: Callable[[Any, Mapping[str, Any]], Any] | None = None
+    if beside is not None:
+        mask = lambda shown, _: beside.parts(shown)[0]  # noqa: E731
+    elif MASK in info and not isinstance(action, Box):
+        mask = lambda _, info: info.get(MASK)  # noqa: E731
+    native = Native(spec, vector.num_envs, seen, action, mode, start, mask=mask, beside=beside)
     return NativeVectorEnv(native, first=vector)
+
+
+def _refuse_same(vector: object, name: str) -> None:
+    """Raises EnvError for a vector, such as Gymnasium's SyncVectorEnv, two of whose environments are one object."""
+    envs = getattr(vector, "envs", None)
+    games = [getattr(env, "unwrapped", env) for env in envs] if isinstance(envs, list | tuple) else []
+    if len({id(game) for game in games}) < len(games):
+        raise EnvError(
+            f"{name} holds the same object twice among its {len(games)} environments, and they would share one state. Let each function "
+            "make a new one."
+        )
 
 
 def joint_seed(seeds: Seeds) -> int:
@@ -576,21 +557,33 @@ class NativeVectorEnv(NativeBase):
             raise self._broken(
                 'ended an episode without info["final_obs"]; vectors that restart in the same step give it'
             )
+        final = info.get("final_info", {})
+        masks, present = final.get(MASK), final.get(f"_{MASK}")
         if isinstance(finals, np.ndarray) and finals.dtype == object:
-            _, encode = observation_space(self._native.observation, what=self.spec.id)
-            for e in np.flatnonzero(pub.over).tolist():
-                try:
-                    pub.final[0][e] = finals[e] if encode is None else encode(finals[e])
-                except (ValueError, TypeError, KeyError, IndexError) as error:
-                    raise pub.error(e, f"gave a final observation that is not in its space: {error}") from error
+            beside = self._see_final_rows(finals)
+            if self._native.beside is not None:
+                masks, present = beside, pub.over != GOES_ON
         else:
-            self._copy(finals, pub.final[0])
+            beside, seen = self._beside_masks(finals)
+            if self._native.beside is not None:
+                masks, present = beside, None
+            self._copy(seen, pub.final[0])
         legal = pub.final_mask[0]
         if legal is not None:
-            final = info.get("final_info", {})
-            given = final.get(MASK)
-            legal[...] = True if given is None else self._laid(given, final.get(f"_{MASK}"))
+            legal[...] = True if masks is None else self._laid(masks, present)
             self._open_finals(legal)
+
+    def _see_final_rows(self, finals: Array) -> Array:
+        """Final observations that are given one by one, object[E]; the masks beside them, object[E] likewise."""
+        pub, masks = self._pub, np.empty(self.num_envs, object)
+        _, encode = observation_space(self._native.observation, what=self.spec.id)
+        for e in np.flatnonzero(pub.over).tolist():
+            masks[e], seen = self._beside_masks(finals[e])
+            try:
+                pub.final[0][e] = seen if encode is None else encode(seen)
+            except (ValueError, TypeError, KeyError, IndexError) as error:
+                raise pub.error(e, f"gave a final observation that is not in its space: {error}") from error
+        return masks
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -664,7 +657,7 @@ class AsyncNativeVectorEnv(NativeBase):
         legal, final_legal = pub.mask[0], pub.final_mask[0]
         done = terminated | truncated
         if self._native.mask is not None and legal is not None and final_legal is not None:
-            given = np.asarray(self._native.mask(seen, info), np.bool_)
+            given = truths(np.asarray(self._native.mask(seen, info)))
             legal[ids], final_legal[ids[done]] = given, given[done]
             self._idle_actions(legal)
         counts: tuple[int, int] = play_some(

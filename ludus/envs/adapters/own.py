@@ -19,6 +19,7 @@ from ludus.core.types import Array, Timestep
 from ludus.envs.adapters.teams import Sides, split_options
 from ludus.envs.base import VectorEnv, closed_on_error
 from ludus.envs.families import GivenObject
+from ludus.envs.python_loop import release
 from ludus.envs.wrappers.base import Wrapper
 
 __all__ = ["make"]
@@ -137,6 +138,7 @@ def _lent(name: str, given: GivenObject, *, num_envs: int, restarts: int, option
     if _interface(name, given.made) in _VECTORS:
         return Lent(_vector(name, _interface(name, given.made), given.made, num_envs=num_envs, restarts=0), given)
     ours, rest = _ours(options, {})
+    release(given.made)  # by whoever had it before
     build = partial(_build, name, lambda: given.made, rest)
     return Lent(_made(name, build(), build, ours, num_envs=1, restarts=0, counts=False), given)
 
@@ -175,6 +177,11 @@ def _interface(name: str, made: object) -> str:
     if made is None or isinstance(made, type):
         raise EnvError(f"{name} made {made!r}, which is no environment; expected an object with reset and step.")
     lacks = {kind: [part for part in needs if not hasattr(made, part)] for kind, needs in _NEEDS.items()}
+    if lacks["gymnasium.vector"] and hasattr(made, "num_envs") and hasattr(made, "step_async"):
+        raise EnvError(
+            f"{name} made a VecEnv of Stable-Baselines3, whose resets take no seed and whose steps return four values. Give what makes one "
+            "of its environments: Ludus makes as many as num_envs says."
+        )
     for kind, missing in lacks.items():
         if not missing:
             return kind

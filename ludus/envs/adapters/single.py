@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -20,9 +21,17 @@ from ludus.envs.adapters.teams import EpisodeStatistics, statistics_named
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Flaw, Happened, PythonVectorEnv, SingleAgentVectorEnv
-from ludus.envs.spaces import Choices, action_space, action_start, from_zero, observation_space
+from ludus.envs.spaces import (
+    MASK,
+    Choices,
+    MaskedObservation,
+    action_space,
+    action_start,
+    from_zero,
+    observation_space,
+)
 
-MASK = "action_mask"  # where Gymnasium's environments put their legal actions, in `info`
+_ASKED = "action_masks"  # the method that tells legal actions in environments made for sb3-contrib
 _UNEXPECTED = "gave an action mask, and none after its first reset; give masks from the beginning"
 
 
@@ -60,14 +69,18 @@ def single_env(
 ) -> VectorEnv:
     """A vector of `num_envs` environments that `make` makes. id: what to call it in messages. restarts: see `PythonVectorEnv`.
 
-    Legal actions in info["action_mask"] (see `Choices`; not of a Box) become masks if the first reset gives one. Each
-    episode is seeded anew. statistics: names of what info["statistics"] tells at the end of an episode. Raises EnvError for spaces that
-    policies cannot play, or if the first environment cannot be reset; ConfigError for names that are none.
+    Legal actions (see `Choices`; not of a Box) become masks: those beside the observation (`MaskedObservation`), in info["action_mask"] if
+    the first reset gives one, or what the method `action_masks` answers. Each episode is seeded anew. statistics: names of what
+    info["statistics"] tells at the end of an episode. Raises EnvError for spaces that policies cannot play, or if the first environment
+    cannot be reset; ConfigError for names that are none.
     """
     first = make()
-    limit = first.spec.max_episode_steps if first.spec is not None else None
-    spec = one_agent(id, first.observation_space, first.action_space, max_decisions=limit, statistics=statistics)
-    masked = not isinstance(first.action_space, Box) and _gives_masks(first, id)
+    limit = getattr(getattr(first, "spec", None), "max_episode_steps", None)
+    limit = limit if isinstance(limit, int) and limit > 0 else None  # a class of one's own may call anything its spec
+    beside = MaskedObservation.of(first.observation_space, first.action_space, what=id)
+    seen = first.observation_space if beside is None else beside.space
+    spec = one_agent(id, seen, first.action_space, max_decisions=limit, statistics=statistics)
+    masked = beside is not None or (not isinstance(first.action_space, Box) and _gives_masks(first, id))
     kept = [first]  # made already: the vector's first
 
     def made() -> Single:
@@ -88,7 +101,17 @@ def _gives_masks(env: gymnasium.Env[Any, Any], id: str) -> bool:
         check_mapping("reset", answer[1], "info", names=RESET)
     except Flaw as flaw:
         raise EnvError(f"{id} {flaw}.") from None
-    return MASK in answer[1]
+    return MASK in answer[1] or _asked(env) is not None
+
+
+def _asked(env: gymnasium.Env[Any, Any]) -> Callable[[], Any] | None:
+    """The method that tells legal actions, of an environment or of what it wraps."""
+    look = getattr(env, "get_wrapper_attr", partial(getattr, env))
+    try:
+        method = look(_ASKED)
+    except AttributeError:
+        return None
+    return method if callable(method) else None
 
 
 class Single:
@@ -99,21 +122,22 @@ class Single:
         self._counted = EpisodeStatistics(statistics, [0])
         self._last: Any = None  # what was told at the end of an episode
         self._id = id
-        _, self._encode = observation_space(env.observation_space, what=id)
+        self._beside = MaskedObservation.of(env.observation_space, env.action_space, what=id)
+        _, self._encode = observation_space(self._beside.space if self._beside else env.observation_space, what=id)
         self._start = action_start(env.action_space)
         self._plain = not np.any(self._start)
         self._choices = Choices.of(env.action_space)
         self._no_masks = self._choices is not None and not masked
+        self._ask = None if self._beside is not None or not masked else _asked(env)
+        self._plainly_seen = self._beside is None and self._ask is None and self._encode is None
 
     def reset(self, seed: int) -> Happened:
         answer = self._env.reset(seed=seed)
         check_answer("reset", answer, RESET)
         seen, info = answer
         check_mapping("reset", info, "info", names=RESET)
-        mask = info.get(MASK)
-        if mask is not None and self._no_masks:
-            raise Flaw(_UNEXPECTED)
-        return Happened(due=[(0, seen if self._encode is None else self._encode(seen), mask)])
+        seen, mask = self._see(seen, info.get(MASK), goes_on=True)
+        return Happened(due=[(0, seen, mask)])
 
     def step(self, actions: Sequence[Any]) -> Happened:
         seen, reward, how, mask = self.advance(actions[0])
@@ -142,14 +166,27 @@ class Single:
             check_answer("step", answer, STEP)
             check_mapping("step", answer[4], "info", names=STEP)
             raise
-        if mask is not None and self._no_masks:
-            raise Flaw(_UNEXPECTED)
         if terminated.__class__ not in TRUTHS or truncated.__class__ not in TRUTHS:
             check_flags(terminated, truncated)
         how = TERMINATED if terminated else TRUNCATED if truncated else GOES_ON
         if how:
             self._last = info
-        return seen if self._encode is None else self._encode(seen), reward, how, mask
+        if mask is not None or not self._plainly_seen:
+            seen, mask = self._see(seen, mask, goes_on=how != TERMINATED)
+        return seen, reward, how, mask
+
+    def _see(self, seen: Any, mask: Any, *, goes_on: bool) -> tuple[Any, Any]:
+        """(observation, mask) of what was shown and what `info` holds. goes_on: more may be decided after it."""
+        if mask is not None and self._no_masks:
+            raise Flaw(_UNEXPECTED)
+        if self._beside is not None:
+            try:
+                mask, seen = self._beside.parts(seen)
+            except ValueError as error:
+                raise Flaw(f"gave {error}") from error
+        elif self._ask is not None and mask is None and goes_on:
+            mask = self._ask()
+        return seen if self._encode is None else self._encode(seen), mask
 
     def _says_nothing(self, mask: Any) -> bool:
         return self._choices is None or self._choices.says_nothing(mask)
@@ -161,16 +198,18 @@ class Single:
 
     def render(self) -> NDArray[np.uint8] | str:
         """Raises EnvError if the environment was not made to render, or cannot; ConfigError for a missing package."""
-        shown: object = drawn(self._id, self._env.render) if self._env.render_mode else None
+        shown: object = drawn(self._id, self._env.render) if self._mode else None
         if isinstance(shown, list) and shown:
             shown = shown[-1]
         if isinstance(shown, str):
             return shown
         if isinstance(shown, np.ndarray):
             return shown
-        raise EnvError(
-            f"{self._id} has nothing to show (render mode {self._env.render_mode}); make it with render=True."
-        )
+        raise EnvError(f"{self._id} has nothing to show (render mode {self._mode}); make it with render=True.")
+
+    @property
+    def _mode(self) -> Any:
+        return getattr(self._env, "render_mode", None)
 
     def close(self) -> None:
         self._env.close()

@@ -15,7 +15,17 @@ from ludus.core.errors import ConfigError, EnvError, nearest, one_line
 from ludus.core.parts import load
 from ludus.core.types import AgentSpec, Array, Determinism, EnvSpec
 from ludus.envs.python_loop import Flaw
-from ludus.envs.spaces import Choices, Encode, action_space, action_start, from_zero, observation_space
+from ludus.envs.spaces import (
+    MASK,
+    Choices,
+    Encode,
+    MaskedObservation,
+    action_space,
+    action_start,
+    from_zero,
+    observation_space,
+    truths,
+)
 
 # --------------------------------------------------------------------------------------------------------------------
 # One agent's seat: how what its environment shows it becomes a row, and how a row's action becomes what its
@@ -26,19 +36,17 @@ from ludus.envs.spaces import Choices, Encode, action_space, action_start, from_
 class AgentSeat:
     """observation, action: its own spaces, actions counted from 0. encode: see `spaces.observation_space`.
 
-    keyed: what it is shown is a mapping with "action_mask"; key: the one other entry, None if there are several. masked: masks are
-    expected. start: added to actions, if they do not count from 0. bounds: (low, high) that actions are clipped to. pad_to: length of its
-    player's observations, 0 if they are its own. legal: bool[n] over its player's actions, False where it has none such; None: has all.
-    index: among the spec's agents. choices: of its actions, None of a Box. cut: how many numbers its actions have, where its player's
-    have more; 0 if they are its own.
+    beside: of what it is shown, if that is a mapping with its mask. masked: masks are expected. start: added to actions, if they do not
+    count from 0. bounds: (low, high) that actions are clipped to. pad_to: length of its player's observations, 0 if they are its own.
+    legal: bool[n] over its player's actions, False where it has none such; None: has all. index: among the spec's agents. choices: of its
+    actions, None of a Box. cut: how many numbers its actions have, where its player's have more; 0 if they are its own.
     """
 
     name: str
     observation: spaces.Box
     action: Space[Any]
     encode: Encode | None
-    keyed: bool
-    key: str | None
+    beside: MaskedObservation | None
     masked: bool
     start: Array | int | None
     bounds: tuple[Array, Array] | None
@@ -51,10 +59,13 @@ class AgentSeat:
     def see(self, shown: Any, info: Any) -> tuple[Any, Any]:
         """(observation, mask or None) of what the environment shows and tells it. Raises Flaw for a mask that nobody announced."""
         mask = None
-        if self.keyed:
-            mask, shown = self._taken_apart(shown)
-        elif info and "action_mask" in info:
-            mask = info["action_mask"]
+        if self.beside is not None:
+            try:
+                mask, shown = self.beside.parts(shown)
+            except ValueError as error:
+                raise Flaw(f"gave agent {self.name!r} {error}") from error
+        elif info and MASK in info:
+            mask = info[MASK]
             if not self.masked:
                 raise Flaw(
                     f"gave agent {self.name!r} an action mask, and none after its first reset; give masks from the beginning, and none "
@@ -87,17 +98,6 @@ class AgentSeat:
             action = action.astype(self.action.dtype)
         return action if self.start is None else action + self.start
 
-    def _taken_apart(self, shown: Any) -> tuple[Any, Any]:
-        """(mask, observation)"""
-        try:
-            if self.key is not None:
-                return shown["action_mask"], shown[self.key]
-            return shown["action_mask"], {k: v for k, v in shown.items() if k != "action_mask"}
-        except (AttributeError, IndexError, KeyError, TypeError) as error:
-            given = sorted(map(str, shown)) if isinstance(shown, dict) else type(shown).__name__
-            wanted = "action_mask" if self.key is None else f"action_mask and {self.key}"
-            raise Flaw(f"gave agent {self.name!r} an observation with {given}; expected {wanted}") from error
-
     def _padded(self, shown: Any) -> Array:
         own = np.asarray(shown)
         if own.shape != self.observation.shape:
@@ -112,12 +112,15 @@ class AgentSeat:
         assert self.legal is not None
         if mask is None:
             return self.legal
-        own = np.asarray(mask, np.bool_)
+        own = np.asarray(mask)
         count = int(self.legal.sum())
         if own.shape != (count,):
             raise Flaw(f"gave agent {self.name!r} a mask of shape {own.shape}; it has {count} actions")
         wide = self.legal.copy()
-        wide[:count] = own
+        try:
+            wide[:count] = truths(own)
+        except ValueError as error:
+            raise Flaw(f"gave agent {self.name!r} {error}") from None
         return wide
 
 
@@ -132,8 +135,6 @@ AgentName: TypeAlias = Hashable
 PlayerOf: TypeAlias = Callable[[str], Any]
 """An agent's name -> its player: a number, counted from 0, or a name."""
 Teams: TypeAlias = Mapping[Any, Sequence[AgentName]] | PlayerOf | str | None
-
-_MASK = "action_mask"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,27 +355,17 @@ def seat_agents(
 
 def _seat(id: str, agent: AgentName, seen: Space[Any], acts: Space[Any], *, masked: bool, clip: bool) -> AgentSeat:
     what = f"agent {agent!r} of {id}"
-    keyed = isinstance(seen, spaces.Dict) and _MASK in seen.spaces
-    key = None
-    if keyed and isinstance(seen, spaces.Dict):
-        rest = {name: space for name, space in seen.spaces.items() if name != _MASK}
-        if not rest:
-            raise EnvError(f"observations of {what} hold nothing but {_MASK!r}; expected what it sees beside it.")
-        key = next(iter(rest)) if len(rest) == 1 else None
-        seen = rest[key] if key is not None else spaces.Dict(rest)
-    box, encode = observation_space(seen, what=what)
+    beside = MaskedObservation.of(seen, acts, what=what)
+    box, encode = observation_space(seen if beside is None else beside.space, what=what)
     action = action_space(acts, what=what)
-    if keyed and isinstance(action, spaces.Box):
-        raise EnvError(f"{what} has action masks and the action space {action}; masks go with whole numbers only.")
     start = action_start(action)
     return AgentSeat(
         name=str(agent),
         observation=box,
         action=from_zero(action),
         encode=encode,
-        keyed=keyed,
-        key=key,
-        masked=keyed or (masked and not isinstance(action, spaces.Box)),
+        beside=beside,
+        masked=beside is not None or (masked and not isinstance(action, spaces.Box)),
         start=start if np.any(start) else None,
         bounds=(action.low, action.high) if clip and isinstance(action, spaces.Box) else None,
         choices=Choices.of(action),
