@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ludus.core.ties import TIE, best_index
 from ludus.core.types import Solution, State, Task
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs, Places
@@ -40,8 +41,6 @@ from ludus.schedulers.queue import alone, announcement, require_two_players
 from ludus.schedulers.responses import opponents
 
 Array = NDArray[np.float64]
-
-_TIE = 1e-9  # of the range of payoffs: less is rounding
 
 # --------------------------------------------------------------------------------------------------------------------
 # The no-regret rule of one player.
@@ -221,8 +220,8 @@ class ODOScheduler(ResponseScheduler):
         """Whether the best of the new strategies is to play. earned: float64[n], by each against what the player has met."""
         if not new:
             return
-        best = max(new, key=lambda place: earned[place])
-        if earned[best] > earned[player.effective].max() + self.options.improvement + _TIE * unit:
+        best = new[best_index(earned[new], unit)]
+        if earned[best] > earned[player.effective].max() + self.options.improvement + TIE * unit:
             player.grow(best, begin=self.options.begin)
 
     def _response(self, population: int, view: View) -> Task:

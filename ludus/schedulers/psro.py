@@ -19,6 +19,7 @@ from ludus.core import seeding
 from ludus.core.config import Config, is_stored
 from ludus.core.errors import ConfigError, ScenarioError, SolverError
 from ludus.core.parts import build_part, dump_part, kind_of, require
+from ludus.core.ties import best_index
 from ludus.core.types import Opponents, PolicyRef, State, Task, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.diversity import DiversityField, check_diversity, moved_by, objective_of
@@ -34,6 +35,7 @@ from ludus.schedulers.responses import (
     targets_of,
 )
 from ludus.solvers.base import Solution
+from ludus.solvers.games import payoff_range
 from ludus.solvers.registry import META_SOLVERS, solve
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -82,7 +84,10 @@ def choose(
                 return rule.path
             if rule.source == "random" or len(refs) <= first:
                 return None
-            return refs[-1] if rule.source == "last" else refs[first + int(np.argmax(gains[first:]))]
+            if rule.source == "last":
+                return refs[-1]
+            stake = np.nan_to_num(payoff_range(view.payoffs.mean))  # 0 where there are holes: then nothing is equal
+            return refs[first + best_index(gains[first:], float(stake))]
     return None
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, ScenarioError, SolverError
 from ludus.core.own_code import brief, own_name
+from ludus.core.ties import TIE
 from ludus.core.types import Mixture, PolicyRef, Solution
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
@@ -34,9 +35,6 @@ RESPONSES = {
     "sequential_league": "ludus.schedulers.responses:SequentialLeague",
 }
 """Which responses PSRO trains, by name -> `module:Class`; each class's fields are its options."""
-
-_TIE = 1e-9
-"""Payoffs that differ by less than this part of their range are equal."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,7 +253,7 @@ def rectified(mean: Array, strategies: tuple[Array, ...], *, player: int, strate
     """
     table = np.moveaxis(mean[player], player, 0)
     value = strategies[player] @ table @ strategies[1 - player]
-    weights = strategies[1 - player] * (table[strategy] >= value - _TIE * max(payoff_range(mean), 1e-300))
+    weights = strategies[1 - player] * (table[strategy] >= value - TIE * max(payoff_range(mean), 1e-300))
     return distribution(weights) if weights.sum() > 0 else strategies[1 - player]
 
 
@@ -263,14 +261,15 @@ def preference_scores(payoffs: Payoffs, solution: Solution, player: int) -> Arra
     """float64[n_player]: the PBR score of each strategy (Muller et al. 2020), the mass of profiles that it is preferred in.
 
     One population of two players: the mass of strategies that it beats. Otherwise the mass of profiles in which it would earn more than
-    the profile's own strategy does.
+    the profile's own strategy does. Equals (as `ludus.core.ties` has it) do not beat each other.
     """
+    tie = TIE * payoff_range(payoffs.mean)
     if payoffs.num_players == 2 and shared(payoffs):
         mine, theirs = (np.moveaxis(table, player, 0) for table in (payoffs.mean[player], payoffs.mean[1 - player]))
-        return np.asarray((mine > theirs) @ solution.strategies[1 - player])
+        return np.asarray((mine > theirs + tie) @ solution.strategies[1 - player])
     table = np.moveaxis(payoffs.mean[player], player, 0)
     mass = np.moveaxis(_joint(solution), player, 0)
-    return np.array([(mass * (row > table)).sum() for row in table])
+    return np.array([(mass * (row > table + tie)).sum() for row in table])
 
 
 def supported(probs: Array, *, least: float, most: int | None = None) -> list[int]:

@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, SolverError
+from ludus.core.ties import TIE
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import Solution
@@ -194,7 +195,6 @@ SETTLED, LEAST = (
     1e-8,
 )  # a sweep ends when a stronger selection changes no probability by a larger part, or by more than the second
 FINEST = 1.01  # factor between two alphas below which a sweep no longer refines
-TIE = 1e-12  # equal payoffs differ by no more than this part of the payoffs' range
 SMALL = 1e-10  # the epsilon that stands for the limit of small ones where it decides between several sinks
 
 

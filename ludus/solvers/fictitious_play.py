@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 
 from ludus.core.arrays import inner, kernel
 from ludus.core.errors import ConfigError
+from ludus.core.ties import TIE
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import Solution
 from ludus.solvers.dynamics import SUMS, add, contract, mix_rows, own_axis_last, padded_uniform
 
-TIE = 1e-12
-"""Strategies within this fraction of the best payoff count as tied, so that rounding does not choose between equals."""
 REFRESH = 1_000
 """Sums of payoffs are computed anew after so many steps, so that rounding does not pile up."""
 
 
 @inner(fastmath=SUMS)
 def respond(values: NDArray[np.float64], scale: float, response: NDArray[np.float64]) -> None:
-    """Equal weight on all best responses, into `response`. values float64[n]: `scale` times the payoffs."""
+    """Equal weight on all best responses, into `response`; equals as `ludus.core.ties` has it. values float64[n]: `scale` times the
+    payoffs."""
     most, least = -np.inf, np.inf
     for i in range(len(values)):
         most, least = max(most, values[i]), min(least, values[i])

@@ -12,6 +12,8 @@ from ludus.core.arrays import kernel
 from ludus.core.errors import EnvError
 from ludus.envs.tree.walk import TERMINAL, Walk
 
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of each term of a sum, which is itself a product of some chances
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nodes:
@@ -145,8 +147,11 @@ def unique_columns(columns: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArr
 
 def _merge(sequence: NDArray[np.int32], weight: NDArray[np.float64]) -> Outcomes:
     representative, group = unique_columns(sequence.T)
-    total = np.zeros((len(representative), weight.shape[1]))
+    total, size = np.zeros((2, len(representative), weight.shape[1]))
     np.add.at(total, group, weight)
+    np.add.at(size, group, np.abs(weight))
+    terms = np.bincount(group, minlength=len(representative))
+    total[np.abs(total) <= _ROUNDING * terms[:, None] * size] = 0.0  # what cancels leaves nothing, not a last bit
     kept = (total != 0).any(axis=1)
     return Outcomes(np.ascontiguousarray(sequence[representative[kept]].T), np.ascontiguousarray(total[kept].T))
 

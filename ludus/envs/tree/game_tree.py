@@ -283,8 +283,9 @@ class GameTree:
     def best_response(self, player: int, plans: Sequence[Plan | None]) -> tuple[float, Table]:
         """(value, deterministic table) of a best response to the others' plans; `plans[player]` is ignored (None, say).
 
-        Every information state has its best action against the others' reach of it, off the path too; equals go to the
-        lowest action, and so do states that the others never let happen.
+        Every information state has its best action against the others' reach of it, off the path too; equals (as `ludus.core.ties` has
+        it) go to the lowest action, and so do states that the others never let happen. The value is the best one; the table earns it
+        but for what equals differ by.
         """
         return self.best_response_joint(player, (plans,), (1.0,))
 
@@ -294,11 +295,11 @@ class GameTree:
         """As `best_response`, to a correlated distribution: profile k of the others with probability probs[k]."""
         self._check_joint(profiles, probs)
         form = self.arrays.sequences[player]
-        gradient = np.zeros(form.count)
+        gradient, stake = np.zeros(form.count), np.zeros(form.count)
         for plans, prob in zip(profiles, probs, strict=True):
-            self._add_gradient(player, plans, float(prob), gradient)
+            self._add_stakes(player, plans, float(prob), gradient, stake)
         table = np.zeros((len(form.parent), self.num_actions))
-        value = sweeps.maximise(form.parent, form.start, form.action, gradient, table)
+        value = sweeps.respond(form.parent, form.start, form.action, gradient, stake, table)
         return float(value), table
 
     def _check_joint(self, profiles: Sequence[object], probs: Sequence[float]) -> None:
@@ -307,15 +308,18 @@ class GameTree:
                 f"{len(profiles)} profiles and {len(probs)} probabilities; expected one each, at least one."
             )
 
-    def _add_gradient(self, player: int, given: Sequence[Plan | None], prob: float, gradient: Plan) -> None:
+    def _add_stakes(
+        self, player: int, given: Sequence[Plan | None], prob: float, gradient: Plan, stake: NDArray[np.float64]
+    ) -> None:
         plans = self._profile(given, without=player)
         if self.num_players == 2:
             own, other, weight = self.sides[player]
-            sweeps.gradient_two(own, other, weight, plans[1 - player], prob, gradient)
+            sweeps.stakes_two(own, other, weight, plans[1 - player], prob, gradient, stake)
             return
         offset = np.cumsum([0, *map(len, plans)])
         out = self._outcomes
-        sweeps.gradient_many(player, out.sequence, out.weight[player], np.concatenate(plans), offset, prob, gradient)
+        everyones = np.concatenate(plans)
+        sweeps.stakes_many(player, out.sequence, out.weight[player], everyones, offset, prob, gradient, stake)
 
     def _side(self, player: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
         """One of `sides`."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.arrays import kernel
+from ludus.core.ties import TIE
 from ludus.envs.tree.arrays import Outcomes, unique_columns
 
 _TOLERANCE = 1e-5  # rows of float32 softmaxes pass, forgotten actions do not
@@ -49,32 +50,58 @@ def behave(start, action, plan, table):  # type: ignore[no-untyped-def]
 
 @kernel
 def gradient_two(own, other, weight, plan, scale, gradient):  # type: ignore[no-untyped-def]
-    """Adds to gradient[s] what sequence s earns (times its own plan) against the other's plan; two players."""
+    """Adds to gradient[s] what sequence s earns (times its own plan) against the other's plan; two players. own: rising."""
+    last, total = 0, gradient[0]
     for u in range(len(own)):
-        gradient[own[u]] += scale * weight[u] * plan[other[u]]
+        if own[u] != last:
+            gradient[last] = total
+            last, total = own[u], gradient[own[u]]
+        total += scale * weight[u] * plan[other[u]]
+    gradient[last] = total
 
 
 @kernel
-def gradient_many(player, sequence, weight, plans, offset, scale, gradient):  # type: ignore[no-untyped-def]
-    """As `gradient_two` for any number of players; `plans` are concatenated, player q's from offset[q] on."""
+def stakes_two(own, other, weight, plan, scale, gradient, stake):  # type: ignore[no-untyped-def]
+    """As `gradient_two`; besides, adds to stake[s] the size of each term: what is at stake there, as `ludus.core.ties` counts it."""
+    last, total, size = 0, gradient[0], stake[0]
+    for u in range(len(own)):
+        if own[u] != last:
+            gradient[last], stake[last] = total, size
+            last, total, size = own[u], gradient[own[u]], stake[own[u]]
+        earned = scale * weight[u] * plan[other[u]]
+        total += earned
+        size += abs(earned)
+    gradient[last], stake[last] = total, size
+
+
+@kernel
+def stakes_many(player, sequence, weight, plans, offset, scale, gradient, stake):  # type: ignore[no-untyped-def]
+    """As `stakes_two` for any number of players; `plans` are concatenated, player q's from offset[q] on."""
     for u in range(sequence.shape[1]):
-        reach = scale * weight[u]
+        earned = scale * weight[u]
         for q in range(sequence.shape[0]):
             if q != player:
-                reach *= plans[offset[q] + sequence[q, u]]
-        gradient[sequence[player, u]] += reach
+                earned *= plans[offset[q] + sequence[q, u]]
+        gradient[sequence[player, u]] += earned
+        stake[sequence[player, u]] += abs(earned)
 
 
 @kernel
-def maximise(parent, start, action, gradient, table):  # type: ignore[no-untyped-def]
-    """Bottom-up: the best action of every information state (the lowest of equals) into the zero `table`; the value."""
+def respond(parent, start, action, gradient, stake, table):  # type: ignore[no-untyped-def]
+    """Bottom-up: the best action of every information state, the lowest of equals, into the zero `table`; the best value. Upwards goes what
+    the best of equals earns, so that no choice between them shows above."""
     for i in range(len(parent) - 1, -1, -1):
-        best = start[i]
+        most, at_stake = gradient[start[i]], stake[start[i]]
         for s in range(start[i] + 1, start[i + 1]):
-            if gradient[s] > gradient[best]:
+            most = max(most, gradient[s])
+            at_stake = max(at_stake, stake[s])
+        best = start[i]
+        for s in range(start[i + 1] - 1, start[i] - 1, -1):
+            if gradient[s] >= most - TIE * at_stake:
                 best = s
         table[i, action[best]] = 1.0
-        gradient[parent[i]] += gradient[best]
+        gradient[parent[i]] += most
+        stake[parent[i]] += at_stake
     return gradient[0]
 
 

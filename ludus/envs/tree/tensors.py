@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ludus.core.device import to_device, to_host
 from ludus.core.errors import PolicyError
+from ludus.core.ties import TIE
 from ludus.core.types import Exploitability
 from ludus.envs.tree.game_tree import GameTree, Plan, Table
 from ludus.envs.tree.sweeps import contraction
@@ -123,17 +124,18 @@ class TreeTensors:
 
     def best_response(self, player: int, plans: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """(values float64[B], tables float64[B, I_p, A]) of best responses to B profiles, as `GameTree.best_response`: every state has
-        its best action, equals go to the lowest. plans[player] is not used."""
-        return self._response(player, self._gradient(player, self._profiles(plans)))
+        its best action, equals (as `ludus.core.ties` has it) go to the lowest. plans[player] is not used."""
+        return self._response(player, *self._stakes(player, self._profiles(plans)))
 
     def best_response_joint(self, player: int, plans: Sequence[Tensor], probs: Tensor) -> tuple[Tensor, Tensor]:
         """(value float64[], table float64[I_p, A]) against a correlated distribution: profile b with probability probs[b]."""
         step = max(1, _ROOM // max(1, self._weight.shape[0]))
         parts = zip(*(torch.split(plan, step) for plan in plans), strict=True)
-        gradient = plans[player].new_zeros(self.tree.num_sequences(player), 1)
+        gradient = stake = plans[player].new_zeros(self.tree.num_sequences(player), 1)
         for part, prob in zip(parts, torch.split(probs, step), strict=True):
-            gradient = gradient + self._gradient(player, self._profiles(part)) @ prob[:, None]
-        value, table = self._response(player, gradient)
+            earned, at_stake = self._stakes(player, self._profiles(part))
+            gradient, stake = gradient + earned @ prob[:, None], stake + at_stake @ prob[:, None]
+        value, table = self._response(player, gradient, stake)
         return value[0], table[0]
 
     def exploitability(self, plans: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -143,34 +145,56 @@ class TreeTensors:
         for player, row in enumerate(rows):
             gradient = self._gradient(player, rows)
             value.append((gradient * row).sum(0))
-            gain.append(self._maximise(player, gradient)[0] - value[-1])
+            gain.append(self._best(player, gradient) - value[-1])
         return torch.stack(gain, dim=1), torch.stack(value, dim=1)
 
     def _gradient(self, player: int, rows: Sequence[Tensor]) -> Tensor:
         """float64[S_p, B]: what each sequence earns (times its own plan) against the others' plans; rows[q] float64[S_q, B]."""
+        return self._sides[player].own.sum(self._terms(player, rows))
+
+    def _stakes(self, player: int, rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """(as `_gradient`, float64[S_p, B] the size of each sequence's terms: what is at stake there)."""
+        own, terms = self._sides[player].own, self._terms(player, rows)
+        return own.sum(terms), own.sum(terms.abs())
+
+    def _terms(self, player: int, rows: Sequence[Tensor]) -> Tensor:
+        """float64[U, B]: what each outcome adds, by the player's sequences."""
         side = self._sides[player]
         reach = side.weight.expand(-1, rows[player].shape[1])
         for other, row in enumerate(rows):
             if other != player:
                 reach = reach * row.index_select(0, side.sequence[other])
-        return side.own.sum(reach.contiguous())
+        return reach.contiguous()
 
-    def _maximise(self, player: int, gradient: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """(values float64[B], the best choice of each level's states int64[n, B]) for float64[S_p, B]."""
-        side, chosen = self._sides[player], []
-        blocks = list(torch.split(gradient.index_select(0, side.deep), list(side.sizes)))
-        never = torch.full_like(gradient[:1], -torch.inf)
-        for k in range(len(side.levels), 0, -1):
-            level = side.levels[k - 1]
-            padded = torch.cat([blocks[k], never])
-            best, place = padded[level.choices].max(1)
-            blocks[k - 1] = blocks[k - 1] + level.under.sum(best)
-            chosen.append(place)
+    def _best(self, player: int, gradient: Tensor) -> Tensor:
+        """float64[B]: the values of best responses, for float64[S_p, B]."""
+        blocks, levels = self._blocks(player, gradient), self._sides[player].levels
+        for k in range(len(levels), 0, -1):
+            most = _choices(blocks[k], levels[k - 1], -torch.inf).amax(1)
+            blocks[k - 1] = blocks[k - 1] + levels[k - 1].under.sum(most)
+        return blocks[0][0]
+
+    def _blocks(self, player: int, rows: Tensor) -> list[Tensor]:
+        """float64[S_p, B] by levels of sequences."""
+        side = self._sides[player]
+        return list(torch.split(rows.index_select(0, side.deep), list(side.sizes)))
+
+    def _respond(self, player: int, gradient: Tensor, stake: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """(values float64[B], the best choice of each level's states int64[n, B], the lowest of equals) for float64[S_p, B]."""
+        blocks, stakes = self._blocks(player, gradient), self._blocks(player, stake)
+        levels, chosen = self._sides[player].levels, []
+        for k in range(len(levels), 0, -1):
+            level = levels[k - 1]
+            earned, at_stake = _choices(blocks[k], level, -torch.inf), _choices(stakes[k], level, 0.0).amax(1)
+            most = earned.amax(1)
+            chosen.append((earned >= (most - TIE * at_stake)[:, None]).to(torch.int8).argmax(1))  # the first of them
+            blocks[k - 1] = blocks[k - 1] + level.under.sum(most)
+            stakes[k - 1] = stakes[k - 1] + level.under.sum(at_stake)
         return blocks[0][0], chosen[::-1]
 
-    def _response(self, player: int, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    def _response(self, player: int, gradient: Tensor, stake: Tensor) -> tuple[Tensor, Tensor]:
         side = self._sides[player]
-        value, chosen = self._maximise(player, gradient)
+        value, chosen = self._respond(player, gradient, stake)
         count = gradient.shape[1]
         table = gradient.new_zeros(count, self._states(player), self.tree.num_actions)
         if chosen:
@@ -335,6 +359,12 @@ class PlacedTree(GameTree):
 
     def _batch(self, plans: Sequence[Plan] | NDArray[np.float64]) -> Tensor:
         return to_device(np.asarray(plans, np.float64), self.tensors.device)
+
+
+def _choices(rows: Tensor, level: _Level, missing: float) -> Tensor:
+    """rows float64[m, B] by the choices of each of the level's states: float64[n, W, B], `missing` where a state has fewer."""
+    padded = torch.cat([rows, torch.full_like(rows[:1], missing)])
+    return padded[level.choices]
 
 
 def _inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:

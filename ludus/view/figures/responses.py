@@ -20,6 +20,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import squareform
 
 from ludus.core.errors import SolverError
+from ludus.core.ties import TIE
 from ludus.solvers.games import pooled_seats
 from ludus.storage.reader import Reader
 from ludus.view.figures.base import Number, finite, require_known
@@ -41,8 +42,6 @@ MAX_STATES = 2000
 """Of a Markov chain whose stationary distribution is asked for: about a second."""
 LONGEST = 8
 """Edges of a cycle that is looked for."""
-TIE = 1e-12
-"""Payoffs are equal that differ by no more than this part of their range, as α-Rank takes them."""
 
 
 @dataclass(frozen=True, slots=True)
