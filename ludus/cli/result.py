@@ -159,6 +159,8 @@ def _together(result: Result, last: GenerationRecord) -> Iterator[tuple[str, str
             yield "exploitability", f"{number(last.nash_conv / 2)}{bound}, the mean of both players"
     if any(math.isfinite(value) for value in last.responses):
         yield "best response", f"payoff against the mixture it was trained against: {_by_player(last.responses)}"
+    elif told := _in_training(result, last):
+        yield "in training", f"mean return of the newest policy in its last rollout: {told}"
     if (against := _against_random(result, last)) is not None:
         yield "against random", f"payoff of the mixture against the policy that plays at random: {against}"
 
@@ -237,6 +239,17 @@ def _against_random(result: Result, last: GenerationRecord) -> str | None:
     ]
     shares = ", ".join(f"{100 * share:.0f}% (player {p})" for p, share in enumerate(won))
     return f"{_by_player(earned)}; it wins {shares} of the episodes"
+
+
+def _in_training(result: Result, last: GenerationRecord) -> str:
+    """What learners earned while they learned, whose policies were not evaluated against what they met."""
+    found = {}
+    with Reader(result.run_dir, check=False) as reader:
+        for population in range(len(result.populations)):
+            series = reader.metrics(f"response/{population}/return", "generations")
+            if len(series.step) and series.step[-1] == last.number:
+                found[population] = float(series.value[-1])
+    return ", ".join(f"{signed(value, 3)} (population {p})" for p, value in found.items() if math.isfinite(value))
 
 
 def _by_player(values: Sequence[float]) -> str:

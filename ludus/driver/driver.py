@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -24,11 +25,13 @@ from ludus.core.errors import ScenarioError
 from ludus.core.machine import roomy
 from ludus.core.own_code import brief, own_name
 from ludus.core.types import (
+    Adaptive,
     Array,
     Curve,
     Evaluated,
     EvaluationTask,
     Metrics,
+    Mixture,
     PolicyRef,
     Solution,
     State,
@@ -42,7 +45,9 @@ from ludus.driver.scenario import Scenario
 from ludus.driver.task_runner import TaskRunner
 from ludus.population.agent_manager import AgentManager
 from ludus.population.base import View
+from ludus.rollout.opponents import live_refs
 from ludus.schedulers.base import Scheduler
+from ludus.schedulers.queue import pack_mixture, unpack_mixture
 from ludus.solvers.games import values_against
 from ludus.solvers.match_selection import filled
 from ludus.storage import checkpoint
@@ -66,7 +71,8 @@ class History:
     nash_conv: list[float] = field(default_factory=list)
     gains: list[float] = field(default_factory=list)
     values: list[float] = field(default_factory=list)  # [P] of the newest profile, or of what was met since
-    responses: list[float] = field(default_factory=list)  # [P] return of the best of the newest responses
+    responses: list[float] = field(default_factory=list)  # [P] what the best of the newest responses earns
+    unmeasured: list[State] = field(default_factory=list)  # responses since, as `Response.pack` gives them
     checkpoints: int = 0
     seconds: float = 0.0
     trained: int = 0  # responses
@@ -131,6 +137,29 @@ class History:
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a generation came to.
+
+
+class Response(NamedTuple):
+    """A policy that was trained in a seat against `players`, in which whoever is drawn for that seat does not count."""
+
+    ref: PolicyRef
+    seat: int
+    players: Mixture
+
+    def pack(self) -> State:
+        """As JSON values."""
+        return {"ref": list(self.ref), "seat": self.seat, "players": pack_mixture(self.players)}
+
+    @staticmethod
+    def unpack(state: State) -> Response:
+        """From what `pack` gave."""
+        return Response(PolicyRef(*state["ref"]), int(state["seat"]), unpack_mixture(state["players"]))
+
+
+def players_of(result: Trained) -> Mixture | None:
+    """What a policy was trained against, on average where a rule has moved it; None where somebody was met who was still learning."""
+    met = result.task.opponents if result.average is None else result.average
+    return None if isinstance(met, Adaptive) or live_refs(met) else met
 
 
 def record_of(
@@ -308,11 +337,8 @@ class Driver:
         what = "response" if task.restricted is None else "meta"
         metrics = {f"{what}/{task.population}/{name}": value for name, value in result.metrics.items()}
         self.store.metrics_recorded("generations", task.generation, metrics)
-        for seat in task.seats if task.restricted is None else ():
-            history.response(seat, self.work.return_of(result, seat))
-            # In sequence it met those that were added since the last profile was solved.
-            if getattr(self.scenario, "order", None) == "sequential":
-                history.met(seat, self.work.earned_before(task, seat))
+        if task.restricted is None and (players := players_of(result)) is not None:
+            history.unmeasured += [Response(result.ref, seat, players).pack() for seat in task.seats]
 
     def warn(self, kind: str, text: str) -> None:
         """Say that something about the run is wrong.
@@ -358,12 +384,25 @@ class Driver:
             limited=limit_of(scenario.response, "updates") is not None,
         )
 
+    def _measure(self, mean: Array) -> None:
+        """What the responses of this generation earn against what they were trained against: once they have been evaluated. mean:
+        float64[P, n_0, …] payoffs."""
+        for response in map(Response.unpack, self.history.unmeasured):
+            seat, players = response.seat, response.players
+            self.history.response(seat, self.work.value(players.instead(seat, response.ref), seat, mean))
+            # In sequence it met those that were added since the last profile was solved.
+            if getattr(self.scenario, "order", None) == "sequential":
+                self.history.met(seat, self.work.value(players, seat, mean))
+        self.history.unmeasured = []
+
     def _announce(self, result: Evaluated, solution: Solution) -> None:
+        mean = self._mean()
+        self._measure(mean)
         record = record_of(
             result,
             solution,
             history=self.history,
-            mean=self._mean(),
+            mean=mean,
             seconds=self.seconds,
             solving=self._solving,
         )

@@ -41,7 +41,6 @@ from ludus.learners.restricted import in_restricted_game
 from ludus.policies.file import load_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.rollout.async_limits import AsyncLimits
-from ludus.rollout.opponents import live_refs
 from ludus.training.tasks import Checkpoint, Proceed, plays_others, train
 from ludus.training.training import Training, TrainingParts
 
@@ -132,29 +131,11 @@ class TaskRunner:
         if self.exact is not None:
             self.exact.add(ref, self.parts.policy(ref))
 
-    def return_of(self, result: Trained, seat: int) -> float:
-        """What a new response earns against what it was trained against: exactly where possible, else in its last rollout."""
-        opponents = result.task.opponents
-        value = np.nan
-        if self.exact is not None and isinstance(opponents, Mixture) and not live_refs(opponents):
-            value = self.exact.value_against(result.ref, seat, opponents)
-        return float(result.metrics.get("return", np.nan)) if np.isnan(value) else value
-
-    def earned_before(self, task: TrainingTask, seat: int) -> float:
-        """What the policies of the task's own population earn in a seat, drawn as its opponents are; NaN where nobody knows."""
-        players = task.opponents
-        if not isinstance(players, Mixture) or live_refs(players):
-            return np.nan
-        if self.exact is not None:
-            return float(self.exact.values(players)[seat])
-        if any(len(factor.seats) > 1 for factor in players.factors):
-            return np.nan
-        value = self.manager.table.view().mean[seat]
-        for factor in sorted(players.factors, key=lambda factor: factor.seats):
-            played = np.flatnonzero(factor.probs)
-            places = [self.manager.record_of(factor.entries[k][0]).index for k in played]
-            value = np.tensordot(np.asarray(factor.probs)[played], value[places], 1)
-        return float(value)
+    def value(self, players: Mixture, seat: int, payoffs: Array) -> float:
+        """What a seat earns where all are drawn from members: exactly where possible, else by `payoffs` float64[P, n_0, …]; NaN where these
+        do not say."""
+        value = np.nan if self.exact is None else float(self.exact.values(players)[seat])
+        return self.manager.value(players, seat, payoffs) if np.isnan(value) else value
 
     # ------------------------------------------------------------------------------------------ training
 

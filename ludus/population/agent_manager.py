@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.core.arrays import read_only, same_weights
 from ludus.core.errors import DataError, nearest
-from ludus.core.types import Evaluated, Match, PolicyRef, PolicySpec, State, TaskResult, Trained, Weights
+from ludus.core.types import Evaluated, Match, Mixture, PolicyRef, PolicySpec, State, TaskResult, Trained, Weights
 from ludus.population.base import Lineage, PolicyRecord, Recorder, View, WeightsStore
 from ludus.population.matches import pack_record, unpack_record
 from ludus.population.payoff_table import PayoffTable
@@ -104,6 +104,34 @@ class AgentManager:
         return record.spec, self._weights[record.ref]
 
     # ------------------------------------------------------------------------------------------ results
+
+    def value(self, players: Mixture, seat: int, payoffs: NDArray[np.float64]) -> float:
+        """Look up what a seat earns.
+
+        Args:
+            players: Members, with the probabilities that each seat is drawn with.
+            seat: Whose return it is.
+            payoffs: float64[P, n_0, …], mean returns of the members' profiles.
+
+        Returns:
+            The expected return; NaN where the payoff of a profile that may be drawn is, or a policy is no member in the mode it plays in.
+        """
+        mean = payoffs[seat]
+        axes = list(range(mean.ndim))  # of `mean`, that are left
+        for factor in players.factors:
+            drawn = np.flatnonzero(factor.probs)
+            entries = [factor.entries[k] for k in drawn]
+            records = [[self._records.get(_plain(ref)) for ref in entry] for entry in entries]
+            places = [
+                [record.index for record, ref in zip(row, entry, strict=True) if record and record.ref == ref]
+                for row, entry in zip(records, entries, strict=True)
+            ]
+            if any(len(row) < len(factor.seats) for row in places):
+                return np.nan
+            mean = np.moveaxis(mean, [axes.index(s) for s in factor.seats], range(len(factor.seats)))
+            mean = np.tensordot(np.asarray(factor.probs)[drawn], mean[tuple(np.array(places).T)], 1)
+            axes = [axis for axis in axes if axis not in factor.seats]
+        return float(mean)
 
     def on_result(self, result: TaskResult) -> None:
         """Take what a task answered: a new member, matches, or exact payoffs. A result given twice counts once.

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
@@ -95,6 +95,9 @@ class PlainProgress(Silent):
         self._task: Task | None = None  # the newest
         self._fraction: float | None = None
         self._said = ""  # of the matches, which may be long
+        self._returns: dict[
+            int, float
+        ] = {}  # of each population's newest learner, in its last rollout, in this generation
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         self._rates.started(info)
@@ -120,9 +123,14 @@ class PlainProgress(Silent):
             share = _done(self._fraction, so_far)
             self._write(f"{learner_of(task)}, generation {task.generation}{share}  {progress_of(so_far)}")
 
+    def task_done(self, result: TaskResult) -> None:
+        if isinstance(result, Trained) and "return" in result.metrics:
+            self._returns[result.task.population] = result.metrics["return"]
+
     def generation_done(self, record: GenerationRecord) -> None:
         self._rates.generation(record)
-        line = describe(record, self._rates)
+        line = describe(record, self._rates, self._returns)
+        self._returns = {}
         now = self._clock()
         if now < self._next:
             self._held = line
@@ -271,7 +279,9 @@ class RichProgress(Silent):
         records = self._records  # the drawing thread must see one state
         if records:
             rows = [self.HEADER, *(self._cells(record, newest=record is records[-1]) for record in records)]
-            for k, line in enumerate(lay_out(rows, self.WIDTHS, self.SPARE, width=self._console.width)):
+            known = any(math.isfinite(value) for record in records for value in record.responses)
+            none = () if known else (self.HEADER.index("best response"),)
+            for k, line in enumerate(lay_out(rows, self.WIDTHS, self.SPARE, width=self._console.width, without=none)):
                 shown.append(line + "\n", style="dim" if k == 0 else "bold" if k == len(records) else "")
         trainings, size = self._trainings, self._console.size
         if self._drawn[0] is not trainings or self._drawn[1] != size:
@@ -328,13 +338,21 @@ def _ended(summary: RunSummary) -> str:
     return reason if reason.startswith("stopped") else f"stopped: {reason}"
 
 
-def lay_out(rows: Sequence[Sequence[str]], least: Sequence[int], spare: Sequence[int], *, width: int) -> list[str]:
-    """Right-aligned columns as lines of at most `width`, if leaving out columns of `spare`, in that order, is enough for that."""
+def lay_out(
+    rows: Sequence[Sequence[str]],
+    least: Sequence[int],
+    spare: Sequence[int],
+    *,
+    width: int,
+    without: Collection[int] = (),
+) -> list[str]:
+    """Right-aligned columns as lines of at most `width`, if leaving out columns of `spare`, in that order, is enough for that. without:
+    columns that are left out in any case."""
     widths = [max(low, *(2 + len(row[k]) for row in rows)) for k, low in enumerate(least)]
     widths[0] = max(least[0], *(len(row[0]) for row in rows))  # nothing to keep a distance from
-    kept = list(range(len(widths)))
+    kept = [k for k in range(len(widths)) if k not in without]
     for column in spare:
-        if sum(widths[k] for k in kept) > width:
+        if column in kept and sum(widths[k] for k in kept) > width:
             kept.remove(column)
     return ["".join(f"{row[k]:>{widths[k]}}" for k in kept) for row in rows]
 
@@ -363,13 +381,16 @@ def progress_for(stream: TextIO | None = None) -> PlainProgress | RichProgress:
     return RichProgress(Console(file=target)) if target.isatty() else PlainProgress(target)
 
 
-def describe(record: GenerationRecord, rates: Rates) -> str:
-    """A generation as one plain line."""
+def describe(record: GenerationRecord, rates: Rates, trained: Mapping[int, float]) -> str:
+    """A generation as one plain line. trained: the returns of learners in their last rollouts, by population, which are told where their
+    policies have not been evaluated."""
     parts = [f"generation {record.number}"]
     if record.nash_conv is not None:
         parts.append(f"NashConv {number(record.nash_conv)}{'' if record.exact else ' (at least)'}")
     if any(math.isfinite(value) for value in record.responses):
         parts.append(f"{'return' if len(record.responses) == 1 else 'best response'} {returns(record.responses)}")
+    elif trained:
+        parts.append(f"return in training {returns(tuple(trained.values()))}")
     if record.episodes:
         speed = rates.episodes_per_second()
         parts.append(f"{compact(record.episodes)} episodes" + (f" ({compact(speed)}/s)" if speed is not None else ""))

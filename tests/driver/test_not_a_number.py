@@ -113,8 +113,8 @@ def test_a_failed_task_is_the_same_after_a_kill(tmp_path: Path) -> None:
 
 
 def test_a_run_without_scores_of_its_responses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A response that fails before its first episode ends has no return; the run goes on without a warning."""
-    monkeypatch.setattr("ludus.driver.task_runner.TaskRunner.return_of", lambda self, result, seat: float("nan"))
+    """Of responses that nobody has evaluated nothing is known; the run goes on without a warning."""
+    monkeypatch.setattr("ludus.driver.task_runner.TaskRunner.value", lambda *given: float("nan"))
     result = run(tools.scenario("simulate", "generations=2", "stop={best_response_gain: 0.1}"), run_dir=tmp_path)
     assert len(result.generations) == 3
     assert np.isnan(result.generations[1].responses).all()

@@ -129,8 +129,8 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """A run in a list. state: as `run_state`, or "paused". began: Unix time of its first policy. return_: of the newest response against
-    what it was trained against. last_note: its newest warning or error."""
+    """A run in a list. state: as `run_state`, or "paused". began: Unix time of its first policy. return_: of the newest learners
+    in their last rollouts. last_note: its newest warning or error."""
 
     id: str
     name: str

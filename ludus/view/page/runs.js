@@ -81,7 +81,7 @@ function columns(state, changed) {
     { key: "game", title: "game", text: true, format: (game, run) => h("span", null, game, h("span", { class: "under", text: `${run.algorithm} · seed ${run.seed}` })) },
     { key: "progress", title: "progress", value: (run) => run.fraction ?? 0, format: progress },
     { key: "nash_conv", title: "NashConv", only: some("nash_conv"), hint: "The newest; ≥ where it is a lower bound", format: (value, run) => (value === null || value === undefined ? "–" : `${run.exact ? "" : "≥ "}${number(value)}`) },
-    { key: "return", title: "return", only: some("return"), format: (value) => number(value) },
+    { key: "return", title: "return in training", only: some("return"), format: (value) => number(value) },
     { key: "health", title: "health", text: true, value: (run) => 1000 * run.errors + run.warnings, format: health },
     { key: "began", title: "age", hint: "Since it began", value: (run) => (run.began === null ? null : -run.began), format: (_, { began }) => (began === null ? "–" : time(began, age(began))) },
   ];
