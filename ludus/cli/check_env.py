@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, positive_number, whole_number
-from ludus.cli.output import write
+from ludus.cli.output import stream, write
 from ludus.core.errors import ConfigError, EnvError
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def _show(check: Check) -> None:
         write(f"✗ failed    {name}{_line(check.failure)}\n{'':<12}{'what to do:':<{_WIDTH}}{check.advice}")
     else:
         write(f"{'– left out' if check.left_out else '✓ passed  '}  {name}{check.note}".rstrip())
-    sys.stdout.flush()  # each as soon as it is known: an environment may be slow
+    stream().flush()  # each as soon as it is known: an environment may be slow
 
 
 def _line(text: str) -> str:

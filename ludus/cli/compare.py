@@ -8,12 +8,11 @@ import json
 import math
 import re
 import shlex
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command
-from ludus.cli.output import table, write
+from ludus.cli.output import stream, table, write
 from ludus.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def _execute(options: argparse.Namespace) -> int:
     if options.json:
         write(json.dumps(as_json(comparison), indent=2, ensure_ascii=False, allow_nan=False))
     elif options.csv:
-        rows = csv.writer(sys.stdout, lineterminator="\n")
+        rows = csv.writer(stream(), lineterminator="\n")
         rows.writerow(COLUMNS)
         rows.writerows(as_rows(comparison))
     else:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ludus.cli.command import Command, positive_number, whole_number
-from ludus.cli.output import table, write
+from ludus.cli.output import stream, table, write
 from ludus.core.errors import ConfigError, LudusError, UnknownName
 from ludus.core.machine import signals_handled
 from ludus.storage.run_dirs import find_run
@@ -180,6 +180,7 @@ class Session:
         write("`help` shows the commands.")
         while True:
             try:
+                stream().flush()
                 for text in _split([input(f"\n({self._debugger.position}) ")]):
                     self.do(text)
             except LudusError as error:

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -38,6 +38,7 @@ from ludus.cli import (
     zoo,
 )
 from ludus.cli.command import Command
+from ludus.cli.output import separate, stream
 from ludus.core.errors import LudusError, UnknownName
 from ludus.core.machine import roomy
 
@@ -87,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(arguments)
     try:
         code = _run(arguments)
-        sys.stdout.flush()
+        stream().flush()
         return code
     except LudusError as error:
         return _fail(str(error), 2, own=error)
@@ -118,6 +119,7 @@ def script() -> None:
     for number in _ENDINGS:
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores one
             signal.signal(number, _stop)
+    separate()
     try:
         code = main()
     except _Stopped as stopped:
@@ -148,9 +150,9 @@ def _end(code: int) -> NoReturn:
     """As `sys.exit`, but the interpreter, and with it torch, is not taken apart object by object: most of a second of every command."""
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
     atexit._run_exitfuncs()
-    with suppress(OSError):  # nobody reads any more
-        sys.stdout.flush()
-        sys.stderr.flush()
+    for output in (stream(), sys.stdout, sys.stderr):
+        with suppress(OSError):  # nobody reads any more
+            output.flush()
     os._exit(code)
 
 
@@ -175,16 +177,17 @@ def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["help"] and arguments[1:]:  # `ludus help train`
         arguments = [*arguments[1:], "--help"]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        sys.stdout.write(_overview())
+        stream().write(_overview())
         return 0
     if arguments[0] == "--version":
-        sys.stdout.write(f"ludus {__version__}\n")
+        stream().write(f"ludus {__version__}\n")
         return 0
     command = COMMANDS.get(arguments[0])
     if command is None:
         raise UnknownName("command", arguments[0], COMMANDS)
     try:
-        options = command.parse(arguments[1:])
+        with redirect_stdout(stream()):  # of `--help`
+            options = command.parse(arguments[1:])
     except SystemExit as done:  # argparse printed its help
         return int(done.code or 0)
     return command.execute(options)
@@ -216,7 +219,7 @@ def _overview() -> str:
 
 def _give_up_output() -> None:
     """What is still to be written goes nowhere, so that Python does not complain at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream().fileno())
 
 
 def _lines(error: BaseException | None) -> Iterator[str]:
@@ -230,7 +233,7 @@ def _lines(error: BaseException | None) -> Iterator[str]:
 def _fail(message: str, code: int, *, prefix: str = "error: ", own: BaseException | None = None) -> int:
     """own: an error that may have arisen in the user's code, whose last lines are then shown."""
     try:
-        sys.stdout.flush()
+        stream().flush()
     except OSError:
         _give_up_output()
     with suppress(OSError):  # the terminal was closed

@@ -1,10 +1,14 @@
-"""Tables on standard output."""
+"""Standard output, and tables on it."""
 
 from __future__ import annotations
 
+import fcntl
+import io
 import math
+import os
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TextIO
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -17,8 +21,40 @@ _GAP = 3  # between columns, as Rich draws them
 _PIPE_WIDTH = 240  # nobody's screen: lines are not to be cut there
 
 
+_results: TextIO | None = None
+"""Where results go; None: `sys.stdout`."""
+
+
+def separate() -> None:
+    """Keep standard output for results, for the rest of this process: whatever else is printed (by environments, bots, parts, C extensions,
+    child processes) goes to standard error, so that nothing comes between the lines that other programs read."""
+    global _results
+    stdout = sys.stdout
+    if _results is not None or not isinstance(stdout, io.TextIOWrapper) or stdout.fileno() != 1:
+        return  # a process without standard output, or a test that reads it
+    stdout.flush()
+    descriptor = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)  # 2 may be free: a process can be started without it
+    _results = io.TextIOWrapper(
+        open(descriptor, "wb", buffering=io.DEFAULT_BUFFER_SIZE),  # noqa: SIM115  for the rest of the process
+        encoding=stdout.encoding,
+        errors="replace" if stdout.errors == "strict" else stdout.errors,
+        line_buffering=stdout.line_buffering,
+        write_through=stdout.write_through,
+    )
+    try:
+        os.dup2(2, 1)
+    except OSError:  # without standard error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    stdout.reconfigure(line_buffering=True)  # in the order in which it is printed
+
+
+def stream() -> TextIO:
+    """Standard output as commands write to it."""
+    return sys.stdout if _results is None else _results
+
+
 def write(text: str) -> None:
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    stream().write(text if text.endswith("\n") else text + "\n")
 
 
 def table(
@@ -121,4 +157,4 @@ class _Console(Console):
 
 
 def _console() -> Console:
-    return _Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)
+    return _Console(file=stream(), width=None if stream().isatty() else _PIPE_WIDTH, highlight=False)

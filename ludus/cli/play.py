@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from ludus.cli.command import Command, whole_number
-from ludus.cli.output import write
+from ludus.cli.output import stream, write
 from ludus.cli.ui import add_server, serve_until_ctrl_c, server_of, serving
 from ludus.core.errors import ConfigError, PlayError
 from ludus.storage.run_dirs import find_run, is_entry
@@ -175,6 +175,7 @@ def numbers_of(labels: Sequence[str]) -> list[str]:
 
 def _asked(prompt: str) -> str:
     try:
+        stream().flush()
         return input(prompt).strip()
     except EOFError:
         return "q"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ludus.cli.output import facts, mean_cells, statistics_table, table
+from ludus.cli.output import facts, mean_cells, statistics_table, stream, table
 from ludus.cli.page_beside import page_beside
 from ludus.core.errors import RunWarning
 from ludus.core.timings import PARTS
@@ -55,12 +55,12 @@ def execute(go: Callable[[Observer, StopRequest], Result], *, profile: bool, pag
         if profile:
             show_profile(result.run_dir)
         if stop.requested:
-            sys.stdout.write(f"\nContinue with: ludus resume {quote(str(result.run_dir))}\n")
+            stream().write(f"\nContinue with: ludus resume {quote(str(result.run_dir))}\n")
         elif not result.summary.failed:
             show_next(result)
         code = _status(result, stop.status)
         if opened is not None and not stop.requested:
-            sys.stdout.flush()
+            stream().flush()
             opened.stay()
     return code
 

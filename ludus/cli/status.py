@@ -7,7 +7,6 @@ import io
 import re
 import shlex
 import socket
-import sys
 import time
 from contextlib import redirect_stdout, suppress
 from datetime import datetime
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ludus.cli.command import Command
-from ludus.cli.output import facts, table
+from ludus.cli.output import facts, stream, table
 from ludus.core.errors import RunError
 from ludus.storage import live
 from ludus.storage.live import Status
@@ -62,15 +61,15 @@ def _show(folder: Path) -> bool:
 
 def _watch(folder: Path) -> None:
     """Shows it again and again until nothing goes on: in place in a terminal, else when what it does has changed."""
-    screen, shown = sys.stdout.isatty(), ""
+    screen, shown = stream().isatty(), ""
     while True:
         text, goes_on = _captured(folder)
         if screen:
-            sys.stdout.write(f"{_CLEAR}{text}")
+            stream().write(f"{_CLEAR}{text}")
         elif (told := _WITHOUT_TIMES.sub("", text)) != shown:
             shown = told
-            sys.stdout.write(f"{text}\n")
-        sys.stdout.flush()
+            stream().write(f"{text}\n")
+        stream().flush()
         if not goes_on:
             return
         time.sleep(_EVERY)
@@ -78,7 +77,7 @@ def _watch(folder: Path) -> None:
 
 def _captured(folder: Path) -> tuple[str, bool]:
     """What `_show` shows, as text, so that a terminal gets it in one piece."""
-    screen = _Screen(is_terminal=sys.stdout.isatty())
+    screen = _Screen(is_terminal=stream().isatty())
     with redirect_stdout(screen):
         goes_on = _show(folder)
     return screen.getvalue(), goes_on

@@ -8,7 +8,6 @@ import dataclasses
 import json
 import math
 import re
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -24,7 +23,7 @@ from ludus.cli.command import (
     seconds,
     whole_number,
 )
-from ludus.cli.output import mean_cells, rating_cell, rating_column, statistics_table, table, write
+from ludus.cli.output import mean_cells, rating_cell, rating_column, statistics_table, stream, table, write
 from ludus.cli.progress import EpisodesProgress
 from ludus.core.device import parse_device
 from ludus.core.errors import ConfigError
@@ -142,7 +141,7 @@ def _execute(options: argparse.Namespace) -> int:
     if options.json:
         write(json.dumps(as_json(report), indent=2, ensure_ascii=False))
     elif options.csv:
-        csv.writer(sys.stdout, lineterminator="\n").writerows(as_rows(report))
+        csv.writer(stream(), lineterminator="\n").writerows(as_rows(report))
     else:
         _show(report, cross=options.cross)
     return 0

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, folder, whole_number
-from ludus.cli.output import write
+from ludus.cli.output import stream, write
 from ludus.core.errors import ConfigError
 from ludus.storage.people import FILE as PEOPLE
 from ludus.storage.run_dirs import RUNS
@@ -112,7 +112,7 @@ def serve_until_ctrl_c(served: Served, *, to: str = "", browser: bool = True) ->
     most = served.state.access.most
     link = served.link(most, to)
     write(link)
-    sys.stdout.flush()
+    stream().flush()
     with opened(link, wanted=browser) as is_open:
         sys.stderr.write("\n".join([*_explained(served, is_open=is_open), ""]))
         served.run()
