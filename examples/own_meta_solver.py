@@ -12,8 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 import ludus
-from ludus.core.types import Solution
-from ludus.population.payoffs import Payoffs
 from ludus.solvers.games import nash_conv, require_populated
 from ludus.testing.meta_solver import check_meta_solver
 
@@ -26,14 +24,14 @@ class Newest:
 
     count: int = 3
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: ludus.Payoffs, *, warm: Any = None, rng: np.random.Generator) -> ludus.Solution:
         """No side effects: the answer depends on the arguments alone."""
         require_populated(payoffs, "newest")
         marginals = []
         for size in payoffs.sizes:
             kept = np.arange(size) >= size - self.count
             marginals.append(kept / kept.sum())
-        return Solution(tuple(marginals), nash_conv(payoffs, marginals))
+        return ludus.Solution(tuple(marginals), nash_conv(payoffs, marginals))
 
 
 def main(generations: int = 20) -> None:

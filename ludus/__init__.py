@@ -12,7 +12,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ludus.core.errors import LudusError, RunWarning
+    from ludus.core.config import Config
+    from ludus.core.errors import ConfigError, EnvError, LudusError, RunWarning, ScenarioError, SolverError
+    from ludus.core.types import (
+        AgentSpec,
+        Due,
+        Ended,
+        EnvSpec,
+        EvaluationTask,
+        Finished,
+        Mixture,
+        PolicyRef,
+        PolicySpec,
+        Solution,
+        TaskResult,
+        Timestep,
+        TrainingTask,
+    )
     from ludus.driver.control import StopRequest
     from ludus.driver.result import Result
     from ludus.driver.runner import resume, run
@@ -34,7 +50,10 @@ if TYPE_CHECKING:
         SelfPlay,
         SelfPlayPSRO,
     )
+    from ludus.envs.base import VectorEnv
     from ludus.envs.options import Environment
+    from ludus.envs.registry import make_env
+    from ludus.envs.tree.game_tree import compile_tree
     from ludus.evaluation.against import evaluate_against
     from ludus.evaluation.evaluate import evaluate_run
     from ludus.evaluation.exploiters import exploit_population, exploit_run
@@ -60,7 +79,14 @@ if TYPE_CHECKING:
     from ludus.learners.sac.options import SAC, SACDiscrete
     from ludus.learners.sequential.options import A2PO, HAPPO, HATRPO, CoPPO
     from ludus.learners.tabular_q.options import TabularQ
+    from ludus.policies.base import Policy
+    from ludus.population.base import View
+    from ludus.population.payoffs import Payoffs
+    from ludus.schedulers.base import Scheduler
+    from ludus.schedulers.options import ScheduleContext
     from ludus.schedulers.psro import WarmStart
+    from ludus.solvers.base import MetaSolver
+    from ludus.storage.base import GenerationRecord, Silent
     from ludus.training.by_hand import HandLearner, learner
     from ludus.training.callbacks import Callback
     from ludus.training.stopping import (
@@ -72,9 +98,11 @@ if TYPE_CHECKING:
         Generations,
         NashConv,
         NoImprovement,
+        Progress,
         Samples,
         Seconds,
         Steps,
+        Stopper,
         Updates,
         WinRate,
     )
@@ -85,6 +113,7 @@ __version__ = "0.1.0"
 __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "A2C",
     "A2PO",
+    "AgentSpec",
     "AllOf",
     "AlphaZero",
     "AnyOf",
@@ -98,16 +127,25 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "Callback",
     "Checkpoints",
     "CoPPO",
+    "Config",
+    "ConfigError",
     "DDPG",
     "DQN",
     "Decisions",
+    "Due",
     "EfficientPSRO",
+    "Ended",
+    "EnvError",
+    "EnvSpec",
     "Environment",
     "Episodes",
     "Evaluation",
+    "EvaluationTask",
     "ExactBestResponse",
     "FictitiousSelfPlay",
+    "Finished",
     "FixedOpponents",
+    "GenerationRecord",
     "Generations",
     "HAPPO",
     "HATRPO",
@@ -122,6 +160,8 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "MATDec",
     "MMD",
     "MPO",
+    "MetaSolver",
+    "Mixture",
     "MuZero",
     "MunchausenDQN",
     "NFSP",
@@ -134,7 +174,12 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "PFSP",
     "PPO",
     "PSRO",
+    "Payoffs",
     "PipelinePSRO",
+    "Policy",
+    "PolicyRef",
+    "PolicySpec",
+    "Progress",
     "QMIX",
     "QPLEX",
     "QRDQN",
@@ -148,22 +193,35 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "SACDiscrete",
     "Samples",
     "Scenario",
+    "ScenarioError",
+    "ScheduleContext",
+    "Scheduler",
     "Seconds",
     "SelfPlay",
     "SelfPlayPSRO",
+    "Silent",
+    "Solution",
+    "SolverError",
     "Steps",
     "StopRequest",
+    "Stopper",
     "TD3",
     "TabularQ",
+    "TaskResult",
+    "Timestep",
     "TrainedPolicy",
+    "TrainingTask",
     "Updates",
     "VDN",
     "VMPO",
+    "VectorEnv",
+    "View",
     "WarmStart",
     "WinRate",
     "XDO",
     "ZooEntry",
     "__version__",
+    "compile_tree",
     "evaluate_against",
     "evaluate_population",
     "evaluate_run",
@@ -173,6 +231,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "list_presets",
     "load_policy",
     "load_scenario",
+    "make_env",
     "pull",
     "push",
     "rate_run",
@@ -185,6 +244,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
 _HOMES = {
     "A2C": "ludus.learners.on_policy.options",
     "A2PO": "ludus.learners.sequential.options",
+    "AgentSpec": "ludus.core.types",
     "AllOf": "ludus.training.stopping",
     "AlphaZero": "ludus.learners.alphazero.options",
     "AnyOf": "ludus.training.stopping",
@@ -198,16 +258,25 @@ _HOMES = {
     "Callback": "ludus.training.callbacks",
     "Checkpoints": "ludus.driver.scenario",
     "CoPPO": "ludus.learners.sequential.options",
+    "Config": "ludus.core.config",
+    "ConfigError": "ludus.core.errors",
     "DDPG": "ludus.learners.ddpg.options",
     "DQN": "ludus.learners.dqn.options",
     "Decisions": "ludus.training.stopping",
+    "Due": "ludus.core.types",
     "EfficientPSRO": "ludus.driver.scenario_kinds",
+    "Ended": "ludus.core.types",
+    "EnvError": "ludus.core.errors",
+    "EnvSpec": "ludus.core.types",
     "Environment": "ludus.envs.options",
     "Episodes": "ludus.training.stopping",
     "Evaluation": "ludus.driver.scenario",
+    "EvaluationTask": "ludus.core.types",
     "ExactBestResponse": "ludus.learners.exact.oracle",
     "FictitiousSelfPlay": "ludus.driver.scenario_kinds",
+    "Finished": "ludus.core.types",
     "FixedOpponents": "ludus.driver.scenario_kinds",
+    "GenerationRecord": "ludus.storage.base",
     "Generations": "ludus.training.stopping",
     "HAPPO": "ludus.learners.sequential.options",
     "HATRPO": "ludus.learners.sequential.options",
@@ -222,6 +291,8 @@ _HOMES = {
     "MATDec": "ludus.learners.mat.options",
     "MMD": "ludus.learners.mmd.options",
     "MPO": "ludus.learners.mpo.options",
+    "MetaSolver": "ludus.solvers.base",
+    "Mixture": "ludus.core.types",
     "MuZero": "ludus.learners.muzero.options",
     "MunchausenDQN": "ludus.learners.dqn.options",
     "NFSP": "ludus.learners.nfsp.options",
@@ -234,7 +305,12 @@ _HOMES = {
     "PFSP": "ludus.driver.scenario_kinds",
     "PPO": "ludus.learners.ppo.options",
     "PSRO": "ludus.driver.scenario_kinds",
+    "Payoffs": "ludus.population.payoffs",
     "PipelinePSRO": "ludus.driver.scenario_kinds",
+    "Policy": "ludus.policies.base",
+    "PolicyRef": "ludus.core.types",
+    "PolicySpec": "ludus.core.types",
+    "Progress": "ludus.training.stopping",
     "QMIX": "ludus.learners.qmix.options",
     "QPLEX": "ludus.learners.qmix.options",
     "QRDQN": "ludus.learners.dqn.options",
@@ -248,21 +324,34 @@ _HOMES = {
     "SACDiscrete": "ludus.learners.sac.options",
     "Samples": "ludus.training.stopping",
     "Scenario": "ludus.driver.scenario",
+    "ScenarioError": "ludus.core.errors",
+    "ScheduleContext": "ludus.schedulers.options",
+    "Scheduler": "ludus.schedulers.base",
     "Seconds": "ludus.training.stopping",
     "SelfPlay": "ludus.driver.scenario_kinds",
     "SelfPlayPSRO": "ludus.driver.scenario_kinds",
+    "Silent": "ludus.storage.base",
+    "Solution": "ludus.core.types",
+    "SolverError": "ludus.core.errors",
     "Steps": "ludus.training.stopping",
     "StopRequest": "ludus.driver.control",
+    "Stopper": "ludus.training.stopping",
     "TD3": "ludus.learners.ddpg.options",
     "TabularQ": "ludus.learners.tabular_q.options",
+    "TaskResult": "ludus.core.types",
+    "Timestep": "ludus.core.types",
     "TrainedPolicy": "ludus.evaluation.trained",
+    "TrainingTask": "ludus.core.types",
     "Updates": "ludus.training.stopping",
     "VDN": "ludus.learners.qmix.options",
     "VMPO": "ludus.learners.mpo.options",
+    "VectorEnv": "ludus.envs.base",
+    "View": "ludus.population.base",
     "WarmStart": "ludus.schedulers.psro",
     "WinRate": "ludus.training.stopping",
     "XDO": "ludus.driver.scenario_kinds",
     "ZooEntry": "ludus.evaluation.zoo",
+    "compile_tree": "ludus.envs.tree.game_tree",
     "evaluate_against": "ludus.evaluation.against",
     "evaluate_population": "ludus.evaluation.population",
     "evaluate_run": "ludus.evaluation.evaluate",
@@ -272,6 +361,7 @@ _HOMES = {
     "list_presets": "ludus.driver.scenario_files",
     "load_policy": "ludus.evaluation.trained",
     "load_scenario": "ludus.driver.scenario_files",
+    "make_env": "ludus.envs.registry",
     "pull": "ludus.evaluation.zoo",
     "push": "ludus.evaluation.zoo",
     "rate_run": "ludus.evaluation.ratings",

@@ -9,7 +9,7 @@ import pkgutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -138,10 +138,26 @@ def kind_of(part: Any, table: Mapping[str, str]) -> str:
 
 
 def require(part: object, what: str, protocols: tuple[type, ...], table: Mapping[str, str]) -> None:
-    """Raises ConfigError unless the part, given as `what`, has the methods of one of these protocols."""
+    """Raises ConfigError unless the part, given as `what`, has what one of these protocols asks for."""
     if not isinstance(part, protocols):
-        names = " or ".join(f"{p.__module__}.{p.__name__}" for p in protocols)
-        raise ConfigError(f"{kind_of(part, table)!r} is not {article(what)}: it lacks methods of {names}.")
+        raise ConfigError(f"{kind_of(part, table)!r} is not {article(what)}: {missing(part, *protocols)}.")
+
+
+def missing(part: object, *protocols: type) -> str:
+    """Of a part that has not all that one of the protocols asks for: what it lacks of the one that it is nearest to, and where that is
+    described, as the end of a sentence."""
+    protocol, names = min(((p, _missing(part, p)) for p in protocols), key=lambda found: len(found[1]))
+    return f"it lacks {', '.join(names)} (see {protocol.__module__}.{protocol.__name__})"
+
+
+def _missing(part: object, protocol: type) -> list[str]:
+    """As the check of protocols decides it: fields, then methods with brackets."""
+    bases = [base for base in protocol.__mro__ if base not in (Protocol, Generic, object)]
+    names = {name for base in bases for name in (*vars(base), *vars(base).get("__annotations__", ()))}
+    public = sorted(name for name in names if not name.startswith("_"))
+    methods = [name for name in public if callable(getattr(protocol, name, None))]
+    fields = [f"`{name}`" for name in public if name not in methods and not hasattr(part, name)]
+    return [*fields, *(f"{name}()" for name in methods if getattr(part, name, None) is None)]
 
 
 def with_options(part: Any, options: Mapping[str, Any]) -> Any:

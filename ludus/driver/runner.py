@@ -22,6 +22,7 @@ from ludus import __version__
 from ludus.core.errors import ConfigError, EnvError, RunError, RunIsOver, RunWarning
 from ludus.core.files import replace_file
 from ludus.core.machine import files_allowed, out_of_memory, same_bits, thread_limits
+from ludus.core.parts import missing
 from ludus.core.types import EnvSpec, PolicySpec, State
 from ludus.driver.assembly import build_driver, checked
 from ludus.driver.control import Control, StopRequest
@@ -68,7 +69,7 @@ def run(
     """
     if observer is not None and not isinstance(observer, Observer):
         raise ConfigError(
-            f"observer={observer!r} was given; expected an object with the methods of ludus.storage.base.Silent."
+            f"observer={observer!r} was given, which is no observer: {missing(observer, Observer)}. Derive it from ludus.Silent."
         )
     request = stop if isinstance(stop, StopRequest) else None
     if stop is not None and request is None:

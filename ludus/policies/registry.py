@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError
-from ludus.core.parts import load
+from ludus.core.parts import load, missing
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights, row_mode
 from ludus.policies.base import Policy
 from ludus.policies.categorical import CategoricalPolicy, draw, full_mask
@@ -56,7 +56,7 @@ def build_policy(spec: PolicySpec, weights: Weights) -> Policy:
     policy: Policy = kind(spec, weights)
     if kind not in _WHOLE:
         if not isinstance(policy, Policy):
-            raise PolicyError(f"policy kind {spec.kind!r} lacks a part of the contract in ludus.policies.base.Policy.")
+            raise PolicyError(f"policy kind {spec.kind!r} is no policy: {missing(policy, Policy)}.")
         _WHOLE.add(kind)
     return policy
 

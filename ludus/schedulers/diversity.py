@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from ludus.core.errors import ConfigError, ScenarioError, either
 from ludus.core.own_code import brief, own_name
-from ludus.core.parts import build_part, dump_part, kind_of, load
+from ludus.core.parts import build_part, dump_part, kind_of, load, require
 from ludus.core.types import Adaptive, Diversity, Mixture, PolicyRef, PolicySpec
 from ludus.learners.base import ComputedOracle
 from ludus.learners.registry import ALGORITHMS
@@ -211,10 +211,7 @@ def check_diversity(rule: Any, algorithm: object, policies: Sequence[PolicySpec]
     algorithm trains, one per population. moved: the method itself decides what the opponents are while a response trains."""
     if rule is None:
         return
-    if not isinstance(rule, DiversityRule):
-        raise ConfigError(
-            f"{kind_of(rule, DIVERSITIES)!r} is no diversity: it lacks methods of {DiversityRule.__module__}.DiversityRule."
-        )
+    require(rule, "diversity", (DiversityRule,), DIVERSITIES)
     rule.check(algorithm, policies)
     if moved and rule.moves:
         raise ScenarioError(

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ludus.core.errors import SolverError
 from ludus.core.own_code import wrong_distribution
+from ludus.core.parts import missing
 from ludus.population.payoffs import Payoffs
 from ludus.solvers.base import MetaSolver, Solution
 from ludus.solvers.games import deviation_gains, symmetrised
@@ -102,7 +103,7 @@ def _games() -> list[_Game]:
 def check_meta_solver(solver: MetaSolver, *, seed: int = 0) -> None:
     """Raises AssertionError, in a sentence, for the first part of the contract of `ludus.solvers.base` that `solver` breaks."""
     name = type(solver).__name__
-    assert isinstance(solver, MetaSolver), f"{name} lacks a part of ludus.solvers.base.MetaSolver: `needs` and `solve`."
+    assert isinstance(solver, MetaSolver), f"{name} is no meta-solver: {missing(solver, MetaSolver)}."
     needs = frozenset(solver.needs)
     assert needs <= NEEDS, f"{name}.needs is {sorted(needs)}; it may hold {sorted(NEEDS)} only."
     for game in _games():

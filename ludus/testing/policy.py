@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError
+from ludus.core.parts import missing
 from ludus.core.types import Act, Array, Enumeration, PolicySpec
 from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.policies.registry import build_policy
@@ -36,7 +37,7 @@ def check_policy(
     Give an `enumeration` and the `player` it plays, or examples: observation [n, *shape] of a few decisions (n >= 2) and their
     mask bool[n, A].
     """
-    assert isinstance(policy, Policy), f"{type(policy).__name__} lacks a part of ludus.policies.base.Policy."
+    assert isinstance(policy, Policy), f"{type(policy).__name__} is no policy: {missing(policy, Policy)}."
     for mode in ("explore", "greedy"):
         assert mode in policy.modes, f"modes is {policy.modes}; every policy publishes {mode!r}."
     rng = np.random.default_rng(seed)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ludus.core.errors import DataError, PartDied, RunError
+from ludus.core.parts import missing
 from ludus.core.types import Array
 from ludus.runtime.base import Peer, Runtime
 
@@ -101,7 +102,7 @@ def check_runtime(make: MakeRuntime) -> None:
         _check_close,
     ):
         runtime = make()
-        assert isinstance(runtime, Runtime), "it lacks a method of ludus.runtime.base.Runtime"
+        assert isinstance(runtime, Runtime), missing(runtime, Runtime)
         try:
             check(runtime)
         finally:

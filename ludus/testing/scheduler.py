@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core import seeding
+from ludus.core.parts import missing
 from ludus.core.types import (
     Adaptive,
     Evaluated,
@@ -190,7 +191,7 @@ class _Drive:
         self.make, self.world, self.free, self.max_tasks = make, world, free, max_tasks
         self.twice, self.idle, self.newest_first, self.restart = twice, idle, newest_first, restart
         self.scheduler = make()
-        assert isinstance(self.scheduler, Scheduler), "it lacks a method of ludus.schedulers.base.Scheduler"
+        assert isinstance(self.scheduler, Scheduler), missing(self.scheduler, Scheduler)
         self.out: list[Task] = []
         self.answered: dict[str, object] = {}
         self.done: dict[str, Task] = {}

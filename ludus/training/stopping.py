@@ -19,7 +19,7 @@ from ludus.core import curves
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, ScenarioError, UnknownName
 from ludus.core.own_code import brief, own_name
-from ludus.core.parts import load, of_class
+from ludus.core.parts import load, of_class, require
 
 # --------------------------------------------------------------------------------------------------------------------
 # The progress record that stoppers, schedules and displays read. Counters are separate and named (invariant 9).
@@ -144,10 +144,7 @@ def parse_stopper(value: Any) -> Stopper:
         raise  # of a stopper inside this one
     except (ConfigError, TypeError) as error:
         raise ConfigError(f"stopper {name!r}: {error}") from None
-    if not isinstance(stopper, Stopper):
-        raise ConfigError(
-            f"stopper {name!r}: {cls!r} lacks reason, fraction or limit; see ludus.training.stopping.Stopper."
-        )
+    require(stopper, "stopper", (Stopper,), STOPPERS)
     return stopper
 
 

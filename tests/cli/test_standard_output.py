@@ -75,7 +75,7 @@ def test_json_beside_a_bot_that_prints_in_its_own_process(tmp_path: Path) -> Non
         tmp_path, "tournament", "loud:Bot", "random", "--env", "openspiel/kuhn_poker", "--episodes", "2", "--json"
     )
     assert done.returncode == 0, done.stderr
-    assert [entrant["name"] for entrant in json.loads(done.stdout)["entrants"]] == ["loud:Bot", "random"]
+    assert {each["entrant"] for each in json.loads(done.stdout)["standings"]} == {"loud:Bot", "random"}
     for way in _WAYS:
         assert f"bot {way}" in done.stderr
 

@@ -51,7 +51,10 @@ def test_a_snapshot_of_other_wrappers_is_refused() -> None:
         ({"k": 2}, "with `kind`"),
         (3, "given 3"),
         ({"kind": "test_wrappers_by_name:SEEDS"}, "is no function"),
-        ({"kind": "test_wrappers_by_name:no_vector"}, "returned int; a vector of environments is needed"),
+        (
+            {"kind": "test_wrappers_by_name:no_vector"},
+            r"returned int, which is no vector of environments: it lacks `num_envs`, `spec`, close",
+        ),
         ({"kind": "grayscale"}, r"grayscale takes images uint8\[height, width, 3\]; player 0 .* sees float32\[2\]"),
         ({"kind": "resize"}, r"resize takes images .* sees float32\[2\]"),
         ({"kind": "resize", "height": -1}, "height=-1 was given"),

@@ -128,7 +128,7 @@ def test_breaches_of_the_fakes_are_found():
         check_policy(FixedPolicy.of(1), observation=np.zeros((2, 1)), mask=np.array([[True, False]] * 2))
     with pytest.raises(AssertionError, match="memory_shape is set, yet act answers no memory"):
         check_policy(LosesItsMemory(), observation=np.zeros((2, 1)))
-    with pytest.raises(AssertionError, match="lacks a part of"):
+    with pytest.raises(AssertionError, match=r"object is no policy: it lacks `memory_shape`, `modes`, .*act\(\)"):
         check_policy(object(), observation=np.zeros((2, 1)))
     with pytest.raises(AssertionError, match="Give check_policy an enumeration"):
         check_policy(Biased.make())

@@ -142,7 +142,9 @@ def test_what_is_refused() -> None:
         check_diversity(ResponseDiversity(), ExactBestResponse())
     with pytest.raises(ScenarioError, match="'response' moves the opponents of a response, which this"):
         check_diversity(ResponseDiversity(), PPO(), moved=True)
-    with pytest.raises(ConfigError, match="is no diversity"):
+    with pytest.raises(
+        ConfigError, match=r"is not a diversity: it lacks `moves`, check\(\), objective\(\), opponents\(\) "
+    ):
         check_diversity(Uniform(), PPO())
 
 

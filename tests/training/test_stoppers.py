@@ -136,6 +136,7 @@ def test_dumps_are_short():
         ({}, "a stopper is a mapping such as {generations: 20}; given {}"),
         (20, "a stopper is a mapping such as {generations: 20}; given 20"),
         ({"ludus.core.errors:LudusError": 3}, "lacks `setting`"),
+        ({f"{__name__}:Half": 3}, r"'test_stoppers:Half' is not a stopper: it lacks fraction\(\), limit\(\) \(see "),
         ({"no.such:Thing": 3}, "could not be imported"),
     ],
 )
@@ -162,6 +163,16 @@ class Odd(Config):
         return None
 
     def limit(self, unit: str) -> int | None:
+        return None
+
+
+class Half(Config):
+    """No stopper: it says why to stop, and neither how far it is nor how much there can be."""
+
+    setting: ClassVar[str] = "least"
+    least: int
+
+    def reason(self, progress: Progress) -> str | None:
         return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ludus.core.errors import ConfigError, nearest
-from ludus.core.parts import load
+from ludus.core.parts import load, missing
 from ludus.envs.base import VectorEnv
 
 WRAPPERS: Mapping[str, str] = {
@@ -45,7 +45,9 @@ def _one(env: VectorEnv, entry: object) -> VectorEnv:
     kind, function, options = _resolved(entry)
     made: object = function(env, **options)
     if not isinstance(made, VectorEnv):
-        raise ConfigError(f"wrapper {kind!r} returned {type(made).__name__}; a vector of environments is needed.")
+        raise ConfigError(
+            f"wrapper {kind!r} returned {type(made).__name__}, which is no vector of environments: {missing(made, VectorEnv)}."
+        )
     return made
 
 
