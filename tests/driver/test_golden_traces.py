@@ -23,15 +23,16 @@ generations: 6
 
 
 def test_exact_psro_on_kuhn(tmp_path: Path) -> None:
-    """Double oracle from uniform play, with the vertices that HiGHS finds: every number is a fraction of small integers."""
+    """Double oracle from uniform play, with the vertices that HiGHS finds: every number is a fraction of small integers. Equal actions go
+    to the lowest, so that the sixth responses complete an equilibrium."""
     result = run(parse_scenario(EXACT), run_dir=tmp_path, report=False)
-    nash_conv = [F(11, 12), F(5, 6), F(1, 3), F(11, 60), F(2, 9), F(13, 96), F(7, 72)]
+    nash_conv = [F(11, 12), F(5, 6), F(1, 3), F(11, 60), F(2, 9), F(13, 96), 0]
     np.testing.assert_allclose(result.nash_conv, [float(x) for x in nash_conv], atol=1e-9)
     values = [F(1, 8), F(-1, 6), 0, F(1, 30), F(1, 72), F(-5, 96), F(-1, 18)]
     np.testing.assert_allclose([g.values[0] for g in result.generations], [float(x) for x in values], atol=1e-9)
     rows, columns = result.meta_strategies
-    np.testing.assert_allclose(rows, [0, 0, 7 / 12, 1 / 6, 0, 0, 1 / 4], atol=1e-9)
-    np.testing.assert_allclose(columns, [0, 0, 0, 0, 0, 2 / 3, 1 / 3], atol=1e-9)
+    np.testing.assert_allclose(rows, [0, 0, 7 / 15, 2 / 5, 0, 0, 2 / 15], atol=1e-9)
+    np.testing.assert_allclose(columns, [0, 0, 0, 0, 1 / 3, 1 / 3, 1 / 3], atol=1e-9)
     first_column = [1 / 8, 1 / 2, 1 / 6, 0, 1 / 3, 1 / 6, 1 / 6]
     np.testing.assert_allclose(result.payoffs.mean[0][:, 0], first_column, atol=1e-12)
     assert result.episodes == 0
