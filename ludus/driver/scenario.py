@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
-from ludus.core.config import Config, to_yaml
+from ludus.core.config import Config, is_stored, to_yaml
 from ludus.core.errors import ConfigError, ScenarioError, UnknownName
 from ludus.core.parts import build_part, dump_part
 from ludus.core.types import EnvSpec
@@ -169,11 +169,14 @@ class Evaluation(Config):
 
 class Checkpoints(Config):
     """Barriers: at the start of every `generations`-th generation, every `iterations` training iterations inside a response, and after
-    evaluation that has played so many matches. They are part of the schedule: a run without a kill passes them too. keep: complete
-    checkpoints left on disk."""
+    evaluation that has played so many matches. They are part of the schedule: a run without a kill passes them too. horizon: one inside a
+    response, which ends open episodes, does not come before the longest episode can have ended since the last one, where the environment
+    says how long that is; false as it is read from a run that was begun before there was this rule. keep: complete checkpoints left on
+    disk."""
 
     generations: int = Field(1, ge=1)
     iterations: int = Field(200, ge=1)
+    horizon: bool = Field(default_factory=lambda: not is_stored())
     keep: int = Field(2, ge=1)
 
 

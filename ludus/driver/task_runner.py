@@ -41,7 +41,7 @@ from ludus.learners.restricted import in_restricted_game
 from ludus.policies.file import load_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.rollout.async_limits import AsyncLimits
-from ludus.training.tasks import Checkpoint, Proceed, plays_others, train
+from ludus.training.tasks import Barriers, Checkpoint, Proceed, plays_others, train
 from ludus.training.training import Training, TrainingParts
 
 _TAKEN = "no device: a row of a network that was trained"
@@ -109,11 +109,12 @@ class TaskRunner:
         self, tasks: Sequence[TrainingTask], *, proceed: Proceed, checkpoint: Checkpoint
     ) -> Generator[Trained]:
         """The results of tasks that learn, in their order."""
+        checkpoints = self.scenario.checkpoints
         for group in self._in_progress(tasks):
             yield from train(
                 group,
                 make=self._training,
-                every=self.scenario.checkpoints.iterations,
+                barriers=Barriers(checkpoints.iterations, horizon=checkpoints.horizon),
                 proceed=proceed,
                 checkpoint=lambda last: checkpoint({**self.resumed, **last}),
                 states=self._resumed(group),

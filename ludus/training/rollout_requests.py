@@ -40,6 +40,8 @@ class TrainingCounts:
     requests: int = 0
     begun: int = 0  # of these, with all episodes anew
     cut_at: int = 0  # requests at the last barrier
+    barrier_at: int = 0  # iterations at the last barrier
+    decisions_at: int = 0  # decisions then
     truncated: int = 0  # episodes that barriers ended
     stale: int = 0  # decisions that were too old to learn from
     next_episode: int = 0  # above all ids of episodes so far, those that were left open included
@@ -93,8 +95,10 @@ class TrainingCounts:
             "published": state["iterations"],
             "unpublished": 0,
             "begun": state["requests"],
+            "barrier_at": state["iterations"],
+            "decisions_at": state["decisions"],
             **state,
-        }  # before publish_every there was a version for each
+        }  # before publish_every there was a version for each; states are those of barriers
         counts = TrainingCounts(**{name: copy(state[name]) for name in TrainingCounts.__slots__})
         counts.wins = [(share, episodes) for share, episodes in counts.wins]
         return counts

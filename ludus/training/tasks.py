@@ -11,6 +11,7 @@ step, so that these are always of the same iteration, and their barriers are one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ludus.core.types import Metrics, State, Trained, TrainingTask
 from ludus.rollout.opponents import live_refs
@@ -21,11 +22,27 @@ Checkpoint = Callable[[Mapping[str, State]], None]
 Keep = Callable[[TrainingTask, State], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Barriers:
+    """When barriers come inside a task: every so many iterations; with `horizon` not before one horizon has passed since the last one, so
+    that one cannot cut every episode; without, at multiples of `every`, as in runs from before there was a horizon."""
+
+    every: int
+    horizon: bool = True
+
+    def due(self, trainings: Sequence[Training]) -> bool:
+        """Whether one comes now that trainings in progress together have done an iteration more."""
+        first = max(trainings, key=lambda training: training.iterations)
+        if not self.horizon:
+            return first.iterations % self.every == 0
+        return first.since_barrier >= self.every and all(training.horizon_passed for training in trainings)
+
+
 def train(
     tasks: Sequence[TrainingTask],
     *,
     make: Callable[[TrainingTask, int], Training],
-    every: int,
+    barriers: Barriers,
     proceed: Proceed,
     checkpoint: Checkpoint,
     states: Mapping[str, State],
@@ -33,7 +50,7 @@ def train(
 ) -> Iterator[Trained]:
     """The results of `tasks`, in their order, each as soon as it and those before it are there.
 
-    make(task, task_slot): a new training. every: iterations of a task between its barriers. proceed(share, metrics): called after each
+    make(task, task_slot): a new training. barriers: when they come. proceed(share, metrics): called after each
     iteration; may raise to end it all. checkpoint(states): called at barriers, with the last state of each task that is not done.
     states: those of an earlier session. keep(task, state): called with the learner of a task that says so.
     """
@@ -47,12 +64,12 @@ def train(
     for training in resumed:  # now that its opponents have their weights again
         training.offer()
     if any(plays_others(task) for task in tasks):
-        _in_step(trainings, every=every, proceed=proceed, checkpoint=checkpoint)
+        _in_step(trainings, barriers=barriers, proceed=proceed, checkpoint=checkpoint)
         for training in trainings:
             yield _result(training, keep)
     else:
         yield from _independently(
-            trainings, every=every, proceed=proceed, checkpoint=checkpoint, states=states, keep=keep
+            trainings, barriers=barriers, proceed=proceed, checkpoint=checkpoint, states=states, keep=keep
         )
 
 
@@ -70,7 +87,7 @@ def _result(training: Training, keep: Keep) -> Trained:
 def _independently(
     trainings: Sequence[Training],
     *,
-    every: int,
+    barriers: Barriers,
     proceed: Proceed,
     checkpoint: Checkpoint,
     states: Mapping[str, State],
@@ -92,7 +109,7 @@ def _independently(
             before = training.iterations
             training.complete()
             proceed(_share(trainings), training.metrics)
-            if training.iterations > before and training.iterations % every == 0 and _barrier(training):
+            if training.iterations > before and barriers.due([training]) and _barrier(training):
                 last[training.task.id] = training.state_dict()
                 checkpoint(last)
             if training.finished() is None:
@@ -101,7 +118,9 @@ def _independently(
                 active.remove(training)
 
 
-def _in_step(trainings: Sequence[Training], *, every: int, proceed: Proceed, checkpoint: Checkpoint) -> None:
+def _in_step(
+    trainings: Sequence[Training], *, barriers: Barriers, proceed: Proceed, checkpoint: Checkpoint
+) -> None:
     """Until all are finished. One that is finished earlier stays as it is, for the others to play against."""
     while active := [training for training in trainings if training.finished() is None]:
         before = max(training.iterations for training in active)
@@ -111,7 +130,7 @@ def _in_step(trainings: Sequence[Training], *, every: int, proceed: Proceed, che
             training.complete()
             proceed(_share(trainings), training.metrics)
         after = max(training.iterations for training in active)
-        if after > before and after % every == 0 and any([_barrier(training) for training in active]):  # of all
+        if after > before and barriers.due(active) and any([_barrier(training) for training in active]):  # of all
             for training in trainings:
                 training.publish()  # of one that is finished the state has its newest weights, too
             checkpoint({training.task.id: training.state_dict() for training in trainings})

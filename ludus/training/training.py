@@ -313,6 +313,21 @@ class Training:
         return self._count.iterations
 
     @property
+    def since_barrier(self) -> int:
+        """Iterations since the last barrier, or the task's start."""
+        return self._count.iterations - self._count.barrier_at
+
+    @property
+    def horizon_passed(self) -> bool:
+        """Whether some episode has ended since the last barrier, however long episodes are: a player has no more decisions in one than the
+        environment says. True where it does not say, and where rollouts are whole episodes."""
+        horizon, count = self._parts.rollouts.spec.max_decisions, self._count
+        if horizon is None or self._collect.unit == "episodes":
+            return True
+        seats = len(self.task.seats) if self.task.together else 1
+        return count.decisions - count.decisions_at >= horizon * seats * self._parts.rollouts.num_envs
+
+    @property
     def fraction(self) -> float | None:
         """Share that is done, in [0, 1]; None if the stopper cannot say."""
         return share_of(self._stop, self.progress)
@@ -338,12 +353,13 @@ class Training:
     def barrier(self) -> None:
         """A checkpoint is taken here, in every run: episodes that are open end as counted, bootstrapped truncations. (Their fragments
         were cut, and so bootstrapped, when they came; a decision that was still waiting for its reward is lost.)"""
+        self._count.barrier_at = self._count.iterations
         if self._collect.unit == "decisions" and self._count.requests > self._count.cut_at:
             self._count.truncated += self._parts.rollouts.num_envs
         self._collected(self._collector.drain, ahead=False)
         if not self._failure:
             self.publish()
-        self._count.cut_at = self._count.requests
+        self._count.cut_at, self._count.decisions_at = self._count.requests, self._count.decisions
 
     def publish(self) -> None:
         """Weights that wait for `publish_every`, if there are any."""

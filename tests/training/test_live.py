@@ -20,7 +20,7 @@ from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.runtime.inprocess import InProcess
 from ludus.training.stopping import parse_stopper
-from ludus.training.tasks import train
+from ludus.training.tasks import Barriers, train
 from ludus.training.training import Training, TrainingParts
 
 SMALL = PPO(batch=12, hidden=(4,), epochs=1)
@@ -60,7 +60,7 @@ class Run:
             train(
                 tasks,
                 make=self.training,
-                every=every,
+                barriers=Barriers(every),
                 proceed=lambda share, metrics: None,
                 checkpoint=lambda last: self.states.append(dict(last)),
                 states=states or {},

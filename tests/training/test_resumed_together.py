@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ludus.core.types import Factor, Mixture, PolicyRef, TrainingTask
-from ludus.training.tasks import train
+from ludus.training.tasks import Barriers, train
 
 
 class Fake:
@@ -39,7 +39,7 @@ def test_scored_when_all_have_their_weights_again() -> None:
     results = train(
         [task("a", "b"), task("b", "a"), task("c", "a")],
         make=lambda task, task_slot: Fake(task, notes),  # type: ignore[arg-type, return-value]
-        every=1,
+        barriers=Barriers(1),
         proceed=lambda share, metrics: None,
         checkpoint=lambda states: None,
         states={"a": {}, "b": {}},
