@@ -88,6 +88,7 @@ def test_each_thing_that_is_wrong_is_named(record: TrainingRecord, found: list[s
         measured(10 + 400 * TIME, value_loss=1 + 3000 * TIME),  # CartPole: the loss grows with what is earned
         measured(np.sign(np.sin(30 * TIME)), value_loss=1e-4 + 0.9 * TIME),  # a prize that was long in coming
         measured(-1500 + 1300 * TIME, critic_loss=1e-3 + 50 * TIME, entropy=-2.0 * TIME),  # Pendulum, by SAC
+        measured(loss=-2.0 - TIME),  # with a part that rewards entropy
         measured(**{**FROZEN, "value_loss": 30 * np.exp(-3 * TIME)}),  # values are still learned
         measured(**{**FROZEN, "entropy": 0.001}),  # it is certain of what it does
         measured(**{**PPO, "kl": 1e-2 * (1 - TIME) ** 2}),  # a learning rate that falls to 0
