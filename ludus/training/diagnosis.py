@@ -132,7 +132,7 @@ def _value_loss(record: TrainingRecord) -> Diagnosis | None:
     improves."""
     for name, values in _learned(record.curve, *_VALUE_LOSSES):
         first, last = _median(values, 0, 0.1), _median(values, 0.9, 1)
-        if 0 <= first and last > max(GROWTH * first, (LARGE * _largest_return(record.curve)) ** 2):
+        if first >= 0 and last > max(GROWTH * first, (LARGE * _largest_return(record.curve)) ** 2):
             return Diagnosis(
                 "value_loss",
                 f"task {record.task}: the {name.replace('_', ' ')} of policy {record.policy} grew from {first:.2g} to {last:.2g}, far "
