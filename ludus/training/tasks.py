@@ -118,9 +118,7 @@ def _independently(
                 active.remove(training)
 
 
-def _in_step(
-    trainings: Sequence[Training], *, barriers: Barriers, proceed: Proceed, checkpoint: Checkpoint
-) -> None:
+def _in_step(trainings: Sequence[Training], *, barriers: Barriers, proceed: Proceed, checkpoint: Checkpoint) -> None:
     """Until all are finished. One that is finished earlier stays as it is, for the others to play against."""
     while active := [training for training in trainings if training.finished() is None]:
         before = max(training.iterations for training in active)
