@@ -15,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ludus.core.config import explain
 from ludus.core.errors import ConfigError, UnknownName, article, nearest
+from ludus.core.user_code import users_code
 
 # --------------------------------------------------------------------------------------------------------------------
 # Names to classes, without import side effects: a table of `module:Class` strings per kind of part.
@@ -32,7 +33,8 @@ def load(what: str, name: str, table: Mapping[str, str]) -> Any:
     if not module or not attribute:
         raise ConfigError(f"{what} {name!r} is no name; {article(what)} of your own is named module:Class.")
     try:
-        imported = importlib.import_module(module)
+        with users_code():
+            imported = importlib.import_module(module)
     except ImportError as error:
         if module.endswith(".py"):
             hint = f". Name the module as Python imports it, {module.removesuffix('.py')}:{attribute}."

@@ -24,6 +24,7 @@ from ludus.core.files import replace_file
 from ludus.core.machine import files_allowed, out_of_memory, same_bits, thread_limits
 from ludus.core.parts import missing
 from ludus.core.types import EnvSpec, PolicySpec, State
+from ludus.core.user_code import standard_settings
 from ludus.driver.assembly import build_driver, checked
 from ludus.driver.control import Control, StopRequest
 from ludus.driver.driver import Driver, History
@@ -82,7 +83,8 @@ def run(
         require_new(folder)  # before a runtime is started, which may take long
         require_empty(folder)
     info = _info(scenario, counted, folder)
-    files = PolicyFiles(folder)
+    at = folder.absolute()  # whatever becomes of the working directory while the run goes on
+    files = PolicyFiles(at)
     stop, observer = request or StopRequest(), observer or Silent()
     if scenario.env.unnamed:
         warnings.warn(_UNNAMED.format(id=scenario.env.id, run=str(folder)), RunWarning, stacklevel=2)
@@ -90,10 +92,10 @@ def run(
         closed_on_error(env),
         _not_left_empty(folder if run_dir is None and name is None else None),
         _session(scenario, folder, observer) as (tensorboard, runtime, beside),
-        Store.create(folder, info, locate=files.locate) as store,
-        closing(Control(folder, stop, observer=observer, event=store.event)) as control,
+        Store.create(at, info, locate=files.locate) as store,
+        closing(Control(at, stop, observer=observer, event=store.event)) as control,
     ):
-        replace_file(folder / SCENARIO, info.text.encode())
+        replace_file(at / SCENARIO, info.text.encode())
         observers = (observer, tensorboard, control, *spilling(runtime, observer, store.event))
         driver = build_driver(scenario, runtime, env, info, store, files, observers, stop, control, beside=beside)
         with _closed_here(driver, runtime):
@@ -101,7 +103,7 @@ def run(
             if scenario.env.unnamed:
                 store.event("environment", _UNNAMED.format(id=scenario.env.id, run=str(folder)), level="warning")
             _first_policies(driver, given)
-            result = _finish(driver, driver.run(), report=report)
+            result = _finish(driver, driver.run(), folder, report=report)
     _warn(folder, store)
     return result
 
@@ -124,7 +126,8 @@ def resume(
         stored = replace(stored, scenario=stored.scenario.model_copy(update={"env": again}))
     if stored.finished and not stored.changed:
         return _finished(stored, report=report)
-    scenario, files = stored.scenario, stored.files
+    scenario, files, at = stored.scenario, stored.files, stored.folder.absolute()
+    files.run_dir = at  # whatever becomes of the working directory while the run goes on
     behind = 0 if stored.state is None else History.of_state(stored.state["history"]).generations
     made, counted = checked(scenario, generation=behind)
     with closed_on_error(made):
@@ -139,8 +142,8 @@ def resume(
     with (
         closed_on_error(made),
         _session(scenario, stored.folder, observer) as (tensorboard, runtime, beside),
-        Store.open(stored.folder, locate=files.locate) as store,
-        closing(Control(stored.folder, stop, observer=observer, event=store.event)) as control,
+        Store.open(at, locate=files.locate) as store,
+        closing(Control(at, stop, observer=observer, event=store.event)) as control,
     ):
         stored.still_last()
         observers = (observer, tensorboard, control, *spilling(runtime, observer, store.event))
@@ -166,7 +169,7 @@ def resume(
                 driver.observer.message(warning)
             if stored.state is None:
                 _first_policies(driver, given)
-            result = _finish(driver, driver.run(), report=report)
+            result = _finish(driver, driver.run(), stored.folder, report=report)
     _warn(stored.folder, store)
     return result
 
@@ -199,9 +202,10 @@ def _session(
         observer.message(f"starting {scenario.runtime.kind}")
     try:
         with (
+            standard_settings(),
             same_bits(scenario.runtime.deterministic),
             thread_limits(torch_threads=threads),
-            closing(TensorBoardWriter(folder)) as tensorboard,
+            closing(TensorBoardWriter(folder.absolute())) as tensorboard,
             closing(scenario.runtime.build()) as runtime,
             closing(build_runtime("processes")) if scenario.has_children else nullcontext(runtime) as beside,
         ):
@@ -330,10 +334,10 @@ def _unused(name: str) -> Path:
     raise AssertionError
 
 
-def _finish(driver: Driver, reason: str, *, report: bool) -> Result:
-    """A last barrier, unless a stop was asked for (then the run goes on from the one before); summary, report and result."""
-    complete = not driver.stop.requested
-    folder, history = driver.files.run_dir, driver.history
+def _finish(driver: Driver, reason: str, folder: Path, *, report: bool) -> Result:
+    """A last barrier, unless a stop was asked for (then the run goes on from the one before); summary, report and result. folder: the
+    run's, as it was given."""
+    complete, history = not driver.stop.requested, driver.history
     if complete:
         driver.finish()
     driver.parts.episodes.shutdown()

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError
 from ludus.core.types import Array, Due, EnvSpec, Timestep
+from ludus.core.user_code import enter, leave, users_code
 from ludus.envs.base import NamesColumns, Unsaved
 from ludus.envs.publisher import GOES_ON, TRUNCATED, Publisher
 from ludus.envs.publisher_kernels import NO_TRUTH, NOT_FINITE, put_row
@@ -230,9 +231,10 @@ _PLACES: dict[int, _Place] = {}
 """By `id` of the object, which is held, so that no other can get its id."""
 
 
-def occupy(vector: PythonVectorEnv, environment: int, game: object) -> None:
-    """Note that an environment of a vector is played with this object, without the wrappers around it. Raises EnvError if another one is
-    that is still open."""
+def occupy(vector: PythonVectorEnv, environment: int, env: object) -> None:
+    """Note that an environment of a vector is played with the object in this `PythonEnv`, without the wrappers around it. Raises EnvError
+    if another one is that is still open."""
+    game = getattr(env, "game", env)
     bare = getattr(game, "unwrapped", game)
     place = _PLACES.get(id(bare))
     holder = None if place is None else place.vector()
@@ -312,22 +314,26 @@ class PythonVectorEnv(Unsaved):
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
         """See `VectorEnv.reset`. Raises EnvError if an environment cannot be made or reset."""
         self._cut = self._cut[:0]
-        for e in self._pub.reset(seeds, episodes).tolist():
-            self._begin(e, ahead=0)
+        with users_code():
+            for e in self._pub.reset(seeds, episodes).tolist():
+                self._begin(e, ahead=0)
         return self._publish()
 
     def step(self, actions: tuple[Array, ...]) -> Timestep:
         """See `VectorEnv.step`. Raises EnvError, with environment, seed and step, for a fault that may not be repaired."""
         if self._last is None:
             raise EnvError("step was called before reset; reset the environment first.")
-        self._play(actions, self._last)
-        pub = self._pub
-        if len(self._cut):
-            pub.cut(self._cut)
-            self._cut = self._cut[:0]
-        if pub.over.any():
-            for e in pub.begin_next().tolist():
-                self._begin(e, ahead=1)
+        before, pub = enter(), self._pub
+        try:
+            self._play(actions, self._last)
+            if len(self._cut):
+                pub.cut(self._cut)
+                self._cut = self._cut[:0]
+            if pub.over.any():
+                for e in pub.begin_next().tolist():
+                    self._begin(e, ahead=1)
+        finally:
+            leave(before)
         return self._publish()
 
     def truncate(self, environments: NDArray[np.int64]) -> None:
@@ -341,7 +347,8 @@ class PythonVectorEnv(Unsaved):
 
     def render(self, environment: int) -> NDArray[np.uint8] | str:
         """See `Renders.render`. Raises EnvError if the environment cannot."""
-        return self._made(environment).render()
+        with users_code():
+            return self._made(environment).render()
 
     def observation_names(self, player: int) -> Sequence[str]:
         """See `NamesColumns.observation_names`; of environments that have it themselves. Raises EnvError before the first reset."""
@@ -365,7 +372,8 @@ class PythonVectorEnv(Unsaved):
         """Close every environment, whatever some of them raise."""
         envs, self._envs, self._last = [*self._envs, *self._kept], [None] * self.num_envs, None
         self._kept.clear()
-        errors = [error for env in envs if env is not None and (error := _closed(env)) is not None]
+        with users_code():
+            errors = [error for env in envs if env is not None and (error := _closed(env)) is not None]
         if errors:
             error = errors[0]
             raise EnvError(f"{self.spec.id} could not be closed: {type(error).__name__}: {error}.") from error
@@ -379,7 +387,7 @@ class PythonVectorEnv(Unsaved):
                 env = self._envs[e]
                 if env is None:
                     env = self._envs[e] = self._make()
-                    occupy(self, e, env.game)
+                    occupy(self, e, env)
                 happened = env.reset(self._pub.seed(e, ahead=ahead))
                 if not happened.due:
                     raise Flaw("listed nobody as having to act after a reset; expected at least one agent")
@@ -499,8 +507,7 @@ def _legal(space: Space[Any], mask: NDArray[np.bool_] | None, row: int) -> Any:
 
 def _closed(env: PythonEnv) -> Exception | None:
     try:
-        if hasattr(env, "game"):  # what was only kept may be another thing
-            release(env.game)
+        release(getattr(env, "game", env))
         env.close()
     except Exception as error:  # noqa: BLE001  every environment must be closed, whatever one of them raises
         return error

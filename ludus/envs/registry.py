@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from ludus.core.errors import ConfigError, UnknownName, one_line
+from ludus.core.user_code import users_code
 from ludus.envs.base import VectorEnv
 from ludus.envs.families import FAMILIES, UNNAMED, Family, GivenObject, adapter
 from ludus.envs.packages import missing_package
@@ -123,7 +124,8 @@ def _make(
     if not family:
         from ludus.envs.adapters import own
 
-        return own.make(name, source, num_envs=num_envs, restarts=restarts, **options)
+        with users_code():
+            return own.make(name, source, num_envs=num_envs, restarts=restarts, **options)
     if FAMILIES[family].python:
         options = {**options, "restarts": restarts}
     elif restarts:
@@ -133,7 +135,8 @@ def _make(
             f"Leave it out{other}."
         )
     try:
-        return adapter(family).make(name, num_envs=num_envs, **options)
+        with users_code():
+            return adapter(family).make(name, num_envs=num_envs, **options)
     except ImportError as error:
         raise missing_package(f"{family}/{name}", error) from error
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from pettingzoo import AECEnv
 from zoo_games import Relay, Shift
 
 BOX = Box(-9, 9, (2,), np.float32)
@@ -219,3 +220,46 @@ def nothing() -> None:
 def a_class() -> type:
     """Returns the class, not one of it."""
     return Alone
+
+
+class Rounds(AECEnv):
+    """Three in turns; after each of two rounds all are paid 5, by `rewards` (`honest`) or by what `last` tells alone."""
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "rounds"}
+    possible_agents: ClassVar[list[str]] = ["a", "b", "c"]
+
+    def __init__(self, honest: bool = False, pays: int = 5) -> None:
+        self.honest, self.pays = honest, pays
+
+    def observation_space(self, agent: str) -> Any:
+        return BOX
+
+    def action_space(self, agent: str) -> Any:
+        return Discrete(2)
+
+    def observe(self, agent: str) -> Any:
+        return SEEN
+
+    def reset(self, seed: int | None = None, options: Any = None) -> None:
+        self.agents, self.t = list(self.possible_agents), 0
+        self.rewards = dict.fromkeys(self.agents, 0)
+        self._cumulative_rewards = dict(self.rewards)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict(self.terminations)
+        self.infos: Any = {a: {} for a in self.agents}
+        self.agent_selection = "a"
+
+    def step(self, action: Any) -> None:
+        if self.terminations[self.agent_selection]:
+            self._was_dead_step(action)
+            return
+        self._cumulative_rewards[self.agent_selection] = 0
+        self.t += 1
+        paid = self.pays if self.t % 3 == 0 else 0
+        if self.honest:
+            self.rewards = dict.fromkeys(self.agents, paid)
+            self._accumulate_rewards()
+        else:
+            self._cumulative_rewards = {a: total + paid for a, total in self._cumulative_rewards.items()}
+        self.terminations = dict.fromkeys(self.agents, self.t == 6)
+        self.agent_selection = self.possible_agents[self.t % 3]

@@ -123,6 +123,18 @@ def test_who_goes_while_another_comes() -> None:
         play(make("Swap", honest=False), 2)
 
 
+def test_what_is_paid_by_last_alone_is_refused() -> None:
+    """PettingZoo's own test refuses it, too."""
+    with pytest.raises(
+        EnvError, match=r"paid the agent 'c' 5 by last\(\), and nobody anything by rewards; set"
+    ) as caught:
+        play(make("Rounds"), 6)
+    assert str(caught.value).endswith("episode 0, step 6.")
+    for options, total in (({"honest": True}, 10), ({"pays": 0}, 0)):
+        timestep = play(make("Rounds", **options), 6)
+        assert timestep.finished.returns.tolist() == [[total] * 3] * 2
+
+
 def test_agents_that_agree_about_the_end() -> None:
     timestep = play(make("Pair", fault="agents' ends"))
     assert timestep.finished.length.tolist() == [4, 4]

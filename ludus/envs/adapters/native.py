@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ludus.core.arrays import kernel
 from ludus.core.errors import EnvError
 from ludus.core.types import Array, Determinism, EnvSpec, Timestep
+from ludus.core.user_code import enter, leave, users_code
 from ludus.envs.adapters.answers import drawn
 from ludus.envs.adapters.single import one_agent
 from ludus.envs.base import Unsaved, VectorEnv
@@ -255,7 +256,8 @@ class NativeBase(Unsaved):
         self._resting.fill(False)
         self._actions[...] = self._default
         try:
-            self._vector, seen, info = self._native.start(self._pub.seeds)
+            with users_code():
+                self._vector, seen, info = self._native.start(self._pub.seeds)
         except EnvError:
             raise
         except Exception as error:
@@ -503,10 +505,13 @@ class NativeVectorEnv(NativeBase):
 
     def _reply(self) -> tuple[Any, Array, Array, Array, Mapping[str, Any]]:
         """One step of the vector: observations, rewards, terminated, truncated, info."""
+        before = enter()
         try:
             seen, reward, terminated, truncated, info = self._vector.step(self._actions)
         except Exception as error:
             raise self._broken(f"raised {type(error).__name__}: {error}") from error
+        finally:
+            leave(before)
         shapes = getattr(reward, "shape", None), getattr(terminated, "shape", None), getattr(truncated, "shape", None)
         if shapes != self._fits or reward.dtype.kind + terminated.dtype.kind + truncated.dtype.kind not in _NUMBERS:
             reward, terminated, truncated = self._columns(self.num_envs, reward, terminated, truncated)
@@ -544,10 +549,13 @@ class NativeVectorEnv(NativeBase):
 
     def _reset_done(self) -> None:
         """Of a vector that restarts nothing itself."""
+        before = enter()
         try:
             seen, info = self._vector.reset(options={"reset_mask": self._done})
         except Exception as error:
             raise self._broken(f"raised {type(error).__name__} in reset: {error}") from error
+        finally:
+            leave(before)
         self._see(seen, info, told=self._done)
 
     def _see_finals(self, info: Mapping[str, Any]) -> None:

@@ -55,6 +55,8 @@ class AecEnv:
         self._forget = forget
         self._there: list[Any] = []  # the agents after the last step
         self._left: set[Any] = set()  # of these, the dead whose end has been told
+        self._paid_by_last: tuple[Any, Any] | None = None  # an agent, and what `last` told it
+        self._audited = getattr(env, "last", None) is None  # it is known that `rewards` hold what is paid
 
     def reset(self, seed: int) -> Happened:
         """See `PythonEnv.reset`."""
@@ -66,6 +68,7 @@ class AecEnv:
         if self._counted is not None:
             self._counted.begin()
         env.reset(seed=seed)
+        self._paid_by_last = None
         self._there = list(env.agents)
         self._left.clear()
         happened = Happened()
@@ -92,6 +95,8 @@ class AecEnv:
                 happened.statistics = self._counted.totals()
         else:
             self._list_due(happened)
+        if not self._audited:
+            self._end_audit(happened)
         if self._with_state and happened.state is None:
             happened.state = env.state()
         return happened
@@ -116,6 +121,8 @@ class AecEnv:
         env, seats = self._env, self._seats
         actor = env.agent_selection
         seat = seats[actor]
+        if not self._audited:
+            self._audit(actor)
         env.step(seat.act(actions[seat.index]))
         check_rewards(env.rewards, (actor,))
         for agent, reward in env.rewards.items():
@@ -127,6 +134,28 @@ class AecEnv:
         self._list(self._env.agent_selection, happened)
 
     # ------------------------------------------------------------------------------------------ the rest
+
+    def _audit(self, agent: Any) -> None:
+        """Note what `last` tells the selected agent that it was paid since it acted."""
+        try:
+            paid = self._env.last(observe=False)[1]
+        except TypeError:  # one that was not made of PettingZoo's class
+            paid = self._env.last()[1]
+        if paid:
+            self._paid_by_last = agent, paid
+
+    def _end_audit(self, happened: Happened) -> None:
+        """Raises Flaw if the first episode has paid by `last` alone: `rewards`, which PettingZoo adds up for it, stayed at 0."""
+        if happened.reward:
+            self._audited = True
+        elif happened.over:
+            self._audited = True
+            if self._paid_by_last is not None:
+                agent, paid = self._paid_by_last
+                raise Flaw(
+                    f"paid the agent {agent!r} {paid} by last(), and nobody anything by rewards; set rewards of all agents in each step, "
+                    "and let self._accumulate_rewards() add them up"
+                )
 
     def _list(self, agent: Any, happened: Happened) -> None:
         env, seat = self._env, self._seats[agent]
@@ -155,6 +184,8 @@ class AecEnv:
             agent = env.agent_selection
             if not (env.terminations[agent] or env.truncations[agent]):
                 return
+            if not self._audited:
+                self._audit(agent)
             env.step(None)
             if agent in env.agents:
                 raise Flaw(f"did not remove the dead agent {agent!r} when it stepped with None")
@@ -181,6 +212,8 @@ class CycleEnv(AecEnv):
                     "the option api='aec'"
                 )
             seat = seats[agent]
+            if not self._audited:
+                self._audit(agent)
             env.step(seat.act(actions[seat.index]))
             check_rewards(env.rewards, (agent,))
             for other, reward in env.rewards.items():
