@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from difflib import get_close_matches
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, positive_number, whole_number
@@ -11,8 +13,12 @@ from ludus.cli.output import stream, write
 from ludus.core.errors import ConfigError, EnvError
 
 if TYPE_CHECKING:
+    from ludus.envs.base import VectorEnv
+    from ludus.envs.options import Environment
     from ludus.testing.env import Check, Make
 
+ELSEWHERE = "other processes"
+"""The check of one's own environments that a command alone can make."""
 _WIDTH = 18  # of the names of checks
 
 
@@ -33,7 +39,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(options: argparse.Namespace) -> int:
     from ludus.testing.env import checks
 
-    make = _maker(options.id, options.options)
+    environment = _environment(options.id, options.options)
+
+    def make(num_envs: int) -> VectorEnv:
+        return environment.make(num_envs=num_envs)
+
     _make_once(make, options)
     write(
         f"{options.id}: {options.num_envs} environments, {options.steps} steps of random legal actions in each play\n"
@@ -42,7 +52,7 @@ def _execute(options: argparse.Namespace) -> int:
         make, num_envs=options.num_envs, steps=options.steps, seed=options.seed, team="either", early_rewards=None
     )
     outcomes = []
-    for check in found:
+    for check in chain(found, _elsewhere(environment)):
         _show(check)
         outcomes.append("left out" if check.left_out else "failed" if check.failure is not None else "passed")
     failed = outcomes.count("failed")
@@ -66,8 +76,8 @@ def _make_once(make: Make, options: argparse.Namespace) -> None:
         raise
 
 
-def _maker(id: str, assignments: list[str]) -> Make:
-    """Makes what a scenario's `env` with these settings stands for; what is none of them is an option of the environment."""
+def _environment(id: str, assignments: list[str]) -> Environment:
+    """What a scenario's `env` with these settings stands for; what is none of them is an option of the environment."""
     from ludus.core.config import override
     from ludus.envs.options import Environment
 
@@ -77,8 +87,26 @@ def _maker(id: str, assignments: list[str]) -> Make:
         raise ConfigError(f"{wrong[0]}={given[wrong[0]]} was given among the settings; give {instead}.")
     settings = {key: given.pop(key) for key in list(given) if key in Environment.model_fields}
     settings["options"] = {**given, **settings.get("options", {})}
-    environment = Environment(**{**settings, "id": id})
-    return lambda num_envs: environment.make(num_envs=num_envs)
+    return Environment(**{**settings, "id": id})
+
+
+def _elsewhere(environment: Environment) -> Iterator[Check]:
+    """Whether one's own environment is the same game in another process, whose sets and hashes have another order."""
+    from ludus.testing.env import Check
+
+    if ":" not in environment.id or "/" in environment.id or environment.workers:
+        return
+    try:
+        here, game = environment.make_described(num_envs=1)
+        here.close()
+        environment.of_game(game.model_copy(update={"there": "this process"})).model_copy(update={"workers": 1}).make(
+            num_envs=1
+        ).close()
+    except EnvError as error:
+        advice = "Let agents, their names and spaces be the same whenever the environment is made; runs are resumed in other processes."
+        yield Check(ELSEWHERE, str(error), advice=advice, error=error)
+    else:
+        yield Check(ELSEWHERE)
 
 
 def _show(check: Check) -> None:

@@ -33,7 +33,7 @@ def _where(scenario: Scenario) -> Iterator[str]:
     if scenario.runtime.device == "auto":
         yield f"device auto: {AUTO}"
     try:
-        env = first_shard(scenario)
+        env, _ = first_shard(scenario)
         try:
             yield from (f"learns on {place}" for place in merged(places(scenario, env.spec)))
         finally:

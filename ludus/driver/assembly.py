@@ -15,6 +15,7 @@ from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_check import check_vector, require_sendable
 from ludus.driver.task_runner import TaskRunner
 from ludus.envs.base import VectorEnv, closed_on_error
+from ludus.envs.game_facts import GameFacts
 from ludus.envs.tree.game_tree import tree_of
 from ludus.evaluation.background import BackgroundEvaluator, Evaluator, Score
 from ludus.evaluation.exact import ExactEvaluator, tree_on
@@ -38,9 +39,9 @@ from ludus.training.remote import Trainers
 from ludus.training.training import TrainingParts
 
 
-def first_shard(scenario: Scenario) -> VectorEnv:
-    """The environments of the first shard: they say what the game is, and play, if this is the process to play in."""
-    return scenario.env.make(num_envs=shards_of(scenario.env.num_envs, scenario.shards)[0].num_envs)
+def first_shard(scenario: Scenario) -> tuple[VectorEnv, GameFacts]:
+    """(The environments of the first shard, what their game is): they play, if this is the process to play in."""
+    return scenario.env.make_described(num_envs=shards_of(scenario.env.num_envs, scenario.shards)[0].num_envs)
 
 
 def as_counted(scenario: Scenario, env: EnvSpec) -> EnvSpec:
@@ -53,16 +54,16 @@ def as_counted(scenario: Scenario, env: EnvSpec) -> EnvSpec:
     return replace(env, utility_range=made.spec.utility_range, zero_sum=made.spec.zero_sum)
 
 
-def checked(scenario: Scenario, *, generation: int = 0) -> tuple[VectorEnv, EnvSpec]:
-    """(The environments of the first shard, the game as matches count it) of a scenario that can run, or go on after a generation. Raises
-    what the checks raise; then the environments are closed."""
+def checked(scenario: Scenario, *, generation: int = 0) -> tuple[VectorEnv, EnvSpec, GameFacts]:
+    """(The environments of the first shard, the game as matches count it, what it is) of a scenario that can run, or go on after a
+    generation. Raises what the checks raise; then the environments are closed."""
     require_sendable(scenario)
-    env = first_shard(scenario)
+    env, game = first_shard(scenario)
     with closed_on_error(env):
         counted = as_counted(scenario, env.spec)
         scenario.check(env.spec, matches=counted, generation=generation)
         check_vector(scenario, env)
-    return env, counted
+    return env, counted, game
 
 
 def _manager(scenario: Scenario) -> partial[RolloutManager]:

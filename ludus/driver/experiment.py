@@ -108,7 +108,7 @@ def new_experiment(scenario: Scenario, seeds: Sequence[int], *, run_dir: Path | 
 def check_here(scenario: Scenario, *, begins: bool = True) -> EnvSpec:
     """That the scenario can run: once, before as many processes find out that it cannot. What its game is. begins: it will read the
     opponents that it names; runs that have begun have copies."""
-    env, _ = checked(scenario.with_shards())
+    env, _, _ = checked(scenario.with_shards())
     with closing(env):
         if begins:
             read_given(scenario, env.spec)

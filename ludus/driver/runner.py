@@ -35,6 +35,7 @@ from ludus.driver.scenario_check import unfollowed
 from ludus.driver.scenario_files import to_scenario
 from ludus.driver.stored_run import SCENARIO, ResumableRun, read_run
 from ludus.envs.base import closed_on_error
+from ludus.envs.game_facts import GameFacts
 from ludus.learners.spaces import discrete, one_space
 from ludus.policies.specs import random_spec
 from ludus.runtime.base import Runtime
@@ -76,13 +77,14 @@ def run(
     if stop is not None and request is None:
         changes["stop"] = stop
     scenario = with_files(to_scenario(scenario, overrides, **changes)).with_shards()
-    env, counted = checked(scenario)
+    env, counted, game = checked(scenario)
+    scenario = _of_game(scenario, game)
     with closed_on_error(env):
         given = read_given(scenario, env.spec)
         folder = new_folder(scenario, run_dir, name)
         require_new(folder)  # before a runtime is started, which may take long
         require_empty(folder)
-    info = _info(scenario, counted, folder)
+    info = _info(scenario, counted, folder, game)
     at = folder.absolute()  # whatever becomes of the working directory while the run goes on
     files = PolicyFiles(at)
     stop, observer = request or StopRequest(), observer or Silent()
@@ -126,13 +128,14 @@ def resume(
         stored = replace(stored, scenario=stored.scenario.model_copy(update={"env": again}))
     if stored.finished and not stored.changed:
         return _finished(stored, report=report)
-    scenario, files, at = stored.scenario, stored.files, stored.folder.absolute()
-    files.run_dir = at  # whatever becomes of the working directory while the run goes on
+    scenario, files = _of_game(stored.scenario, stored.info.game), stored.files
+    at = files.run_dir = stored.folder.absolute()  # whatever becomes of the working directory while the run goes on
     behind = 0 if stored.state is None else History.of_state(stored.state["history"]).generations
-    made, counted = checked(scenario, generation=behind)
+    made, counted, game = checked(scenario, generation=behind)
+    scenario = _of_game(scenario, game)  # of a run that does not know its own, too: all processes play the same
     with closed_on_error(made):
         given = None if stored.state is not None else read_given(scenario, made.spec)
-        info = _info(scenario, counted, stored.folder)
+        info = _info(scenario, counted, stored.folder, stored.info.game)
         if stored.changed and stored.state is not None:  # which refuses what it cannot follow
             scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
             if stored.finished:
@@ -280,8 +283,13 @@ def _first_policies(driver: Driver, given: ImportedPolicies | None) -> None:
         given.admit(driver)
 
 
-def _info(scenario: Scenario, spec: EnvSpec, folder: Path) -> RunInfo:
-    """spec: the game as matches count it."""
+def _of_game(scenario: Scenario, game: GameFacts | None) -> Scenario:
+    """It whose environments are this game wherever they are made."""
+    return scenario.model_copy(update={"env": scenario.env.of_game(game)})
+
+
+def _info(scenario: Scenario, spec: EnvSpec, folder: Path, game: GameFacts | None) -> RunInfo:
+    """spec: the game as matches count it. game: what it is, as far as the run knows."""
     population = scenario.population(spec)
     return RunInfo(
         name=folder.name,
@@ -299,6 +307,7 @@ def _info(scenario: Scenario, spec: EnvSpec, folder: Path) -> RunInfo:
         ),
         seconds=_limit(scenario, "seconds"),
         text=scenario.to_yaml(),
+        game=game,
     )
 
 

@@ -33,6 +33,7 @@ class Adapter(Protocol):
 class Family:
     """module: the adapter's. needs: the package that it imports; extra: what `pip install ludus[extra]` calls it, "" if it comes with
     Ludus. also: what it imports and no extra brings. python: its environments are single Python objects, so `restarts` applies to them.
+    orders_agents: it takes `agent_order`, as `make_env` does, since whoever registers an environment there lists its agents.
     threads: it brings threads of its own, so `workers` does not apply. example: an id that works. training: options that only training
     has, and no match that is played afterwards. shaping: options that say what learners are paid; of each, the terms that matches count
     too, with their weights where the option is not given (0: none)."""
@@ -44,6 +45,7 @@ class Family:
     extra: str = ""
     also: tuple[str, ...] = ()
     python: bool = False
+    orders_agents: bool = False
     threads: bool = False
     training: tuple[str, ...] = ()
     shaping: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -173,6 +175,7 @@ FAMILIES: Mapping[str, Family] = {
         "pettingzoo/connect_four_v3",
         needs="pettingzoo",
         python=True,
+        orders_agents=True,
     ),
     "pgx": Family(
         "ludus.envs.adapters.pgx",

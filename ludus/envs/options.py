@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
 from ludus.core.config import LONGEST, Config
 from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.families import EXPECTED, FAMILIES, UNNAMED, GivenObject, described, importable
+from ludus.envs.game_facts import GameFacts, contents_of, players_of
 
 
 def _switch(value: Any) -> Any:
@@ -89,6 +90,7 @@ class Environment(Config):
         default_factory=dict
     )
     source: Any = Field(None, exclude=True, repr=False)
+    _game: GameFacts | None = PrivateAttr(None)
 
     @model_validator(mode="before")
     @classmethod
@@ -107,6 +109,10 @@ class Environment(Config):
         if isinstance(value, str):
             return {"id": value}
         return value if isinstance(value, Mapping | Environment) else {"source": value}
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the settings are the same, whatever is known of the game."""
+        return isinstance(other, Environment) and dict(self) == dict(other)
 
     @property
     def unnamed(self) -> bool:
@@ -171,12 +177,47 @@ class Environment(Config):
     def _with_options(self, options: dict[str, Any]) -> Environment:
         return self if options == self.options else self.model_copy(update={"options": options})
 
-    def make(self, *, num_envs: int | None = None, **options: Any) -> VectorEnv:
-        """The vector of environments. Raises what `make_env` raises. num_envs, options: in place of its own; of fewer environments than
-        `workers`, each has one."""
-        from ludus.envs.registry import make_env  # a scenario can be read without loading what it runs on
+    def of_game(self, game: GameFacts | None) -> Self:
+        """It that makes this game only, as a run has it, whichever process it is made in; None: whatever its name stands for."""
+        copy = self.model_copy()
+        copy._game = game
+        return copy
 
-        return make_env(
+    def changed_file(self, other: Environment) -> str:
+        """The first file that holds something else for the other one, as far as both know; "" if none does."""
+        theirs = other.files
+        return next((name for name, digest in self.files.items() if theirs.get(name, digest) != digest), "")
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """File -> SHA-256 of the files that the game was read from; {} where that is not known."""
+        return {} if self._game is None else self._game.files
+
+    def make(self, *, num_envs: int | None = None, **options: Any) -> VectorEnv:
+        """The vector of environments. Raises what `make_env` does, and EnvError for another game than that of `of_game`. num_envs,
+        options: in place of its own; of fewer environments than `workers`, each has one."""
+        return self._make(num_envs, options, [])
+
+    def make_described(self, *, num_envs: int | None = None) -> tuple[VectorEnv, GameFacts]:
+        """(As `make`, what the game is without its wrappers.)"""
+        specs: list[EnvSpec] = []
+        env = self._make(num_envs, {}, specs)
+        return env, GameFacts(id=self.id, players=players_of(specs[0]), files=contents_of(self.id))
+
+    def _make(self, num_envs: int | None, options: Mapping[str, Any], specs: list[EnvSpec]) -> VectorEnv:
+        """specs: gets that of the game without wrappers."""
+        from ludus.envs.registry import make_vector  # a scenario can be read without loading what it runs on
+
+        game = self._game
+
+        def look(spec: EnvSpec) -> None:
+            specs.append(spec)
+            if game is not None:
+                game.require(spec)
+
+        if game is not None:
+            game.require_files(self.id)
+        return make_vector(
             self.id,
             num_envs=num_envs or self.num_envs,
             tree=self.tree,
@@ -186,5 +227,7 @@ class Environment(Config):
             restarts=self.restarts,
             wrappers=self.wrappers,
             source=self.source,
-            **{**self.options, **options},
+            agent_order=None if game is None else game.agent_order,
+            look=look,
+            options={**self.options, **options},
         )

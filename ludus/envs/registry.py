@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from ludus.core.errors import ConfigError, UnknownName, one_line
+from ludus.core.types import EnvSpec
 from ludus.core.user_code import users_code
-from ludus.envs.base import VectorEnv
+from ludus.envs.base import VectorEnv, closed_on_error
 from ludus.envs.families import FAMILIES, UNNAMED, Family, GivenObject, adapter
 from ludus.envs.packages import missing_package
 
@@ -42,6 +43,37 @@ def make_env(
     stands for, as `Environment` has it. options: the family's own.
     Raises UnknownName, with the nearest names; ConfigError for wrong parameters or options; EnvError for one that cannot be made.
     """
+    return make_vector(
+        id,
+        num_envs=num_envs,
+        tree=tree,
+        node_limit=node_limit,
+        workers=workers,
+        deadline=deadline,
+        restarts=restarts,
+        wrappers=wrappers,
+        source=source,
+        options=options,
+    )
+
+
+def make_vector(
+    id: str,
+    *,
+    num_envs: int,
+    tree: TreeChoice,
+    node_limit: int,
+    workers: int,
+    deadline: float | None,
+    restarts: int,
+    wrappers: Sequence[Mapping[str, Any]],
+    source: Any,
+    options: Mapping[str, Any],
+    agent_order: Sequence[str] | None = None,
+    look: Callable[[EnvSpec], None] | None = None,
+) -> VectorEnv:
+    """As `make_env`. agent_order: names of all agents, in the order in which those of PettingZoo's interfaces are listed, whatever order
+    they come in; None: theirs. look: is shown the specification before there are wrappers, and may raise."""
     if tree not in _TREE:
         raise ConfigError(f"tree={tree!r} was given; allowed: {', '.join(_TREE)}.")
     if num_envs < 1:
@@ -53,10 +85,21 @@ def make_env(
     family, name = ("", id) if id.startswith(UNNAMED) else _parse(id)
     if name == id and id.startswith(UNNAMED):
         _check_source(id, source, workers=workers)
-    options = _with_tree(id, family, options, tree=tree, node_limit=node_limit)
+    options = _with_tree(id, family, dict(options), tree=tree, node_limit=node_limit)
     entry = FAMILIES.get(family)
-    make = partial(_make, family, name, source, restarts=restarts if workers == 0 else 0, options=options)
+    make = partial(
+        _make,
+        family,
+        name,
+        source,
+        restarts=restarts if workers == 0 else 0,
+        options=options,
+        agent_order=agent_order,
+    )
     env = _in_workers(make, id, entry, num_envs, workers=workers, deadline=deadline, restarts=restarts)
+    if look is not None:
+        with closed_on_error(env):
+            look(env.spec)
     if wrappers:
         from ludus.envs.wrappers.registry import wrap
 
@@ -118,14 +161,23 @@ def _check_source(id: str, source: Any, *, workers: int) -> None:
 
 
 def _make(
-    family: str, name: str, source: Any, *, num_envs: int, restarts: int, options: Mapping[str, Any]
+    family: str,
+    name: str,
+    source: Any,
+    *,
+    num_envs: int,
+    restarts: int,
+    options: Mapping[str, Any],
+    agent_order: Sequence[str] | None = None,
 ) -> VectorEnv:
     """One vector in this process. A function of plain data, so that a subprocess can be told to call it."""
     if not family:
         from ludus.envs.adapters import own
 
         with users_code():
-            return own.make(name, source, num_envs=num_envs, restarts=restarts, **options)
+            return own.make(name, source, num_envs=num_envs, restarts=restarts, agent_order=agent_order, **options)
+    if FAMILIES[family].orders_agents:
+        options = {**options, "agent_order": agent_order}
     if FAMILIES[family].python:
         options = {**options, "restarts": restarts}
     elif restarts:

@@ -224,6 +224,11 @@ def require_same_game(wanted: Wanted, settings: Environment, whose: str) -> None
             f"{wanted.text!r} plays {game_description(theirs, settings)}, and {whose} {game_description(settings, theirs)}. Give a "
             "policy of the same game."
         )
+    if changed := settings.changed_file(theirs):
+        raise ScenarioError(
+            f"{wanted.text!r} plays another game of the same name: the file {changed!r} held something else when its run began than it "
+            f"does for {whose}. Give a policy of the same game."
+        )
 
 
 def bots_of(wanted: Sequence[Wanted], spec: EnvSpec, *, wrapped: bool, deadline: float = DEADLINE) -> list[NamedSeats]:

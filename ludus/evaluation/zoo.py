@@ -19,7 +19,6 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,6 +28,7 @@ from ludus.core.errors import ConfigError, DataError, PolicyError, RunError, Sce
 from ludus.core.own_code import code_in
 from ludus.core.types import Curve, EnvSpec, Match, NamedStatistics, PolicyRef, Solution
 from ludus.envs.families import FAMILIES
+from ludus.envs.game_facts import GameFacts, contents_of, difference, players_of
 from ludus.envs.options import Environment
 from ludus.evaluation.policies import FORMS, META, Shares, misfit, policies_of, shares_of, take_apart
 from ludus.evaluation.ratings import rate_run
@@ -40,15 +40,12 @@ from ludus.population.matches import merge_statistics
 from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord
 from ludus.storage.manifest import (
-    AgentFacts,
     Counted,
-    GameFacts,
     Manifest,
     Member,
     MetaStrategy,
     Payoff,
     Played,
-    PlayerFacts,
     Rated,
     Results,
     Returns,
@@ -403,7 +400,7 @@ def _rated(run: StoredRun, kind: str, chosen: Mapping[int, Sequence[PolicyRef]])
 
 def _alone(settings: Environment) -> Environment:
     """The game itself, in this process."""
-    return settings.played.model_copy(update={"workers": 0, "deadline": None, "restarts": 0})
+    return settings.played.of_game(None).model_copy(update={"workers": 0, "deadline": None, "restarts": 0})
 
 
 def _game(settings: Environment, population: Sequence[int]) -> GameFacts:
@@ -426,40 +423,16 @@ def _game(settings: Environment, population: Sequence[int]) -> GameFacts:
 
 def _described(settings: Environment, spec: EnvSpec, population: Sequence[int]) -> GameFacts:
     tree, package = spec.enumeration, _package(settings.id)
-    players = tuple(
-        PlayerFacts(
-            population=which,
-            agents=tuple(
-                AgentFacts(name=a.name, role=a.role, observation=_words(a.observation), action=_words(a.action))
-                for a in spec.agents_of(player)
-            ),
-            states=None if tree is None else tree.offset[player + 1] - tree.offset[player],
-        )
-        for player, which in enumerate(population)
-    )
     return GameFacts(
         id=settings.id,
         options=settings.options,
         wrappers=settings.wrappers,
-        players=players,
+        players=players_of(spec, population),
         states="" if tree is None else hashlib.sha256("\n".join(tree.key).encode()).hexdigest(),
         package=package,
         packages=_versions(package),
+        files=contents_of(settings.id),
     )
-
-
-def _words(space: gym.Space[Any]) -> str:
-    """A space in words that are equal where spaces are; bounds that differ from number to number by their digest."""
-    if isinstance(space, gym.spaces.Box):
-        bounds = [f"{b.flat[0]:g}" if b.size and (b == b.flat[0]).all() else _sha(b) for b in (space.low, space.high)]
-        return f"Box({list(space.shape)}, {space.dtype}, {bounds[0]} to {bounds[1]})"
-    if isinstance(space, gym.spaces.MultiDiscrete):
-        return f"MultiDiscrete({space.nvec.tolist()})"
-    return str(space)
-
-
-def _sha(array: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:12]
 
 
 @cache
@@ -544,18 +517,10 @@ def _require_same(theirs: GameFacts, ours: GameFacts) -> None:
 def _difference(theirs: GameFacts, ours: GameFacts) -> str:
     if theirs.id != ours.id:
         return f"its scenario makes {ours.id}."
-    if len(theirs.players) != len(ours.players):
-        return f"it has {len(ours.players)} players, and {len(theirs.players)} in the entry."
-    for p, (there, here) in enumerate(zip(theirs.players, ours.players, strict=True)):
-        if len(there.agents) != len(here.agents):
-            return f"player {p} has {len(here.agents)} agents, and {len(there.agents)} in the entry."
-        for old, new in zip(there.agents, here.agents, strict=True):
-            for what, was, now in (
-                ("observation", old.observation, new.observation),
-                ("action", old.action, new.action),
-            ):
-                if was != now:
-                    return f"the {what} space of agent {new.name!r} is {now}, and {was} in the entry."
+    if wrong := difference(theirs.players, ours.players, "the entry", bounds=True):
+        return wrong
+    if changed := [name for name, digest in theirs.files.items() if ours.files.get(name, digest) != digest]:
+        return f"the file {changed[0]!r} holds something else than when the entry was pushed."
     if theirs.states and theirs.states != ours.states:
         return "its information states are others than in the entry, and policies play by their ids."
     return ""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from ludus.core.types import Curve, Metrics, Task, TaskResult, TrainingTask
+from ludus.envs.game_facts import GameFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,8 @@ class RunInfo:
 
     scenario: preset name or kind of scenario ("leduc"). env, algorithm: as the scenario names them. players: number of players.
     population: [P] index of each player's population. utility_range: [P] (least, largest) return. generations, seconds: limits,
-    None if there is none. text: the resolved scenario as YAML.
+    None if there is none. text: the resolved scenario as YAML. game: what is played, without wrappers, as it was when the run began; None
+    in runs of older versions.
     """
 
     name: str
@@ -32,6 +34,7 @@ class RunInfo:
     generations: int | None = None
     seconds: float | None = None
     text: str = ""
+    game: GameFacts | None = None
 
     @property
     def players(self) -> int:

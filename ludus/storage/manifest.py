@@ -24,6 +24,7 @@ from ludus.core.config import Config
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.own_code import code_in
 from ludus.core.types import PolicySpec
+from ludus.envs.game_facts import GameFacts
 from ludus.storage.base import RunInfo
 from ludus.storage.database import APPLICATION_ID, TABLES, VERSION
 from ludus.storage.run_dirs import MANIFEST
@@ -31,36 +32,6 @@ from ludus.storage.run_dirs import MANIFEST
 FORMAT = 1
 _FILE = re.compile(r"policies/\d+/[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-
-
-class AgentFacts(Config):
-    """An agent of a player. observation, action: its spaces, in words that are equal where spaces are."""
-
-    name: str
-    role: str
-    observation: str
-    action: str
-
-
-class PlayerFacts(Config):
-    """population: whose policies play it. states: its information states, where the game is compiled into a tree."""
-
-    population: int
-    agents: tuple[AgentFacts, ...]
-    states: int | None = None
-
-
-class GameFacts(Config):
-    """What is played. states: SHA-256 of the names of all information states; "" where the game is not compiled. package: the environment's
-    own, "" if that is not known. packages: versions that were there when it was pushed."""
-
-    id: str
-    options: dict[str, Any] = Field(default_factory=dict)
-    wrappers: tuple[dict[str, Any], ...] = ()
-    players: tuple[PlayerFacts, ...]
-    states: str = ""
-    package: str = ""
-    packages: dict[str, str] = Field(default_factory=dict)
 
 
 class Source(Config):
@@ -245,6 +216,8 @@ class Manifest(Config):
     def signed(self) -> bytes:
         """The file's content."""
         data = json.loads(self.model_dump_json())
+        if not self.game.files:  # an older Ludus knows no such key
+            del data["game"]["files"]
         return _text({**data, "sha256": _digest(data)}).encode()
 
 
@@ -309,6 +282,8 @@ def open_database(folder: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
     connection.executescript(f"{TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};")
     _add(connection, "run", {"key": "info", "value": json.dumps({**asdict(_info(manifest, folder)), "run_dir": ""})})
+    if not manifest.game.wrappers:  # the facts of a run are of its game without them
+        _add(connection, "run", {"key": "game", "value": manifest.game.model_dump_json()})
     members: dict[int, list[Member]] = {}
     for member in manifest.policies:
         place = len(members.setdefault(member.population, []))

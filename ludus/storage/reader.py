@@ -44,7 +44,7 @@ from ludus.storage.records import (
     StoredTask,
     curve_of,
     generation_of,
-    info_from_json,
+    info_of,
     marginals_of,
     match_of,
     number_of,
@@ -221,7 +221,7 @@ class Reader:
     def info(self) -> RunInfo:
         """The run's facts; `run_dir` is where the run lies now, and `name` what its folder is called now."""
         with translated(self.path):
-            return info_from_json(self._rows("SELECT value FROM run WHERE key = 'info'")[0][0], self.run_dir)
+            return info_of(dict(self._rows("SELECT key, value FROM run")), self.run_dir)
 
     def summary(self) -> RunSummary | None:
         """How the last session ended; None if it did not end by itself."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ludus.core.curves import FIXED
 from ludus.core.types import Curve, Match, NamedStatistics, PolicyRef, PolicySpec
+from ludus.envs.game_facts import GameFacts
 from ludus.population.base import Lineage, PolicyRecord
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 
@@ -124,15 +125,21 @@ SCORES = "number, seconds, episodes, nash_conv, gains, vals, responses, solver_g
 CURVES = f"SELECT task, {', '.join(FIXED)}, seconds, metrics FROM curves"
 
 
-def info_to_json(info: RunInfo) -> str:
-    """Without where it lies. What has no bound is null, since JSON, and SQLite's, has no infinities."""
+def info_rows(info: RunInfo) -> list[tuple[str, str]]:
+    """(key, JSON) for the table `run`, without where it lies. What has no bound is null, since JSON, and SQLite's, has no infinities."""
     bounds = [[None if math.isinf(end) else end for end in ends] for ends in info.utility_range]
-    return json.dumps({**asdict(info), "run_dir": "", "utility_range": bounds})
+    facts = asdict(replace(info, game=None))
+    del facts["game"]  # it has a row of its own, which versions before it leave alone
+    rows = [("info", json.dumps({**facts, "run_dir": "", "utility_range": bounds}))]
+    return rows if info.game is None else [*rows, ("game", info.game.model_dump_json())]
 
 
-def info_from_json(text: str, run_dir: Path) -> RunInfo:
-    """Of a run that lies there now, and is called as its folder is."""
-    facts = json.loads(text)
+def info_of(rows: Mapping[str, str], run_dir: Path) -> RunInfo:
+    """What the table `run` says of a run that lies there now, and is called as its folder is. Raises ValueError if it does not."""
+    if "info" not in rows:
+        raise ValueError("the table run has no row 'info'")
+    facts = json.loads(rows["info"])
+    facts["game"] = GameFacts(**json.loads(rows["game"])) if "game" in rows else None
     facts["population"] = tuple(facts["population"])
     facts["utility_range"] = tuple(
         (-math.inf if low is None else low, math.inf if high is None else high) for low, high in facts["utility_range"]

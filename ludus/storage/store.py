@@ -23,7 +23,7 @@ from ludus.population.base import PolicyRecord
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import APPLICATION_ID, COVERED, FILE, INSERT, TABLES, VERSION, migrate
 from ludus.storage.reader import Reader, check_integrity, translated
-from ludus.storage.records import info_to_json, summary_to_json
+from ludus.storage.records import info_rows, summary_to_json
 from ludus.storage.run_dirs import RunLock
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def make_tables(connection: sqlite3.Connection, info: RunInfo) -> None:
     """All tables and the run's facts, or nothing."""
     ours = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
     connection.executescript(f"BEGIN; {TABLES} {ours}")
-    connection.execute("INSERT INTO run VALUES ('info', ?)", (info_to_json(info),))
+    connection.executemany("INSERT INTO run VALUES (?, ?)", info_rows(info))
     connection.execute("COMMIT")
 
 
@@ -303,7 +303,7 @@ class Store:
         self._discard()
         with translated(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.execute("INSERT OR REPLACE INTO run VALUES ('info', ?)", (info_to_json(info),))
+            self._connection.executemany("INSERT OR REPLACE INTO run VALUES (?, ?)", info_rows(info))
             for task in abandoned:
                 self._connection.execute("DELETE FROM curves WHERE task = ?", (task,))
                 self._connection.execute(

@@ -96,8 +96,8 @@ class StoredRun:
 
     @cached_property
     def env(self) -> Environment:
-        """The options of its environment. Raises RunError as `part` does."""
-        return self.part("env", _environment)
+        """The options of its environment, which make the game that it was when the run began only. Raises RunError as `part` does."""
+        return self.part("env", _environment).of_game(self.info.game)
 
     def part(self, name: str, make: Callable[[Any], T], *, default: Any = None) -> T:
         """What `make` makes of a part of the scenario, which the database has with all options written out. default: for a part that is not

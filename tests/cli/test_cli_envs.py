@@ -62,7 +62,7 @@ def test_check_env_fails_and_says_what_to_do(
     assert failed[0].startswith("✗ failed    rewards           player 0: rewards of slots")
     assert "            what to do:       Pay everything between two decisions into the first of them" in out
     assert "speed" not in out
-    assert out.endswith("14 passed, 0 left out, 1 failed\n")
+    assert out.endswith("15 passed, 0 left out, 1 failed\n")
 
 
 def test_a_fault_that_the_checks_did_not_meet_ends_the_measurement(

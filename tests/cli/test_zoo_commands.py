@@ -108,7 +108,7 @@ def test_an_entry_that_plays_one_seat(
     assert main(["list", "policies", "one-seat"]) == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "one-seat@1/1-2" in line)
     assert line.split()[1] == "1"
-    assert line.split()[-1] == "best"
+    assert line.split()[-2:] == ["best,", "strongest"]
 
 
 def test_a_warning_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ import pytest
 from pydantic import BaseModel
 
 import ludus
+from ludus.cli.check_env import ELSEWHERE
 from ludus.core import errors
 from ludus.core.parts import load
 from ludus.core.timings import PARTS
@@ -80,7 +81,7 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
         ("docs/concepts/runs.md", "table", re.findall(r"CREATE TABLE (\w+)", SCHEMA)),
         ("docs/how-to/wrappers.md", "wrapper", WRAPPERS),
         ("docs/how-to/callbacks.md", "hook", [name for name in vars(Callback) if name.startswith("on_")]),
-        ("docs/how-to/check-environment.md", "check", ADVICE),
+        ("docs/how-to/check-environment.md", "check", [*ADVICE, ELSEWHERE]),
         (
             "docs/concepts/errors.md",
             "class",

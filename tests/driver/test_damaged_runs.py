@@ -151,7 +151,7 @@ def test_another_scenario(run_dir: Path, capfd: pytest.CaptureFixture[str]) -> N
     [
         ("DELETE FROM checkpoints", "has 4 policies, and its last checkpoint 0 or others"),
         ("DELETE FROM policies", "a payoff's profile lies outside the populations of sizes (0, 0). It is damaged"),
-        ("DELETE FROM run", "list index out of range. It is damaged"),
+        ("DELETE FROM run", "the table run has no row 'info'. It is damaged"),
         ("UPDATE generations SET marginals = x'00' WHERE number = 1", "ludus.db' cannot be used"),
         ("UPDATE generations SET gains = '7' WHERE number = 1", "ludus.db' cannot be used"),
         ("DROP TABLE payoffs", "ludus.db' cannot be used"),

@@ -88,6 +88,8 @@ def test_what_is_played_afterwards_is_without_what_only_training_has() -> None:
 
 
 def test_fewer_environments_than_subprocesses_have_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ludus.envs.registry.make_env", lambda id, **options: (options["num_envs"], options["workers"]))
+    monkeypatch.setattr(
+        "ludus.envs.registry.make_vector", lambda id, **options: (options["num_envs"], options["workers"])
+    )
     chosen = Environment(id="gymnasium/CartPole-v1", num_envs=8, workers=4)
     assert [chosen.make(), chosen.make(num_envs=6), chosen.make(num_envs=2)] == [(8, 4), (6, 4), (2, 2)]

@@ -4,7 +4,7 @@ single one."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from typing import Any
@@ -35,16 +35,25 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {  # in the order in which they are look
 _VECTORS = ("Ludus's VectorEnv", "gymnasium.vector")
 
 
-def make(name: str, source: Any = None, *, num_envs: int, restarts: int = 0, **options: Any) -> VectorEnv:
+def make(
+    name: str,
+    source: Any = None,
+    *,
+    num_envs: int,
+    restarts: int = 0,
+    agent_order: Sequence[str] | None = None,
+    **options: Any,
+) -> VectorEnv:
     """What `module:Class`, or a function that makes one, stands for: a vector if it takes num_envs, otherwise single environments.
 
     source: the class, function or `GivenObject` itself; None: `name` is imported.
-    restarts: see `PythonVectorEnv`; for single environments only. Of the options, those of `Sides` that the class does not take itself say
-    who plays whom in an environment of several agents; the others go to the class.
+    restarts: see `PythonVectorEnv`; for single environments only. agent_order: see `zoo_vector`; of PettingZoo's interfaces only. Of the
+    options, those of `Sides` that the class does not take itself say who plays whom in an environment of several agents; the others go to
+    the class.
     Raises ConfigError if it does not take its options, EnvError if it raises or has no interface that Ludus plays.
     """
     if isinstance(source, GivenObject):
-        return _lent(name, source, num_envs=num_envs, restarts=restarts, options=options)
+        return _lent(name, source, num_envs=num_envs, restarts=restarts, order=agent_order, options=options)
     target = load("environment", name, {}) if source is None else source
     taken = _parameters(name, target)
     ours, rest = _ours(options, taken)
@@ -53,7 +62,8 @@ def make(name: str, source: Any = None, *, num_envs: int, restarts: int = 0, **o
     build = partial(_build, name, target, rest)
     first = build()
     with closed_on_error(first):
-        return _made(name, first, build, ours, num_envs=num_envs, restarts=restarts, counts="num_envs" in taken)
+        counts = "num_envs" in taken
+        return _made(name, first, build, ours, num_envs=num_envs, restarts=restarts, counts=counts, order=agent_order)
 
 
 def _made(
@@ -65,8 +75,9 @@ def _made(
     num_envs: int,
     restarts: int,
     counts: bool,
+    order: Sequence[str] | None,
 ) -> VectorEnv:
-    """counts: whether it was told how many environments there are to be."""
+    """counts: whether it was told how many environments there are to be. order: of its agents."""
     kind = _interface(name, first)
     several = kind == "Gymnasium" and isinstance(first.action_space, spaces.Tuple)
     alone = kind == "Gymnasium" and not several
@@ -98,7 +109,7 @@ def _made(
         return tuple_vector(again, num_envs, id=name, sides=sides, restarts=restarts)
     from ludus.envs.adapters.zoo import zoo_vector
 
-    return zoo_vector(again, num_envs, id=name, sides=sides, restarts=restarts)
+    return zoo_vector(again, num_envs, id=name, sides=sides, restarts=restarts, agent_order=order)
 
 
 class Lent(Wrapper):
@@ -128,7 +139,15 @@ class Lent(Wrapper):
             )
 
 
-def _lent(name: str, given: GivenObject, *, num_envs: int, restarts: int, options: dict[str, Any]) -> VectorEnv:
+def _lent(
+    name: str,
+    given: GivenObject,
+    *,
+    num_envs: int,
+    restarts: int,
+    order: Sequence[str] | None,
+    options: dict[str, Any],
+) -> VectorEnv:
     if num_envs != given.num_envs or restarts:
         wanted = f"num_envs={num_envs}" if num_envs != given.num_envs else f"restarts={restarts}"
         raise ConfigError(
@@ -140,7 +159,7 @@ def _lent(name: str, given: GivenObject, *, num_envs: int, restarts: int, option
     ours, rest = _ours(options, {})
     release(given.made)  # by whoever had it before
     build = partial(_build, name, lambda: given.made, rest)
-    return Lent(_made(name, build(), build, ours, num_envs=1, restarts=0, counts=False), given)
+    return Lent(_made(name, build(), build, ours, num_envs=1, restarts=0, counts=False, order=order), given)
 
 
 def _parameters(name: str, target: Any) -> Mapping[str, inspect.Parameter]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,20 @@ _REMOVED = {"gin_rummy": "PettingZoo has removed gin_rummy; openspiel/gin_rummy 
 
 
 def make(
-    name: str, *, num_envs: int, restarts: int = 0, api: Api = "auto", render: bool = False, **options: Any
+    name: str,
+    *,
+    num_envs: int,
+    restarts: int = 0,
+    api: Api = "auto",
+    render: bool = False,
+    agent_order: Sequence[str] | None = None,
+    **options: Any,
 ) -> VectorEnv:
     """`name` is `connect_four_v3`, `classic/connect_four_v3` or `classic/connect_four-v3`.
 
     api: "parallel" plays all agents at once, "aec" one after the other; "auto": parallel where PettingZoo has it. restarts: see
-    `PythonVectorEnv`. render: make it able to show itself. Options of `Sides` say who plays whom; the others go to the environment.
+    `PythonVectorEnv`. render: make it able to show itself. agent_order: see `zoo_vector`. Options of `Sides` say who plays whom; the others
+    go to the environment.
     Raises UnknownName with the nearest names, ConfigError for options or missing packages, EnvError for one that cannot be made.
     """
     check_api(api)
@@ -63,6 +71,7 @@ def make(
         id=id,
         sides=sides,
         restarts=restarts,
+        agent_order=agent_order,
         prepare=_own_board if found.startswith("classic/go-") else None,
         forget=_forget_zombies if found.startswith("butterfly/knights_archers_zombies-") else None,
     )

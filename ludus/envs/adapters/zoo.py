@@ -373,19 +373,22 @@ def zoo_vector(
     id: str,
     sides: Sides,
     restarts: int = 0,
+    agent_order: Sequence[str] | None = None,
     prepare: Callable[[Any], None] | None = None,
     forget: Callable[[Any], None] | None = None,
     vector: Callable[..., PythonVectorEnv] = PythonVectorEnv,
 ) -> PythonVectorEnv:
     """A vector of `num_envs` environments that `make` makes, each with PettingZoo's AEC or parallel interface.
 
-    id: what to call it in messages. restarts: see `PythonVectorEnv`. prepare, forget: see `AecEnv`. vector: what is made, with the
-    arguments of `PythonVectorEnv`. PettingZoo's own wrappers around an environment are taken off: Ludus checks actions and order itself.
+    id: what to call it in messages. restarts: see `PythonVectorEnv`. agent_order: names of all agents, in the order in which they are
+    listed; None: as possible_agents has them, which may be another in another process. prepare, forget: see `AecEnv`. vector: what is made,
+    with the arguments of `PythonVectorEnv`. PettingZoo's own wrappers around an environment are taken off: Ludus checks actions and order
+    itself.
     Raises EnvError for one without `possible_agents`, or with spaces that policies cannot play; ConfigError for teams that do not fit.
     """
     first = make()
     bare, cycle, clip = _bare(first)
-    agents = _agents(bare, id)
+    agents = _ordered(_agents(bare, id), agent_order)
     infos = _first_infos(bare, id)
     spec, seats, masked = seat_agents(
         id,
@@ -490,6 +493,12 @@ def _agents(env: Any, id: str) -> list[Any]:
     if not isinstance(agents, Iterable) or len(set(map(str, agents))) < len(list(agents)):
         raise EnvError(f"{id} has possible_agents={agents!r}; expected a list of different names.")
     return list(agents)
+
+
+def _ordered(agents: list[Any], order: Sequence[str] | None) -> list[Any]:
+    """Agents in the order of their names, if these are their names; else as they are, and whoever asked finds others."""
+    by_name = {str(agent): agent for agent in agents}
+    return agents if order is None or by_name.keys() != set(order) else [by_name[name] for name in order]
 
 
 def _spaces(env: Any, agent: Any, id: str) -> tuple[Space[Any], Space[Any]]:

@@ -6,6 +6,7 @@ import gc
 import os
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import EnvError
 from ludus.core.types import Array, EnvSpec, Timestep
 from ludus.envs.base import Renders, VectorEnv
+from ludus.envs.game_facts import difference, players_of
 from ludus.envs.processes.memory import Memory, PlayerRows, SideRows
 
 RowCounts: TypeAlias = tuple[int, bool, int, bool]
@@ -39,9 +41,10 @@ class EnvironmentWorker:
         return env.spec if with_spec else None
 
     def map(self, spec: EnvSpec, num_envs: int, descriptor: int) -> None:
-        """Map the memory behind the descriptor; it is of the whole vector."""
+        """Map the memory behind the descriptor; it is of the whole vector, which plays `spec`. Raises EnvError if this one does not."""
         self._memory = Memory(spec, num_envs, descriptor)
         os.close(descriptor)
+        self._agree(spec)
 
     def reset(self, side: int, seeds: NDArray[np.uint64], episodes: NDArray[np.int64] | None) -> Written:
         """Begin anew, after a fault with a vector made anew."""
@@ -73,6 +76,18 @@ class EnvironmentWorker:
                 env.close()
             except Exception:  # noqa: BLE001
                 traceback.print_exc()
+
+    def _agree(self, spec: EnvSpec) -> None:
+        """List the agents as `spec` does: names may come in another order in each process, as those of a set do."""
+        assert self._make is not None
+        names, own = ([agent.name for agent in each.agents] for each in (spec, self._made().spec))
+        if names != own and sorted(names) == sorted(own):
+            self.close()
+            self._make = partial(self._make, agent_order=names)
+        if wrong := difference(players_of(spec), players_of(self._made().spec), "the first subprocess", bounds=True):
+            raise EnvError(
+                f"{spec.id} is another game in this subprocess than in the first one: {wrong} It has to be the same whenever it is made."
+            )
 
     def _made(self) -> VectorEnv:
         if self._env is None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError, PolicyError
 from ludus.core.types import AgentSpec, Enumeration, EnvSpec, Exploitability
+from ludus.envs.game_facts import contents_of
 from ludus.envs.tree import sweeps
 from ludus.envs.tree.arrays import Arrays, Nodes, build
 from ludus.envs.tree.sweeps import Contraction, contraction, expand
@@ -160,8 +161,8 @@ _EMPTY = np.zeros(0)
 
 
 def compile_tree(game: Any, *, node_limit: int = 1_000_000, observation: str = "auto") -> GameTree:
-    """Compile an OpenSpiel game (`pyspiel.Game` or its name). A repeated call with a name gives the same object; a game may be made in
-    memory, and have the name of another one.
+    """Compile an OpenSpiel game (`pyspiel.Game` or its name). A repeated call with a name gives the same object, while the files that the
+    name names hold the same; a game may be made in memory, and have the name of another one.
 
     observation: "information_state" or "observation" (OpenSpiel's tensors, flat), "one_hot" (of the local id), or "auto": the
     first of these that the game has.
@@ -169,11 +170,12 @@ def compile_tree(game: Any, *, node_limit: int = 1_000_000, observation: str = "
     """
     if not isinstance(game, str):
         return _build(game, title(game), node_limit, observation)
+    contents = tuple(contents_of(f"openspiel/{game}").items())
     try:
         loaded = pyspiel.load_game(game)
     except pyspiel.SpielError as error:
         raise EnvError(f"OpenSpiel cannot load the game {game!r}: {error}") from error
-    return _compile(title(loaded, game), node_limit, observation)
+    return _compile(title(loaded, game), node_limit, observation, contents)
 
 
 def try_compile(game: Any, *, node_limit: int = 1_000_000, observation: str = "auto") -> tuple[GameTree | None, str]:
@@ -185,7 +187,8 @@ def try_compile(game: Any, *, node_limit: int = 1_000_000, observation: str = "a
 
 
 @lru_cache(maxsize=4)
-def _compile(name: str, node_limit: int, observation: str) -> GameTree:
+def _compile(name: str, node_limit: int, observation: str, _contents: tuple[tuple[str, str], ...]) -> GameTree:
+    """_contents: of files, by which games of one name are told apart."""
     return _build(pyspiel.load_game(name), name, node_limit, observation)
 
 

@@ -161,6 +161,11 @@ def _common_game(wanted: Sequence[Wanted], env: Environment | None) -> Environme
                 f"a tournament is of one game: {first} plays {game_description(settings, other)}, and {name} plays "
                 f"{game_description(other, settings)}."
             )
+        if changed := settings.changed_file(other):
+            raise ConfigError(
+                f"a tournament is of one game: when the run of {name} began, the file {changed!r} held something else than when that of "
+                f"{first} did."
+            )
     return settings
 
 
