@@ -14,7 +14,7 @@ from ludus.core.errors import ConfigError, ScenarioError, UnknownName
 from ludus.core.parts import build_part, dump_part
 from ludus.core.types import EnvSpec
 from ludus.driver.scenario_runtime import SHARDS, RuntimeChoice
-from ludus.envs.options import Environment, Switch
+from ludus.envs.options import Environment, Switch, with_import
 from ludus.learners.base import Algorithm, ComputedOracle
 from ludus.learners.registry import ALGORITHMS, Algorithms
 from ludus.policies.specs import tabulates
@@ -256,6 +256,15 @@ class Scenario(ScheduleOptions):
     runtime: Annotated[RuntimeChoice, BeforeValidator(_runtime)] = RuntimeChoice()
     callbacks: CallbackList = ()
     name: Annotated[str, AfterValidator(_name)] = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _imported(cls, values: Any) -> Any:
+        """import: a module that registers the environment, which every process then imports; kept in the environment's id."""
+        if not isinstance(values, Mapping) or values.get("import") is None:
+            return values
+        rest = {key: value for key, value in values.items() if key != "import"}
+        return {**rest, "env": with_import(values.get("env"), values["import"])}
 
     def __init_subclass__(cls, *, kind: str = "", **settings: Any) -> None:
         super().__init_subclass__(**settings)

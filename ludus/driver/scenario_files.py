@@ -20,8 +20,8 @@ from ludus.core.parts import build_part, load
 from ludus.core.types import EnvSpec
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_kinds import SCENARIOS
-from ludus.envs.families import FAMILIES, GivenObject
-from ludus.envs.options import Environment
+from ludus.envs.families import FAMILIES, GivenObject, is_openspiel_game
+from ludus.envs.options import Environment, with_import
 from ludus.learners.base import Algorithm, ComputedOracle
 from ludus.learners.registry import ALGORITHMS
 from ludus.learners.schedule import Schedule
@@ -78,7 +78,7 @@ def _is_made_of(given: Any) -> bool:
     """Whether it is an environment, or may make some."""
     if isinstance(given, type):
         return not issubclass(given, Scenario) and hasattr(given, "reset") and hasattr(given, "step")
-    return callable(given) or (hasattr(given, "reset") and hasattr(given, "step"))
+    return callable(given) or (hasattr(given, "reset") and hasattr(given, "step")) or is_openspiel_game(given)
 
 
 def parse_scenario(
@@ -304,6 +304,8 @@ def first_scenario(
     """
     texts, own = list(overrides), dict(changes)
     wanted = {**override({"env": dict(played), "algorithm": "ppo"}, texts, names={"env": "id"}), **own}
+    if wanted.get("import") is not None:
+        wanted["env"] = with_import(wanted["env"], wanted["import"])
     name = wanted["algorithm"]
     if isinstance(name, str):  # it is said here, with the options that go with it
         texts = [text for text in texts if text.partition("=")[0].strip() != "algorithm"]

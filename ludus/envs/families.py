@@ -235,7 +235,10 @@ def adapter(family: str) -> Adapter:
 
 UNNAMED = "object/"
 """What the ids of environments begin with that only the program knows which gave them."""
-EXPECTED = "an id such as openspiel/leduc_poker, a ludus.Environment, a Gymnasium or PettingZoo environment, or a function that makes one"
+EXPECTED = (
+    "an id such as openspiel/leduc_poker, a ludus.Environment, a Gymnasium or PettingZoo environment, a pyspiel.Game, or a function "
+    "that makes an environment"
+)
 _FEW = 16  # environments that a function of the user's makes, where nobody says how many: each is a Python object
 
 
@@ -256,9 +259,18 @@ class GivenObject:
         return "one environment" if self.num_envs == 1 else f"a vector of {self.num_envs} environments"
 
 
+def is_openspiel_game(source: Any) -> bool:
+    """Whether it is a `pyspiel.Game`."""
+    return "pyspiel" in sys.modules and isinstance(source, sys.modules["pyspiel"].Game)
+
+
 def described(source: Any, num_envs: int | None) -> dict[str, Any]:
     """The fields of `Environment` for what was given in place of an id. num_envs: that was given. Raises ConfigError for what is no
     environment, class or function."""
+    if is_openspiel_game(source):
+        from ludus.envs.openspiel.games import id_of  # families are known without OpenSpiel
+
+        return {"id": id_of(source), "source": None}
     if hasattr(source, "reset") and hasattr(source, "step") and not isinstance(source, type):
         given = GivenObject(source)
         if num_envs not in (None, given.num_envs):

@@ -3,6 +3,7 @@ object, or a function that makes one."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -22,6 +23,37 @@ def _switch(value: Any) -> Any:
 
 
 Switch = BeforeValidator(_switch)
+
+
+def _with_module(id: str) -> str:
+    """A game of OpenSpiel's that a module of the user's has registered, with that module: other processes import it by that."""
+    if not id.startswith("openspiel/") or ":" in id.partition("(")[0] or "pyspiel" not in sys.modules:
+        return id
+    from ludus.envs.openspiel.games import registered_here  # a scenario can be read without loading what it runs on
+
+    return registered_here(id)
+
+
+def with_import(env: Any, module: Any) -> Any:
+    """An environment, in whatever form `Environment.of` takes, that is looked up once this module has been imported. Raises ConfigError for
+    one that is not looked up in a registry."""
+    fields = Environment.of(env)
+    if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):
+        raise ConfigError(f"import: {module!r} was given; the name of a module was expected, my_games say.")
+    if isinstance(fields, Environment):
+        return fields.model_copy(update={"id": _after_import(fields.id, module)})
+    return {**fields, "id": _after_import(str(fields.get("id", "")), module)}
+
+
+def _after_import(id: str, module: str) -> str:
+    family, _, name = id.partition("/")
+    before, colon, _ = name.partition("(")[0].rpartition(":")
+    if family not in ("gymnasium", "openspiel") or (colon and before != module):
+        raise ConfigError(
+            f"import: {module!r} was given with the environment {id!r}. A module is imported for what it registers, gymnasium/ID or "
+            "openspiel/NAME; a class or function of your own is named module:Class. Leave import out."
+        )
+    return id if colon else f"{family}/{module}:{name}"
 
 
 def _wrappers(value: Any) -> Any:
@@ -78,7 +110,7 @@ class Environment(Config):
     id `module:name`. What cannot (a lambda, an object, what the script itself defines) is in no file: such a run goes on only where it is
     given again, `ludus.resume(run, env=…)`, and other commands cannot play it."""
 
-    id: str
+    id: Annotated[str, AfterValidator(_with_module)]
     num_envs: int = Field(1024, ge=1)
     tree: Annotated[Literal["auto", "on", "off"], Switch] = "auto"
     node_limit: int = Field(1_000_000, ge=1)

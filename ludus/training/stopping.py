@@ -145,6 +145,7 @@ def parse_stopper(value: Any) -> Stopper:
     except (ConfigError, TypeError) as error:
         raise ConfigError(f"stopper {name!r}: {error}") from None
     require(stopper, "stopper", (Stopper,), STOPPERS)
+    assert isinstance(stopper, Stopper)
     return stopper
 
 

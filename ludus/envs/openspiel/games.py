@@ -18,7 +18,7 @@ from gymnasium.spaces import Box, Discrete
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_line
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.openspiel.states import CHANCE, TERMINAL, Luck, OpenSpielGame, observer
-from ludus.envs.tree.walk import title
+from ludus.envs.tree.walk import import_games, module_of, split, title
 
 __all__ = ["check_playable", "describe", "load_game", "names", "replay"]
 
@@ -59,11 +59,15 @@ _CHAT = "chat_game"
 def load_game(id: str) -> Any:
     """The `pyspiel.Game` of an id, with or without `openspiel/`. Raises UnknownName with the nearest names, or ConfigError that says what
     is wrong with the parameters, before OpenSpiel prints anything itself."""
-    text = id.removeprefix(_PREFIX)
+    module, text = split(id.removeprefix(_PREFIX))
     name = text.partition("(")[0].strip()
-    games = _python() if name.startswith(_PYTHON) else _compiled()
-    if name not in games:
-        raise UnknownName("OpenSpiel game", name, {**_compiled(), **_python()})
+    if module:
+        import_games(module)
+    elif name.startswith(_PYTHON):
+        _python()
+    games = {kind.short_name: kind for kind in pyspiel.registered_games()}
+    if name not in games or name == _CHAT:
+        raise _unknown(name, module)
     if text.count("(") != text.count(")") or ("(" in text and not text.endswith(")")):
         raise ConfigError(f"{id!r} is not a game string; expected a form such as {_PREFIX}{name}(parameter=value,…).")
     known = games[name].parameter_specification
@@ -77,6 +81,52 @@ def load_game(id: str) -> Any:
     except (pyspiel.SpielError, IndexError) as error:  # IndexError: a parameter that was looked up and is not there
         takes = f" It takes the parameters {', '.join(sorted(known))}." if known else ""
         raise ConfigError(f"OpenSpiel cannot load {text!r}: {one_line(error)}.{takes}") from error
+
+
+def _unknown(name: str, module: str) -> UnknownName:
+    _python()
+    known = [kind.short_name for kind in pyspiel.registered_games() if kind.short_name != _CHAT]
+    hint = ""
+    if module:
+        hint = f"Importing {module!r} registers no game of that name"
+    elif name.startswith(_PYTHON) or not nearest(name, known).startswith(";"):
+        hint = f"A game of your own is named {_PREFIX}my_module:{name}, after the module that registers it"
+    return UnknownName("OpenSpiel game", name, known, hint=hint)
+
+
+def id_of(game: Any) -> str:
+    """The id by which every process makes an equal game. game: a `pyspiel.Game`. Raises ConfigError where there is none: it was made in
+    memory, or its class is the script's own."""
+    id = _PREFIX + title(game)
+    if type(game).__module__ == "__main__":
+        raise ConfigError(
+            f"the game {title(game)} was given, whose class only this script has. Put it into a module that registers it, and import that."
+        )
+    try:
+        again = load_game(id)
+    except ConfigError as error:
+        raise ConfigError(
+            f"the game {title(game)} was given, which its name and parameters do not make again: {error} Write it to a file, for "
+            f"{_PREFIX}nfg_game(filename=…) or efg_game, or put it into a module that registers it."
+        ) from error
+    if (type(again), str(again)) != (type(game), str(game)):
+        raise ConfigError(
+            f"the game {title(game)} was given, and {id} is another one. Give the games of your own names of their own."
+        )
+    return id
+
+
+@lru_cache(maxsize=64)
+def registered_here(id: str) -> str:
+    """An id, with the module whose class this process has registered by that name: others import it by that. Any other id as it is."""
+    text = id.removeprefix(_PREFIX)
+    try:
+        with _silenced():
+            game = pyspiel.load_game(text)
+    except Exception:  # noqa: BLE001  what is wrong with it is said where it is made
+        return id
+    module = module_of(game)
+    return f"{_PREFIX}{module}:{text}" if module else id
 
 
 def names() -> list[str]:

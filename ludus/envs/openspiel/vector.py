@@ -21,7 +21,7 @@ from ludus.core.types import Array, Ended, Finished, Timestep
 from ludus.envs.openspiel.games import check_playable, describe, replay
 from ludus.envs.openspiel.states import CHANCE, TERMINAL, Luck, OpenSpielGame, moves_of, observer, resume
 from ludus.envs.publisher import TERMINATED, Publisher
-from ludus.envs.tree.walk import title
+from ludus.envs.tree.walk import load, title
 
 __all__ = ["Observation", "OpenSpielVectorEnv", "check_playable"]
 
@@ -153,7 +153,7 @@ class OpenSpielVectorEnv:
     def __init__(self, game: Any, num_envs: int, *, observation: Observation = "auto", openings: int = 0) -> None:
         if num_envs < 1:
             raise EnvError(f"num_envs={num_envs} was given; at least 1 is needed.")
-        text, game = (game, pyspiel.load_game(game)) if isinstance(game, str) else ("", game)
+        text, game = (game, load(game)) if isinstance(game, str) else ("", game)
         check_playable(game)
         tensor = observer(game, observation)
         self.spec = describe(game, title(game, text), size=tensor.size)

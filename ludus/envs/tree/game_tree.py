@@ -25,7 +25,7 @@ from ludus.envs.game_facts import contents_of
 from ludus.envs.tree import sweeps
 from ludus.envs.tree.arrays import Arrays, Nodes, build
 from ludus.envs.tree.sweeps import Contraction, contraction, expand
-from ludus.envs.tree.walk import CHANCE, TERMINAL, Walk, refuse_unfit, surely_larger, title, walk
+from ludus.envs.tree.walk import CHANCE, TERMINAL, Walk, load, refuse_unfit, surely_larger, title, walk
 
 __all__ = ["GameTree", "PlanStack", "compile_tree", "try_compile"]
 
@@ -161,8 +161,9 @@ _EMPTY = np.zeros(0)
 
 
 def compile_tree(game: Any, *, node_limit: int = 1_000_000, observation: str = "auto") -> GameTree:
-    """Compile an OpenSpiel game (`pyspiel.Game` or its name). A repeated call with a name gives the same object, while the files that the
-    name names hold the same; a game may be made in memory, and have the name of another one.
+    """Compile an OpenSpiel game (`pyspiel.Game` or its name, `my_module:python_game` if your module registers it). A repeated call with a
+    name gives the same object, while the files that the name names hold the same; a game may be made in memory, and have the name of
+    another one.
 
     observation: "information_state" or "observation" (OpenSpiel's tensors, flat), "one_hot" (of the local id), or "auto": the
     first of these that the game has.
@@ -172,10 +173,13 @@ def compile_tree(game: Any, *, node_limit: int = 1_000_000, observation: str = "
         return _build(game, title(game), node_limit, observation)
     contents = tuple(contents_of(f"openspiel/{game}").items())
     try:
-        loaded = pyspiel.load_game(game)
+        loaded = load(game)
     except pyspiel.SpielError as error:
         raise EnvError(f"OpenSpiel cannot load the game {game!r}: {error}") from error
-    return _compile(title(loaded, game), node_limit, observation, contents)
+    compiled = _compile(title(loaded, game), node_limit, observation, contents)
+    if isinstance(compiled, str):
+        raise EnvError(compiled)
+    return compiled
 
 
 def try_compile(game: Any, *, node_limit: int = 1_000_000, observation: str = "auto") -> tuple[GameTree | None, str]:
@@ -187,9 +191,13 @@ def try_compile(game: Any, *, node_limit: int = 1_000_000, observation: str = "a
 
 
 @lru_cache(maxsize=4)
-def _compile(name: str, node_limit: int, observation: str, _contents: tuple[tuple[str, str], ...]) -> GameTree:
-    """_contents: of files, by which games of one name are told apart."""
-    return _build(pyspiel.load_game(name), name, node_limit, observation)
+def _compile(name: str, node_limit: int, observation: str, _contents: tuple[tuple[str, str], ...]) -> GameTree | str:
+    """The tree, or why there is none: that a game in Python is too large may take a minute to find out. _contents: of files, by which games
+    of one name are told apart."""
+    try:
+        return _build(load(name), name, node_limit, observation)
+    except EnvError as error:
+        return str(error)
 
 
 def _build(game: Any, name: str, node_limit: int, observation: str) -> GameTree:

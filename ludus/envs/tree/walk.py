@@ -5,8 +5,13 @@ Simultaneous nodes are expanded: their players move one after the other, each wi
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import random
+import sys
+import time
 from array import array
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +19,16 @@ import numpy as np
 import pyspiel
 from numpy.typing import NDArray
 
-from ludus.core.errors import EnvError
+from ludus.core.errors import ConfigError, EnvError
+from ludus.core.parts import look_again
 
 CHANCE = -1
 TERMINAL = -4
 _SIMULTANEOUS = -2
 _PROBES = 64
 _OBSERVATION_BYTES = 1 << 30
+_QUIET = 2.0  # seconds until a walk says how far it is; then it waits twice as long each time
+_OFTEN = 1024  # nodes between two looks at the clock
 _DEPTH = 1000  # states carry their histories, so the memory of a walk grows with the square of its depth
 
 
@@ -58,13 +66,58 @@ class _Block:
 
 
 def title(game: Any, loaded_by: str = "") -> str:
-    """OpenSpiel's name of a game with the parameters that were given: `leduc_poker`, `kuhn_poker(players=3)`. The text that it was loaded
-    by, if that says more: OpenSpiel's own lacks the file of `nfg_game`, say, and what `restricted_nash_response` restricts."""
-    if loaded_by:
-        said, asked = (pyspiel.game_parameters_from_string(text) for text in (str(game), loaded_by))
+    """OpenSpiel's name of a game with the parameters that were given: `leduc_poker`, `kuhn_poker(players=3)`; of one that a module of the
+    user's registers, with that: `my_module:python_game`. The text that it was loaded by, if that says more: OpenSpiel's own lacks the
+    file of `nfg_game`, say, and what `restricted_nash_response` restricts."""
+    module, text = split(loaded_by)
+    module = module or module_of(game)
+    name = str(game).removesuffix("()")
+    if text:
+        said, asked = (pyspiel.game_parameters_from_string(of) for of in (str(game), text))
         if said["name"] != asked["name"] or not asked.keys() <= said.keys():
-            return loaded_by.strip()
-    return str(game).removesuffix("()")
+            name = text
+    return f"{module}:{name}" if module else name
+
+
+def split(text: str) -> tuple[str, str]:
+    """(module, game string) of `my_module:python_game(parameter=value)`; module "" of OpenSpiel's own games."""
+    head, bracket, rest = text.strip().partition("(")
+    module, _, name = head.rpartition(":")
+    return module, f"{name}{bracket}{rest}"
+
+
+def module_of(game: Any) -> str:
+    """Which module of the user's a game's class is from; "" of OpenSpiel's own, and of what no other process can import."""
+    module = type(game).__module__
+    if module.partition(".")[0] in ("pyspiel", "open_spiel", "__main__"):
+        return ""
+    with suppress(ImportError, ValueError):
+        return module if importlib.util.find_spec(module) is not None else ""
+    return ""
+
+
+def import_games(module: str) -> None:
+    """Import a module that registers games. Raises ConfigError if it cannot be imported."""
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        hint = look_again(module) if error.name and f"{module}.".startswith(f"{error.name}.") else ""
+        raise ConfigError(
+            f"openspiel/{module}:… could not be imported: {error}{hint or f'. {module!r} imports it; install it.'}"
+        ) from error
+    except Exception as error:
+        raise ConfigError(
+            f"openspiel/{module}:…: importing {module!r} raised {type(error).__name__}: {error}."
+        ) from error
+
+
+def load(text: str) -> Any:
+    """The `pyspiel.Game` of a game string, which may begin with the module that registers it. Raises ConfigError for a module that cannot
+    be imported; `pyspiel.SpielError` as OpenSpiel does."""
+    module, name = split(text)
+    if module:
+        import_games(module)
+    return pyspiel.load_game(name)
 
 
 def refuse_unfit(game: Any) -> None:
@@ -138,6 +191,8 @@ class _Walker:
         self.so_far: array[float] | None = array("d") if pays_along else None
         # To visit: a state, the move to make in it first, the node above, the chance of it, a block that is being expanded.
         self.stack: list[tuple[Any, int | list[int] | None, int, float, _Block | None]] = []
+        self.begun = time.monotonic()
+        self.due = self.begun + _QUIET
 
     def run(self) -> None:
         stack = self.stack
@@ -147,6 +202,8 @@ class _Walker:
             if move is not None:
                 state = _after(state, move)
             node = len(self.player)
+            if node % _OFTEN == 0:
+                self._tell(node)
             depth = self.depth[parent] + 1 if node else 0
             if node + len(stack) >= self.limit or depth > _DEPTH:
                 raise self._too_large(depth)
@@ -168,6 +225,18 @@ class _Walker:
                 self._chance(state, node)
             else:
                 self._block(state, node, self._open(state, player))
+
+    def _tell(self, node: int) -> None:
+        """Games in Python may take a minute: how far it is, on standard error."""
+        now = time.monotonic()
+        if now < self.due:
+            return
+        self.due += now - self.begun
+        with suppress(OSError, ValueError, AttributeError):  # nobody need listen
+            sys.stderr.write(
+                f"compiling the tree of {self.name}: {node:,} nodes after {now - self.begun:.0f} s (at most {self.limit:,})\n"
+            )
+            sys.stderr.flush()
 
     def _too_large(self, depth: int) -> EnvError:
         what = f"is more than {_DEPTH} moves deep" if depth > _DEPTH else f"has more than {self.limit} nodes"
