@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from ludus.core.device import cards
+from ludus.core.errors import RunWarning
 from ludus.core.timings import Timings
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.driver.control import Control, StopRequest
@@ -79,7 +81,9 @@ def _manager(scenario: Scenario) -> partial[RolloutManager]:
     )
 
 
-def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv, tell: Callable[[str], None]) -> RolloutManager:
+def _rollouts(
+    scenario: Scenario, runtime: Runtime, env: VectorEnv, tell: Callable[[str], None], warn: Callable[[str], None]
+) -> RolloutManager:
     here = isinstance(runtime, InProcess)
     if not here:
         env.close()
@@ -94,6 +98,7 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv, tell: Callab
         inference=scenario.runtime.shared,
         ready=env if here else None,
         tell=tell,
+        warn=warn,
         scored=None if scenario.env.scored is scenario.env else scenario.env.scored.make,
     )
 
@@ -239,6 +244,12 @@ def build_driver(
         store.event("worker", text, level="warning")
         observer.message(text)
 
+    def warn(text: str) -> None:
+        """At once, since the run may never be over."""
+        store.event("endless", text, level="warning")
+        observer.message(f"warning: {text}")
+        warnings.warn(f"run {store.run_dir.name}: {text}", RunWarning, stacklevel=2)
+
     def hear() -> None:
         control.look()
         if stop.requested:
@@ -248,7 +259,7 @@ def build_driver(
     for one in runtimes:
         one.tell = tell
     control.watch(lambda: [part for one in runtimes for part in parts_of(one)])
-    rollouts = _rollouts(scenario, runtime, env, tell)
+    rollouts = _rollouts(scenario, runtime, env, tell, warn)
     episodes, trainers = _learning(scenario, runtime, rollouts.profile)
     members: dict[PolicyRef, Policy] = {}
 

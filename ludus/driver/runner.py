@@ -189,7 +189,7 @@ def _warn(folder: Path, store: Store) -> None:
     """Issue this session's warnings for the caller of `run` or `resume`: at its end, as one that is made an error costs no run then. What
     was known before it began was said then."""
     for kind, text in store.warnings:
-        if kind != "environment":
+        if kind not in ("environment", "endless"):  # as these were when they came
             warnings.warn(f"run {folder.name}: {text}", RunWarning, stacklevel=3)
 
 

@@ -44,8 +44,8 @@ class HostSpec:
     exists already, for the first shard; only within one process. kept: bytes of policies that stay from request to request. client: the
     host's name on an inference server, which comes with each request; empty: it keeps copies of the policies itself. bots: where they
     play. device: where the copies are asked to compute. scored: makes the environments of the slot `SCORED`, where matches have others.
-    between: called between two steps of a match (and see `RolloutHost.heard`), with what says how many of its episodes have ended; only
-    within one process."""
+    between: called between two steps of a match, or another request of whole episodes (and see `RolloutHost.heard`), with what says how
+    many episodes of a match have ended, and `RolloutWorker.unended`; only within one process."""
 
     make_env: MakeEnv
     shards: tuple[Shard, ...]
@@ -56,7 +56,7 @@ class HostSpec:
     bots: BotSettings = field(default_factory=BotSettings)
     device: DeviceChoice = CPU
     scored: MakeEnv | None = None
-    between: Callable[[Callable[[], int]], None] | None = None
+    between: Callable[[Callable[[], tuple[int, int]]], None] | None = None
 
 
 class RolloutHost:
@@ -144,10 +144,16 @@ class RolloutHost:
         return self._told
 
     def pulse(self) -> list[float]:
-        """Changes with every step: finished episodes of the evaluation that is played, requests that were begun, steps of each worker, and
-        what bots are asked. Asked from another thread."""
+        """Changes with every step: finished episodes of the evaluation that is played, the largest `RolloutWorker.unended`, requests that
+        were begun, steps of each worker, and what bots are asked. Asked from another thread."""
         workers = [worker for task_slot in list(self._task_slots.values()) for worker in list(task_slot)]
-        return [self._ended(), self._begun, *(worker.steps for worker in workers), *self._bots.pulse()]
+        return [
+            self._ended(),
+            max(worker.unended for worker in workers),
+            self._begun,
+            *(worker.steps for worker in workers),
+            *self._bots.pulse(),
+        ]
 
     def ready(self) -> None:
         """Answered as soon as the host is made, and has done what was asked before."""
@@ -164,7 +170,8 @@ class RolloutHost:
         self, workers: Sequence[RolloutWorker], request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Any]]
     ) -> list[Rollout]:
         """One after the other; of the time that there is, each has as much as those after it."""
-        if self._spec.between is not None and (self.heard or request.learner is None):
+        looked_at = self.heard or request.learner is None or (request.unit == "episodes" and request.seconds is None)
+        if self._spec.between is not None and looked_at:
             return [self._stepwise(worker, request, policies, self._spec.between) for worker in workers]
         if request.seconds is None:
             return [worker.play(request, policies) for worker in workers]
@@ -180,11 +187,11 @@ class RolloutHost:
         worker: RolloutWorker,
         request: RolloutRequest,
         policies: Sequence[tuple[PolicyRef, Any]],
-        between: Callable[[Callable[[], int]], None],
+        between: Callable[[Callable[[], tuple[int, int]]], None],
     ) -> Rollout:
         steps = worker.stepwise(request, policies)
         while (rollout := next(steps)) is None:
-            between(self._ended)
+            between(lambda: (self._ended(), worker.unended))
         return rollout
 
     def _ended(self) -> int:

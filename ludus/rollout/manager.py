@@ -23,6 +23,7 @@ from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
 from ludus.rollout.host import KEPT, SCORED, HostSpec, MakeEnv, PolicyMessage, RolloutHost
 from ludus.rollout.inference.server import Servers, Serving, SharedInference
 from ludus.rollout.shards import check_shares, merge, shards_of
+from ludus.rollout.worker import endless
 from ludus.runtime.base import Handle, Ref, Runtime, nobody
 from ludus.runtime.inprocess import InProcess
 
@@ -217,9 +218,11 @@ class _PartialResult:
 
 
 class _Within:
-    """Tells, between two steps of a request that one host plays in this process, how many of its episodes have ended."""
+    """Tells, between two steps of a request that one host plays in this process, how many of its episodes have ended, and if none does."""
 
-    def __init__(self) -> None:
+    def __init__(self, unended: Callable[[int], None]) -> None:
+        """unended: takes `RolloutWorker.unended`."""
+        self._unended = unended
         self._hear: Hear | None = None
         self._next = 0.0
 
@@ -232,11 +235,14 @@ class _Within:
         finally:
             self._hear = None
 
-    def __call__(self, ended: Callable[[], int]) -> None:
+    def __call__(self, standing: Callable[[], tuple[int, int]]) -> None:
         """Between two steps."""
-        if self._hear is not None and (now := monotonic()) >= self._next:
+        if (now := monotonic()) >= self._next:
             self._next = now + _HEARD
-            self._hear(ended())
+            ended, unended = standing()
+            self._unended(unended)
+            if self._hear is not None:
+                self._hear(ended)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -281,6 +287,7 @@ class RolloutManager:
         device: DeviceChoice = CPU,
         kind: type[RolloutHost] = RolloutHost,
         tell: Callable[[str], None] = nobody,
+        warn: Callable[[str], None] = nobody,
         scored: MakeEnv | None = None,
     ) -> None:
         """spec: of the environments. resources: that each host asks for. restarts: how often each is made again. deadline: seconds without
@@ -288,8 +295,8 @@ class RolloutManager:
         (`Rollout.left`), for trainers in other processes. ready: a vector made already, for the first shard; only where the runtime is this
         process. profile: what rollouts are added to. inference: by servers (None: by copies in the hosts). bots: where they
         play, beside each host. device: where copies compute. kind: of the hosts, whose name messages have. tell: takes a sentence where
-        environments were made again. scored: makes the environments in which matches are played, if they count other rewards. Raises
-        ScenarioError for more shards than environments, or more hosts than shards."""
+        environments were made again. warn: takes one, once, where no episode ends. scored: makes the environments in which matches are
+        played, if they count other rewards. Raises ScenarioError for more shards than environments, or more hosts than shards."""
         self.spec, self.num_envs = spec, num_envs
         self.match_slot = 0 if scored is None else SCORED
         """The task slot to play matches in."""
@@ -301,7 +308,8 @@ class RolloutManager:
         self._unwanted: list[OwedAnswer] = []  # of forgotten ones, that hosts may still be playing
         self._leave, self._tell, self._closing = leave, tell, max(_CLOSING, deadline or _IDLE_CLOSING)
         self._lives = 0  # restarts of hosts that were counted
-        self._within = _Within()
+        self._warn, self._warned = warn, False
+        self._within = _Within(self._goes_on)
         self._blocks = [self._shards[b.first : b.first + b.num_envs] for b in shards_of(shards, hosts)]
         self._names = [f"{kind.called} {k}" for k in range(hosts)]
         self._hosts = [
@@ -532,6 +540,14 @@ class RolloutManager:
         except PartDied:  # as will show where its answer is waited for
             pulse = None
         partial.question, partial.episodes = None, 0 if pulse is None else int(pulse[0])
+        if pulse is not None:
+            self._goes_on(int(pulse[1]))
+
+    def _goes_on(self, unended: int) -> None:
+        """unended: steps in which no episode has ended, if they are many."""
+        if unended and not self._warned:
+            self._warned = True
+            self._warn(endless(self.spec, unended, self._shards[0].num_envs))
 
     def _ask_again(self, pending: Pending, partial: _PartialResult) -> None:
         again = self._ask(partial.host, pending.task_slot, pending.request, pending.sent)

@@ -205,7 +205,20 @@ def _finish(environment, returns, terminated, length, at, total, factors, table)
     return idle
 
 
+def endless(env: EnvSpec, steps: int, num_envs: int) -> str:
+    """Say that no episode has ended in so many steps of each environment, and what to do."""
+    each = f" of each of {num_envs:,} environments" if num_envs > 1 else ""
+    return (
+        f"no episode of {env.id} has ended in {steps:,} steps{each}, and nobody says that it will. End them by a wrapper "
+        "(env.wrappers=[{kind: time_limit, steps: 1000}]), or by an option of the environment."
+    )
+
+
 _EPISODES = 1024  # room for so many, to begin with
+_LONG = 100_000, 1_000
+"""Steps of all environments of a worker, and of each of them, after which it is told that no episode has ended. The second is that of the
+longest episodes of most benchmarks; those that are longer mostly say how long they are, and are waited for."""
+_ENDLESS = 100  # times as many, after which it is an error
 _PATIENCE = 1000  # episodes per environment without a decision of the learner
 
 
@@ -229,6 +242,9 @@ class RolloutWorker:
         self.episodes = 0
         """That have ended, of the request that is played. Whoever has it played sets it to 0 before."""
         self._played = env
+        self._long = 0 if env.spec.max_decisions is not None else max(_LONG[1], -(-_LONG[0] // env.num_envs))
+        self.unended = 0
+        """Steps of the present request of whole episodes, once they are many and no episode has ended; else 0."""
         self._bots: BotBank | None = None  # where there are some
         self._players, self._name = bots, name
         self._shard = shard or whole(env.num_envs)
@@ -310,7 +326,7 @@ class RolloutWorker:
             capacity=capacity,
             statistics=len(self.env.spec.statistics),
         )
-        begun = perf_counter()
+        begun, self.unended = perf_counter(), 0
         timestep = self._timestep if request.carry_on else None
         if timestep is None:
             timestep = self._start(request, sampler, log, run)
@@ -329,8 +345,19 @@ class RolloutWorker:
                 run.counted = self._clocks.with_present()
             self._observe(sampler, log, run, timestep)
             run.writing += perf_counter() - now
+            if self._clocks.step >= self._long > 0 == log.count and whole_episodes:
+                self._goes_on()
+        self.unended = 0
         self._timestep, self._sampler = timestep, sampler
         yield self._result(run, log, timestep)
+
+    def _goes_on(self) -> None:
+        """No episode has ended in many steps. Raises EnvError after very many: nobody who waits for whole episodes will see one."""
+        self.unended = self._clocks.step
+        if self.unended >= _ENDLESS * self._long:
+            raise EnvError(
+                f"{endless(self.env.spec, self.unended, self.env.num_envs)} The request was for whole episodes."
+            )
 
     # ------------------------------------------------------------------------------------------------ beginning and end
 

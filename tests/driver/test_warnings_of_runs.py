@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import gymnasium
 import numpy as np
 import pytest
 import run_tools as tools
+from pettingzoo import ParallelEnv
 
 import ludus
 from ludus.cli.main import main
+from ludus.rollout import manager, worker
 from ludus.storage.base import Silent
 
 KUHN: dict[str, Any] = {"env": {"id": "openspiel/kuhn_poker", "num_envs": 16}, "share": "never"}
@@ -33,6 +36,37 @@ class TenSteps(gymnasium.Env[np.ndarray, int]):
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self.steps += 1
         return np.zeros(1, np.float32), float(action), self.steps == 10, False, {}
+
+
+class Endless(ParallelEnv[str, np.ndarray, int]):
+    """Two players, whose game nobody ends."""
+
+    possible_agents = ("a", "b")
+
+    def observation_space(self, agent: str) -> gymnasium.Space[Any]:
+        return gymnasium.spaces.Box(0, 1, (1,), np.float32)
+
+    def action_space(self, agent: str) -> gymnasium.Space[Any]:
+        return gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        self.agents = list(self.possible_agents)
+        return {agent: np.zeros(1, np.float32) for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions: dict[str, int]) -> Any:
+        seen, infos = {agent: np.zeros(1, np.float32) for agent in self.agents}, {agent: {} for agent in self.agents}
+        return (
+            seen,
+            dict.fromkeys(self.agents, 0.0),
+            dict.fromkeys(self.agents, False),
+            dict.fromkeys(self.agents, False),
+            infos,
+        )
+
+
+def endless(**env: Any) -> ludus.PSRO:
+    made = ludus.Environment(source=Endless, num_envs=2, options={"zero_sum": True}, **env)
+    return ludus.PSRO(env=made, algorithm=PPO, evaluation={"episodes": 4}, generations=0)
 
 
 class Listener(Silent):
@@ -101,3 +135,29 @@ def test_a_task_is_warned_of_once_also_where_it_is_resumed(tmp_path: Path) -> No
     for result in (whole, cut, again):
         assert [event.kind for event in result.warnings] == ["no_episode"]
     assert whole.warnings[0].text == again.warnings[0].text
+
+
+def test_a_game_of_two_that_never_ends_is_told_and_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Payoffs of generation 0 would be played for ever. A hundred times as many steps are an error."""
+    monkeypatch.setattr(worker, "_LONG", (1, 100))
+    monkeypatch.setattr(manager, "_HEARD", 0.0)
+    listener = Listener()
+    said = (
+        r"no episode of .*Endless has ended in {} steps of each of 2 environments, and nobody says that it will\. "
+        r"End them by a wrapper \(env\.wrappers=\[\{{kind: time_limit, steps: 1000\}}\]\)"
+    )
+    with pytest.raises(ludus.LudusError, match=said.format("10,000")), pytest.warns(ludus.RunWarning) as told:
+        ludus.run(endless(), run_dir=tmp_path / "run", observer=listener, report=False)
+    assert re.search(said.format("100"), listener.texts[-1])
+    (warning,) = told
+    assert re.search(f"^run run: {said.format('100')}", str(warning.message))
+
+
+def test_a_time_limit_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who says how long an episode is, is believed."""
+    monkeypatch.setattr(worker, "_LONG", (1, 10))
+    monkeypatch.setattr(worker, "_ENDLESS", 1)
+    scenario = endless(wrappers=[{"kind": "time_limit", "steps": 20}])
+    assert ludus.run(scenario, run_dir=tmp_path / "run", report=False).warnings == ()

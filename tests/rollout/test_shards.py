@@ -253,11 +253,13 @@ def test_who_waits_hears_how_many_episodes_have_ended(monkeypatch: pytest.Monkey
     assert host.pulse()[0] == 0
     manager.run(RolloutRequest.evaluation(players, 4, seed=1), policies())
     (worker,) = host._playing
-    runtime.stuck, told = True, list[int]()
+    runtime.stuck, told, warned = True, list[int](), list[str]()
+    manager._warn = warned.append
 
     def hear(episodes: int) -> None:
         told.append(episodes)
         worker.episodes += 1
+        worker.unended = 1000 * len(told)
         runtime.frozen = len(told) == 3
         if len(told) == 5:
             raise StopIteration
@@ -266,6 +268,8 @@ def test_who_waits_hears_how_many_episodes_have_ended(monkeypatch: pytest.Monkey
     with pytest.raises(StopIteration):
         manager.finish(pending, hear=hear)
     assert told == [4, 5, 6, 6, 7]
+    (warning,) = warned  # once, whatever it says later
+    assert " has ended in 1,000 steps of each of " in warning
     assert manager._open == []  # nobody wants it any more
     manager.forget(pending)  # which says nothing new
     assert manager._watch._owed == [0]
