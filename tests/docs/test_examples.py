@@ -22,7 +22,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_example_is_tested() -> None:
-    own = {"environment", "meta_solver", "stopper", "algorithm", "callbacks", "loss", "network", "policy"}
+    own = {"environment", "meta_solver", "stopper", "algorithm", "callbacks", "loss", "network", "policy", "scheduler"}
     elsewhere = {"bit_flip", "own_processing", "tianshou_network"}  # tests/training
     tested = {"quickstart", "a2c", *elsewhere} | {f"own_{part}" for part in own}
     assert {path.stem for path in pages.EXAMPLES.glob("*.py")} == tested
@@ -61,6 +61,7 @@ def test_own_environment_refuses_too_many_stones() -> None:
     [
         ("own_meta_solver", {"generations": 2}, "NashConv: [0.917, 0.625, 0.417]"),
         ("own_stopper", {}, "NashConv fell from 0.9167 to 0.0"),
+        ("own_scheduler", {"generations": 2}, "NashConv: [0.917, 0.625, 0.417]"),
         ("own_algorithm", {"generations": 1, "episodes": 5000}, "NashConv: [0.917, 0.667]"),
     ],
 )
