@@ -166,7 +166,8 @@ def record_of(
     result: Evaluated, solution: Solution, *, history: History, mean: Array, seconds: float, solving: float
 ) -> GenerationRecord:
     """mean: float64[P, n_0 … n_(P-1)] payoffs. seconds: of the run so far; solving: of the meta-solver."""
-    found = result.exploitability
+    found, joint = result.exploitability, solution.joint
+    profiles = None if joint is None else np.argwhere(joint > 0).astype(np.int32)
     return GenerationRecord(
         number=result.task.generation,
         seconds=seconds,
@@ -178,6 +179,8 @@ def record_of(
         solver_gap=solution.gap,
         solver_seconds=solving,
         responses=tuple(history.responses),
+        profiles=profiles,
+        probabilities=None if joint is None or profiles is None else joint[tuple(profiles.T)],
     )
 
 
@@ -408,8 +411,6 @@ class Driver:
         )
         self.history.generation(record.number, values=list(record.values), nash_conv=record.nash_conv)
         self.store.generation_done(record)
-        if solution.joint is not None:
-            self.store.joint_recorded(record.number, solution.joint)
         self.store.metrics_recorded("generations", record.number, self.parts.profile.take())
         for population, ratings in enumerate(self.manager.elo()):
             self.store.ratings_recorded(population, ratings)

@@ -26,7 +26,8 @@ MAX_WARNINGS = 1000
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Result:
-    """What a run came to. nash_conv: per generation, where it is known. meta_strategies: [P] of the last solved generation. statistics: of
+    """What a run came to. nash_conv: per generation, where it is known. meta_strategies: [P] float64[m_p] of the last solved generation; of
+    a joint one, its marginals. joint: that, float64[m_0, …, m_(P-1)]; None where the solver gives marginals. statistics: of
     each population, by the places of its policies [n, S], over their matches; None where the environment counts nothing. warnings: what may
     not be as it seems, of all sessions, oldest first; each has a kind and a text."""
 
@@ -43,6 +44,7 @@ class Result:
     report: Path | None
     summary: RunSummary
     statistics: tuple[NamedStatistics | None, ...] = ()
+    joint: NDArray[np.float64] | None = None
     warnings: tuple[Event, ...] = ()
 
     def __repr__(self) -> str:
@@ -81,5 +83,6 @@ def read_result(run_dir: Path, scenario: Scenario, summary: RunSummary, *, stopp
         report=summary.report,
         summary=summary,
         statistics=statistics,
+        joint=generations[-1].joint if generations else None,
         warnings=warnings,
     )

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ludus.core.types import Curve, Metrics, Task, TaskResult, TrainingTask
 from ludus.envs.game_facts import GameFacts
 
@@ -48,8 +51,9 @@ class GenerationRecord:
     seconds: wall time since the run's start, summed over resumed sessions. episodes: training episodes since the run's start.
     nash_conv: sum of `gains`; None if it was not computed. gains, values: [P] what each player's best response earns over the
     profile of meta-strategies, and that profile's return. marginals: [P][policies of the player] meta-strategy that was solved in
-    this generation. responses: [P] return of the newly trained best response (of several, of the best), NaN where none was trained. exact:
-    `gains` were computed on the whole game, not bounded by simulation.
+    this generation; of a joint one, its marginals. responses: [P] return of the newly trained best response (of several, of the best), NaN
+    where none was trained. exact: `gains` were computed on the whole game, not bounded by simulation. profiles, probabilities: of a joint
+    meta-strategy, int32[k, P] (each player's policy) and float64[k], those of a probability above 0; None where the solver gives marginals.
     """
 
     number: int
@@ -63,11 +67,23 @@ class GenerationRecord:
     solver_seconds: float = 0.0
     responses: tuple[float, ...] = ()
     exact: bool = True
+    profiles: NDArray[np.int32] | None = field(default=None, compare=False, repr=False)
+    probabilities: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of policies per player."""
         return tuple(len(row) for row in self.marginals)
+
+    @property
+    def joint(self) -> NDArray[np.float64] | None:
+        """The joint meta-strategy of a correlated solver (`ce`, `cce`, `nash_bargaining`), float64[m_0, …, m_(P-1)] over profiles of the
+        players' policies, which sums to 1; None where the solver gives marginals, which are then independent."""
+        if self.profiles is None or self.probabilities is None:
+            return None
+        joint = np.zeros(self.sizes)
+        joint[tuple(self.profiles.T)] = self.probabilities
+        return joint
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,8 @@ class Position:
     commits: int = field(compare=False)
 
 
-_GENERATIONS = f"SELECT {SCORES}, sizes, marginals FROM generations"
+_JOINED = "FROM generations LEFT JOIN joints ON generation = number"
+_GENERATIONS = f"SELECT {SCORES}, sizes, marginals, profiles, probs {_JOINED}"
 _EVENTS = "SELECT time, level, kind, text, seq FROM events"
 _POSITION = (
     "SELECT (SELECT MAX(barrier) FROM checkpoints), (SELECT created FROM checkpoints ORDER BY barrier DESC LIMIT 1), "
@@ -235,10 +236,10 @@ class Reader:
             return tuple(CheckpointRecord(*row) for row in self._rows("SELECT * FROM checkpoints ORDER BY barrier"))
 
     def generations(self, *, marginals: bool = True) -> tuple[GenerationRecord, ...]:
-        """Oldest first. marginals=False: without these, which are large where there are many policies."""
-        columns = f"{SCORES}, sizes, marginals" if marginals else f"{SCORES}, '[]', x''"
+        """Oldest first. marginals=False: without meta-strategies, which are large where there are many policies."""
+        rows = _GENERATIONS if marginals else f"SELECT {SCORES}, '[]', x'', NULL, NULL FROM generations"
         with translated(self.path):
-            return tuple(generation_of(row) for row in self._rows(f"SELECT {columns} FROM generations ORDER BY number"))
+            return tuple(generation_of(row) for row in self._rows(f"{rows} ORDER BY number"))
 
     def generation_numbers(self) -> list[int]:
         """Of all that have finished, rising."""
@@ -264,15 +265,11 @@ class Reader:
             rows = self._rows(f"{_GENERATIONS} ORDER BY number DESC LIMIT 1")
             return generation_of(rows[0]) if rows else None
 
-    def joint(self, generation: int) -> NDArray[np.float64] | None:
-        """The joint meta-strategy float64[n_0, …] of a generation; None if there are marginals only."""
-        sql = "SELECT sizes, players, profiles, probs FROM joints JOIN generations ON generation = number WHERE generation = ?"
+    def generation(self, number: int) -> GenerationRecord | None:
+        """One of them; None if it has not finished."""
         with translated(self.path):
-            for sizes, players, profiles, probs in self._rows(sql, generation):
-                out = np.zeros(json.loads(sizes))
-                out[tuple(np.frombuffer(profiles, "<i4").reshape(-1, players).T)] = np.frombuffer(probs, "<f8")
-                return out
-        return None
+            rows = self._rows(f"{_GENERATIONS} WHERE number = ?", number)
+            return generation_of(rows[0]) if rows else None
 
     def policies(self) -> tuple[StoredPolicy, ...]:
         """By population, then place."""

@@ -161,8 +161,10 @@ def summary_from_json(text: str, run_dir: Path) -> RunSummary:
 
 
 def generation_of(row: tuple[Any, ...]) -> GenerationRecord:
-    """row: `SCORES`, sizes, marginals."""
-    number, seconds, episodes, nash_conv, gains, values, responses, gap, solver_seconds, exact, sizes, marginals = row
+    """row: `SCORES`, sizes, marginals, and of a joint meta-strategy its profiles and their probabilities, else NULL."""
+    number, seconds, episodes, nash_conv, gains, values, responses, gap, solver_seconds, exact, sizes, *strategies = row
+    marginals, profiles, probabilities = strategies
+    players = len(json.loads(sizes))
     return GenerationRecord(
         number=number,
         seconds=seconds,
@@ -175,6 +177,8 @@ def generation_of(row: tuple[Any, ...]) -> GenerationRecord:
         solver_seconds=solver_seconds,
         responses=_numbers(responses),
         exact=bool(exact),
+        profiles=None if profiles is None else np.frombuffer(profiles, "<i4").reshape(-1, players),
+        probabilities=None if profiles is None else np.frombuffer(probabilities, "<f8"),
     )
 
 

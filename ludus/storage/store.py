@@ -208,12 +208,9 @@ class Store:
         scores = (dumps(record.gains), dumps(record.values), dumps(record.responses), dumps(record.sizes))
         head = (record.number, record.seconds, record.episodes, record.nash_conv, *scores, blob(flat))
         self._add("generations", (*head, record.solver_gap, record.solver_seconds, record.exact, time.time()))
-
-    def joint_recorded(self, generation: int, joint: NDArray[np.float64]) -> None:
-        """A joint meta-strategy float64[n_0, …] of a generation, whose marginals its record has."""
-        profiles = np.argwhere(joint > 0)
-        packed = np.ascontiguousarray(profiles, "<i4").tobytes()
-        self._add("joints", (generation, joint.ndim, packed, blob(joint[tuple(profiles.T)])))
+        if record.profiles is not None and record.probabilities is not None:
+            packed = np.ascontiguousarray(record.profiles, "<i4").tobytes()
+            self._add("joints", (record.number, record.profiles.shape[1], packed, blob(record.probabilities)))
 
     def task_started(self, task: Task) -> None:
         self._task(task, "started", {}, {}, None)

@@ -71,7 +71,6 @@ class StoredRun:
             self.info, self.summary = reader.info(), reader.summary()
             self.checkpoints, self.policies = reader.checkpoints(), reader.policies()
             self._last = reader.last_generation()
-            self._joint = None if self._last is None else reader.joint(self._last.number)
         self.population = self.info.population
         self.records = {p.record.ref: p.record for p in self.policies}
         self.members: dict[int, list[PolicyRecord]] = {which: [] for which in sorted(set(self.population))}
@@ -125,7 +124,7 @@ class StoredRun:
     @cached_property
     def solution(self) -> Solution:
         """The meta-strategies of the last finished generation. Raises RunError if none has, or if policies of theirs are missing."""
-        return self._solved(self._finished(), self._joint)
+        return self._solved(self._finished())
 
     def solution_after(self, generation: int) -> Solution | None:
         """The meta-strategies after a generation; None if the run has no such generation. Raises RunError as `solution`."""
@@ -134,11 +133,11 @@ class StoredRun:
         if generation == self._last.number:
             return self.solution
         with Reader(self.folder, check=False) as reader:
-            found = [record for record in reader.generations() if record.number == generation]
-            return self._solved(found[0], reader.joint(generation)) if found else None
+            record = reader.generation(generation)
+            return None if record is None else self._solved(record)
 
-    def _solved(self, record: GenerationRecord, joint: NDArray[np.float64] | None) -> Solution:
-        marginals = tuple(np.array(m) for m in record.marginals)
+    def _solved(self, record: GenerationRecord) -> Solution:
+        marginals, joint = tuple(np.array(m) for m in record.marginals), record.joint
         solution = Solution(marginals if joint is None else None, record.solver_gap, joint=joint)
         for player, marginal in enumerate(solution.strategies):
             known = len(self.members.get(self.population[player], []))

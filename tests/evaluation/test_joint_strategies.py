@@ -73,13 +73,36 @@ def report(correlated: Path) -> EvaluationReport:
     return evaluate_run(correlated, episodes=4000)
 
 
+def test_a_result_has_it_by_hand(tmp_path: Path) -> None:
+    """Two who earn 1 if they choose alike, else 0: together they always do, whatever their marginals say. Solvers of
+    marginals have none."""
+    game = tmp_path / "alike.nfg"
+    game.write_text('NFG 1 R "alike" { "A" "B" } { 2 2 }\n\n1 1 0 0 0 0 1 1\n')
+    text = f"{{env: 'openspiel/nfg_game(filename={game})', algorithm: exact, generations: 2, meta_solver: "
+    played = run(parse_scenario(f"{text}{{kind: ce, select: max_welfare}}}}"), run_dir=tmp_path / "ce", report=False)
+    assert played.joint is not None
+    assert played.joint.shape == played.generations[-1].sizes == tuple(map(len, played.meta_strategies))
+    assert (played.joint * played.payoffs.mean[0]).sum() == pytest.approx(1.0, abs=1e-6)
+    for player, strategy in enumerate(played.meta_strategies):
+        assert played.joint.sum(axis=1 - player) == pytest.approx(strategy, abs=1e-9)
+    for record in played.generations:
+        assert record.joint is not None
+        assert record.joint.sum() == pytest.approx(1.0, abs=1e-6)
+    alone = run(parse_scenario(f"{text}fictitious_play}}"), run_dir=tmp_path / "alone", report=False)
+    assert (alone.joint, alone.generations[-1].joint) == (None, None)
+
+
 def test_the_run_keeps_it(correlated: Path) -> None:
     with Reader(correlated) as reader:
         record = reader.last_generation()
         assert record is not None
-        joint = reader.joint(record.number)
-        assert reader.joint(99) is None
+        again, missing = reader.generation(record.number), reader.generation(99)
+    joint = record.joint
     assert joint is not None
+    assert again is not None
+    assert again.joint is not None
+    assert (again.joint == joint).all()
+    assert missing is None
     assert joint.shape == record.sizes
     assert joint.sum() == pytest.approx(1.0)
     for player, marginal in enumerate(record.marginals):

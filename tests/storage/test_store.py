@@ -51,8 +51,8 @@ def test_records_come_back_equal(run_dir: Path) -> None:
         store.generation = 3
         store.policy_added(synthetic.policy(0, 0))
         store.policy_added(synthetic.policy(0, 1, generation=1))
-        store.generation_done(record)
-        store.joint_recorded(3, joint)
+        profiles = np.argwhere(joint).astype(np.int32)
+        store.generation_done(replace(record, profiles=profiles, probabilities=joint[tuple(profiles.T)]))
         store.matches_recorded([synthetic.match("m1", (0, 1), 8, [0.5, -0.5], [2.0, 2.0])])
         store.metrics_recorded("episodes", 100, {"loss": 0.5, "entropy": float("nan")})
         store.metrics_recorded("episodes", 200, {"loss": 0.25})
@@ -67,7 +67,8 @@ def test_records_come_back_equal(run_dir: Path) -> None:
     with Reader(run_dir) as reader:
         assert reader.info() == facts
         assert reader.generations() == (record,)
-        np.testing.assert_array_equal(reader.joint(3), joint)
+        np.testing.assert_array_equal(reader.generations()[0].joint, joint)
+        assert reader.generations(marginals=False)[0].joint is None
         first, second = reader.policies()
         assert (first.record, second.record) == (synthetic.policy(0, 0), synthetic.policy(0, 1, generation=1))
         assert second.record.lineage.parent == PolicyRef(0, "p0", 0)

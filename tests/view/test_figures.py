@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,39 @@ def test_ratings_of_games_have_intervals(tmp_path: Path) -> None:
     assert rated["p1"].rating_half_width > apart / 2 > 0
     assert (rated["p1"].games, rated["p2"].games) == (8, 0)
     assert rated["p2"].rating_half_width is None  # it has met nobody
+
+
+def test_a_joint_meta_strategy(tmp_path: Path) -> None:
+    """Player 0 earns 1 where the other two choose alike, as they always do: half of it, had each chosen by itself."""
+    agree = np.array([[i, j, k] for i in (0, 1) for j in (0, 1) for k in (0, 1)])
+    earned = (agree[:, 1] == agree[:, 2]).astype(np.float64)
+    half = ((1.0, 0.0), (0.4, 0.6), (0.4, 0.6))
+    with Store.create(tmp_path / "three", synthetic.info(tmp_path / "three", players=3)) as store:
+        for player in range(3):
+            for place in (0, 1):
+                store.policy_added(synthetic.policy(player, place))
+        store.payoffs_recorded(agree, np.stack([earned, 0 * earned, 0 * earned], axis=1))
+        profiles, probabilities = np.array([[0, 0, 0], [0, 1, 1]], np.int32), np.array([0.4, 0.6])
+        together = {"profiles": profiles, "probabilities": probabilities}
+        store.generation_done(GenerationRecord(0, 1.0, 0, None, marginals=half, **together))
+        store.commit("g0")
+    joint = _panel(tmp_path / "three", "strategies").joint
+    assert (joint.profiles, joint.probability) == ([["p0", "p1", "p1"], ["p0", "p0", "p0"]], [0.6, 0.4])
+    assert (joint.count, joint.rest, joint.rows, joint.shares) == (2, 0.0, [], [])
+    assert [row.mean for row in _panel(tmp_path / "three", "ranking")[0].rows] == pytest.approx([1.0, 1.0])
+    with Store.create(tmp_path / "two", synthetic.info(tmp_path / "two")) as store:
+        for player in range(2):
+            for place in range(30):
+                store.policy_added(synthetic.policy(player, place))
+        profiles = np.array([[k, k + 1] for k in range(25)], np.int32)
+        record = GenerationRecord(0, 1.0, 0, None, marginals=((1.0, *[0.0] * 29),) * 2)
+        store.generation_done(replace(record, profiles=profiles, probabilities=np.full(25, 0.04)))
+        store.commit("g0")
+    joint = _panel(tmp_path / "two", "strategies").joint
+    assert (len(joint.profiles), joint.count) == (20, 25)
+    assert joint.rest == pytest.approx(0.2)
+    assert (joint.rows[0], joint.columns[0], len(joint.rows), len(joint.columns)) == ("p0", "p1", 25, 25)
+    assert np.array(joint.shares) == pytest.approx(0.04 * np.eye(25))
 
 
 def test_convergence_strategies_and_notes(small: Path) -> None:

@@ -30,7 +30,7 @@ CONFIDENCE = 0.95
 class MetaGame:
     """members: of each population, in order. log: what is known of each profile. marginals: [P] float64[n_p] of the last generation, 0 for
     policies that came after it. generation: its number; None before the first one. rated: of each population, float64[n] the ratings that
-    the run stored last, NaN for policies that have none.
+    the run stored last, NaN for policies that have none. joint: float64[n_0, …] of a joint meta-strategy, else None.
     """
 
     info: RunInfo
@@ -39,6 +39,7 @@ class MetaGame:
     marginals: tuple[Floats, ...]
     generation: int | None
     rated: tuple[Floats, ...]
+    joint: Floats | None = None
     _made: dict[str, Any] = field(default_factory=dict)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
@@ -101,7 +102,18 @@ class MetaGame:
 
     def earned(self, player: int) -> Floats:
         """float64[n_p]: by each policy of a player against the last meta-strategies of the others. NaN where a hole has weight."""
-        return against(self.mean[player], self.marginals, keep=(player,))
+        return self.expected(self.mean[player], player)
+
+    def expected(self, values: Floats, player: int) -> Floats:
+        """float64[n_p]: expectation of values [n_0, …] over what the last meta-strategies have the others play, together where they are
+        joint. NaN where a hole has weight."""
+        if self.joint is None:
+            return against(values, self.marginals, keep=(player,))
+        weight = self.joint.sum(axis=player).ravel()
+        played = np.flatnonzero(weight)
+        rows = np.moveaxis(values, player, 0).reshape(values.shape[player], -1)
+        expected: Floats = rows[:, played] @ weight[played]
+        return expected
 
 
 def meta_game(reader: Reader) -> MetaGame:
@@ -119,7 +131,10 @@ def _meta_game(reader: Reader) -> MetaGame:
         tuple(stored for stored in policies if stored.record.ref.population == population)
         for population in range(max(info.population, default=-1) + 1)
     )
-    marginals = tuple(np.zeros(size) for size in log.sizes)
+    marginals, joint = tuple(np.zeros(size) for size in log.sizes), None
+    if last is not None and last.joint is not None:
+        joint = np.zeros(log.sizes)
+        joint[tuple(slice(size) for size in last.sizes)] = last.joint[tuple(slice(size) for size in log.sizes)]
     if last is not None:
         for row, marginal in zip(marginals, last.marginals, strict=True):
             row[: len(marginal)] = marginal[: len(row)]
@@ -128,7 +143,7 @@ def _meta_game(reader: Reader) -> MetaGame:
         np.array([found.get(player_of(stored.record.ref), np.nan) for stored in population], np.float64)
         for population in members
     )
-    return MetaGame(info, members, log, marginals, None if last is None else last.number, rated)
+    return MetaGame(info, members, log, marginals, None if last is None else last.number, rated, joint)
 
 
 def against(mean: Floats, marginals: Sequence[Floats], *, keep: tuple[int, ...]) -> Floats:

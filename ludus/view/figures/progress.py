@@ -411,6 +411,8 @@ def parts(reader: Reader, **query: str) -> Parts:
 
 MAX_LAYERS = 48
 """Bands of a stacked area."""
+MAX_PROFILES, MAX_PAIRED = 20, 40
+"""Of a joint meta-strategy: profiles that are listed, and policies of a player that a table of pairs has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,11 +455,29 @@ class LastStrategy:
 
 
 @dataclass(frozen=True, slots=True)
+class JointStrategy:
+    """Of the last generation, where the solver correlates the players: profiles, likeliest first, [k][P] policies, and their probability.
+    count: how many have one above 0; rest: what those have together that are not listed. rows, columns, shares: of two players, the
+    policies that are played at all, oldest first, and float [rows][columns] the probability of each pair; empty for other numbers of
+    players, and for more policies than `MAX_PAIRED`."""
+
+    profiles: list[list[str]]
+    probability: list[float]
+    count: int
+    rest: float
+    rows: list[str]
+    columns: list[str]
+    shares: list[list[float]]
+
+
+@dataclass(frozen=True, slots=True)
 class Strategies:
-    """over: of each player, the generations. last: of each player, the newest one."""
+    """over: of each player, the generations. last: of each player, the newest one. joint: that of all together; None where each mixes by
+    itself."""
 
     over: list[Strategy]
     last: list[LastStrategy]
+    joint: JointStrategy | None = None
 
 
 def convergence(reader: Reader, **query: str) -> Convergence:
@@ -485,16 +505,48 @@ def strategies(reader: Reader, **query: str) -> Strategies:
     with reader.moment():
         info, names = reader.info(), reader.policy_names()
         found = reader.marginals(thin(reader.generation_numbers(), MAX_POINTS))
-    if not found:
+        record = reader.last_generation()
+    if not found or record is None:
         return Strategies([], [])
     over = [
         Strategy(player, [*found], _layers([rows[player] for rows in found.values()], names.get(own, [])))
         for player, own in enumerate(info.population)
     ]
     newest = found[max(found)]
-    return Strategies(
-        over, [_last(player, newest[player], names.get(own, [])) for player, own in enumerate(info.population)]
+    labels = [names.get(own, []) for own in info.population]
+    last = [_last(player, newest[player], own) for player, own in enumerate(labels)]
+    return Strategies(over, last, _joint(record, labels))
+
+
+def _joint(record: GenerationRecord, labels: Sequence[Sequence[str]]) -> JointStrategy | None:
+    if record.profiles is None or record.probabilities is None:
+        return None
+    order = np.argsort(-record.probabilities, kind="stable")
+    listed = order[:MAX_PROFILES]
+    rows, columns, shares = _pairs(record.profiles, record.probabilities, labels)
+    return JointStrategy(
+        profiles=[[_label(labels[p], int(k)) for p, k in enumerate(profile)] for profile in record.profiles[listed]],
+        probability=[round(float(p), 6) for p in record.probabilities[listed]],
+        count=len(order),
+        rest=round(float(record.probabilities[order[MAX_PROFILES:]].sum()), 6),
+        rows=rows,
+        columns=columns,
+        shares=shares,
     )
+
+
+def _pairs(
+    profiles: NDArray[np.int32], probabilities: NDArray[np.float64], labels: Sequence[Sequence[str]]
+) -> tuple[list[str], list[str], list[list[float]]]:
+    """(rows, columns, shares), as `JointStrategy` has them."""
+    places = [np.unique(column) for column in profiles.T]
+    if len(places) != 2 or max(map(len, places)) > MAX_PAIRED:
+        return [], [], []
+    shares = np.zeros([len(own) for own in places])
+    at = (np.searchsorted(own, column) for own, column in zip(places, profiles.T, strict=True))
+    shares[tuple(at)] = probabilities
+    rows, columns = ([_label(labels[p], int(k)) for k in own] for p, own in enumerate(places))
+    return rows, columns, np.round(shares, 6).tolist()
 
 
 def _last(player: int, marginal: NDArray[np.float64], names: Sequence[str]) -> LastStrategy:

@@ -17,7 +17,7 @@ from ludus.population.ratings.results import Pairs
 from ludus.storage.reader import Reader
 from ludus.view.figures.base import MAX_POINTS, Number, finite, require_known, thin
 from ludus.view.figures.clusters import Clusters, clusters_of, payoff_rows
-from ludus.view.figures.meta_game import PARTS, Floats, MetaGame, against, meta_game
+from ludus.view.figures.meta_game import PARTS, Floats, MetaGame, meta_game
 
 # --------------------------------------------------------------------------------------------------------------------
 # Ranking.
@@ -69,7 +69,7 @@ def _ranking(game: MetaGame, population: int, rated: tuple[Floats, Floats]) -> R
     if not members:
         return Ranking(population, players, [])
     mean = np.mean([game.earned(p) for p in players], axis=0)
-    half = np.mean([against(filled_half_width(game, p), game.marginals, keep=(p,)) for p in players], axis=0)
+    half = np.mean([game.expected(filled_half_width(game, p), p) for p in players], axis=0)
     probability = np.mean([game.marginals[p] for p in players], axis=0)
     games, cluster = units(game, population), clusters(game, population).label
     rows = [

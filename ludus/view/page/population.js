@@ -326,7 +326,8 @@ class Strategies {
     this.place = h("div");
     this.facts = h("p", { class: "hint" });
     this.effective = h("div");
-    body.append(this.place, h("h3", { text: "How many policies matter" }), this.facts, this.effective);
+    this.together = h("div");
+    body.append(this.place, this.together, h("h3", { text: "How many policies matter" }), this.facts, this.effective);
   }
 
   destroy() {
@@ -340,7 +341,7 @@ class Strategies {
     this.place.replaceChildren();
   }
 
-  set([{ over: all, last }, diversity, { info: { population } }]) {
+  set([{ over: all, last, joint }, diversity, { info: { population } }]) {
     const over = together(all, population);
     if (this.players.length !== over.length) this.restart();
     over.forEach(({ player, players, generation, layers }, k) => {
@@ -356,7 +357,21 @@ class Strategies {
       const entries = (mix?.policies ?? []).map((policy, at) => ({ population: population[player], policy, probability: mix.probability[at] }));
       refill(list, entries, () => [h("p", { class: "faint", text: "Plays now" }), shares(this.scene.run, entries)]);
     });
+    refill(this.together, joint, () => (joint ? this.correlated(joint, population) : []));
     this.diversity(diversity);
+  }
+
+  // Who is played together with whom, where the solver correlates the players.
+  correlated({ profiles, probability: shares, count, rest, rows, columns, shares: pairs }, population) {
+    const { run } = this.scene, list = h("div");
+    const players = population.map((own, player) => ({ key: player, title: `player ${player}`, text: true, format: (policy) => policyLink(run, own, policy) }));
+    table(list, {
+      columns: [...players, { key: "probability", title: "probability", format: (value) => percent(value, 1) }],
+      rows: profiles.map((profile, k) => ({ ...profile, probability: shares[k] })), label: "The profiles that are played most",
+    });
+    const few = rest > 0 ? ` The ${whole(profiles.length)} likeliest are listed; the others have ${percent(rest, 1)} together.` : "";
+    const hint = `The meta-strategy is a joint one: what the players play is drawn together, not by each for itself. It has ${whole(count)} ${count === 1 ? "profile" : "profiles"} of a probability above 0.${few}`;
+    return [h("h3", { text: "Played together now" }), h("p", { class: "hint", text: hint }), list, rows.length > 1 || columns.length > 1 ? paired(rows, columns, pairs) : ""];
   }
 
   player(players, charts) {
@@ -382,6 +397,16 @@ class Strategies {
     if (this.chart) this.chart.set(data);
     else this.chart = lines(this.effective, data);
   }
+}
+
+// Two players' policies, player 0's downwards: the likelier a pair, the darker.
+function paired(rows, columns, pairs) {
+  const most = Math.max(...pairs.flat());
+  const cell = (value) => h("td", { style: { background: `color-mix(in srgb, var(--accent) ${Math.round((70 * value) / most)}%, transparent)` }, text: value > 0 ? percent(value, value < 0.1 ? 1 : 0) : "" });
+  const head = h("tr", null, h("td"), columns.map((name) => h("th", { scope: "col", text: name })));
+  const body = rows.map((name, i) => h("tr", null, h("th", { scope: "row", text: name }), pairs[i].map(cell)));
+  return h("div", { class: "scroll pairs", tabindex: "0", role: "region", "aria-label": "The probability of each pair, player 0's policies in rows and player 1's in columns" },
+    h("table", null, h("thead", null, head), h("tbody", null, body)));
 }
 
 // ------------------------------------------------------------------------------------------------------------ ranking
