@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _SHARES = (0.25, 0.5, 0.75, 1.0)  # of what all have spent
 _THRESHOLDS = 5  # of a profile, in the terminal
 _MOST_PAIRS = 45  # that are shown
+_MOST_SETTINGS = 30
 
 
 def add_comparison(parser: argparse.ArgumentParser) -> None:
@@ -94,6 +95,8 @@ def _baseline(text: str) -> Baseline:
 def show(comparison: Comparison) -> None:
     """Tables of all figures."""
     show_figures(comparison)
+    if comparison.settings:
+        _show_settings(comparison)
     if len(comparison.groups) > 1:
         _show_improvement(comparison)
     if any(len(group.counted) > 1 for group in comparison.groups) and len(comparison.thresholds) > 1:
@@ -134,6 +137,18 @@ def left_out(group: GroupResult) -> list[str]:
     if group.is_unfinished:
         lines.append(f"{group.name}: no run has come to its end; what they have so far is compared.")
     return lines
+
+
+def _show_settings(comparison: Comparison) -> None:
+    rows = [(name, *(", ".join(map(_setting, values)) for values in each)) for name, each in comparison.settings]
+    columns = ("", *(group.name for group in comparison.groups))
+    table(columns, rows[:_MOST_SETTINGS], title="Settings in which they differ", left=range(len(columns)))
+    if len(rows) > _MOST_SETTINGS:
+        write(f"and {len(rows) - _MOST_SETTINGS:,} settings more, which --json lists")
+
+
+def _setting(value: object) -> str:
+    return value if isinstance(value, str) else "-" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _show_improvement(comparison: Comparison) -> None:

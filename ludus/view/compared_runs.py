@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.config import from_yaml
 from ludus.core.curves import joined
 from ludus.core.errors import LudusError, RunError
 from ludus.core.types import Curve
-from ludus.storage.base import GenerationRecord, RunSummary
+from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import FILE
 from ludus.storage.experiments import read_experiment
 from ludus.storage.reader import Reader, run_state
@@ -125,7 +128,7 @@ _STEPS = 20  # of a training, that a pruner is told of
 class ComparedRun:
     """state, why: how it ended; `counted` says whether its figures count. axes: of each generation, what had been spent by its end. values:
     measure -> after each generation, those that are known anywhere. learning: how its one learner learned, None where there are others.
-    changes: what an experiment changed for it."""
+    changes: what an experiment changed for it. settings: its scenario, as data."""
 
     name: str
     folder: Path
@@ -138,6 +141,7 @@ class ComparedRun:
     values: Mapping[str, Array] | None = None
     learning: Curve | None = None
     changes: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def has_learned(self) -> bool:
@@ -206,6 +210,7 @@ def _read_run(folder: Path, name: str, state: str = "", why: str = "") -> Compar
     try:
         with Reader(folder, check=False) as reader:
             info, records, summary = reader.info(), reader.generations(), reader.summary()
+            settings = _settings(info)
             spent = {
                 "generations": np.array([record.number for record in records], np.float64),
                 "episodes": np.array([record.episodes for record in records], np.float64),
@@ -228,7 +233,58 @@ def _read_run(folder: Path, name: str, state: str = "", why: str = "") -> Compar
         axes=spent,
         values={name: value for name, value in values.items() if np.isfinite(value).any()},
         learning=learning,
+        settings=settings,
     )
+
+
+def _settings(info: RunInfo) -> Mapping[str, Any]:
+    settings = from_yaml(info.text, what="the scenario") if info.text else {}
+    return settings if isinstance(settings, Mapping) else {}
+
+
+Settings = tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]
+"""(a setting such as "algorithm.gamma", the values that each group's runs have); None where one has no such setting."""
+
+
+def differing_settings(groups: Sequence[Sequence[ComparedRun]]) -> Settings:
+    """In which groups of runs differ, in the order of a scenario's keys: their values are not the same ones. Where a part is of another
+    kind, that says it, and what options either has is left out. Names and seeds do not count."""
+    stored = [[run.settings for run in group if run.settings] for group in groups]
+    if len(groups) < 2 or not all(stored):
+        return ()
+    counts = np.cumsum([0, *map(len, stored)]).tolist()
+    found = []
+    for name, values in _differing([settings for group in stored for settings in group], ""):
+        each = tuple(_distinct(values[first:last]) for first, last in pairwise(counts))
+        if name not in _OF_ONE_RUN and len({frozenset(map(repr, own)) for own in each}) > 1:
+            found.append((name, each))
+    return tuple(found)
+
+
+_OF_ONE_RUN = ("name", "seed")
+
+
+def _differing(values: Sequence[Any], name: str) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Down to where values are no mappings, or mappings of another kind."""
+    if all(value == values[0] for value in values):
+        return
+    if not all(isinstance(value, Mapping) for value in values):
+        yield name, values
+        return
+    word = "kind" if name else "scenario"
+    kinds = [value.get(word) for value in values]
+    differ = any(kind != kinds[0] for kind in kinds)
+    if differ:
+        yield name or word, kinds
+        if name:
+            return
+    for key in dict.fromkeys(key for value in values for key in value if key != word):
+        if not differ or all(key in value for value in values):
+            yield from _differing([value.get(key) for value in values], f"{name}.{key}" if name else str(key))
+
+
+def _distinct(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple({repr(value): value for value in values}.values())
 
 
 def intermediate_values(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, RunError, UnknownName
 from ludus.core.plain import to_json
 from ludus.storage.run_dirs import RUNS, find_experiment
-from ludus.view.compared_runs import AXES, LEARNED, MEASURES, ComparedRun, Group, Measure
+from ludus.view.compared_runs import AXES, LEARNED, MEASURES, ComparedRun, Group, Measure, Settings, differing_settings
 from ludus.view.figures.base import all_finite, finite
 from ludus.view.snapshot import REPORT, Snapshot
 from ludus.view.snapshot import write as write_snapshot
@@ -177,7 +177,8 @@ class GroupResult:
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
     """environments: what the runs played; over several, scores are normalised to 0 for the worst run of all on an environment and 1 for the
-    best. improvement: (a, b) -> how probable it is that a run of a is better than one of b. thresholds: of the profiles."""
+    best. improvement: (a, b) -> how probable it is that a run of a is better than one of b. thresholds: of the profiles. settings: in which
+    the groups differ."""
 
     measure: Measure
     environments: tuple[str, ...]
@@ -185,6 +186,7 @@ class Comparison:
     improvement: Mapping[tuple[str, str], Estimate]
     thresholds: Array
     baselines: tuple[Baseline, ...]
+    settings: Settings
 
     @property
     def is_normalised(self) -> bool:
@@ -253,6 +255,7 @@ def compare(groups: Sequence[Group], *, metric: str | None = None, baselines: It
         improvement=_improvement({name: _signed(rows, sign) for name, rows in scores.items()}),
         thresholds=thresholds,
         baselines=beside,
+        settings=differing_settings([kept[group.name] for group in groups]),
     )
 
 
@@ -445,6 +448,10 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         "groups": [_group(group, comparison) for group in comparison.groups],
         "improvement": [
             {"better": a, "than": b, **_interval(estimate)} for (a, b), estimate in comparison.improvement.items()
+        ],
+        "settings": [
+            {"name": name, "values": dict(zip((group.name for group in comparison.groups), values, strict=True))}
+            for name, values in comparison.settings
         ],
         "baselines": [asdict(baseline) for baseline in comparison.baselines],
         "axes": [{"name": name, "title": title} for name, title in AXES.items()],

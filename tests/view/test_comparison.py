@@ -18,7 +18,7 @@ from ludus.core.types import Curve, PolicySpec
 from ludus.storage.base import RunSummary
 from ludus.storage.experiments import Experiment
 from ludus.storage.store import Store
-from ludus.view.compared_runs import AXES, ComparedRun, Group, newest_returns, read_group
+from ludus.view.compared_runs import AXES, ComparedRun, Group, differing_settings, newest_returns, read_group
 from ludus.view.comparison import (
     Baseline,
     EfficiencyCurve,
@@ -123,6 +123,24 @@ def test_experiments_side_by_side(tmp_path: Path) -> None:
     assert [b.name for b in found.baselines] == ["paper", "own"]
     one, other = (found.improvement[pair] for pair in permutations(path.as_posix() for path in groups))
     assert (other.value, other.low, other.high) == pytest.approx((1 - one.value, 1 - one.high, 1 - one.low))
+
+
+def test_settings_in_which_groups_differ_are_named() -> None:
+    def of(algorithm: object, seed: int, **others: object) -> ComparedRun:
+        settings = {"scenario": "psro", "env": {"id": "openspiel/kuhn_poker"}, "algorithm": algorithm, "seed": seed}
+        return ComparedRun("run", Path("run"), "finished", settings={**settings, "name": f"run-{seed}", **others})
+
+    ppo = {"kind": "ppo", "gamma": 1.0, "learning_rate": {"start": 0.01, "end": 0.0}}
+    slow = {**ppo, "learning_rate": {"start": 0.001, "end": 0.0}}
+    one, other = [of(ppo, 0), of(ppo, 1)], [of(slow, 0), of(ppo, 1)]
+    assert differing_settings([one, one]) == ()
+    assert differing_settings([one, other]) == (("algorithm.learning_rate.start", ((0.01,), (0.001, 0.01))),)
+    stopped = [of({"kind": "dqn", "gamma": 0.5}, 0, stop={"nash_conv": 0.1})]
+    assert differing_settings([one, stopped]) == (
+        ("algorithm", (("ppo",), ("dqn",))),
+        ("stop", ((None,), ({"nash_conv": 0.1},))),
+    )
+    assert differing_settings([one]) == ()
 
 
 def test_runs_that_did_not_end_are_left_out_and_named(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ export async function show(root, { source, query, go }) {
     root.append(head.node, empty(sentence(error.message), h("a", { href: "#/", text: "Choose other runs" })));  // another measure may do
     return undefined;
   }
-  const parts = [leftOut(state), figures(state), efficiency(state), profiles(state), improvement(state), all(state)];
+  const parts = [leftOut(state), figures(state), settings(state), efficiency(state), profiles(state), improvement(state), all(state)];
   root.append(head.node, ...parts.map(({ node }) => node));
   const draw = () => [head, ...parts].forEach((part) => part.draw());
   draw();
@@ -103,6 +103,28 @@ function figures(state) {
       }));
       const published = data.baselines.map((one) => ({ label: one.name, value: one.mean, low: one.mean - one.spread, high: one.mean + one.spread, colour: "var(--soft)", told: "published" }));
       intervals(body, { rows: [...rows, ...published], title: data.lower_is_better ? "lower is better" : "higher is better" });
+    },
+  };
+}
+
+function settings(state) {
+  const { node, body } = card("Settings in which they differ", { hint: "Of the scenarios as they were run. A part of another kind is named alone; its options are its own." });
+  const told = (value) => (value === null ? "–" : typeof value === "string" ? value : JSON.stringify(value));
+  let grid = null;
+  return {
+    node,
+    draw() {
+      const { data } = state;
+      node.hidden = !data.settings.length;
+      if (node.hidden) return;
+      if (grid) {
+        grid.set(data.settings);
+        return;
+      }
+      grid = table(body, {
+        label: "Settings in which they differ", rows: data.settings, limit: 50, id: (row) => row.name,
+        columns: [{ key: "name", title: "setting", text: true }, ...data.groups.map((group) => ({ key: group.name, title: group.name, text: true, value: (row) => row.values[group.name].map(told).join(", ") }))],
+      });
     },
   };
 }
