@@ -22,6 +22,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a run's name below ./runs, or its directory; it may be going on; several, or an experiment: compared in one page",
     )
     add_comparison(parser)
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE.html", help="where to write it (default: report.html in the run's directory)"
+    )
     parser.add_argument("--open", action="store_true", help="open the report in the browser")
 
 
@@ -34,14 +37,14 @@ def _write(options: argparse.Namespace) -> Path:
         for group in comparison.groups:
             for line in left_out(group):
                 sys.stderr.write(f"{line}\n")
-        return write_comparison(comparison, page_of(names))
+        return write_comparison(comparison, options.out or page_of(names))
     if options.metric is not None or options.baseline:
         given = "--baseline" if options.metric is None else "--metric"
         raise ConfigError(f"{given} is for comparisons, and {names[0]!r} is one run.")
     run_dir = find_run(names[0], zoo=False)
     from ludus.view.report import write_report
 
-    return write_report(run_dir)
+    return write_report(run_dir, out=options.out)
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -57,6 +60,7 @@ COMMAND = Command(
     summary="Write a run's report.html from its database, or a page that compares several, and print its path.",
     examples=(
         ("ludus report leduc-20261120-120000 --open", "write it and look at it"),
+        ("ludus report try1 --out try1.html", "write it elsewhere: the run's directory may be read-only"),
         ("ludus report try1 try2 try3", "three runs in one page"),
         ("ludus report ppo dqn --metric nash_conv", "two experiments in one page"),
     ),

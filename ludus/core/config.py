@@ -114,9 +114,12 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
             # A model's own check names what it means.
             whole = isinstance(problem["input"], Mapping) and problem["type"] == "value_error"
             given = "" if whole or problem["type"] == "missing" else f" (given: {problem['input']!r})"
-            said = problem["msg"].removeprefix("Value error, ")
+            said = problem["msg"].removeprefix("Value error, ") if problem["type"] != "missing" else _MISSING
             lines.append(f"{where or model.__name__}: {said}{given}")
     return "; ".join(lines)
+
+
+_MISSING = "it is needed, and was not given"
 
 
 def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

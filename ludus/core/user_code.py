@@ -35,11 +35,11 @@ class _Setting(NamedTuple):
     fresh: Callable[[], Any] | None = None
 
 
-class _Unloaded:
+class _Absent:
     """What is set in torch where torch is not loaded."""
 
 
-_UNLOADED = _Unloaded()
+_ABSENT = _Absent()
 _modules = sys.modules
 
 
@@ -52,7 +52,7 @@ def _of_torch(
 ) -> _Setting:
     def now() -> Any:
         torch = _modules.get("torch")
-        return _UNLOADED if torch is None or not hasattr(torch, "get_default_dtype") else read(torch)
+        return _ABSENT if torch is None or not hasattr(torch, "get_default_dtype") else read(torch)
 
     return _Setting(
         now,
@@ -168,7 +168,7 @@ STEP = ("dtype", "gradients", "errors")
 """What is looked at after each step: that which the next update of a learner would trip over."""
 EVERYTHING = tuple(_SETTINGS)
 
-_theirs: dict[str, Any] = {}
+_settings_of_code: dict[str, Any] = {}
 """What such code has set, where that is not what Ludus has."""
 
 
@@ -186,10 +186,10 @@ def enter(names: tuple[str, ...] = STEP) -> Values | Quick:
     Returns:
         What Ludus has, for `leave`.
     """
-    if not _theirs:
+    if not _settings_of_code:
         return _quick() if names is STEP else {name: _SETTINGS[name].read() for name in names}
-    before = {name: _SETTINGS[name].read() for name in (*names, *_theirs)}
-    for name, value in _theirs.items():
+    before = {name: _SETTINGS[name].read() for name in (*names, *_settings_of_code)}
+    for name, value in _settings_of_code.items():
         _write(name, value)
     return before
 
@@ -197,10 +197,10 @@ def enter(names: tuple[str, ...] = STEP) -> Values | Quick:
 def leave(before: Values | Quick) -> None:
     """The code is done: set again what Ludus had, and keep what the code set, for the next time."""
     if before.__class__ is not tuple or before != _quick():
-        for name, ours in before.items() if isinstance(before, Mapping) else zip(STEP, before, strict=True):
+        for name, former in before.items() if isinstance(before, Mapping) else zip(STEP, before, strict=True):
             now = _SETTINGS[name].read()
-            if now is not ours or name in _theirs:
-                _put_back(name, ours, now)
+            if now is not former or name in _settings_of_code:
+                _put_back(name, former, now)
     _home.steps += 1
     if not _home.steps % _SELDOM:
         _home.look()
@@ -233,7 +233,7 @@ def _quick() -> Quick:
     if not _OF_TORCH:
         torch = _modules.get("torch")
         if torch is None or not hasattr(torch, "get_default_dtype"):
-            return _UNLOADED, _UNLOADED, _read_errors()
+            return _ABSENT, _ABSENT, _read_errors()
         _OF_TORCH.extend((torch.get_default_dtype, torch.is_grad_enabled))
     dtype, gradients = _OF_TORCH
     return dtype(), gradients(), _read_errors()
@@ -242,20 +242,20 @@ def _quick() -> Quick:
 _OF_TORCH: list[Callable[[], Any]] = []  # once it is loaded: finding them again takes as long as calling them
 
 
-def _put_back(name: str, ours: Any, now: Any) -> None:
+def _put_back(name: str, former: Any, now: Any) -> None:
     setting = _SETTINGS[name]
-    if ours is _UNLOADED and now is not _UNLOADED:
-        ours = now if setting.fresh is None else setting.fresh()
-    if now == ours:
-        _theirs.pop(name, None)
+    if former is _ABSENT and now is not _ABSENT:
+        former = now if setting.fresh is None else setting.fresh()
+    if now == former:
+        _settings_of_code.pop(name, None)
         return
     if setting.lasting:
-        _theirs[name] = now
-    _write(name, ours)
+        _settings_of_code[name] = now
+    _write(name, former)
 
 
 def _write(name: str, value: Any) -> None:
-    if value is not _UNLOADED:
+    if value is not _ABSENT:
         _SETTINGS[name].write(value)
 
 
@@ -278,13 +278,13 @@ def standard_settings() -> Iterator[None]:
     overflows; and it stays in its working directory. What the caller had set is set for environments, and comes back at the end."""
     before = {name: _SETTINGS[name].read() for name in ("dtype", "gradients", "device", "errors")}
     usual = {name: _SETTINGS[name].fresh for name in before}
-    other = [name for name, fresh in usual.items() if fresh is not None and before[name] not in (_UNLOADED, fresh())]
+    other = [name for name, fresh in usual.items() if fresh is not None and before[name] not in (_ABSENT, fresh())]
     for name in other:
-        _theirs.setdefault(name, before[name])
+        _settings_of_code.setdefault(name, before[name])
         _write(name, usual[name]())  # type: ignore[misc]
     if np.geterr() != _USUAL:
         other.append("errors")
-        _theirs.setdefault("errors", before["errors"])
+        _settings_of_code.setdefault("errors", before["errors"])
     outer, _home.directory = _home.directory, _directory()
     try:
         with np.errstate(**_USUAL):  # type: ignore[arg-type]
@@ -294,5 +294,5 @@ def standard_settings() -> Iterator[None]:
         _home.directory = outer
         for name in other:
             _write(name, before[name])
-            if _theirs.get(name) == before[name]:
-                del _theirs[name]
+            if _settings_of_code.get(name) == before[name]:
+                del _settings_of_code[name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -24,6 +23,7 @@ from ludus.schedulers.match_selection import AdaptiveSelection, EveryHole, Match
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions
 from ludus.solvers.base import MetaSolver
 from ludus.solvers.match_selection import Goal, ResponseGraph
+from ludus.storage.run_dirs import is_run_name
 from ludus.training.callbacks import dump_callback, parse_callbacks
 from ludus.training.stopping import dump_stopper, parse_stopper
 
@@ -181,7 +181,7 @@ class Checkpoints(Config):
 
 
 def _name(value: str) -> str:
-    if value and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", value):
+    if value and not is_run_name(value):
         raise ConfigError(f"{value!r} was given; use letters, digits, - _ and ., a letter or digit first.")
     return value
 

@@ -92,6 +92,8 @@ def _named_teams(value: dict[str, Any]) -> dict[str, Any]:
     return {**value, "teams": found}
 
 
+SIDES = ("teams", "zero_sum", "utility_range", "symmetry", "state", "determinism", "statistics", "render")
+"""Options that many families have, and no key of a scenario is called."""
 NEVER_SEEN = frozenset({"batch_size", "determinism", "render", "render_mode", "state", "threads"})
 """Options that leave a match as it is: its speed, pictures of it, what critics see."""
 _PAID = frozenset[str]().union(*(family.shaping for family in FAMILIES.values()))
@@ -123,6 +125,17 @@ class Environment(Config):
     )
     source: Any = Field(None, exclude=True, repr=False)
     _game: GameFacts | None = PrivateAttr(None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _beside_options(cls, values: Any) -> Any:
+        """Raises ConfigError for an option that stands beside the others, and not in them."""
+        known = SIDES if isinstance(values, Mapping) else ()
+        if beside := [name for name in known if name in values and name not in cls.model_fields]:
+            raise ConfigError(
+                f"{beside[0]} was given beside the options of the environment; it is one of them. Give env.options.{beside[0]}."
+            )
+        return values
 
     @model_validator(mode="before")
     @classmethod

@@ -6,7 +6,7 @@ actions -> per environment: step -> rows of whoever is due | left | over -> rese
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Protocol, cast
@@ -161,6 +161,12 @@ class RowWriter:
     def checked(self, agent: int, seen: Any) -> Array:
         """The observation as an array. Raise Flaw unless it has the shape that was announced, and holds numbers of the space's kind."""
         array: Array = np.asarray(seen)
+        if isinstance(seen, Mapping):
+            raise self._flaw(
+                agent,
+                f"a mapping of {', '.join(map(repr, seen))}, and its space has the shape {self._shape[agent]}; environments of several "
+                "agents need PettingZoo's interface, possible_agents and the spaces of each, and RLlib's is not taken",
+            )
         if array.shape != self._shape[agent]:
             raise self._flaw(agent, f"an observation of shape {array.shape}; its space has {self._shape[agent]}")
         if array.dtype.kind == "f" and not np.isfinite(array).all():

@@ -126,6 +126,13 @@ def _put_array(begin: int, width: int, flat: Space[Any] | None, value: Any, out:
     out[begin : begin + width] = np.asarray(value if flat is None else spaces.flatten(flat, value)).reshape(width)
 
 
+def channels_last(shape: tuple[int, ...]) -> bool:
+    """Whether an array of three numbers' shape is taken for an image [height, width, channels]: the last number is the least, and at most 4
+    or after a square."""
+    first, second, last = shape
+    return last < min(first, second) and (last <= 4 or first == second)
+
+
 def action_space(space: Space[Any], *, what: str) -> Space[Any]:
     """The space itself, if policies can answer in it. Raises EnvError for Dict, Tuple, empty ones and others, naming whose it is."""
     if isinstance(space, spaces.Discrete):
@@ -194,9 +201,9 @@ class MaskedObservation:
                 return shown[MASK], shown[self.key]
             return shown[MASK], {name: part for name, part in shown.items() if name != MASK}
         except (AttributeError, IndexError, KeyError, TypeError) as error:
-            given = sorted(map(str, shown)) if isinstance(shown, dict) else type(shown).__name__
+            entries = sorted(map(str, shown)) if isinstance(shown, dict) else type(shown).__name__
             wanted = MASK if self.key is None else f"{MASK} and {self.key}"
-            raise ValueError(f"an observation with {given}; expected {wanted}") from error
+            raise ValueError(f"an observation with {entries}; expected {wanted}") from error
 
 
 # --------------------------------------------------------------------------------------------------------------------

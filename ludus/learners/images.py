@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.machine import keep_freed_memory
+from ludus.envs.spaces import channels_last
 from ludus.policies.specs import body_config
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def needs_images(
     """Raises ScenarioError unless `shape` is (channels, height, width), of at least 36 × 36 for "nature"; a perceptron takes any. One of
     anybody's own is made, and asked. option: the setting that names the network, for the message.
 
-    Channels are taken for last where the last number is the least, and at most 4 or after a square.
+    Channels are taken for last as `ludus.envs.spaces.channels_last` says.
     """
     if isinstance(network, Mapping) or ":" in network:
         _ask(network, shape, f"{algorithm} cannot see {env_id} with {option}={network}")
@@ -31,13 +32,12 @@ def needs_images(
     who = f"{algorithm} with {option}={network} sees images [channels, height, width]; observations of {env_id} have shape {list(shape)}"
     if len(shape) != 3:
         raise ScenarioError(f"{who}. Use {option}=mlp.")
-    first, second, last = shape
-    if last < min(first, second) and (last <= 4 or first == second):
+    if channels_last(shape):
         raise ScenarioError(
-            f"{who}: channels last. They come first here, and no wrapper moves them: grayscale, then {{kind: frame_stack, k: 4}}, makes "
-            "[4, height, width] of colours; or transpose observations where the environment is made."
+            f"{who}: channels last. Give env.wrappers=[channels_first], which moves them; to see several images at a time, "
+            "env.wrappers=[{kind: frame_stack, k: 4}, channels_first], or grey ones, [grayscale, {kind: frame_stack, k: 4}]."
         )
-    if min(second, last) < _LEAST[network]:
+    if min(shape[1:]) < _LEAST[network]:
         raise ScenarioError(
             f"{who}, which is too small: height and width must be at least {_LEAST[network]}. Use {option}=impala or mlp."
         )

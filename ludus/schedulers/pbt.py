@@ -167,6 +167,17 @@ class PBTOptions(OwnPastOptions):
         "truncation"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _need_ranges(cls, values: Any) -> Any:
+        """Raises ConfigError without `ranges`, which no default could stand for."""
+        if isinstance(values, Mapping) and "ranges" not in values:
+            raise ConfigError(
+                "pbt changes options of the algorithm, and needs to know where they may lie: ranges={learning_rate: {low: 1.0e-4, high: "
+                "1.0e-2}}, say."
+            )
+        return values
+
     @property
     def needs_learner(self) -> bool:
         return True

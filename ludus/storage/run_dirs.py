@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shlex
 import time
 import weakref
@@ -24,6 +25,14 @@ SWEEP, STUDY = "sweep.yaml", "study.db"
 """Beside it where its runs are the trials of a sweep: what is swept, and Optuna's study."""
 MANIFEST = "manifest.json"
 """What an entry of a zoo has in place of a database."""
+
+
+_RUN_NAME = re.compile(r"\w[\w.-]*")
+
+
+def is_run_name(name: str) -> bool:
+    """Whether it may name a new run, which is then a folder of ./runs: letters, digits, - _ and ., a letter, a digit or _ first."""
+    return _RUN_NAME.fullmatch(name) is not None
 
 
 def find_run(given: str | os.PathLike[str], *, zoo: bool = True) -> Path:

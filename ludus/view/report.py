@@ -41,16 +41,17 @@ _PANELS = (
 Query = Mapping[str, str]
 
 
-def write_report(run_dir: Path | str) -> Path:
+def write_report(run_dir: Path | str, *, out: Path | str | None = None) -> Path:
     """Writes `report.html` (aside, then renamed) into a run's directory, from its database, and returns its path. Works while the run goes
-    on. run_dir: that directory, or the run's name below ./runs.
+    on. run_dir: that directory, or the run's name below ./runs. out: another file to write, for a run that lies where nothing can be
+    written.
 
     Raises RunError if the directory holds no readable run or cannot be written.
     """
     folder = find_run(run_dir, zoo=False)
     with Reader(folder, memory=Memory()) as reader:
         page = collect(reader)
-    return snapshot.write(folder / REPORT, page)
+    return snapshot.write(folder / REPORT if out is None else Path(out), page)
 
 
 def collect(reader: Reader) -> Snapshot:

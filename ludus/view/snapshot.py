@@ -103,7 +103,9 @@ def write(target: Path, snapshot: Snapshot) -> Path:
     except OSError as error:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
-        raise RunError(f"the page {str(target)!r} cannot be written: {error.strerror}.") from error
+        raise RunError(
+            f"the page {str(target)!r} cannot be written: {error.strerror}. `ludus report … --out FILE` writes it elsewhere."
+        ) from error
     return target
 
 

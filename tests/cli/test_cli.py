@@ -220,6 +220,9 @@ def test_report_is_written(folder: Path, capsys: pytest.CaptureFixture[str], mon
     assert (out, err) == ("runs/mine/report.html\n", "No browser was found on this machine; open the file yourself.\n")
     assert (folder / "runs/mine/report.html").stat().st_size > 1e5
     assert opened == [(folder / "runs/mine/report.html").as_uri()]
+    assert main(["report", "mine", "--out", "elsewhere.html"]) == 0
+    assert capsys.readouterr().out == "elsewhere.html\n"
+    assert (folder / "elsewhere.html").read_bytes() == (folder / "runs/mine/report.html").read_bytes()
 
 
 def test_list_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -323,7 +323,7 @@ def test_a_misspelt_key_is_refused_and_the_right_one_named(case: tuple[dict[str,
         right == "kind"
     ):  # then nothing says whose keys these are, but for the runtime's and inference's, which all kinds share
         assert "a mapping with `kind`" in message or re.search(f"runtime: (inference: )?unknown key {wrong!r}", message)
-    elif right != "env" or "env: Field required" not in message:
+    elif right != "env" or "env: it is needed" not in message:
         assert repr(wrong) in message or f".{wrong}'" in message
         assert (
             repr(right) in message or f" {right}," in message or f"({right}" in message or f"known: {right}" in message

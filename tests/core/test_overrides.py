@@ -43,7 +43,7 @@ def test_a_schedule_that_is_none_by_default_is_given_whole() -> None:
 def test_a_number_for_a_schedule_that_is_none_by_default_is_its_start() -> None:
     given = algorithm("pendulum", "algorithm.critic_learning_rate=0.1", "algorithm.critic_learning_rate.end=0.0")
     assert given.critic_learning_rate == Schedule(start=0.1, end=0.0)
-    with pytest.raises(ConfigError, match="critic_learning_rate: start: Field required"):
+    with pytest.raises(ConfigError, match="critic_learning_rate: start: it is needed, and was not given"):
         algorithm("pendulum", "algorithm.critic_learning_rate.end=0.1")
 
 

@@ -22,10 +22,10 @@ from ludus.core.user_code import enter, leave, standard_settings, users_code
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing that other tests have left, and nothing that is left to them."""
-    monkeypatch.setattr(user_code, "_theirs", {})
+    monkeypatch.setattr(user_code, "_settings_of_code", {})
     before = enter(user_code.EVERYTHING)
     yield
-    user_code._theirs.clear()
+    user_code._settings_of_code.clear()
     leave(before)
 
 
@@ -61,26 +61,26 @@ PUT_BACK: dict[str, tuple[Callable[[Path], Any], Callable[[], Any]]] = {
 @pytest.mark.parametrize("name", [*LASTING, *PUT_BACK])
 def test_each_setting_is_put_back(name: str, tmp_path: Path) -> None:
     change, now = {**LASTING, **PUT_BACK}[name]
-    ours = now()
+    former = now()
     with users_code():
         change(tmp_path)
-        theirs = now()
-        assert theirs != ours
-    assert now() == ours
+        latter = now()
+        assert latter != former
+    assert now() == former
     before = enter()  # a step
-    assert now() == (theirs if name in LASTING else ours)
+    assert now() == (latter if name in LASTING else former)
     leave(before)
-    assert now() == ours
+    assert now() == former
 
 
 @pytest.mark.parametrize("name", user_code.STEP)
 def test_what_a_step_changes_is_noticed_after_it(name: str, tmp_path: Path) -> None:
     change, now = LASTING[name]
-    ours = now()
+    former = now()
     before = enter()
     change(tmp_path)
     leave(before)
-    assert now() == ours
+    assert now() == former
 
 
 def test_who_sets_it_back_is_done_with_it(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_who_sets_it_back_is_done_with_it(tmp_path: Path) -> None:
     before = enter()
     torch.set_default_dtype(torch.float32)
     leave(before)
-    assert not user_code._theirs
+    assert not user_code._settings_of_code
 
 
 def test_it_is_put_back_after_an_error() -> None:
@@ -162,6 +162,6 @@ def test_ludus_computes_with_its_own_settings() -> None:
         assert torch.get_default_dtype() is torch.float64
         assert not torch.is_grad_enabled()
         assert set(np.geterr().values()) == {"raise"}
-        assert not user_code._theirs
+        assert not user_code._settings_of_code
     finally:
         np.seterr(**errors)

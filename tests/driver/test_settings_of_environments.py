@@ -63,7 +63,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "there").mkdir()
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr(user_code, "_theirs", {})
+    monkeypatch.setattr(user_code, "_settings_of_code", {})
     return tmp_path / "there"
 
 

@@ -130,6 +130,19 @@ class Corridors4(Plain):
         return None
 
 
+class OneSpace(Plain):
+    """Several agents, and one space for all of them."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return dict.fromkeys("ab", np.zeros(2, np.float32)), {}
+
+
+def rllib() -> Any:
+    """With RLlib's class, as far as that can be seen without RLlib."""
+    base = type("MultiAgentEnv", (Plain,), {"__module__": "ray.rllib.env.multi_agent_env"})
+    return type("Mine", (base,), {})()
+
+
 class OldSpaces(Plain):
     """Some of its spaces are of the package that Gymnasium has replaced, or of none."""
 

@@ -314,3 +314,13 @@ def test_super_mario_by_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     timestep = env.step((np.array([128]),))
     assert timestep.finished.terminated.tolist() == [True]
     assert timestep.ended[0].reward.tolist() == [1.0]
+
+
+def test_an_id_that_only_this_process_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script registers it, and subprocesses do not run that again."""
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
+    gymnasium.register("OnlyHere-v0", "gymnasium.envs.classic_control.cartpole:CartPoleEnv")
+    make_env("gymnasium/OnlyHere-v0", num_envs=1).close()
+    said = "unknown Gymnasium environment 'OnlyHere-v0'.* since no other runs the script.* gymnasium/module:OnlyHere-v0"
+    with pytest.raises(ConfigError, match=said):
+        make_env("gymnasium/OnlyHere-v0", num_envs=1, workers=1)

@@ -132,6 +132,15 @@ REFUSED: list[Refusal] = [
     ("Together", {"teams": "prefix", "utility_range": "wide"}, ConfigError, "expected \\[least, largest\\]"),
     ("Together", {"teams": "prefix", "utility_range": [1]}, ConfigError, "expected \\[least, largest\\]"),
     ("Couple", {"state": True}, ConfigError, "has no state"),
+    ("Couple", {"symmetry": True}, ConfigError, r"symmetry=True was given; expected groups of .* such as \[\[0, 1\]\]"),
+    ("Couple", {"symmetry": [0, 1]}, ConfigError, r"symmetry=\[0, 1\] was given; expected groups of players that"),
+    ("Couple", {"symmetry": [[0], [0]]}, ConfigError, "which hold each of the players 0 to 1 once"),
+    (
+        "rllib",
+        {},
+        EnvError,
+        "made a MultiAgentEnv of RLlib; Ludus plays PettingZoo's parallel interface: possible_agents",
+    ),
 ]
 
 
@@ -140,8 +149,8 @@ def test_refusals() -> None:
 
 
 FAULTS = {
-    "vanished": "removed the agent 'worker_1', which was neither terminated nor truncated",
-    "unseen": "gave no observation for the agent 'worker_1'",
+    "vanished": "removed the agent 'worker_1', which was neither terminated nor truncated; agents that sit out some steps need",
+    "unseen": "gave no observation for the agent 'worker_1', .* agents that sit out some steps need PettingZoo's AEC interface",
     "stranger": "named the agent 'worker_9', which is not among its possible_agents \\(worker_0, worker_1, worker_2\\)",
     "mask": "gave agent 'worker_1' an action mask, and none after its first reset",
     "nan": "gave agent 'worker_2' the reward nan",
@@ -165,6 +174,14 @@ def test_a_fault_is_one_clear_error_or_is_repaired(fault: str) -> None:
     timestep = play(own("Forgetful", fault=fault, restarts=2), 3)
     assert timestep.finished.environment.tolist() == [0, 1]
     assert not timestep.finished.terminated.any()
+
+
+def test_one_space_for_all_agents_is_no_interface() -> None:
+    """As environments for RLlib were written."""
+    with pytest.raises(
+        EnvError, match=r"a mapping of 'a', 'b', and its space has the shape \(2,\); environments of several"
+    ):
+        own("OneSpace").reset(SEEDS)
 
 
 def test_the_dead_must_leave() -> None:

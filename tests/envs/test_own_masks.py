@@ -216,11 +216,11 @@ MASKS = {  # the mask -> its entry that is no truth
 @pytest.mark.parametrize("taker", TAKERS)
 @pytest.mark.parametrize("mask", MASKS)
 def test_other_numbers_are_refused(taker: str, mask: str) -> None:
-    given, entry = MASKS[mask]
+    numbers, entry = MASKS[mask]
     with pytest.raises(
         EnvError, match=rf"a mask with the entry {entry}(\.0)?; expected 1 or True for a legal action, 0 or"
     ):
-        TAKERS[taker](given).reset(np.zeros(1, np.uint64))
+        TAKERS[taker](numbers).reset(np.zeros(1, np.uint64))
 
 
 @pytest.mark.parametrize("taker", ["single", "several agents", "vector"])

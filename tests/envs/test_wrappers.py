@@ -50,6 +50,7 @@ def test_contract(make: Callable[[int], VectorEnv], name: str) -> None:
     ("make", "wrap"),
     [
         (screens, lambda env: w.frame_stack(w.resize(w.grayscale(env), 2, 3), 4)),
+        (screens, lambda env: w.channels_first(w.frame_stack(env, 2))),
         (screens, lambda env: w.flatten_observation(w.resize(env, 2, 2))),
         (screens, lambda env: w.frame_stack(w.scale_observation(env), 2)),
         (screens, lambda env: w.time_limit(env, 2)),
@@ -126,6 +127,43 @@ def test_grey_images_are_opencv_s() -> None:
     assert np.array_equal(
         grey.ended[0].observation[0], cv2.cvtColor(colour.ended[0].observation[0], cv2.COLOR_RGB2GRAY)
     )
+
+
+def test_channels_come_first_those_of_older_images_before() -> None:
+    env, stacked, inner = w.channels_first(screens(2)), w.channels_first(w.frame_stack(screens(2), 2)), screens(2)
+    assert env.spec.agents[0].observation == Box(0, 255, (3, 4, 6), np.uint8)
+    assert stacked.spec.agents[0].observation == Box(0, 255, (6, 4, 6), np.uint8)
+    first, both, colour = env.reset(SEEDS), stacked.reset(SEEDS), inner.reset(SEEDS)
+    assert first.due[0].observation[0, :, 0, 0].tolist() == [10, 20, 40]
+    before = colour.due[0].observation.copy()
+    first, both, colour = acts(env, first), acts(stacked, both), acts(inner, colour)
+    now = colour.due[0].observation
+    np.testing.assert_array_equal(first.due[0].observation, now.transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(both.due[0].observation[:, :3], before.transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(both.due[0].observation[:, 3:], now.transpose(0, 3, 1, 2))
+
+
+class Grey(Screen):
+    def seen(self) -> Any:
+        return np.arange(9, dtype=np.uint8).reshape(3, 3, 1)
+
+
+def test_one_channel_is_grey_as_it_is() -> None:
+    agent = AgentSpec("eye", 0, Box(0, 255, (3, 3, 1), np.uint8), Discrete(2))
+    env = PythonVectorEnv(Grey, 2, spec=EnvSpec("tests/grey", (agent,), ((0, 6),), ((0,),)), masked=(False,))
+    assert w.channels_first(env).spec.agents[0].observation.shape == (1, 3, 3)
+    grey = w.grayscale(env)
+    timestep = grey.reset(SEEDS)
+    assert grey.spec.agents[0].observation == Box(0, 255, (3, 3), np.uint8)
+    assert timestep.due[0].observation.tolist() == [np.arange(9).reshape(3, 3).tolist()] * 2
+
+
+def test_what_is_no_image_has_no_channels() -> None:
+    for env in (teams(1), w.flatten_observation(screens(1))):
+        with pytest.raises(ConfigError, match=r"channels_first takes images \[height, width, channels\], or k of them"):
+            w.channels_first(env)
+    with pytest.raises(ConfigError, match=r"sees uint8\[3, 4, 6\]\. Choose others"):  # they come first already
+        w.channels_first(w.channels_first(screens(1)))
 
 
 def test_small_images_are_means_of_areas() -> None:

@@ -55,7 +55,10 @@ def test_a_snapshot_of_other_wrappers_is_refused() -> None:
             {"kind": "test_wrappers_by_name:no_vector"},
             r"returned int, which is no vector of environments: it lacks `num_envs`, `spec`, close",
         ),
-        ({"kind": "grayscale"}, r"grayscale takes images uint8\[height, width, 3\]; player 0 .* sees float32\[2\]"),
+        (
+            {"kind": "grayscale"},
+            r"grayscale takes images uint8\[height, width, 3 or 1\]; player 0 .* sees float32\[2\]",
+        ),
         ({"kind": "resize"}, r"resize takes images .* sees float32\[2\]"),
         ({"kind": "resize", "height": -1}, "height=-1 was given"),
         ({"kind": "scale_reward", "factor": 0}, "factor=0 was given"),

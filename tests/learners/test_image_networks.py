@@ -32,7 +32,7 @@ def seeing(env, shape):
 )
 def test_channels_last_are_refused(algorithm, name, tensors):
     said = rf"{name} sees images \[channels, height, width\]; observations of made up have shape \[96, 96, 3\]: channels last"
-    said += r"\. .*: grayscale, then \{kind: frame_stack, k: 4\}"
+    said += r"\. Give env\.wrappers=\[channels_first\], which moves them; .* \[grayscale, \{kind: frame_stack, k: 4\}\]"
     with pytest.raises(ScenarioError, match=said):
         algorithm.check(seeing(tensors, (96, 96, 3)))
     algorithm.check(seeing(tensors, (3, 96, 96)))

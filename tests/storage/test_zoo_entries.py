@@ -171,7 +171,7 @@ def resigned(change: Callable[[dict[str, Any]], object]) -> Callable[[str], str]
         (lambda text: "[" * 100_000, "is not a manifest: "),
         (lambda text: text.replace('"format": 1', '"format": 2'), r"by a newer Ludus \(format 2; this one reads 1\)"),
         (lambda text: "{}", "is no manifest of a zoo: its format is None, 1 was expected"),
-        (resigned(lambda data: data.pop("game")), "game: Field required"),
+        (resigned(lambda data: data.pop("game")), "game: it is needed, and was not given"),
         (resigned(lambda data: data.update(gane=1)), "unknown key 'gane'; did you mean 'game'"),
         (resigned(lambda data: data["policies"][0].update(kind="os:System")), "'os:System' is code of somebody's own"),
         (

@@ -20,6 +20,10 @@ from ludus.envs.adapters.single import quiet, single_env
 from ludus.envs.base import VectorEnv
 from ludus.envs.packages import PIP, missing_package
 
+ONLY_THERE = (
+    "One that a script registers is there in its own process alone, since no other runs the script: register it in a module, and name it "
+    "gymnasium/module:{id}"
+)
 _VECTOR = ("auto", "native", "python")
 _NEEDS = {"box2d": "Box2D", "mujoco": "mujoco", "phys2d": "jax", "tabular": "jax"}  # packages of Gymnasium's groups
 
@@ -92,6 +96,8 @@ def registered(name: str) -> Registered:
         raise missing_package(f"gymnasium/{name}", error) from error
     except (gymnasium.error.Error, ValueError) as error:
         hint = f"Atari's are registered by their package: gymnasium/ale_py:{id}" if id.startswith("ALE/") else ""
+        if not hint and not nearest(id, names()).startswith("; did you mean"):
+            hint = ONLY_THERE.format(id=id)
         raise UnknownName("Gymnasium environment", id, names(), hint=hint) from error
 
 

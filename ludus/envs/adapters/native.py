@@ -421,9 +421,9 @@ def native_env(
     try:
         mode = AutoresetMode(mode)
     except ValueError:
-        given = "" if mode is None else f" (it says {mode!r})"
+        wrong = "" if mode is None else f" (it says {mode!r})"
         raise EnvError(
-            f'{id} does not say when it restarts ended episodes{given}; set metadata["autoreset_mode"] to a '
+            f'{id} does not say when it restarts ended episodes{wrong}; set metadata["autoreset_mode"] to a '
             "gymnasium.vector.AutoresetMode: NEXT_STEP if an ended one takes its next step to restart, SAME_STEP if it restarts at once."
         ) from None
     _refuse_same(vector, id)

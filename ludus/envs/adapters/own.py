@@ -201,6 +201,11 @@ def _interface(name: str, made: object) -> str:
             f"{name} made a VecEnv of Stable-Baselines3, whose resets take no seed and whose steps return four values. Give what makes one "
             "of its environments: Ludus makes as many as num_envs says."
         )
+    if any(base.__name__ == "MultiAgentEnv" and base.__module__.startswith("ray.") for base in type(made).__mro__):
+        raise EnvError(
+            f"{name} made a MultiAgentEnv of RLlib; Ludus plays PettingZoo's parallel interface: possible_agents, agents, and "
+            'observation_space(agent) and action_space(agent) as methods. Ends need no "__all__".'
+        )
     for kind, missing in lacks.items():
         if not missing:
             return kind

@@ -31,7 +31,7 @@ from ludus.envs.spaces import (
     observation_space,
 )
 
-_ASKED = "action_masks"  # the method that tells legal actions in environments made for sb3-contrib
+_METHOD = "action_masks"  # the method that tells legal actions in environments made for sb3-contrib
 _UNEXPECTED = "gave an action mask, and none after its first reset; give masks from the beginning"
 
 
@@ -101,14 +101,14 @@ def _gives_masks(env: gymnasium.Env[Any, Any], id: str) -> bool:
         check_mapping("reset", answer[1], "info", names=RESET)
     except Flaw as flaw:
         raise EnvError(f"{id} {flaw}.") from None
-    return MASK in answer[1] or _asked(env) is not None
+    return MASK in answer[1] or _mask_method(env) is not None
 
 
-def _asked(env: gymnasium.Env[Any, Any]) -> Callable[[], Any] | None:
+def _mask_method(env: gymnasium.Env[Any, Any]) -> Callable[[], Any] | None:
     """The method that tells legal actions, of an environment or of what it wraps."""
     look = getattr(env, "get_wrapper_attr", partial(getattr, env))
     try:
-        method = look(_ASKED)
+        method = look(_METHOD)
     except AttributeError:
         return None
     return method if callable(method) else None
@@ -128,8 +128,8 @@ class Single:
         self._plain = not np.any(self._start)
         self._choices = Choices.of(env.action_space)
         self._no_masks = self._choices is not None and not masked
-        self._ask = None if self._beside is not None or not masked else _asked(env)
-        self._plainly_seen = self._beside is None and self._ask is None and self._encode is None
+        self._ask = None if self._beside is not None or not masked else _mask_method(env)
+        self._direct = self._beside is None and self._ask is None and self._encode is None
 
     def reset(self, seed: int) -> Happened:
         answer = self._env.reset(seed=seed)
@@ -171,7 +171,7 @@ class Single:
         how = TERMINATED if terminated else TRUNCATED if truncated else GOES_ON
         if how:
             self._last = info
-        if mask is not None or not self._plainly_seen:
+        if mask is not None or not self._direct:
             seen, mask = self._see(seen, mask, goes_on=how != TERMINATED)
         return seen, reward, how, mask
 

@@ -457,9 +457,14 @@ def _ranges(given: Sequence[Any] | None, players: int) -> tuple[tuple[float, flo
 def _symmetry(given: Sequence[Sequence[int]] | None, players: int) -> tuple[tuple[int, ...], ...]:
     if given is None:
         return tuple((p,) for p in range(players))
-    groups = tuple(tuple(group) for group in given)
-    if sorted(p for group in groups for p in group) != list(range(players)):
+    try:
+        groups = tuple(tuple(group) for group in given)
+        fit = sorted(p for group in groups for p in group) == list(range(players))
+    except TypeError:  # true, say, or one list of players
+        fit = False
+    if not fit:
         raise ConfigError(
-            f"symmetry={given!r} was given; expected groups that hold each of the players 0 to {players - 1} once."
+            f"symmetry={given!r} was given; expected groups of players that may change places, which hold each of the players 0 to "
+            f"{players - 1} once, such as {[list(range(players))]}."
         )
     return groups

@@ -253,6 +253,9 @@ def rendered(env: Any) -> NDArray[np.uint8] | str:
 # PettingZoo's parallel environments: every living agent is due in every step.
 
 
+_WAITS = "; agents that sit out some steps need PettingZoo's AEC interface, where none but the selected agent acts"
+
+
 class ParallelEnv:
     """One parallel environment. An agent that dies without a final observation is closed with the last one it was shown.
 
@@ -346,7 +349,7 @@ class ParallelEnv:
                 if self._counted is not None:
                     self._counted.add(self._seats[agent].index, infos.get(agent))
             elif agent not in alive:
-                raise Flaw(f"removed the agent {agent!r}, which was neither terminated nor truncated")
+                raise Flaw(f"removed the agent {agent!r}, which was neither terminated nor truncated{_WAITS}")
         return [a for a in alive if not (terminations.get(a, False) or truncations.get(a, False))]
 
     def _list_due(
@@ -355,7 +358,7 @@ class ParallelEnv:
         seats, due = self._seats, happened.due
         for agent in alive:
             if agent not in shown:
-                raise Flaw(f"gave no observation for the agent {agent!r}, which is among its agents")
+                raise Flaw(f"gave no observation for the agent {agent!r}, which is among its agents{_WAITS}")
             seat = seats[agent]
             due.append((seat.index, *seat.see(shown[agent], infos.get(agent))))
         self._there, self._shown = alive, shown

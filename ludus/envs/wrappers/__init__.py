@@ -3,6 +3,7 @@
 from ludus.envs.wrappers.masks import mask_actions
 from ludus.envs.wrappers.observations import (
     agent_ids,
+    channels_first,
     flatten_observation,
     frame_stack,
     grayscale,
@@ -16,6 +17,7 @@ from ludus.envs.wrappers.teams import group_players, joint_state
 __all__ = [
     "WRAPPERS",
     "agent_ids",
+    "channels_first",
     "clip_reward",
     "flatten_observation",
     "frame_stack",

@@ -14,6 +14,7 @@ from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError
 from ludus.core.types import Array, Timestep
 from ludus.envs.base import VectorEnv
+from ludus.envs.spaces import channels_last
 from ludus.envs.wrappers.base import RowWrapper, Wrapper, boxes, close, show, whole, with_observations
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -156,21 +157,47 @@ def _longer(box: Box, agents: int) -> Box:
 
 
 def grayscale(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:
-    """Images uint8[height, width, 3] (red, green, blue) become uint8[height, width], their luminance. Raises ConfigError for other
-    observations."""
+    """Images uint8[height, width, 3] (red, green, blue) become uint8[height, width], their luminance; those of one channel, which it is.
+    Raises ConfigError for other observations."""
     old = boxes(env, players, "grayscale")
     for p, box in old.items():
-        if box.dtype != np.uint8 or len(box.shape) != 3 or box.shape[2] != 3:
+        if box.dtype != np.uint8 or len(box.shape) != 3 or box.shape[2] not in (1, 3):
             raise ConfigError(
-                f"grayscale takes images uint8[height, width, 3]; player {p} of {env.spec.id} sees {_brief(box)}. "
+                f"grayscale takes images uint8[height, width, 3 or 1]; player {p} of {env.spec.id} sees {_brief(box)}. "
                 "Choose others with `players`."
             )
     return RowWrapper(env, {p: Box(0, 255, box.shape[:2], np.uint8) for p, box in old.items()}, _grey)
 
 
 def _grey(_player: int, _slot: NDArray[np.int32], rows: Array, out: Array) -> Array:
+    if rows.shape[3] == 1:
+        return rows[..., 0]
     luminance(np.ascontiguousarray(rows).reshape(-1, 3), out.reshape(-1))
     return out
+
+
+def channels_first(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:
+    """Images [height, width, channels], as most environments draw them, become [channels, height, width], as networks for images take
+    them; k of them (`frame_stack`) [k × channels, height, width], the oldest first. Raises ConfigError for other observations."""
+    old = boxes(env, players, "channels_first")
+    for p, box in old.items():
+        if len(box.shape) not in (3, 4) or not channels_last(box.shape[-3:]):
+            raise ConfigError(
+                f"channels_first takes images [height, width, channels], or k of them; player {p} of {env.spec.id} sees {_brief(box)}. "
+                "Choose others with `players`."
+            )
+
+    def change(_player: int, _slot: NDArray[np.int32], rows: Array, out: Array) -> Array:
+        moved = np.moveaxis(rows, -1, -3)
+        out.reshape(moved.shape)[...] = moved
+        return out
+
+    return RowWrapper(env, {p: _first(box) for p, box in old.items()}, change)
+
+
+def _first(box: Box) -> Box:
+    low, high = (np.moveaxis(bound, -1, -3).reshape(-1, *box.shape[-3:-1]) for bound in (box.low, box.high))
+    return Box(low, high, low.shape, box.dtype)
 
 
 _CHANNELS = 4

@@ -12,6 +12,7 @@ from ludus.envs.base import VectorEnv
 
 WRAPPERS: Mapping[str, str] = {
     "agent_ids": "ludus.envs.wrappers.observations:agent_ids",
+    "channels_first": "ludus.envs.wrappers.observations:channels_first",
     "clip_reward": "ludus.envs.wrappers.rewards:clip_reward",
     "flatten_observation": "ludus.envs.wrappers.observations:flatten_observation",
     "frame_stack": "ludus.envs.wrappers.observations:frame_stack",
