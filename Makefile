@@ -67,6 +67,7 @@ search: install
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tests/exact_comparisons.py
 
 types: install
 	$(BIN)/mypy

@@ -218,9 +218,10 @@ _SYMBOL = "ludus_rounding_noise_seed"
 
 
 def _keep_kernels_apart() -> None:
-    """Before numba reads where its caches are. What is in them depends on this file too."""
+    """Before numba reads where its caches are."""
     home = os.environ.get("NUMBA_CACHE_DIR") or Path(tempfile.gettempdir(), f"ludus-kernels-{os.getuid()}")
-    part = f"rounding-noise-{zlib.crc32(Path(__file__).read_bytes()):08x}"
+    maker = repr((_moved.__code__.co_code, _lower.__code__.co_code, _salt("numba.exp"), _ODD, _HALF))
+    part = f"rounding-noise-{zlib.crc32(maker.encode()):08x}"
     if Path(home).name != part:  # as it is where a noisy process has started this one
         os.environ["NUMBA_CACHE_DIR"] = str(Path(home, part))
     if (numba := sys.modules.get("numba")) is not None:

@@ -62,7 +62,7 @@ class Linear:
         for x, p in zip(self.x.numpy().astype(np.float64), chance, strict=True):
             for a in range(3):
                 score = (np.arange(3) == a) - p
-                score[p == 0.0] = 0.0
+                score[~(p > 0.0)] = 0.0
                 gradient = np.concatenate([np.outer(score, x).ravel(), score])
                 total += p[a] * np.outer(gradient, gradient) / len(chance)
         return total
