@@ -406,6 +406,7 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "how-to" / "reproduce.md"
 
 ALLOWED = {
+    "envs/test_tree_ties.py:test_programs_choose_alike_against_uniform_play": "ties",
     "evaluation/test_exact_evaluator.py:test_a_restored_part_is_kept_to_the_bit": "resume",
     "learners/test_apex.py:test_policies_explore_as_their_environments_do": "choices",
     "learners/test_central_critics.py:test_statistics_of_states_travel_with_the_weights": "rebuilt",

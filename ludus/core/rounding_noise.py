@@ -6,7 +6,7 @@ last place (ulp)
 
 - torch's products, convolutions and recurrent layers, those of their gradients too, and its exp, log and (log-)softmax, on CPUs;
 - NumPy's `exp`, `expm1`, `log`, `log1p` and `logaddexp`, as attributes of `numpy`;
-- `exp`, `expm1`, `log` and `log1p`, of `math` or NumPy, in compiled kernels, which then have a cache of their own.
+- `exp`, `expm1`, `log` and `log1p`, of `math` or NumPy, in compiled kernels, which then are cached under keys of their own.
 
 NumPy's `@`, loops of sums in kernels, and what compiled libraries do within (SciPy, JAX, oneMKL's `out=` of a compiled torch graph) stay.
 
@@ -23,14 +23,11 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import math
-import os
 import sys
-import tempfile
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -57,9 +54,9 @@ def install(value: str) -> None:
     if int(value) == 0 or _noise.seed:
         return
     _noise.seed = int(value)
-    _keep_kernels_apart()
     _replace_ufuncs()
     _after_import("numba", _move_kernels, _restore_ufuncs)
+    _after_import("ml_dtypes", _replace_ufuncs, _restore_ufuncs)
     _after_import("torch", _move_torch)
 
 
@@ -206,7 +203,7 @@ def _replace_ufuncs() -> None:
 
 
 def _restore_ufuncs() -> None:
-    """While numba is imported: it knows them by what they are."""
+    """While those are imported that want ufuncs as they are: numba, and JAX's types of numbers, which look into them from C."""
     for name, ufunc in _ORIGINALS.items():
         setattr(np, name, ufunc)
 
@@ -217,35 +214,36 @@ def _restore_ufuncs() -> None:
 _SYMBOL = "ludus_rounding_noise_seed"
 
 
-def _keep_kernels_apart() -> None:
-    """Before numba reads where its caches are."""
-    home = os.environ.get("NUMBA_CACHE_DIR") or Path(tempfile.gettempdir(), f"ludus-kernels-{os.getuid()}")
-    maker = repr((_moved.__code__.co_code, _lower.__code__.co_code, _salt("numba.exp"), _ODD, _HALF))
-    part = f"rounding-noise-{zlib.crc32(maker.encode()):08x}"
-    if Path(home).name != part:  # as it is where a noisy process has started this one
-        os.environ["NUMBA_CACHE_DIR"] = str(Path(home, part))
-    if (numba := sys.modules.get("numba")) is not None:
-        numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]
-
-
 def _move_kernels() -> None:
-    from llvmlite import binding
+    from llvmlite import binding  # type: ignore[import-untyped]
     from numba.core import types
     from numba.core.registry import cpu_target
     from numba.cpython import mathimpl
     from numba.np import ufunc_db
 
     binding.add_symbol(_SYMBOL, ctypes.addressof(_noise.word))
+    registry: Any = mathimpl.registry
     typing = cpu_target.typing_context
     typing.refresh()
-    ufunc_db.get_ufuncs()  # filled with the ufuncs themselves
+    ufunc_db.get_ufuncs()  # type: ignore[no-untyped-call]  # filled with the ufuncs themselves
     for name, ufunc in _ORIGINALS.items():
         typing.insert_global(_noisy_ufunc(name), typing.resolve_value_type(ufunc))
     for name in ("exp", "expm1", "log", "log1p"):
         noisy = partial(_lower, getattr(mathimpl, f"{name}_impl"), _salt(f"numba.{name}"))
         setattr(mathimpl, f"{name}_impl", noisy)  # what NumPy's are made of
-        mathimpl.registry.lower(getattr(math, name), types.Float)(noisy)
+        registry.lower(getattr(math, name), types.Float)(noisy)
+    _keep_caches_apart()
     _replace_ufuncs()
+
+
+def _keep_caches_apart() -> None:
+    """Noisy kernels are cached beside the others, under keys of their own, which all seeds share."""
+    from numba.core.codegen import CPUCodegen
+
+    key: Any = CPUCodegen.magic_tuple
+    maker = repr((_moved.__code__.co_code, _lower.__code__.co_code, _salt("numba.exp"), _ODD, _HALF))
+    mark = f"{VARIABLE} {zlib.crc32(maker.encode()):08x}"
+    CPUCodegen.magic_tuple = lambda self: (*key(self), mark)  # type: ignore[method-assign]
 
 
 def _lower(exact: Callable[..., Any], salt: int, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -296,7 +294,8 @@ _libraries: list[Any] = []  # what they replace would come back with their ends
 def _move_torch() -> None:
     import torch
 
-    library = torch.library.Library("aten", "IMPL")
+    making: Any = torch.library.Library
+    library = making("aten", "IMPL")
     _libraries.append(library)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that kernels are replaced
