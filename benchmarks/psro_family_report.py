@@ -203,10 +203,10 @@ def _means(cells: Cells, game: str, method: str) -> str:
     return f"{announced} / {least} ({seeds})"
 
 
-def inserted(page: str, measured: str) -> str:
-    """The page with its measured part replaced. Raises ValueError if it has none."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page has no part between {BEGIN} and {END}; add these lines where the tables belong.")
-    return f"{before}{BEGIN}\n\n{measured}\n\n{END}{after}"
+def inserted(page: str, measured: str, *, begin: str = BEGIN, end: str = END) -> str:
+    """The page with what is between the lines `begin` and `end` replaced. Raises ValueError if it lacks them."""
+    before, top, rest = page.partition(begin)
+    _, bottom, after = rest.partition(end)
+    if not top or not bottom:
+        raise ValueError(f"the page has no part between {begin} and {end}; add these lines where the tables belong.")
+    return f"{before}{begin}\n\n{measured}\n\n{end}{after}"
