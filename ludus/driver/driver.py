@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from gymnasium.spaces import Box
 
 from ludus.core import curves
 from ludus.core.errors import ScenarioError
@@ -54,7 +53,7 @@ from ludus.storage import checkpoint
 from ludus.storage.base import GenerationRecord, Observer
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.store import Store
-from ludus.training.diagnosis import TrainingRecord, diagnose
+from ludus.training.diagnosis import TrainingRecord, diagnose, largest_entropy
 from ludus.training.stopping import Progress, Stopper, limit_of, reason_of
 from ludus.training.training import TrainingParts
 
@@ -371,7 +370,7 @@ class Driver:
         self, task: TrainingTask, counters: Mapping[str, int], curve: Curve | None, *, truncated: float, over: bool
     ) -> TrainingRecord:
         rollouts, scenario = self.parts.rollouts, self.scenario
-        actions = [agent.action for seat in task.seats for agent in rollouts.spec.agents_of(seat)]
+        agent = rollouts.spec.agents_of(task.seats[0])[0]
         start = task.start.policy if isinstance(task.start, PolicyRef) else task.start
         return TrainingRecord(
             task.id,
@@ -382,7 +381,7 @@ class Driver:
             num_envs=rollouts.num_envs,
             over=over,
             warm="" if start is None or task.continues is not None else start,
-            discrete=not any(isinstance(action, Box) for action in actions),
+            entropy=largest_entropy(agent.action),
             goes_on=task.keep and scenario.generations != 1,
             limited=limit_of(scenario.response, "updates") is not None,
         )

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from ludus.core.curves import points
 from ludus.core.types import Curve
-from ludus.training.diagnosis import TrainingRecord, diagnose
+from ludus.training.diagnosis import TrainingRecord, diagnose, largest_entropy
 
 N = 40  # iterations
 TIME = np.linspace(0, 1, N)
@@ -38,7 +39,7 @@ def curve(returns: Any = 10.0, **metrics: Any) -> Curve:
 
 COUNTERS = {"env_steps": 4000, "decisions": 4000, "episodes": 40, "samples": 4000, "updates": 40}
 PPO = {"value_loss": 20 * np.exp(-3 * TIME), "entropy": 0.69 - 0.5 * TIME, "kl": 0.01, "policy_loss": -0.01}
-HEALTHY = TrainingRecord("response-0-1", "0-1", COUNTERS, curve(10 + 400 * TIME, **PPO))
+HEALTHY = TrainingRecord("response-0-1", "0-1", COUNTERS, curve(10 + 400 * TIME, **PPO), entropy=float(np.log(7)))
 DIVERGED = {**PPO, "value_loss": 0.26 * 10.0 ** (7 * TIME)}  # MPE2's simple_adversary with a discount of 1, as seen
 FROZEN = {**PPO, "value_loss": 30.0, "kl": 1e-9, "entropy": 1.2}
 
@@ -65,8 +66,9 @@ def measured(returns: Any = 10.0, **metrics: Any) -> TrainingRecord:
         (measured(15 - 20 * TIME, **DIVERGED), ["value_loss"]),
         (measured(-1000.0, critic_loss=10.0 ** (10 * TIME)), ["value_loss"]),
         (measured(**FROZEN), ["frozen_policy"]),
-        (replace(measured(**{**FROZEN, "entropy": -3.0}), discrete=False), ["frozen_policy"]),
+        (replace(measured(**{**FROZEN, "entropy": -3.0}), entropy=None), ["frozen_policy"]),
         (replace(measured(**{**PPO, "entropy": 1e-5}), warm="0-0"), ["low_entropy"]),
+        (replace(measured(**{**PPO, "entropy": 0.0113}), warm="0-3"), ["low_entropy"]),  # a sealed-bid auction, as seen
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -93,8 +95,9 @@ def test_each_thing_that_is_wrong_is_named(record: TrainingRecord, found: list[s
         measured(**{**FROZEN, "entropy": 0.001}),  # it is certain of what it does
         measured(**{**PPO, "kl": 1e-2 * (1 - TIME) ** 2}),  # a learning rate that falls to 0
         replace(HEALTHY, warm="0-0"),
+        replace(measured(**{**PPO, "entropy": 0.06}), warm="0-0"),
         measured(**{**PPO, "entropy": 1e-5}),  # from fresh weights: what it is to do is plain
-        replace(measured(**{**PPO, "entropy": -4.0}), warm="0-0", discrete=False),
+        replace(measured(**{**PPO, "entropy": -4.0}), warm="0-0", entropy=None),
     ],
 )
 def test_nothing_is_said_of_what_may_be_right(record: TrainingRecord) -> None:
@@ -111,3 +114,17 @@ def test_a_diagnosis_says_what_was_seen_and_what_to_do() -> None:
     assert "in 5,120 decisions, 5 steps in each of 1,024 environments. " in found.text
     (found,) = diagnose(measured(15 - 20 * TIME, **DIVERGED))
     assert "of policy 0-1 grew from 0.49 to 1.4e+06, far above what episodes return" in found.text
+
+
+@pytest.mark.parametrize(
+    ("space", "entropy"),
+    [
+        (spaces.Discrete(7), 1.9459),
+        (spaces.MultiDiscrete([2, 3]), 1.7918),
+        (spaces.MultiBinary(3), 2.0794),
+        (spaces.Box(0, 1, (2,)), None),
+    ],
+)
+def test_the_entropy_of_uniform_play(space: Any, entropy: float | None) -> None:
+    """The logarithms of 7, 6 and 8."""
+    assert largest_entropy(space) == (None if entropy is None else pytest.approx(entropy, abs=1e-4))
