@@ -17,10 +17,11 @@ from rich.text import Text
 
 from ludus.cli.output import facts, table
 from ludus.cli.result import FAILED
-from ludus.core.errors import ConfigError, RunError
+from ludus.core.errors import ConfigError, LudusError, RunError
 from ludus.driver.control import StopRequest, stop_on_signals
 from ludus.storage.database import FILE
 from ludus.storage.experiments import read_experiment
+from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import SWEEP, run_name
 from ludus.view.progress import duration
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 SOME_FAILED = 4
 """Exit code of an experiment of which some runs came to their end and others failed."""
 
+_WARNINGS = 3  # of a run that are shown
 _BEST = 10  # trials that are shown
 _TAIL = 4096  # bytes of a log
 _SHARE = 0.02  # of the time so far, between two lines of a run where there is no terminal
@@ -72,6 +74,8 @@ class ExperimentProgress:
         self._ended += 1
         why = f", {standing.why}" if standing.why else ""
         self._say(f"{standing.name}: {standing.state} after {duration(seconds)}{why}")
+        for text in _warnings(standing):
+            self._say(f"{standing.name}: warning: {text}")
 
     def looked(self, waiting: int) -> None:
         now, self._waiting = time.monotonic(), waiting
@@ -117,6 +121,13 @@ class ExperimentProgress:
         if self._note:
             shown.append(f"\n{self._note}", style="bold")
         return shown
+
+
+def _warnings(standing: RunStanding) -> list[str]:
+    """The newest warnings of a run, of those that can be read."""
+    with suppress(LudusError), Reader(standing.folder, check=False) as reader:
+        return [event.text for event in reader.last_events(limit=_WARNINGS, levels=("warning",))]
+    return []
 
 
 def _last_line(log: Path, begun: int) -> str:

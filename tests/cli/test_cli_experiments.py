@@ -24,7 +24,7 @@ from ludus.driver.runner import run
 from ludus.driver.scenario_files import load_scenario
 from ludus.storage import live
 from ludus.storage.base import RunSummary
-from ludus.storage.experiments import Experiment, read_experiment
+from ludus.storage.experiments import Experiment, RunStanding, read_experiment
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RunLock
 from ludus.storage.store import Store
@@ -273,3 +273,18 @@ def test_seeds_are_the_runs_that_they_are_alone(folder: Path) -> None:
     assert [path.read_bytes() for path in ours] == [path.read_bytes() for path in theirs]
     with Reader(folder / "runs/e/seed-4") as reader:
         assert [g.nash_conv for g in reader.generations()] == [*alone.nash_conv]
+
+
+def test_warnings_of_a_run_are_shown_when_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    made = experiment("a", done=1)
+    folder = made.folder / "seed-0"
+    with Store.open(folder) as store:
+        store.event("no_episode", "no episode has ended", level="warning")
+        store.event("no_episode", "none of another task", level="info")
+        store.commit("later")
+    with closing(ExperimentProgress(made)) as progress:
+        progress.began("seed-0")
+        progress.ended(RunStanding("seed-0", folder, "finished"))
+    *_, ended, warning = capsys.readouterr().err.splitlines()
+    assert ended.startswith("seed-0: finished after ")
+    assert warning == "seed-0: warning: no episode has ended"
