@@ -110,12 +110,15 @@ def _no_episode(record: TrainingRecord) -> Diagnosis | None:
         return None
     decisions, envs = record.counters["decisions"], record.num_envs
     each = f", {-(-record.counters['env_steps'] // envs):,} steps in each of {envs:,} environments" if envs > 1 else ""
-    cut = f"; barriers cut {record.truncated:,} that were open" if record.truncated else ""
+    cut, rarer = "", ""
+    if record.truncated:
+        cut = f"; barriers cut {record.truncated:,} that were open"
+        rarer = "make barriers rarer (checkpoints.iterations), "
     return Diagnosis(
         "no_episode",
         f"task {record.task}: no episode of policy {record.policy} has ended in {decisions:,} decisions{each}{cut}. Nobody knows what it "
         "earns, and it learns from its own guesses of what comes after. Let responses train longer, play fewer environments "
-        "(env.num_envs), make barriers rarer (checkpoints.iterations), or end episodes earlier "
+        f"(env.num_envs), {rarer}or end episodes earlier "
         "(env.wrappers=[{kind: time_limit, steps: 200}]).",
     )
 
