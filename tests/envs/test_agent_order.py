@@ -79,3 +79,11 @@ def test_what_changed_is_said(
     monkeypatch.setattr(games, "SHAPE", {**games.SHAPE, **shape})
     with pytest.raises(EnvError, match=f"unsteady_games:Paid is another game than in the run: {sentence}"):
         settings.of_game(game).make(num_envs=1)
+
+
+def test_an_order_that_nobody_can_put_right_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a vector of one's own, which lists its agents itself."""
+    _, game = Environment(id="unsteady_games:Paid").make_described(num_envs=1)
+    monkeypatch.setattr(games, "NAMES", ["carol", "bob", "alice"])
+    with pytest.raises(EnvError, match=r"player 0 is carol, and alice in the run\."):
+        game.require(make_env("unsteady_games:Paid", num_envs=1).spec)
