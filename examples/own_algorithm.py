@@ -111,7 +111,6 @@ def main(generations: int = 10, episodes: int = 10_000) -> None:
         algorithm={"kind": "own_algorithm:Reinforce", "learning_rate": 1.0},
         generations=generations,
         response={"episodes": episodes},
-        name="reinforce",
     )
     result = ludus.run(scenario)
     print("NashConv:", [round(value, 3) for value in result.nash_conv])

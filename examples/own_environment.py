@@ -127,7 +127,6 @@ def main(generations: int = 4, episodes: int = 4_000) -> None:
         generations=generations,
         response={"episodes": episodes},
         evaluation={"episodes": 500},  # no game tree here, so payoffs are played
-        name="nim",
     )
     result = ludus.run(scenario)
     match = ludus.evaluate_run(result.run_dir, episodes=2_000, policies=["@newest", "@0/0-0"]).matches[1]

@@ -41,7 +41,6 @@ def main(generations: int = 20) -> None:
         algorithm="exact",
         meta_solver={"kind": "own_meta_solver:Newest", "count": 5},
         generations=generations,
-        name="newest",
     )
     result = ludus.run(scenario)
     print("NashConv:", [round(value, 3) for value in result.nash_conv])

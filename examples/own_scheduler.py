@@ -109,7 +109,7 @@ class Ladder(ludus.Scenario):
 
 def main(generations: int = 6) -> None:
     check_scheduler(lambda: LadderScheduler(3, newest=2, population=(0, 1)), population=(0, 1))
-    scenario = Ladder(env="openspiel/kuhn_poker", algorithm="exact", newest=3, generations=generations, name="ladder")
+    scenario = Ladder(env="openspiel/kuhn_poker", algorithm="exact", newest=3, generations=generations)
     result = ludus.run(scenario)
     print("NashConv:", [round(value, 3) for value in result.nash_conv])
 

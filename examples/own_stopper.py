@@ -43,7 +43,6 @@ def main() -> None:
         algorithm="exact",
         generations=100,
         stop={"own_stopper:Reduced": 0.1},
-        name="reduced",
     )
     result = ludus.run(scenario)
     print(result.stopped_by)

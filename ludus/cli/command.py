@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ludus.core.errors import ConfigError, nearest
-from ludus.storage.run_dirs import is_run_name
 
 if TYPE_CHECKING:
     from ludus.driver.scenario import Scenario
@@ -114,14 +113,6 @@ def folder(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("'' was given, a folder was expected")
     return Path(text)
-
-
-def check_run_name(name: str, what: str, *, more: str = "") -> None:
-    """Raises ConfigError for what cannot name a folder of ./runs. more: what else could be done."""
-    if not is_run_name(name):
-        raise ConfigError(
-            f"{what} {name!r} cannot name a folder of ./runs. Use letters, digits, - _ and ., a letter or digit first{more}."
-        )
 
 
 def positive_number(text: str) -> int:

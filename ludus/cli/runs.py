@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from ludus.cli.command import Command, check_run_name
+from ludus.cli.command import Command
 from ludus.cli.output import table, write
 from ludus.core.errors import ConfigError, LudusError, RunError, UnknownName
 from ludus.storage.database import FILE, with_logs
@@ -23,6 +23,7 @@ from ludus.storage.run_dirs import (
     STUDY,
     SWEEP,
     RunLock,
+    check_run_name,
     find_experiment,
     find_run,
     is_running,

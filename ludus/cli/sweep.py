@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ludus.cli.command import Command, add_parallel, check_run_name, folder
+from ludus.cli.command import Command, add_parallel, folder
 from ludus.core.errors import ConfigError
+from ludus.storage.run_dirs import check_run_name
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

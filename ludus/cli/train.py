@@ -14,13 +14,13 @@ from ludus.cli.command import (
     add_profile,
     add_runtime,
     add_scenario,
-    check_run_name,
     folder,
     refuse_page,
     runtime_overrides,
     scenario_of,
 )
 from ludus.core.errors import ConfigError
+from ludus.storage.run_dirs import check_run_name
 
 if TYPE_CHECKING:
     from ludus.driver.control import StopRequest
@@ -46,7 +46,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_profile(parser)
     add_page(parser)
     add_runtime(parser)
-    parser.add_argument("--name", help="name of the run (default: the preset and the time)")
+    parser.add_argument(
+        "--name",
+        help="name of the run (default: the scenario's name; without one the preset or environment and the time)",
+    )
 
 
 def _execute(options: argparse.Namespace) -> int:

@@ -34,7 +34,7 @@ from ludus.core.types import EnvSpec
 from ludus.driver.assembly import checked
 from ludus.driver.control import STOPPED, StopRequest, stop_on_signals
 from ludus.driver.imported_policies import read_given, with_files
-from ludus.driver.runner import new_folder, resume, run
+from ludus.driver.runner import folder_name, new_folder, resume, run
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import parse_scenario
 from ludus.driver.stored_run import read_run
@@ -117,7 +117,7 @@ def check_here(scenario: Scenario, *, begins: bool = True) -> EnvSpec:
 
 def empty_folder(scenario: Scenario, *, run_dir: Path | None, name: str | None) -> Path:
     """Made, for a new experiment. Raises RunError where there is anything in it."""
-    folder = new_folder(scenario, run_dir, name)
+    folder = new_folder(scenario, run_dir, folder_name(scenario) if name is None else name)
     require_new(folder)
     require_empty(folder)
     require_writable(folder)

@@ -32,7 +32,7 @@ from ludus.driver.imported_policies import ImportedPolicies, read_given, with_fi
 from ludus.driver.result import Result, read_result
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_check import unfollowed
-from ludus.driver.scenario_files import to_scenario
+from ludus.driver.scenario_files import preset_names, to_scenario
 from ludus.driver.stored_run import SCENARIO, ResumableRun, read_run
 from ludus.envs.base import closed_on_error
 from ludus.envs.game_facts import GameFacts
@@ -43,7 +43,7 @@ from ludus.runtime.inprocess import InProcess, build_runtime
 from ludus.storage import live
 from ludus.storage.base import GenerationRecord, Observer, RunInfo, RunSummary, Silent
 from ludus.storage.policy_files import PolicyFiles
-from ludus.storage.run_dirs import RUNS, find_run, require_empty, require_writable
+from ludus.storage.run_dirs import RUNS, check_run_name, find_run, require_empty, require_writable
 from ludus.storage.store import Store, require_new
 from ludus.training.stopping import limit_of, reason_of
 from ludus.view.report import write_report
@@ -65,9 +65,9 @@ def run(
 
     scenario: one, or what `load_scenario` takes: a preset, a YAML file, the id of an environment. overrides: `key=value` texts for these,
     as the command line takes them. changes: values of the scenario's keys, as objects or data (generations=5, algorithm="ppo", seed=1).
-    run_dir, name: where the run is written. stop: when it ends, as the scenario's key, or a `StopRequest` with which to end it. report:
-    write one at the end. Raises LudusError, before anything is written, for what is wrong or does not fit together. Warns (`RunWarning`) of
-    what the run's results may hide, once it is over.
+    run_dir, name: where the run is written; a name, here or the scenario's, is the folder ./runs/NAME. stop: when it ends, as the
+    scenario's key, or a `StopRequest` with which to end it. report: write one at the end. Raises LudusError, before anything is written,
+    for what is wrong or does not fit together. Warns (`RunWarning`) of what the run's results may hide, once it is over.
     """
     if observer is not None and not isinstance(observer, Observer):
         raise ConfigError(
@@ -79,6 +79,7 @@ def run(
     scenario = with_files(to_scenario(scenario, overrides, **changes)).with_shards()
     env, counted, game = checked(scenario)
     scenario = _of_game(scenario, game)
+    name = folder_name(scenario) if name is None else name
     with closed_on_error(env):
         given = read_given(scenario, env.spec)
         folder = new_folder(scenario, run_dir, name)
@@ -316,8 +317,13 @@ def _limit(scenario: Scenario, unit: str) -> Any:
     return None if scenario.stop is None else limit_of(scenario.stop, unit)
 
 
+def folder_name(scenario: Scenario) -> str | None:
+    """The name that somebody gave it; a preset's stands for the preset, which is run many times."""
+    return None if scenario.name in preset_names() else scenario.name or None
+
+
 def new_folder(scenario: Scenario, run_dir: Path | str | None, name: str | None) -> Path:
-    """Where a new run is written: the folder that was given, or ./runs/<name>, by default after what runs and when."""
+    """Where a new run is written: the folder that was given, or ./runs/<name>; without a name, after what runs and when."""
     if run_dir is not None:
         if not isinstance(run_dir, str | PathLike):
             raise ConfigError(f"run_dir={run_dir!r} was given; expected the path of a folder that is new or empty.")
@@ -326,6 +332,7 @@ def new_folder(scenario: Scenario, run_dir: Path | str | None, name: str | None)
     if name is None:
         stem = scenario.name or scenario.env.id.partition("(")[0].rpartition("/")[2].replace(":", "-")
         return _unused(f"{stem}-{datetime.now():%Y%m%d-%H%M%S}")
+    check_run_name(name, "name")
     return RUNS / name
 
 

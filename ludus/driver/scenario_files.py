@@ -198,8 +198,13 @@ def _default(field: FieldInfo) -> Any:
 
 def list_presets() -> dict[str, str]:
     """name -> what it is (the first line of its file)."""
-    files = {p.name.removesuffix(".yaml"): p for p in _presets().iterdir() if p.name.endswith(".yaml")}
-    return {name: files[name].read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for name in sorted(files)}
+    files = {name: _presets() / f"{name}.yaml" for name in preset_names()}
+    return {name: file.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for name, file in files.items()}
+
+
+def preset_names() -> list[str]:
+    """Sorted."""
+    return sorted(p.name.removesuffix(".yaml") for p in _presets().iterdir() if p.name.endswith(".yaml"))
 
 
 def _presets() -> Any:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from ludus.core.errors import RunError, nearest
+from ludus.core.errors import ConfigError, RunError, nearest
 from ludus.storage.database import FILE, with_logs
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -30,9 +30,17 @@ MANIFEST = "manifest.json"
 _RUN_NAME = re.compile(r"\w[\w.-]*")
 
 
-def is_run_name(name: str) -> bool:
+def is_run_name(name: object) -> bool:
     """Whether it may name a new run, which is then a folder of ./runs: letters, digits, - _ and ., a letter, a digit or _ first."""
-    return _RUN_NAME.fullmatch(name) is not None
+    return isinstance(name, str) and _RUN_NAME.fullmatch(name) is not None
+
+
+def check_run_name(name: object, what: str, *, more: str = "") -> None:
+    """Raises ConfigError for what cannot name a folder of ./runs. more: what else could be done."""
+    if not is_run_name(name):
+        raise ConfigError(
+            f"{what} {name!r} cannot name a folder of ./runs. Use letters, digits, - _ and ., a letter or digit first{more}."
+        )
 
 
 def find_run(given: str | os.PathLike[str], *, zoo: bool = True) -> Path:

@@ -42,7 +42,7 @@ def require_new(run_dir: Path) -> None:
     """Raises RunError if there is a run already. Changes nothing on disk."""
     if has_tables(run_dir / FILE):
         raise RunError(
-            f"{str(run_dir)!r} already holds a run. Continue it with `ludus resume`, or give another --name or --run-dir."
+            f"{str(run_dir)!r} already holds a run. Continue it with `ludus resume`, or give another name (--name; name=), or --run-dir."
         )
 
 

@@ -17,6 +17,7 @@ import pytest
 import run_tools as tools
 
 import ludus
+from ludus.cli.main import main
 from ludus.driver.scenario_kinds import SCENARIOS
 from ludus.learners.registry import ALGORITHMS
 from ludus.policies.base import Policy
@@ -72,6 +73,27 @@ def test_run_from_python(tmp_path: Path) -> None:
     report = ludus.evaluate_run(tmp_path, episodes=50)
     assert report.exploitability is not None
     assert report.exploitability.nash_conv == pytest.approx(result.nash_conv[-1], abs=1e-12)
+
+
+def test_a_name_is_the_folder_wherever_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = {"env": "openspiel/kuhn_poker", "algorithm": "exact", "generations": 0}
+    assert ludus.run(ludus.PSRO(**small, name="a"), report=False).run_dir == Path("runs/a")
+    assert ludus.run(ludus.PSRO(**small), name="b", report=False).run_dir == Path("runs/b")
+    assert ludus.run("kuhn", ["name=c", "generations=0"], report=False).run_dir == Path("runs/c")
+    Path("mine.yaml").write_text(
+        "{scenario: psro, env: openspiel/kuhn_poker, algorithm: exact, generations: 0, name: d}"
+    )
+    assert main(["train", "mine.yaml"]) == 0
+    assert main(["train", "mine.yaml", "--name", "e"]) == 0
+    with pytest.raises(ludus.LudusError, match="'runs/d' already holds a run"):
+        ludus.run("mine.yaml", report=False)
+    assert main(["train", "kuhn", "generations=0"]) == 0  # a preset's own name
+    *named, timed = sorted(path.name for path in Path("runs").iterdir())
+    assert named == ["a", "b", "c", "d", "e"]
+    assert re.fullmatch(r"kuhn-\d{8}-\d{6}", timed)
+    with pytest.raises(ludus.LudusError, match=r"name 'x/y' cannot name a folder of ./runs"):
+        ludus.run("kuhn", name="x/y")
 
 
 def test_errors_are_one_family(tmp_path: Path) -> None:
