@@ -149,21 +149,47 @@ def action_space(space: Space[Any], *, what: str) -> Space[Any]:
 
 
 def action_start(space: Space[Any]) -> Array | int:
-    """What is added to an action that counts from 0: `start` of a (Multi)Discrete space, otherwise 0."""
+    """What is added to an action that counts from 0, flat: `start` of a (Multi)Discrete space, the least numbers of a Box of few whole
+    ones, otherwise 0."""
     if isinstance(space, spaces.Discrete):
         return int(space.start)
     if isinstance(space, spaces.MultiDiscrete):
-        return np.asarray(space.start)
+        return np.asarray(space.start).ravel()
+    if isinstance(space, spaces.Box) and _counts(space) is not None:
+        return space.low.ravel().astype(np.int64)
     return 0
 
 
 def from_zero(space: Space[Any]) -> Space[Any]:
-    """The space with its actions counted from 0, as policies answer."""
+    """The space with its actions flat and counted from 0, as policies answer. A Box of few whole numbers is a MultiDiscrete."""
     if isinstance(space, spaces.Discrete) and space.start:
         return spaces.Discrete(int(space.n))
-    if isinstance(space, spaces.MultiDiscrete) and np.any(space.start):
-        return spaces.MultiDiscrete(space.nvec)
+    if isinstance(space, spaces.MultiDiscrete) and (np.any(space.start) or space.nvec.ndim > 1):
+        return spaces.MultiDiscrete(space.nvec.ravel())
+    if isinstance(space, spaces.MultiBinary) and len(space.shape) > 1:
+        return spaces.MultiBinary(int(np.prod(space.shape)))
+    if isinstance(space, spaces.Box) and (counts := _counts(space)) is not None:
+        return spaces.MultiDiscrete(counts)
     return space
+
+
+_MOST = 1 << 12  # values of a number that are choices: each has an output of a network
+
+
+def _counts(space: spaces.Box) -> NDArray[np.int64] | None:
+    """int64[n]: how many values each number of a Box of whole numbers has; None of others, and where they are too many to choose from."""
+    if space.dtype.kind not in "iu":
+        return None
+    counts = (space.high.astype(np.float64) - space.low + 1).ravel()
+    return counts.astype(np.int64) if len(counts) and counts.max() <= _MOST else None
+
+
+def action_form(space: Space[Any]) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    """Shape and dtype that an action gets before its environment has it, where `from_zero` has others; None: it is as it should be."""
+    flat = from_zero(space)
+    if isinstance(space, spaces.Discrete) or (flat.shape == space.shape and type(flat) is type(space)):
+        return None
+    return tuple(space.shape or ()), np.dtype(space.dtype)
 
 
 # --------------------------------------------------------------------------------------------------------------------

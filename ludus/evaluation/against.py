@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError
+from ludus.core.user_code import standard_settings
 from ludus.evaluation.evaluated_run import Tell, require_two_player_zero_sum
 from ludus.evaluation.exact import refuse_device
 from ludus.evaluation.ratings import cell_variance, half_width
@@ -108,6 +109,7 @@ class Against:
     seats: tuple[Performance, ...]
 
 
+@standard_settings()
 def evaluate_against(
     run_dir: Path | str,
     other_dir: Path | str,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import Exploitability, NamedStatistics
+from ludus.core.user_code import standard_settings
 from ludus.evaluation.evaluated_run import FRESH, EvaluatedRun, RunResult, Tell, facts_of
 from ludus.evaluation.exact import ExactEvaluator, refuse_device, tree_on
 from ludus.evaluation.matches import outcomes
@@ -43,6 +44,7 @@ class EvaluationReport(RunResult):
     of: str = f"@{META}"
 
 
+@standard_settings()
 def evaluate_run(
     run_dir: Path | str,
     *,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import DataError, ScenarioError, SolverError
 from ludus.core.types import PolicyRef
+from ludus.core.user_code import standard_settings
 from ludus.envs.tree.game_tree import GameTree, tree_of
 from ludus.evaluation.evaluated_run import RunResult, facts_of, require_two_player_zero_sum
 from ludus.evaluation.exact import tree_on
@@ -104,6 +105,7 @@ class PopulationReport(RunResult):
         return self.found.nash_conv / 2
 
 
+@standard_settings()
 def evaluate_population(run_dir: Path | str, *, device: str = "auto") -> PopulationReport:
     """How exploitable the least exploitable mixture of each player's policies is. device: where that is computed, as `tree_on`
     takes it. Nothing is written.

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, PolicyError
 from ludus.core.types import Act, Array, Enumeration, EnvSpec, Mixture, PolicyRef, PolicySpec, Weights
+from ludus.core.user_code import standard_settings
 from ludus.envs.adapters.teams import Sides
 from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
@@ -75,6 +76,7 @@ class TrainedPolicy:
 
     # ------------------------------------------------------------------------------------------ in a program of one's own
 
+    @standard_settings()
     def predict(
         self,
         observation: Any,
@@ -123,6 +125,7 @@ class TrainedPolicy:
         after = PlayState(member, memory) if memory or len(drawn) > 1 else None
         return (action[0] if single else action), after
 
+    @standard_settings()
     def play(
         self,
         env: Any = None,
@@ -214,6 +217,7 @@ class TrainedPolicy:
         """As of `JointPolicy`; 0 of one that decides row by row."""
         return team_size_of(self.policy)
 
+    @standard_settings()
     def act(
         self,
         observation: Array,
@@ -228,6 +232,7 @@ class TrainedPolicy:
         beside: dict[str, Any] = {} if teams is None else {"teams": teams}
         return self.policy.act(observation, mask, memory, noise, mode=mode, **beside)
 
+    @standard_settings()
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """As `Policy.tabulate`."""
         return self.policy.tabulate(enumeration, player, mode=mode)
@@ -402,6 +407,7 @@ def _shape(config: Mapping[str, Any]) -> tuple[int, ...] | None:
     return next((shape for part in parts if (shape := _shape(part)) is not None), None)
 
 
+@standard_settings()
 def load_policy(name: str | PathLike[str], *, player: int | None = None, seed: int | None = None) -> TrainedPolicy:
     """A policy by its name: RUN, RUN@meta, RUN@12, RUN@best, RUN@strongest, RUN@newest, RUN@PLAYER/POLICY, or a file.
 

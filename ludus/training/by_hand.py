@@ -36,6 +36,7 @@ from ludus.core.types import (
     Tail,
     Weights,
 )
+from ludus.core.user_code import standard_settings
 from ludus.envs.base import closed_on_error
 from ludus.envs.options import Environment
 from ludus.envs.spaces import Choices
@@ -97,6 +98,7 @@ class HandLearner:
 
     # ------------------------------------------------------------------------------------------ learning
 
+    @standard_settings()
     def update(self, batch: Batch) -> Metrics:
         """One update from exactly these rows; its metrics. Nothing is replayed.
 
@@ -114,6 +116,7 @@ class HandLearner:
         self._learned()
         return metrics
 
+    @standard_settings()
     def learn(self, batch: Batch) -> Metrics:
         """As in a run: the rows go into the learner's tables, and every update that is due is done. The metrics of the last one; empty if
         none was due. batch, and what it raises: as of `update`."""
@@ -175,6 +178,7 @@ class HandLearner:
 
     # ------------------------------------------------------------------------------------------ acting
 
+    @standard_settings()
     def collect(self, amount: int | None = None, *, others: Mapping[int, Policy] | None = None) -> Trajectories:
         """Play in the environment with the newest weights, and answer what the learner did.
 
@@ -224,6 +228,7 @@ class HandLearner:
             raise ScenarioError(f"the learner had nothing to decide in {request.amount} {request.unit}; collect more.")
         return rollout.trajectories
 
+    @standard_settings()
     def act(self, observation: Array, mask: NDArray[np.bool_] | None = None) -> tuple[Array, NDArray[np.float32]]:
         """(actions [n, …], their log-probabilities float32[n]) of the newest policy, which explores, for observations [n, …] and legal
         actions bool[n, A]; those of whole teams, agent after agent, where it plays a team together. Raises ConfigError for one that
@@ -293,6 +298,7 @@ class HandLearner:
         return self._trainer.learner
 
 
+@standard_settings()
 def learner(
     algorithm: Any,
     env: Any,

@@ -128,6 +128,11 @@ def test_a_program_that_has_set_something_else(there: Path) -> None:
             generations=1,
             run_dir="runs/b",
         )
+        learner = ludus.learner("ppo", env=lambda: Wide(str(there), ""))
+        assert np.isfinite(learner.update(learner.collect(40))["loss"])
+        action, _ = learner.act(np.zeros((1, 1), np.float32))
+        assert action.shape == (1,)
+        learner.close()
         assert torch.get_default_dtype() is torch.float64
         assert not torch.is_grad_enabled()
     finally:

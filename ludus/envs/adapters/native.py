@@ -216,6 +216,8 @@ class NativeBase(Unsaved):
         self._add = action_start(space)
         self._choices = Choices.of(space)
         self._default: Any = np.clip(0, space.low, space.high) if isinstance(space, Box) else self._add
+        if isinstance(self._add, np.ndarray) and not isinstance(space, Box):
+            self._default = self._add.reshape(space.shape)
         self._bounds = np.array([self._add, space.n], np.int64) if isinstance(space, Discrete) else None
         self._dtype = self._pub.observation[0].dtype
         self._shape = self._pub.observation[0].shape
@@ -274,7 +276,8 @@ class NativeBase(Unsaved):
         bounds = self._bounds
         if bounds is None or given.ndim != 1 or given.dtype.kind not in "iu":
             check_actions(self._space, given, mask=due.mask, what=f"player 0 of {self.spec.id}")
-            self._actions[due.slot] = given + self._add if np.any(self._add) else given
+            rows = given + self._add if np.any(self._add) else given
+            self._actions[due.slot] = rows.reshape(len(rows), *self._actions.shape[1:])
             return
         if due.mask is None:
             wrong = hand_out(given, due.slot, self._actions, bounds)
@@ -356,8 +359,7 @@ class NativeBase(Unsaved):
     def _idle_actions(self, legal: NDArray[np.bool_]) -> None:
         """Legal ones, for those that nobody decides for."""
         assert self._choices is not None
-        first = self._choices.first(legal).reshape(self._actions.shape)
-        np.add(first, self._add, out=self._actions, casting="unsafe")
+        self._actions[...] = (self._choices.first(legal) + self._add).reshape(self._actions.shape)
 
     def _copy(self, seen: Any, out: Array) -> None:
         try:

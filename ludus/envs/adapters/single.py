@@ -25,6 +25,7 @@ from ludus.envs.spaces import (
     MASK,
     Choices,
     MaskedObservation,
+    action_form,
     action_space,
     action_start,
     from_zero,
@@ -125,7 +126,8 @@ class Single:
         self._beside = MaskedObservation.of(env.observation_space, env.action_space, what=id)
         _, self._encode = observation_space(self._beside.space if self._beside else env.observation_space, what=id)
         self._start = action_start(env.action_space)
-        self._plain = not np.any(self._start)
+        self._form = action_form(env.action_space)
+        self._plain = not np.any(self._start) and self._form is None
         self._choices = Choices.of(env.action_space)
         self._no_masks = self._choices is not None and not masked
         self._ask = None if self._beside is not None or not masked else _mask_method(env)
@@ -158,7 +160,7 @@ class Single:
 
     def advance(self, action: Any) -> tuple[Any, Any, int, Any]:
         """See `SingleAgentEnv.advance`."""
-        answer: Any = self._env.step(action if self._plain else action + self._start)
+        answer: Any = self._env.step(action if self._plain else self._with_form(action))
         try:
             seen, reward, terminated, truncated, info = answer
             mask = info.get(MASK)
@@ -174,6 +176,10 @@ class Single:
         if mask is not None or not self._direct:
             seen, mask = self._see(seen, mask, goes_on=how != TERMINATED)
         return seen, reward, how, mask
+
+    def _with_form(self, action: Any) -> Any:
+        action = action + self._start
+        return action if self._form is None else np.reshape(action, self._form[0]).astype(self._form[1])
 
     def _see(self, seen: Any, mask: Any, *, goes_on: bool) -> tuple[Any, Any]:
         """(observation, mask) of what was shown and what `info` holds. goes_on: more may be decided after it."""

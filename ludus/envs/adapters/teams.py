@@ -20,6 +20,7 @@ from ludus.envs.spaces import (
     Choices,
     Encode,
     MaskedObservation,
+    action_form,
     action_space,
     action_start,
     from_zero,
@@ -39,7 +40,8 @@ class AgentSeat:
     beside: of what it is shown, if that is a mapping with its mask. masked: masks are expected. start: added to actions, if they do not
     count from 0. bounds: (low, high) that actions are clipped to. pad_to: length of its player's observations, 0 if they are its own.
     legal: bool[n] over its player's actions, False where it has none such; None: has all. index: among the spec's agents. choices: of its
-    actions, None of a Box. cut: how many numbers its actions have, where its player's have more; 0 if they are its own.
+    actions, None of a Box. cut: how many numbers its actions have, where its player's have more; 0 if they are its own. form: see
+    `spaces.action_form`.
     """
 
     name: str
@@ -55,6 +57,7 @@ class AgentSeat:
     index: int = -1
     choices: Choices | None = None
     cut: int = 0
+    form: tuple[tuple[int, ...], np.dtype[Any]] | None = None
 
     def see(self, shown: Any, info: Any) -> tuple[Any, Any]:
         """(observation, mask or None) of what the environment shows and tells it. Raises Flaw for a mask that nobody announced."""
@@ -96,7 +99,8 @@ class AgentSeat:
             return np.clip(action, *self.bounds).astype(self.action.dtype, copy=False)
         if isinstance(action, np.ndarray) and action.dtype != self.action.dtype:
             action = action.astype(self.action.dtype)
-        return action if self.start is None else action + self.start
+        action = action if self.start is None else action + self.start
+        return action if self.form is None else np.reshape(action, self.form[0]).astype(self.form[1])
 
     def _padded(self, shown: Any) -> Array:
         own = np.asarray(shown)
@@ -357,18 +361,19 @@ def _seat(id: str, agent: AgentName, seen: Space[Any], acts: Space[Any], *, mask
     what = f"agent {agent!r} of {id}"
     beside = MaskedObservation.of(seen, acts, what=what)
     box, encode = observation_space(seen if beside is None else beside.space, what=what)
-    action = action_space(acts, what=what)
-    start = action_start(action)
+    start = action_start(action_space(acts, what=what))
+    action = from_zero(acts)
     return AgentSeat(
         name=str(agent),
         observation=box,
-        action=from_zero(action),
+        action=action,
         encode=encode,
         beside=beside,
-        masked=beside is not None or (masked and not isinstance(action, spaces.Box)),
+        masked=beside is not None or (masked and not isinstance(acts, spaces.Box)),
         start=start if np.any(start) else None,
         bounds=(action.low, action.high) if clip and isinstance(action, spaces.Box) else None,
         choices=Choices.of(action),
+        form=action_form(acts),
     )
 
 
