@@ -16,10 +16,10 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks.lines import Lines
+from benchmarks.results import in_full
 from ludus.core.config import to_yaml
 from ludus.core.seeding import keys
 from ludus.driver.runner import run
-from ludus.driver.scenario_files import parse_scenario
 from ludus.envs.registry import make_env
 from ludus.policies.base import Policy
 from ludus.training.training import Training
@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         patch.object(Training, "offer", lambda training: watch.look(training)),
     ):
         text = to_yaml(scenario(args.actors, seed=args.seed, runtime=args.runtime, decisions=args.decisions))
-        run(parse_scenario(text), run_dir=Path(folder) / "run", report=False)
+        run(in_full(text), run_dir=Path(folder) / "run", report=False)
     assert watch.lines is not None
     watch.lines.figures({**watch.figures, "seconds to solve": watch.solved})
 

@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.results import in_full
 from ludus.core.errors import LudusError
 from ludus.core.types import Metrics
 from ludus.driver.runner import resume, run
-from ludus.driver.scenario_files import parse_scenario
 from ludus.driver.scenario_kinds import PSRO
 from ludus.driver.scenario_runtime import RuntimeChoice
 from ludus.storage.base import RunSummary, Silent
@@ -89,7 +89,7 @@ def announce(folder: Path) -> None:
 
 def scenario(changes: Sequence[str] = ()) -> PSRO:
     """What is run."""
-    return parse_scenario(SCENARIO, list(changes))
+    return in_full(SCENARIO, changes)
 
 
 def main(argv: Sequence[str]) -> int:

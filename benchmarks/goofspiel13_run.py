@@ -132,15 +132,15 @@ def _measure(folder: Path, chosen: dict[str, Any], *, budget: int, rounds: int) 
 def _train(folder: Path, chosen: dict[str, Any]) -> dict[str, float]:
     """Trains, or goes on; what it took."""
     import ludus
+    from benchmarks.results import in_full
     from ludus.core.config import to_yaml
-    from ludus.driver.scenario_files import parse_scenario
     from ludus.storage.database import FILE
     from ludus.storage.reader import Reader
 
     if (folder / FILE).is_file():
         ludus.resume(folder, report=False)
     else:
-        ludus.run(parse_scenario(to_yaml(chosen)), run_dir=folder, report=False)
+        ludus.run(in_full(to_yaml(chosen)), run_dir=folder, report=False)
     with Reader(folder) as reader:
         last, summary = reader.generations()[-1], reader.summary()
         policies = len(reader.policies())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -15,9 +15,12 @@ from benchmarks.harness import python_of
 from benchmarks.learning_task import LearningTask
 from benchmarks.learning_tasks import TASKS, scenario
 from benchmarks.machine import ROOT
-from benchmarks.results import write_cell
+from benchmarks.results import same_scenario, write_cell
+from ludus.core.config import to_yaml
 
 RESULTS = ROOT / "benchmarks" / "results" / "learning"
+_IMITATED = ("expert", "demonstrations", "cloned")
+"""What a task is imitated from, beside its scenario."""
 QUICK = 0.05
 """Share of the budget that `--quick` trains for."""
 
@@ -61,7 +64,7 @@ def settings(run: Run) -> dict[str, Any]:
     task = TASKS[run.task]
     if run.peer and task.peer:
         return {"algorithm": task.peer.algorithm, "env": task.keys["env"]["id"], task.peer.unit: task.peer.budget}
-    imitated = {"expert": task.expert, "demonstrations": task.demonstrations, "cloned": task.cloned}
+    imitated = {key: getattr(task, key) for key in _IMITATED}
     return {**scenario(task, run.seed), **(imitated if task.expert else {})}
 
 
@@ -77,10 +80,18 @@ def stored(run: Run, folder: Path) -> Repetition | None:
         raise SystemExit(
             f"{path} is no result of a run ({type(error).__name__}: {error}). Restore it from git, or delete it to measure anew."
         ) from error
-    if with_settings != json.loads(json.dumps(settings(run))):
+    today = json.loads(json.dumps(settings(run)))
+    if with_settings != today and ((run.peer and TASKS[run.task].peer) or not _same(with_settings, today)):
         print(f"{run.contestant}, seed {run.seed}: measured with other settings, which do not count", file=sys.stderr)
         return None
     return repetition
+
+
+def _same(settings: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Whether they are one: what is left out of a scenario counts as the class's default."""
+    beside = [{key: each.get(key) for key in _IMITATED} for each in (settings, others)]
+    texts = [to_yaml({key: each[key] for key in each if key not in _IMITATED}) for each in (settings, others)]
+    return beside[0] == beside[1] and (texts[0] == texts[1] or same_scenario(*texts))
 
 
 def write(run: Run, repetition: Repetition, folder: Path) -> None:

@@ -19,12 +19,12 @@ from benchmarks.learning_task import LearningTask, point_of
 from benchmarks.learning_tasks import TASKS, scenario
 from benchmarks.lines import Lines
 from benchmarks.machine import ROOT
+from benchmarks.results import in_full
 from ludus.core.config import to_yaml
 from ludus.core.errors import RunError
 from ludus.core.types import Metrics, Solution
 from ludus.driver.result import Result
 from ludus.driver.runner import resume, run
-from ludus.driver.scenario_files import parse_scenario
 from ludus.envs.options import Environment
 from ludus.envs.tree.vector import TreeVectorEnv
 from ludus.evaluation.evaluate import evaluate_run
@@ -120,7 +120,7 @@ def trained(text: str, folder: Path, observer: Observer) -> Result:
     if (folder / FILE).is_file():
         result = resume(folder, observer=observer, report=False)
     else:
-        result = run(parse_scenario(text), run_dir=folder, observer=observer, report=False)
+        result = run(in_full(text), run_dir=folder, observer=observer, report=False)
     if not result.summary.complete:
         raise SystemExit(
             f"{folder}: {result.stopped_by}, before its end. The same command goes on with it, where it is kept."

@@ -36,6 +36,8 @@ from ludus.core.config import from_yaml
 _ZOO = "RL Baselines3 Zoo, benchmark.md (one run)"
 _TIANSHOU = "Tianshou, examples/mujoco/benchmark (ten seeds, v3)"
 _EPYMARL = "Papoudakis et al. 2021 (EPyMARL), table 3, after 20M steps"
+_PERCEPTRONS = (("network", "mlp"), ("body", "mlp"))
+"""What presets write out, and learners of other kinds that take their settings call otherwise; it is the default of all."""
 _KEYS = ("scenario", "share", "every_seat", "env", "mode", "algorithm")
 
 
@@ -43,7 +45,8 @@ def keys_of(preset: str) -> dict[str, Any]:
     """What a task has of a preset: the environment and the learner, not for how long."""
     text = (resources.files("ludus.driver") / "presets" / f"{preset}.yaml").read_text(encoding="utf-8")
     data = from_yaml(text, what=preset)
-    return {key: data[key] for key in _KEYS if key in data and data[key] != "psro"}
+    algorithm = {key: value for key, value in data["algorithm"].items() if (key, value) not in _PERCEPTRONS}
+    return {key: data[key] for key in _KEYS if key in data and data[key] != "psro"} | {"algorithm": algorithm}
 
 
 def _changed(preset: str, **changes: Any) -> dict[str, Any]:

@@ -217,5 +217,10 @@ def scenario_of(options: argparse.Namespace, *changes: str) -> Scenario:
     """What the arguments of `add_scenario` name. changes: `key=value` that come before the user's own."""
     from ludus.driver.scenario_files import load_scenario
 
+    return load_scenario(options.scenario, [*changes, *changes_of(options)], options.seed)
+
+
+def changes_of(options: argparse.Namespace) -> list[str]:
+    """What the arguments of `add_scenario` change, as `key=value`."""
     chosen = [] if options.algorithm is None else [f"algorithm={options.algorithm}"]
-    return load_scenario(options.scenario, [*changes, *chosen, *options.overrides], options.seed)
+    return [*chosen, *options.overrides]

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ludus.cli.command import Command, add_scenario, scenario_of
+from ludus.cli.command import Command, add_scenario, changes_of
 from ludus.cli.output import write
 
 if TYPE_CHECKING:
@@ -14,9 +14,17 @@ if TYPE_CHECKING:
 
 
 def _execute(options: argparse.Namespace) -> int:
-    scenario = scenario_of(options)
+    from ludus.core.errors import LudusError, one_line
+    from ludus.driver.defaults import complete
+    from ludus.driver.scenario_files import read_scenario
+
+    scenario, lines = read_scenario(options.scenario, changes_of(options), options.seed), list[str]()
+    try:
+        scenario = complete(scenario)
+    except LudusError as error:
+        lines = [f"what is not given follows from the environment, and cannot be said here: {one_line(error)}"]
     write(scenario.to_yaml())
-    for line in _where(scenario):
+    for line in (*lines, *_where(scenario)):
         write(f"# {line}\n")
     return 0
 

@@ -33,6 +33,7 @@ from ludus.core.own_code import told
 from ludus.core.types import EnvSpec
 from ludus.driver.assembly import checked
 from ludus.driver.control import STOPPED, StopRequest, stop_on_signals
+from ludus.driver.defaults import complete
 from ludus.driver.imported_policies import read_given, with_files
 from ludus.driver.runner import folder_name, new_folder, resume, run
 from ludus.driver.scenario import Scenario
@@ -95,7 +96,7 @@ _MOST = 1000  # seeds
 
 def new_experiment(scenario: Scenario, seeds: Sequence[int], *, run_dir: Path | None, name: str | None) -> Experiment:
     """An experiment of one run for each seed, written and not begun. Raises LudusError, before anything is written, for what is wrong."""
-    scenario = with_files(scenario)
+    scenario = complete(with_files(scenario))
     check_here(scenario)
     folder = empty_folder(scenario, run_dir=run_dir, name=name)
     # With its shards, which go by where a run begins: those that begin later may do so elsewhere.
@@ -108,7 +109,7 @@ def new_experiment(scenario: Scenario, seeds: Sequence[int], *, run_dir: Path | 
 def check_here(scenario: Scenario, *, begins: bool = True) -> EnvSpec:
     """That the scenario can run: once, before as many processes find out that it cannot. What its game is. begins: it will read the
     opponents that it names; runs that have begun have copies."""
-    env, _, _ = checked(scenario.with_shards())
+    env, _, _ = checked(complete(scenario).with_shards())
     with closing(env):
         if begins:
             read_given(scenario, env.spec)

@@ -276,8 +276,17 @@ class Scenario(ScheduleOptions):
         raise NotImplementedError(f"{type(self).__name__} must say which scheduler it uses, in a method `scheduler`.")
 
     def to_yaml(self) -> str:
-        """The scenario in full; `load_scenario` of it gives an equal one."""
-        return to_yaml({"scenario": self.kind, **self.model_dump(mode="json")})
+        """The scenario as YAML; `load_scenario` of it gives an equal one. In full if `load_scenario` or a run completed it; else without
+        what follows from the environment."""
+        from ludus.driver.defaults import missing_settings  # which knows the kinds of scenarios
+
+        data = self.model_dump(mode="json")
+        for *parents, key in missing_settings(self):
+            part = data
+            for name in parents:
+                part = part[name]
+            del part[key]
+        return to_yaml({"scenario": self.kind, **data})
 
     @property
     def shards(self) -> int:

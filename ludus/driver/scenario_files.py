@@ -11,41 +11,46 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
 from pydantic.fields import FieldInfo
 
-from ludus.core.config import Config, from_yaml, override
+from ludus.core.config import from_yaml, is_stored, override
 from ludus.core.errors import ConfigError, LudusError, UnknownName, nearest
-from ludus.core.parts import build_part, load
-from ludus.core.types import EnvSpec
+from ludus.core.parts import load
+from ludus.driver.defaults import changed, complete, spec_of
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_kinds import SCENARIOS
-from ludus.envs.families import FAMILIES, GivenObject, is_openspiel_game
+from ludus.envs.families import FAMILIES, is_openspiel_game
 from ludus.envs.options import Environment, with_import
-from ludus.learners.base import Algorithm, ComputedOracle
 from ludus.learners.registry import ALGORITHMS
 from ludus.learners.schedule import Schedule
-from ludus.policies.specs import tabulates
 
 
 def load_scenario(
     name_or_path: str | PathLike[str], overrides: Sequence[str] | None = None, seed: int | None = None, **changes: Any
 ) -> Scenario:
     """A preset, a YAML file, or the scenario that `first_scenario` makes for the id of an environment; with `key=value` overrides, and
-    with values of keys as objects or data. Raises ConfigError with the nearest right name."""
+    with values of keys as objects or data. What nobody gives follows from the environment (`ludus.driver.defaults`). Raises ConfigError
+    with the nearest right name, and what making the environment raises."""
+    return complete(read_scenario(name_or_path, overrides, seed, **changes))
+
+
+def read_scenario(
+    name_or_path: str | PathLike[str], overrides: Sequence[str] | None = None, seed: int | None = None, **changes: Any
+) -> Scenario:
+    """As `load_scenario`, without what follows from the environment of a preset or a file, which need not be here."""
     name, texts = str(name_or_path), _texts(overrides or [])
     if _is_environment(name):
-        return _scenario(*first_scenario({"id": name}, texts, changes), seed=seed)
+        return first_scenario({"id": name}, texts, changes, seed)
     source, text = _read(name)
     return parse_scenario(text, texts, seed, source=source, **changes)
 
 
 def to_scenario(given: Any, overrides: Sequence[str] = (), **changes: Any) -> Scenario:
-    """The scenario that was given, changed, or what `load_scenario` makes of a name. Raises ConfigError for anything else."""
+    """The scenario that was given, changed, or what `load_scenario` makes of a name, in full. Raises ConfigError for anything else."""
     if isinstance(given, str | PathLike):
         return load_scenario(given, overrides, **changes)
     if not isinstance(given, Scenario) and _is_made_of(given):
-        return _scenario(*first_scenario({"source": given}, _texts(overrides), changes), seed=None)
+        return first_scenario({"source": given}, _texts(overrides), changes, None)
     if not isinstance(given, Scenario):
         hint = (
             f"; {given.__name__} is a class: give its options, {given.__name__}(env=…)"
@@ -61,9 +66,7 @@ def to_scenario(given: Any, overrides: Sequence[str] = (), **changes: Any) -> Sc
             f"overrides {list(overrides)} were given with a {type(given).__name__} object; they are for presets, files and ids. Give "
             "keywords: generations=5, algorithm=…"
         )
-    if not changes:
-        return given
-    return type(given)(**{**{name: getattr(given, name) for name in type(given).model_fields}, **changes})
+    return complete(changed(given, changes) if changes else given)
 
 
 def _texts(overrides: Sequence[str]) -> list[str]:
@@ -109,7 +112,16 @@ def _scenario(data: dict[str, Any], overrides: list[str], changes: Mapping[str, 
         data = {key: value for key, value in data.items() if key not in theirs}
     if isinstance(named := data.get("algorithms"), Mapping):
         data = {**data, "algorithms": {str(name): part for name, part in named.items()}}
-    data = override({**_parts(kind), **data}, texts, names={"env": "id"}, filled=_settings)
+    parts = _parts(kind, texts)
+    later = [
+        text for text in texts if text.startswith(("algorithm.", "algorithms."))
+    ]  # what is in there follows from the rest
+    texts = [*(text for text in texts if text not in later), *later]
+
+    def settings(data: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
+        return _settings(kind, {**data, **changes}, path)
+
+    data = override({**parts, **data}, texts, names={"env": "id"}, filled=settings)
     for text in overrides:
         _refuse_bare(text.partition("=")[0].strip(), kind, data)
     data = {**data, **changes}
@@ -144,42 +156,51 @@ def _kind(name: str) -> type[Scenario]:
     return kind
 
 
-def _parts(scenario: type[Scenario]) -> dict[str, Any]:
-    """The parts that a scenario has by default, so that an override such as `algorithm.batch=500` has something to change."""
+def _parts(scenario: type[Scenario], texts: Sequence[str]) -> dict[str, Any]:
+    """The parts that a scenario has by default, where an override such as `algorithm.batch=500` changes something in them."""
     fields = scenario.model_fields
     return {
         name: fields[name].default
         for name in ("algorithm", "meta_solver", "responses", "past", "rules")
-        if name in fields
+        if name in fields and any(text.startswith(f"{name}.") for text in texts)
     }
 
 
-def _settings(data: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
-    """What an override of one setting of an algorithm's part leaves as it is: the rest of what the algorithm has by default (a schedule,
-    NFSP's best response), or the start of a schedule that was given as a number; of `algorithms.1.batch`, all else that everybody's
-    algorithm has."""
+def _settings(kind: type[Scenario], data: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
+    """What an override of one setting of an algorithm's part leaves as it is: the rest of what the algorithm has there (a schedule), or the
+    start of a schedule that was given as a number; of `algorithms.1.batch`, all else that everybody's algorithm has."""
     what, *parts = path
     given: Any = data
     if what == "algorithms" and parts:
-        given, (what, *parts) = {parts[0]: data[what].get(parts[0], data["algorithm"])}, parts
+        given = {parts[0]: data.get(what, {}).get(parts[0], data.get("algorithm", "ppo"))}
+        what, *parts = parts
         if not parts:
             return {"kind": given[what]} if isinstance(given[what], str) else dict(given[what])
     elif what != "algorithm":
         return {}
-    if not parts or not isinstance(given[what].get("kind"), str):
+    if not parts or not isinstance(given[what], Mapping) or not isinstance(given[what].get("kind"), str):
         return {}
     try:
         model = load("algorithm", given[what]["kind"], ALGORITHMS)
     except LudusError:
         return {}  # another one may be given later; else it is refused when it is made
-    default: Any = None
     for before, part in pairwise([what, *parts]):
-        given, field = given[before], _field(model, part)
-        default = getattr(default, part, None) if isinstance(default, Config) else _default(field)
-        model = field.annotation
-    if _is_schedule(model) and isinstance(given.get(path[-1]), int | float):
+        given = given[before]
+        model = _field(model, part).annotation
+    if not _is_schedule(model):
+        return {}
+    if isinstance(given.get(path[-1]), int | float):
         return {"start": given[path[-1]]}
-    return default.model_dump(mode="json") if isinstance(default, Config) and path[-1] not in given else {}
+    return _schedule(kind, data, path) if path[-1] not in given else {}
+
+
+def _schedule(kind: type[Scenario], data: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
+    """What a schedule is where it is not given: as the environment has it, or, of a run that is stored, as the class does."""
+    scenario = kind(**{key: value for key, value in data.items() if key != "scenario"})
+    part: Any = scenario if is_stored() else complete(scenario)
+    for name in path:
+        part = part[name] if isinstance(part, Mapping) else getattr(part, name)
+    return part.model_dump(mode="json") if isinstance(part, Schedule) else {}
 
 
 def _is_schedule(annotation: Any) -> bool:
@@ -190,10 +211,6 @@ def _is_schedule(annotation: Any) -> bool:
 def _field(model: Any, name: str) -> FieldInfo:
     fields: Mapping[str, FieldInfo] = getattr(model, "model_fields", {})
     return fields.get(name, FieldInfo())
-
-
-def _default(field: FieldInfo) -> Any:
-    return None if field.default_factory_takes_validated_data else field.get_default(call_default_factory=True)
 
 
 def list_presets() -> dict[str, str]:
@@ -241,53 +258,7 @@ def _ids() -> list[str]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A first scenario for an environment of which only the id is known: what usually works, as a place to start from.
-
-_Q: Mapping[str, Any] = {
-    "rollout_unit": "decisions",
-    "rollout": 128,
-    "hidden": [256, 256],
-    "gamma": 0.99,
-    "n_step": 5,
-    "updates_per_decision": 0.5,
-    "batch": 128,
-    "learning_rate": {"start": 1e-3, "end": 0.0},
-    "epsilon": {"start": 1.0, "end": 0.1, "over": 0.16},
-    "target_period": 256,
-}
-_ALONE: Mapping[str, Mapping[str, Any]] = {
-    "ppo": {
-        "batch_unit": "decisions",
-        "batch": 2048,
-        "epochs": 10,
-        "minibatches": 32,
-        "activation": "tanh",
-        "value_network": "separate",
-        "learning_rate": {"start": 3e-4, "end": 0.0},
-        "entropy": 0.0,
-        "clip": 0.2,
-        "gamma": 0.99,
-        "max_gradient_norm": 0.5,
-    },
-    "dqn": _Q,
-    "iqn": _Q,
-    "munchausen_dqn": _Q,
-    "qr_dqn": _Q,
-}
-"""Options of algorithms for one player. Their own defaults suit the information states of a small card game."""
-_TOGETHER: Mapping[str, Mapping[str, Any]] = {
-    "ppo": {
-        "batch": 256,
-        "epochs": 4,
-        "minibatches": 8,
-        "hidden": [128, 128],
-        "learning_rate": {"start": 1e-3, "end": 0.0},
-        "entropy": 0.01,
-        "clip": 0.2,
-        "max_gradient_norm": 0.5,
-    }
-}
-"""The same for games that are no tree in memory."""
+# A scenario for an environment of which only the id is known.
 
 
 def _is_environment(name: str) -> bool:
@@ -299,82 +270,17 @@ def _is_environment(name: str) -> bool:
 
 
 def first_scenario(
-    played: Mapping[str, Any], overrides: Sequence[str], changes: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
-    """A scenario for an environment, as data, and the overrides and changes that are still to be made. The environment is made once, to see
-    what it is. played: its `id`, or from Python its `source`.
-
-    One player learns by `fixed_opponents`, of whom there are none; the players of a game by `psro`; `scenario=` chooses another kind.
-    Raises what making the environment raises.
-    """
-    texts, own = list(overrides), dict(changes)
-    wanted = {**override({"env": dict(played), "algorithm": "ppo"}, texts, names={"env": "id"}), **own}
-    if wanted.get("import") is not None:
-        wanted["env"] = with_import(wanted["env"], wanted["import"])
-    name = wanted["algorithm"]
-    if isinstance(name, str):  # it is said here, with the options that go with it
-        texts = [text for text in texts if text.partition("=")[0].strip() != "algorithm"]
-        own.pop("algorithm", None)
-    elif isinstance(name, Mapping):  # a text that says the name alone would take all other options away again
-        name = name.get("kind", "ppo")
-        texts = [text for text in texts if not _names_algorithm(text)]
-    algorithm = build_part("algorithm", name, ALGORITHMS)
-    environment = Environment(**{**wanted["env"], "workers": 0, "deadline": None, "restarts": 0})
-    whole = isinstance(environment.source, GivenObject)  # which is as many environments as it is
-    env = environment.make() if whole else environment.make(num_envs=1)
-    try:
-        spec = env.spec
-    finally:
-        env.close()
-    kind = str(wanted.get("scenario", "fixed_opponents" if spec.num_players == 1 else "psro"))
-    data = {
-        "scenario": kind,
-        "env": dict(played),
-        "algorithm": name,
-        **_of_game(spec, computed=isinstance(algorithm, ComputedOracle)),
-    }
-    if isinstance(algorithm, Algorithm):
-        learned = _of_learner(environment.id, spec, algorithm, name if isinstance(name, str) else "")
-        data = {**data, **learned, "env": {**({} if whole else learned["env"]), **data["env"]}}
-    known = _kind(kind).model_fields
-    return {key: value for key, value in data.items() if key in known or key == "scenario"}, texts, own
-
-
-def _names_algorithm(text: str) -> bool:
-    """Whether an override says which algorithm, and no options of it."""
-    key, _, value = text.partition("=")
-    return key.strip() == "algorithm" and "{" not in value
-
-
-def _of_game(spec: EnvSpec, *, computed: bool) -> dict[str, Any]:
-    """Meta-solver and length. computed: the policies are, so that the solver's tolerance is all that is left of NashConv."""
-    if spec.num_players == 1:
-        return {"generations": 1, "mode": "greedy"}
-    if spec.num_players == 2 and spec.zero_sum:
-        solver = {"kind": "nash", **({"tolerance": 1e-9} if computed else {})}
-        return {"meta_solver": solver, "generations": 40, "stop": {"nash_conv": 1e-6} if computed else None}
-    return {"meta_solver": "projected_replicator_dynamics", "generations": 20}
-
-
-def _of_learner(id: str, spec: EnvSpec, algorithm: Algorithm, name: str) -> dict[str, Any]:
-    """What an algorithm needs that learns. name: it has; "" for an object."""
-    alone, tree = spec.num_players == 1, spec.enumeration is not None
-    if tree:
-        with suppress(LudusError):  # which is told when the parts are checked
-            tree = tabulates(algorithm.policy(spec, (0,)), mode="greedy")
-    options = {} if tree else dict((_ALONE if alone else _TOGETHER).get(name, {}))
-    space = spec.agents[0].observation
-    if len(space.shape or ()) == 3 and space.dtype == np.uint8:
-        options |= {key: "nature" for key in ("network", "body") if key in getattr(type(algorithm), "model_fields", {})}
-    out: dict[str, Any] = {"algorithm": {"kind": name, **options}} if options and name else {}
-    if alone:
-        on_policy = getattr(getattr(algorithm, "about", None), "data", "on-policy") == "on-policy"
-        out |= {"response": {"decisions": 200_000 if on_policy else 50_000}, "checkpoints": {"iterations": 1000}}
-        return {**out, "env": {"num_envs": 8 if on_policy else 1}}
-    board = id.startswith("openspiel/")
-    out |= {"generations": 20 if tree else 10, "warm_start": "last", "stop": None}
-    out |= {"response": {"episodes": 10_000 if board else 2_000}, "evaluation": {"episodes": 400 if board else 100}}
-    return {
-        **out,
-        "env": {"num_envs": 512} if tree else {"num_envs": 256, "tree": "off"} if board else {"num_envs": 16},
-    }
+    played: Mapping[str, Any], texts: list[str], changes: Mapping[str, Any], seed: int | None
+) -> Scenario:
+    """A scenario for an environment: one player learns by `fixed_opponents`, of whom there are none, the players of a game by `psro`;
+    `scenario=` chooses another kind. played: its `id`, or from Python its `source`. Raises what making the environment raises."""
+    wanted = {**override({"env": dict(played)}, texts, names={"env": "id"}), **changes}
+    env = None
+    if "scenario" not in wanted:
+        if wanted.get("import") is not None:
+            wanted["env"] = with_import(wanted["env"], wanted["import"])
+        chosen = Environment.of(wanted["env"])
+        env = spec_of(chosen if isinstance(chosen, Environment) else Environment(**chosen))
+        wanted["scenario"] = "fixed_opponents" if env.num_players == 1 else "psro"
+    data = {"scenario": wanted["scenario"], "env": dict(played)}
+    return complete(_scenario(data, texts, changes, seed=seed), env)

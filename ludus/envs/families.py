@@ -36,7 +36,8 @@ class Family:
     orders_agents: it takes `agent_order`, as `make_env` does, since whoever registers an environment there lists its agents.
     threads: it brings threads of its own, so `workers` does not apply. example: an id that works. training: options that only training
     has, and no match that is played afterwards. shaping: options that say what learners are paid; of each, the terms that matches count
-    too, with their weights where the option is not given (0: none)."""
+    too, with their weights where the option is not given (0: none). discount: per decision, that its tasks are learned with; None: 1 where
+    rules end every episode, else 0.99."""
 
     module: str
     summary: str
@@ -49,6 +50,7 @@ class Family:
     threads: bool = False
     training: tuple[str, ...] = ()
     shaping: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    discount: float | None = None
 
     @property
     def installed(self) -> bool:
@@ -161,6 +163,7 @@ FAMILIES: Mapping[str, Family] = {
         "mpe2/simple_spread_v3",
         needs="mpe2",
         python=True,
+        discount=0.95,  # of the papers on it (Lowe et al. 2017); nothing but a limit of steps ends its episodes
     ),
     "openspiel": Family(
         "ludus.envs.adapters.openspiel",
@@ -239,7 +242,6 @@ EXPECTED = (
     "an id such as openspiel/leduc_poker, a ludus.Environment, a Gymnasium or PettingZoo environment, a pyspiel.Game, or a function "
     "that makes an environment"
 )
-_FEW = 16  # environments that a function of the user's makes, where nobody says how many: each is a Python object
 
 
 @dataclass(eq=False)
@@ -288,7 +290,7 @@ def described(source: Any, num_envs: int | None) -> dict[str, Any]:
     if (found := importable(source)) is not None:
         return {"id": found, "source": None}
     name = getattr(source, "__qualname__", type(source).__name__).rpartition(".")[2]
-    return {"id": UNNAMED + _plain(name), "source": source, "num_envs": num_envs or _FEW}
+    return {"id": UNNAMED + _plain(name), "source": source}
 
 
 def importable(source: Any) -> str | None:

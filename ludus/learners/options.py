@@ -55,7 +55,10 @@ class CollectOptions(Config):
                 f"{own_name(self)} learns from the game's rewards only; leave learned_reward out, or use an algorithm such as ppo, a2c, "
                 "dqn or sac"
             )
-        if learned is not None and learned.discounted and getattr(self, "gamma", None) == 1.0:
+        gamma = (
+            getattr(self, "gamma", None) if "gamma" in self.model_fields_set else None
+        )  # else the environment says it
+        if learned is not None and learned.discounted and gamma == 1.0:
             raise ValueError(
                 f"learned_reward {own_name(learned)} sums what is earned for ever after an end (absorbing, say), which gamma 1 does not "
                 "bound; give a smaller gamma, such as 0.99, or leave that out"

@@ -1,6 +1,6 @@
 """A learner in a program of one's own: no run, no scenario, no store. Rows in, numbers out, a policy file at the end.
 
-learner = ludus.learner("ppo", env="gymnasium/CartPole-v1", batch=20)
+learner = ludus.learner("ppo", env="gymnasium/CartPole-v1", batch=2048)
 for _ in range(50):
     metrics = learner.update(learner.collect())      # or rows of one's own: arrays, a file of `ludus record`
 learner.save("pole.safetensors")                     # `ludus evaluate RUN --policies pole.safetensors`, ludus.load_policy
@@ -41,6 +41,7 @@ from ludus.envs.base import closed_on_error
 from ludus.envs.options import Environment
 from ludus.envs.spaces import Choices
 from ludus.learners.base import Algorithm, Learner, LearnerContext
+from ludus.learners.defaults import complete_algorithm
 from ludus.learners.registry import ALGORITHMS, check_fits
 from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.policies.file import load_policy, save_policy
@@ -79,6 +80,7 @@ class HandLearner:
         with closed_on_error(env):
             self.env: EnvSpec = env.spec
             self.players = players or tuple(range(self.env.num_players))
+            algorithm = complete_algorithm(algorithm, self.env)
             check_fits(algorithm, self.env, self.players)
             context = LearnerContext(self.env, self.players, seed, total=total, device=device)
             self._trainer = Trainer(TrainerSpec(_TASK, algorithm, context, start), EpisodeServer(seed))
@@ -312,7 +314,8 @@ def learner(
 ) -> HandLearner:
     """A learner to be fed by hand.
 
-    algorithm: a name, `module:Class`, a class, or an object; options: its own, of the first three. env: an id, an
+    algorithm: a name, `module:Class`, a class, or an object; options: its own, of the first three; what is left out follows from the
+    environment (`ludus.learners.defaults`). env: an id, an
     `Environment`, or what makes one. players: whom the policy plays; default: all, who must be alike. start: a policy to go on from,
     or its file. total: what schedules run over, in what the algorithm collects. Raises ConfigError and ScenarioError for what does not fit,
     PolicyError for a start of another kind.

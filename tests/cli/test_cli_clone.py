@@ -180,7 +180,17 @@ def test_the_network_is_that_of_the_population() -> None:
         (["my.yaml", "my.yaml", "--out", "x.safetensors"], "holds no trajectories that can be read"),
         (["games.parquet", "kuhn", "--out", "x.safetensors"], "algorithm computes its policies"),
         (["games.parquet", "leduc", "--out", "x.safetensors"], 'the scenario has "openspiel/leduc_poker"'),
-        (["games.parquet", "my.yaml", "env.wrappers=[agent_ids]", "--out", "x.safetensors"], "with env.wrappers=[];"),
+        (
+            [
+                "games.parquet",
+                "my.yaml",
+                "env.wrappers=[{kind: frame_stack, k: 2}]",
+                "env.tree=off",
+                "--out",
+                "x.safetensors",
+            ],
+            "with env.wrappers=[];",
+        ),
         (["games.parquet", "my.yaml", "--out", "x.safetensors", "--players", "2"], "players [2] were given"),
         (["games.parquet", "my.yaml", "--out", "x.safetensors", "--held-out", "1"], "held_out"),
         (["games.parquet", "my.yaml", "algorithm=dqn", "--out", "x.safetensors"], "cannot be cloned into"),

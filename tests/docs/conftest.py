@@ -17,7 +17,14 @@ def try1(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import ludus
 
     folder = tmp_path_factory.mktemp("docs")
-    scenario = ludus.PSRO(env="openspiel/kuhn_poker", algorithm="exact", generations=8, checkpoints={"generations": 4})
+    scenario = ludus.PSRO(
+        env="openspiel/kuhn_poker",
+        algorithm="exact",
+        meta_solver="nash",
+        generations=8,
+        stop=None,
+        checkpoints={"generations": 4},
+    )
     ludus.run(scenario, run_dir=folder / "runs" / "try1")
     return folder
 

@@ -20,12 +20,13 @@ from ludus.driver.scenario_files import load_scenario
         ("gymnasium/CartPole-v1", ["algorithm=dqn"], "fixed_opponents", {"algorithm.hidden": (256, 256), "env.num_envs": 1}),
         ("gymnasium/CartPole-v1", ["algorithm=dqn", "algorithm.capacity=5000"], "fixed_opponents",
          {"algorithm.hidden": (256, 256), "algorithm.gamma": 0.99, "algorithm.capacity": 5000}),
-        ("gymnasium/CartPole-v1", ["algorithm={kind: dqn, capacity: 5000}"], "fixed_opponents", {"algorithm.gamma": 1.0}),
+        ("gymnasium/CartPole-v1", ["algorithm={kind: dqn, capacity: 5000}"], "fixed_opponents",
+         {"algorithm.gamma": 0.99, "algorithm.capacity": 5000}),
         ("gymnasium/Pendulum-v1", ["algorithm=sac"], "fixed_opponents", {"algorithm.gamma": 0.99, "mode": "greedy"}),
         ("openspiel/kuhn_poker", ["algorithm=exact"], "psro", {"meta_solver.tolerance": 1e-9, "stop.at_most": 1e-6}),
         ("openspiel/kuhn_poker", [], "psro", {"algorithm.batch": 750, "env.tree": "auto", "stop": None}),
         ("openspiel/kuhn_poker", ["algorithm=r2d2"], "psro", {"env.tree": "off"}),
-        ("openspiel/kuhn_poker", ["scenario=self_play"], "self_play", {"response.value": 10_000}),
+        ("openspiel/kuhn_poker", ["scenario=self_play"], "self_play", {"response.value": 20_000}),
         ("openspiel/kuhn_poker(players=3)", [], "psro", {"generations": 20}),
         ("ludus.testing.fakes:Cue", [], "fixed_opponents", {"algorithm.batch": 2048}),
     ],
@@ -38,7 +39,7 @@ def test_what_there_is_for_an_id(id: str, overrides: list[str], kind: str, expec
         for part in path.split("."):
             found = getattr(found, part)
         assert found == value, path
-    assert load_scenario(id, overrides, algorithm=ludus.TabularQ(batch=7)).algorithm == ludus.TabularQ(batch=7)
+    assert load_scenario(id, overrides, algorithm=ludus.TabularQ(batch=7)).algorithm.batch == 7
 
 
 def test_one_is_trained_by_the_command(

@@ -211,6 +211,10 @@ class Coin(gymnasium.Env[Any, Any]):
         self.closed = True
 
 
+def coin_beside(lock: object) -> Coin:
+    return Coin()
+
+
 def learner(env: Any, **changes: Any) -> ludus.FixedOpponents:
     algorithm = ludus.PPO(batch=20, epochs=2, hidden=(8,))
     return ludus.FixedOpponents(
@@ -243,7 +247,7 @@ def test_a_lambda_is_told_of_and_given_again(tmp_path: Path) -> None:
     ):
         ludus.resume(run_dir, report=False)
     with pytest.raises(
-        ludus.LudusError, match="one object was given, which is one environment, and the run has num_envs=16"
+        ludus.LudusError, match="one object was given, which is one environment, and the run has num_envs=8"
     ):
         ludus.resume(run_dir, env=Coin(), report=False)
     ludus.resume(run_dir, env=make, report=False)
@@ -275,7 +279,7 @@ def test_one_object_is_one_environment_and_stays_open(tmp_path: Path) -> None:
     ("env", "changes", "words"),
     [
         (Coin(), {"runtime": "ray"}, "cannot be sent to its workers: it is one object, and each of them needs its own"),
-        (partial(Coin, threading.Lock()), {"runtime": "ray"}, "cannot be sent to its workers: cannot pickle"),
+        (partial(coin_beside, threading.Lock()), {"runtime": "ray"}, "cannot be sent to its workers: cannot pickle"),
         ({"source": lambda: Coin(), "workers": 2}, {}, "cannot be sent to subprocesses: .* name it module:function"),
         (Coin(), {"learners": (0,), "runtime": {"tasks": 2}}, "several learners of this fixed_opponents run play at the same time"),
         (lambda: 3, {}, "has none of the interfaces that Ludus plays"),

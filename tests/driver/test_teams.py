@@ -106,7 +106,14 @@ QMIX = {"kind": "qmix", "min_size": 200, "target_period": 50, "epsilon": {"start
 MADDPG = {"kind": "maddpg", "critic": "state", "normalise_rewards": "scale", "start_decisions": 200}
 ORACLES = {
     "ppo": {"kind": "ppo", "batch": 100, "hidden": [16], "epochs": 8},
-    "dqn": {"kind": "dqn", "min_size": 200, **REPLAY},
+    "dqn": {
+        "kind": "dqn",
+        "min_size": 200,
+        "rollout_unit": "episodes",
+        "gamma": 1.0,
+        "learning_rate": {"start": 0.01, "end": 0.0005},
+        **REPLAY,
+    },
     "qmix": {**QMIX, "learning_rate": 5e-3, **REPLAY},
     "maddpg": {**MADDPG, "rollout_unit": "episodes", "learning_rate": 5e-3, **REPLAY},
 }

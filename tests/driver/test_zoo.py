@@ -40,7 +40,11 @@ TINY = {"kind": "ppo", "batch": 32, "epochs": 1, "hidden": [4]}
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs: "exact" (PSRO on Kuhn poker's tree) and "played" (both seats share a population, networks, payoffs by playing); their zoo."""
     folder = tmp_path_factory.mktemp("made")
-    ludus.run(ludus.PSRO(env=KUHN, algorithm="exact", generations=3), run_dir=folder / "exact", report=False)
+    ludus.run(
+        ludus.PSRO(env=KUHN, algorithm="exact", meta_solver="nash", generations=3),
+        run_dir=folder / "exact",
+        report=False,
+    )
     shared = ludus.PSRO(
         env={"id": BLOTTO, "num_envs": 16},
         algorithm=TINY,

@@ -41,7 +41,8 @@ def arrays(rows: int = 12, **columns: Any) -> dict[str, Any]:
 
 
 def made(algorithm: str = "ppo", **options: Any) -> HandLearner:
-    return ludus.learner(algorithm, env=POLE, device="cpu", hidden=[8], **options)
+    unit = {"batch_unit": "episodes"} if algorithm == "ppo" else {}
+    return ludus.learner(algorithm, env=POLE, device="cpu", **{"hidden": [8], **unit, **options})
 
 
 def differ(one: Any, other: Any) -> bool:

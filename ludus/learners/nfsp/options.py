@@ -58,7 +58,12 @@ class NFSP(Config):
     @classmethod
     def _filled(cls, value: Any) -> Any:
         """DQN's own settings are for learning alone: its epsilon begins at 1, and would fill the reservoir with random play."""
-        return {**_best_response().model_dump(), **value} if isinstance(value, Mapping) else value
+        if not isinstance(value, Mapping):
+            return value
+        usual = _best_response()
+        part = DQN(**{**{key: getattr(usual, key) for key in usual.model_fields_set}, **value})
+        part.model_fields_set.intersection_update(value)  # the rest was not given
+        return part
 
     @model_validator(mode="after")
     def _check_sizes(self) -> NFSP:
