@@ -13,13 +13,14 @@ export OMP_NUM_THREADS ?= 1
 # Tests start many processes, which all import Ludus: compiled code is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install football demo test test-slow test-gpu search check lint types format benchmarks clean
+.PHONY: help install football demo test test-slow test-noise test-gpu search check lint types format benchmarks clean
 
 help:
 	@echo "make demo        install, then train PSRO with PPO on Leduc poker (about two minutes)"
 	@echo "make test        install everything, then the fast tests"
 	@echo "make football    install Google Research Football from the wheel in LUDUS_WHEELS ($(LUDUS_WHEELS))"
 	@echo "make test-slow   the slow tests"
+	@echo "make test-noise  the fast tests under deliberate rounding noise; NOISE=2 is another seed (docs/how-to/reproduce.md)"
 	@echo "make test-gpu    what can only be seen on a card"
 	@echo "make search      the property tests, with examples that were not tried before"
 	@echo "make check       linter, formatter, type checker and fast tests"
@@ -57,6 +58,10 @@ test: install $(if $(WHEEL),football)
 
 test-slow: install $(if $(WHEEL),football)
 	$(BIN)/python -m pytest -m "slow and not gpu" -n 4 --dist loadfile -q --durations=15
+
+NOISE ?= 1
+test-noise: export LUDUS_ROUNDING_NOISE := $(NOISE)
+test-noise: test
 
 test-gpu: install
 	$(BIN)/python -m pytest -m gpu -q --durations=15
