@@ -127,6 +127,13 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", action="store_true", help="show at the end where the time went, part by part")
 
 
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The option that prints the results for programs."""
+    parser.add_argument(
+        "--json", action="store_true", help="print the results as JSON, and nothing else on standard output"
+    )
+
+
 def add_page(parser: argparse.ArgumentParser) -> None:
     """The option that opens the page of a run."""
     parser.add_argument(

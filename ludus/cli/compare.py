@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command
-from ludus.cli.output import stream, table, write
+from ludus.cli.output import stream, table, write, write_json
 from ludus.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _execute(options: argparse.Namespace) -> int:
 
     comparison = compared(options, options.groups)
     if options.json:
-        write(json.dumps(as_json(comparison), indent=2, ensure_ascii=False, allow_nan=False))
+        write_json(as_json(comparison))
     elif options.csv:
         rows = csv.writer(stream(), lineterminator="\n")
         rows.writerow(COLUMNS)

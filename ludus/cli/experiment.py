@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from ludus.cli.output import facts, table
+from ludus.cli.output import facts, table, write_json
 from ludus.cli.result import FAILED
 from ludus.core.errors import ConfigError, LudusError, RunError
 from ludus.driver.control import StopRequest, stop_on_signals
@@ -139,15 +139,20 @@ def _last_line(log: Path, begun: int) -> str:
     return ""
 
 
-def execute(experiment: Experiment, go: Callable[[ExperimentProgress, StopRequest], Experiment]) -> int:
-    """Run what `go` runs, watched and stopped by signals, and show what it came to; the exit code."""
+def execute(
+    experiment: Experiment, go: Callable[[ExperimentProgress, StopRequest], Experiment], *, as_json: bool
+) -> int:
+    """Run what `go` runs, watched and stopped by signals, and show what it came to, as JSON if `as_json`; the exit code."""
     with closing(ExperimentProgress(experiment)) as observer, stop_on_signals(tell=observer.stopping) as stop:
         experiment = go(observer, stop)
-    show(experiment)
+    if as_json:
+        write_json(data_of(experiment))
+    else:
+        show(experiment)
     return status_of(experiment.standings(), stop)
 
 
-def go_on(experiment: Experiment, overrides: Sequence[str] = (), *, parallel: int | None) -> int:
+def go_on(experiment: Experiment, overrides: Sequence[str] = (), *, parallel: int | None, as_json: bool = False) -> int:
     """The runs of an experiment that are not done, or the trials of a sweep; the exit code."""
     if experiment.is_sweep:
         from ludus.driver.sweep import go_on as go
@@ -155,8 +160,25 @@ def go_on(experiment: Experiment, overrides: Sequence[str] = (), *, parallel: in
         from ludus.driver.experiment import go_on as go
 
     return execute(
-        experiment, lambda observer, stop: go(experiment, overrides, observer=observer, stop=stop, parallel=parallel)
+        experiment,
+        lambda observer, stop: go(experiment, overrides, observer=observer, stop=stop, parallel=parallel),
+        as_json=as_json,
     )
+
+
+def data_of(experiment: Experiment) -> dict[str, Any]:
+    """As JSON: how its runs stand, and their comparison as `ludus compare --json` has it, null where nothing can be compared."""
+    from ludus.view.comparison import as_json
+
+    standings = experiment.standings()
+    comparison = _compared(experiment.folder, some_finished=any(s.is_done for s in standings))
+    report = None if comparison is None else _report(experiment.folder, comparison)
+    return {
+        "experiment": str(experiment.folder),
+        "report": None if report is None else str(report),
+        "runs": [{"name": s.name, "run_dir": str(s.folder), "state": s.state, "why": s.why} for s in standings],
+        "comparison": None if comparison is None else as_json(comparison),
+    }
 
 
 def show(experiment: Experiment) -> None:
@@ -192,19 +214,33 @@ def _can_go_on(experiment: Experiment, standings: Sequence[RunStanding]) -> bool
 def _show_figures(folder: Path, *, some_finished: bool) -> Path | None:
     """Writes the report, too. some_finished: so that there should be figures."""
     from ludus.cli.compare import show_figures
+
+    comparison = _compared(folder, some_finished=some_finished)
+    if comparison is None:
+        return None
+    show_figures(comparison)
+    if _sought(folder) is not None:
+        _show_trials(comparison)
+    return _report(folder, comparison)
+
+
+def _compared(folder: Path, *, some_finished: bool) -> Comparison | None:
+    """None, and a line on standard error where there should be figures, if its runs have none."""
     from ludus.view.compared_runs import read_group
-    from ludus.view.comparison import compare, page_of, write_comparison
+    from ludus.view.comparison import compare
 
     metric = _sought(folder)
     try:
-        comparison = compare([read_group(str(folder))], metric=metric)
+        return compare([read_group(str(folder))], metric=metric)
     except (RunError, ConfigError) as error:  # nothing has finished a generation, or knows a measure
         if some_finished or metric is not None:
             sys.stderr.write(f"{error}\n")
         return None
-    show_figures(comparison)
-    if metric is not None:
-        _show_trials(comparison)
+
+
+def _report(folder: Path, comparison: Comparison) -> Path | None:
+    from ludus.view.comparison import page_of, write_comparison
+
     try:
         return write_comparison(comparison, page_of([str(folder)]))
     except RunError as error:  # on a full disk the runs are done nevertheless

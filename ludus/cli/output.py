@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import json
 import math
 import os
 import sys
@@ -51,6 +52,11 @@ def separate() -> None:
 def stream() -> TextIO:
     """Standard output as commands write to it."""
     return sys.stdout if _results is None else _results
+
+
+def write_json(data: object) -> None:
+    """For programs: what is not finite must be None already."""
+    write(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def write(text: str) -> None:

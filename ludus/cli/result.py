@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ludus.cli.output import facts, mean_cells, statistics_table, stream, table
+from ludus.cli.output import facts, mean_cells, statistics_table, stream, table, write, write_json
 from ludus.cli.page_beside import page_beside
-from ludus.core.errors import RunWarning
+from ludus.core.errors import ConfigError, RunWarning
 from ludus.core.timings import PARTS
 from ludus.driver.control import StopRequest, stop_on_signals
 from ludus.driver.driver import COMPLETE
@@ -39,9 +39,14 @@ _NEWEST = 3
 """Policies of each population whose statistics are shown."""
 
 
-def execute(go: Callable[[Observer, StopRequest], Result], *, profile: bool, page: bool = False) -> int:
+def execute(
+    go: Callable[[Observer, StopRequest], Result], *, profile: bool = False, page: bool = False, as_json: bool = False
+) -> int:
     """Run what `go` runs, with its progress shown and stopped by signals, and show the result; the exit code. profile: show where its time
-    went, too. page: open its page beside it, which stays until Ctrl-C if the run came to its end and somebody is there."""
+    went, too. page: open its page beside it, which stays until Ctrl-C if the run came to its end and somebody is there. as_json: show it as
+    JSON. Raises ConfigError for that with `profile`."""
+    if as_json and profile:
+        raise ConfigError("--json and --profile were both given; `--profile` prints tables. Give one of them.")
     with ExitStack() as beside, warnings.catch_warnings():
         warnings.simplefilter("ignore", RunWarning)  # which are shown as they come, and with the results
         with (
@@ -51,18 +56,25 @@ def execute(go: Callable[[Observer, StopRequest], Result], *, profile: bool, pag
         ):
             observer, opened = beside.enter_context(page_beside(progress, wanted=page))
             result = go(observer, stop)
-        show_result(result)
-        if profile:
-            show_profile(result.run_dir)
-        if stop.requested:
-            stream().write(f"\nContinue with: ludus resume {quote(str(result.run_dir))}\n")
-        elif not result.summary.failed:
-            show_next(result)
+        if as_json:
+            write_json(result.as_json())
+        else:
+            _show(result, profile=profile, stopped=stop.requested)
         code = _status(result, stop.status)
         if opened is not None and not stop.requested:
             stream().flush()
             opened.stay()
     return code
+
+
+def _show(result: Result, *, profile: bool, stopped: bool) -> None:
+    show_result(result)
+    if profile:
+        show_profile(result.run_dir)
+    if stopped:
+        write(f"\nContinue with: ludus resume {quote(str(result.run_dir))}")
+    elif not result.summary.failed:
+        show_next(result)
 
 
 def show_result(result: Result) -> None:

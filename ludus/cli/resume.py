@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ludus.cli.command import (
     Command,
+    add_json,
     add_page,
     add_parallel,
     add_profile,
@@ -28,6 +29,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=whole_number, help="likewise; it must be the run's")
     add_profile(parser)
     add_page(parser)
+    add_json(parser)
     add_parallel(parser)
     add_runtime(parser)
 
@@ -47,6 +49,7 @@ def _execute(options: argparse.Namespace) -> int:
         lambda observer, stop: resume(run_dir, overrides, observer=observer, stop=stop),
         profile=options.profile,
         page=options.ui,
+        as_json=options.json,
     )
 
 
@@ -57,7 +60,7 @@ def _experiment(folder: Path, overrides: list[str], options: argparse.Namespace)
     from ludus.cli.experiment import go_on
     from ludus.storage.experiments import read_experiment
 
-    return go_on(read_experiment(folder), overrides, parallel=options.parallel)
+    return go_on(read_experiment(folder), overrides, parallel=options.parallel, as_json=options.json)
 
 
 COMMAND = Command(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ludus.cli.command import Command, add_parallel, folder
+from ludus.cli.command import Command, add_json, add_parallel, folder
 from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import check_run_name
 
@@ -20,6 +20,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="changes to it, such as trials=50 or sampler.seed=1",
     )
     add_parallel(parser)
+    add_json(parser)
     parser.add_argument("--run-dir", type=folder, help="where the experiment is written (default: ./runs/<name>)")
     parser.add_argument("--name", help="name of the experiment (default: the scenario and the time)")
 
@@ -33,7 +34,9 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.driver.sweep import load_sweep, new_sweep
 
     sweep = load_sweep(Path(options.file), options.overrides)
-    return go_on(new_sweep(sweep, run_dir=options.run_dir, name=options.name), parallel=options.parallel)
+    return go_on(
+        new_sweep(sweep, run_dir=options.run_dir, name=options.name), parallel=options.parallel, as_json=options.json
+    )
 
 
 COMMAND = Command(

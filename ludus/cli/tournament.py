@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import csv
 import dataclasses
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from ludus.cli.command import (
     seconds,
     whole_number,
 )
-from ludus.cli.output import mean_cells, rating_cell, rating_column, statistics_table, stream, table, write
+from ludus.cli.output import mean_cells, rating_cell, rating_column, statistics_table, stream, table, write, write_json
 from ludus.cli.progress import EpisodesProgress
 from ludus.core.device import parse_device
 from ludus.core.errors import ConfigError
@@ -139,7 +138,7 @@ def _execute(options: argparse.Namespace) -> int:
         with closing(EpisodesProgress()) as progress:
             report = run_tournament(field, where, settings, progress, raters=raters)
     if options.json:
-        write(json.dumps(as_json(report), indent=2, ensure_ascii=False))
+        write_json(as_json(report))
     elif options.csv:
         csv.writer(stream(), lineterminator="\n").writerows(as_rows(report))
     else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ludus.cli.command import (
     Command,
+    add_json,
     add_page,
     add_parallel,
     add_profile,
@@ -45,6 +46,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-dir", type=folder, help="where the run is written (default: ./runs/<name>)")
     add_profile(parser)
     add_page(parser)
+    add_json(parser)
     add_runtime(parser)
     parser.add_argument(
         "--name",
@@ -71,7 +73,7 @@ def _execute(options: argparse.Namespace) -> int:
             observer.message(hint)
         return run(scenario, run_dir=options.run_dir, name=options.name, observer=observer, stop=stop)
 
-    return execute(go, profile=options.profile, page=options.ui)
+    return execute(go, profile=options.profile, page=options.ui, as_json=options.json)
 
 
 def _train_seeds(scenario: Scenario, options: argparse.Namespace) -> int:
@@ -84,7 +86,7 @@ def _train_seeds(scenario: Scenario, options: argparse.Namespace) -> int:
         given = "--profile" if options.seed is None else "--seed"
         raise ConfigError(f"{given} and --seeds were both given; {given} is for one run.")
     experiment = new_experiment(scenario, seeds, run_dir=options.run_dir, name=options.name)
-    return go_on(experiment, parallel=options.parallel)
+    return go_on(experiment, parallel=options.parallel, as_json=options.json)
 
 
 def hints(scenario: Scenario, *, cores: int) -> Iterator[str]:
@@ -118,6 +120,7 @@ COMMAND = Command(
         ("ludus train leduc --seeds 5", "five seeds side by side, as one experiment to compare"),
         ("ludus train leduc --ui", "with its page open in the browser"),
         ("ludus train leduc --profile", "and say where the time went"),
+        ("ludus train leduc --json > results.json", "for programs; progress is on standard error"),
         ("ludus train leduc --runtime processes --workers 8", "eight processes on this machine"),
         ("ludus train leduc --runtime processes --workers 8 --mode async", "and nobody waits for the slowest"),
         ("ludus train leduc --runtime ray --workers 64 runtime.shards=64 --address 10.0.0.5:6379", "on a cluster"),

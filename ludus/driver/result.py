@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.plain import plain
 from ludus.core.types import NamedStatistics
 from ludus.driver.scenario import Scenario
 from ludus.evaluation.policies import Drawn
@@ -52,6 +55,30 @@ class Result:
         last = f", NashConv {self.nash_conv[-1]:.4g}" if self.nash_conv else ""
         return f"<Result of {str(self.run_dir)!r}: {max(0, len(self.generations) - 1)} generations{last}; {self.stopped_by}>"
 
+    def as_json(self) -> dict[str, Any]:
+        """What `ludus train --json` prints: plain data, null for what is not known. Keys are names of fields of `Result`, `RunSummary` and
+        `GenerationRecord`; payoffs stay in the database."""
+        return {
+            "run_dir": str(self.run_dir),
+            "report": None if self.report is None else str(self.report),
+            "env": self.scenario.env.id,
+            "scenario": self.scenario.name or self.scenario.kind,
+            "seed": self.scenario.seed,
+            "stopped_by": self.stopped_by,
+            "complete": self.summary.complete,
+            "failed": self.summary.failed,
+            "failures": self.summary.failures,
+            "trained": self.summary.trained,
+            "episodes": self.episodes,
+            "seconds": plain(self.seconds),
+            "nash_conv": plain(self.nash_conv),
+            "populations": [[member.ref.policy for member in members] for members in self.populations],
+            "meta_strategies": plain([strategy.tolist() for strategy in self.meta_strategies]),
+            "generations": plain(self.generations),
+            "statistics": list(map(_counted, self.statistics, self.populations)),
+            "warnings": [{"kind": event.kind, "text": event.text} for event in self.warnings],
+        }
+
     def policy(self, population: int, index: int = -1) -> TrainedPolicy:
         """A trained policy, loaded from the run directory."""
         record = self.populations[population][index]
@@ -59,6 +86,14 @@ class Result:
         drawn = Drawn(record.ref.policy, policy, record.ref.mode, ref=record.ref)
         seats = [[drawn] if which == record.ref.population else [] for which in self.payoffs.population]
         return TrainedPolicy(seats, player=self.payoffs.population.index(record.ref.population), env=self.scenario.env)
+
+
+def _counted(statistics: NamedStatistics | None, members: Sequence[PolicyRecord]) -> dict[str, Any] | None:
+    """Of one population: policy -> statistic -> mean."""
+    if statistics is None:
+        return None
+    rows = [dict(zip(statistics.names, plain(statistics.mean[m.index].tolist()), strict=True)) for m in members]
+    return {member.ref.policy: row for member, row in zip(members, rows, strict=True)}
 
 
 def read_result(run_dir: Path, scenario: Scenario, summary: RunSummary, *, stopped_by: str = "") -> Result:

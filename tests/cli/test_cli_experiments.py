@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import synthetic_run as synthetic
 
-from ludus.cli.experiment import ExperimentProgress, show
+from ludus.cli.experiment import ExperimentProgress, data_of, show
 from ludus.cli.main import main
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import load_scenario
@@ -73,6 +73,20 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert main(["compare", "a", "b", "--json"]) == 0
     assert [group["name"] for group in json.loads(capsys.readouterr().out)["groups"]] == ["a", "b"]
+
+
+def test_an_experiment_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """As `resume --json` prints it where nothing is left to do."""
+    made = experiment("a")
+    assert main(["resume", "a", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["experiment"], data["report"]) == ("runs/a", "runs/a/report.html")
+    assert data["runs"][1] == {"name": "seed-1", "run_dir": "runs/a/seed-1", "state": "finished", "why": ""}
+    assert data["comparison"]["groups"][0]["mean"]["value"] == pytest.approx(2.205, abs=1e-3)
+    empty = experiment("none", done=0, more=1)
+    assert data_of(empty)["comparison"] is None
+    assert [run["state"] for run in data_of(empty)["runs"]] == ["waiting"]
+    assert made.folder.is_dir()
 
 
 def test_report_of_several(capsys: pytest.CaptureFixture[str]) -> None:

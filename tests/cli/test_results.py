@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import synthetic_run as synthetic
 
+from ludus.cli.main import main
 from ludus.cli.result import show_next, show_result
 from ludus.core.types import PolicySpec
 from ludus.driver.result import Result, read_result
@@ -50,6 +52,26 @@ def told(capsys: pytest.CaptureFixture[str]) -> Any:
         return {name: value.strip() for name, value in rows}
 
     return told
+
+
+def test_train_and_resume_print_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line, generations in (
+        (["train", "kuhn", "algorithm=exact", "generations=1", "--name", "a"], 1),
+        (["resume", "a", "generations=2"], 2),
+    ):
+        assert main([*line, "--json"]) == 0
+        data = json.loads(capsys.readouterr().out)
+        assert (data["run_dir"], data["env"], data["complete"]) == ("runs/a", "openspiel/kuhn_poker", True)
+        assert data["nash_conv"][0] == pytest.approx(11 / 12)
+        assert [record["nash_conv"] for record in data["generations"]] == data["nash_conv"]
+        assert [record["number"] for record in data["generations"]] == list(range(generations + 1))
+        assert data["populations"][1] == [f"1-{g}" for g in range(generations + 1)]
+        assert sum(data["meta_strategies"][0]) == pytest.approx(1)
+    assert main(["resume", "a", "--json", "--profile"]) == 2
+    assert "--json and --profile were both given" in capsys.readouterr().err
 
 
 def test_the_mixture_against_random_and_the_best_generation(tmp_path: Path, told: Any) -> None:
