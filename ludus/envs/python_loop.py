@@ -32,6 +32,17 @@ _COMPILED = "?bBhHiIlLqQfd"  # the types of observations and masks that kernels 
 _NOT_NUMBERS = "an observation that is not finite; expected numbers"
 _NO_ACTION = "a mask without a legal action; expected at least one"
 
+_OF_ACTIONS = ("action_names", "action_meanings", "get_action_meanings")
+"""Where an environment may have the names of its actions, in their order: a list, or by agent a mapping of lists, or a method that answers
+one, which PettingZoo's interfaces give the agent. The last is Gymnasium's word, of Atari's."""
+_OF_NUMBERS = ("observation_names",)
+
+
+def _checked_names(id: str, hook: str, names: Any) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise EnvError(f"{id}: {hook} gave {names!r}; a list of texts was expected, one for each in its order.")
+    return tuple(name.lower() for name in names) if hook == "get_action_meanings" else tuple(names)
+
 
 class Flaw(Exception):
     """An environment broke its word; the message is a sentence about it, without the environment's name and the full stop."""
@@ -357,14 +368,33 @@ class PythonVectorEnv(Unsaved):
             return self._made(environment).render()
 
     def observation_names(self, player: int) -> Sequence[str]:
-        """See `NamesColumns.observation_names`; of environments that have it themselves. Raises EnvError before the first reset."""
+        """See `NamesColumns.observation_names`; as an environment gives them. Raises EnvError before the first reset, and for what are no
+        names."""
         env = self._made(0)
-        return env.observation_names(player) if isinstance(env, NamesColumns) else ()
+        return env.observation_names(player) if isinstance(env, NamesColumns) else self._names(player, _OF_NUMBERS)
 
     def action_names(self, player: int) -> Sequence[str]:
         """See `NamesColumns.action_names`, and above."""
         env = self._made(0)
-        return env.action_names(player) if isinstance(env, NamesColumns) else ()
+        return env.action_names(player) if isinstance(env, NamesColumns) else self._names(player, _OF_ACTIONS)
+
+    def _names(self, player: int, hooks: Sequence[str]) -> tuple[str, ...]:
+        """What the user's object says for the first agent of a player; () if it says nothing. Objects of other families' packages may mean
+        something else by these words."""
+        if "/" in self.spec.id and not self.spec.id.startswith("gymnasium/"):
+            return ()
+        agent, outer = self.spec.agents_of(player)[0].name, self._made(0).game
+        for game in (outer, getattr(outer, "unwrapped", None)):
+            for hook in hooks:
+                with users_code():
+                    given = getattr(game, hook, None)
+                    if callable(given):
+                        given = given(agent) if hasattr(game, "possible_agents") else given()
+                if isinstance(given, Mapping):
+                    given = given.get(agent)
+                if given is not None:
+                    return _checked_names(self.spec.id, hook, given)
+        return ()
 
     def _made(self, environment: int) -> PythonEnv:
         env = self._envs[environment]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from play_games import AnyGame, choose, openspiel, people, ref
 
-from ludus.core.errors import ConfigError, NotNow, PlayError, PolicyError, TooManyTables
+from ludus.core.errors import ConfigError, EnvError, NotNow, PlayError, PolicyError, TooManyTables
 from ludus.core.plain import plain
 from ludus.core.types import Act, AgentSpec, EnvSpec, PolicyRef, PolicySpec, Solution
 from ludus.envs.base import VectorEnv
@@ -22,6 +23,7 @@ from ludus.envs.registry import make_env
 from ludus.evaluation.play.controls import action_names_of, keys_of
 from ludus.evaluation.play.hints import Advisor
 from ludus.evaluation.play.records import FrameDecision
+from ludus.evaluation.play.replays import title_of
 from ludus.evaluation.play.tables import FinishedGame, Kept, Order, Table, Tables, Wish
 from ludus.evaluation.played_episode import PlayedEpisode, bots_of_run
 from ludus.learners.teams import state_width
@@ -184,6 +186,81 @@ def test_numbered_actions_have_names_and_keys() -> None:
     table.close()
     names = action_names_of(make_env("gymnasium/Taxi-v4", num_envs=1))  # the version that Gymnasium has now
     assert (keys_of("gymnasium/Taxi-v4", names, 6) or {})["p"] == names.index("pick up") == 4
+
+
+class Named(gymnasium.Env[Any, Any]):
+    action_names: ClassVar[Any] = ("hold", "sell")
+    observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(1, np.float32), 1.0, True, False, {}
+
+
+class Meant(Named):
+    action_names = None
+
+    def get_action_meanings(self) -> list[str]:
+        return ["HOLD", "SELL"]
+
+
+class NoNames(Named):
+    action_names = "hold, sell"
+
+
+class Bidders:
+    """Two agents with names of their own for what they do."""
+
+    possible_agents: ClassVar[list[str]] = ["buyer", "seller"]
+    metadata: ClassVar[dict[str, Any]] = {"name": "bidders"}
+
+    def __init__(self) -> None:
+        self.agents = list(self.possible_agents)
+
+    def close(self) -> None: ...
+
+    def action_names(self, agent: str) -> list[str]:
+        return [f"{agent} waits", f"{agent} deals"]
+
+    def observation_space(self, agent: str) -> Any:
+        return gymnasium.spaces.Box(0, 1, (1,), np.float32)
+
+    def action_space(self, agent: str) -> Any:
+        return gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.agents = list(self.possible_agents)
+        return {agent: np.zeros(1, np.float32) for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions: Any) -> Any:
+        self.agents = []
+        zeros = dict.fromkeys(self.possible_agents, 0.0)
+        seen = {agent: np.zeros(1, np.float32) for agent in self.possible_agents}
+        return seen, zeros, dict.fromkeys(zeros, True), dict.fromkeys(zeros, False), {agent: {} for agent in zeros}
+
+
+def test_an_environment_names_its_actions() -> None:
+    def labels(name: str, player: int = 0) -> list[str]:
+        table = people(AnyGame(Environment(id=f"{__name__}:{name}", num_envs=1)), seed=1)
+        decisions = table.view(player)["frame"]["decisions"]
+        table.close()
+        return [one["label"] for one in decisions[0]["legal"]]
+
+    assert labels("Named") == ["hold", "sell"]
+    assert labels("Meant") == ["hold", "sell"]
+    assert labels("Bidders") == ["buyer waits", "buyer deals"]
+    assert labels("Bidders", player=1) == ["seller waits", "seller deals"]
+    with pytest.raises(EnvError, match="action_names gave 'hold, sell'; a list of texts was expected"):
+        labels("NoNames")
+
+
+def test_a_title_has_no_module() -> None:
+    seats = [{"name": "Ada"}]
+    assert title_of({"game": "my_games:Auction", "seats": seats}) == "Auction: Ada"
+    assert title_of({"game": "openspiel/my_games:python_auction(cards=6)", "seats": seats}) == "python auction: Ada"
 
 
 def noting(told: list[FinishedGame], id: str = "") -> Callable[[FinishedGame], Kept]:

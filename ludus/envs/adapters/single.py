@@ -211,7 +211,10 @@ class Single:
             return shown
         if isinstance(shown, np.ndarray):
             return shown
-        raise EnvError(f"{self._id} has nothing to show (render mode {self._mode}); make it with render=True.")
+        raise EnvError(
+            f"{self._id} has nothing to show (render mode {self._mode}); make it with render=True (env.options.render=true in the scenario;"
+            " a class of your own needs a parameter render_mode)."
+        )
 
     @property
     def _mode(self) -> Any:

@@ -239,7 +239,8 @@ def rendered(env: Any) -> NDArray[np.uint8] | str:
     """What a PettingZoo or Gymnasium environment shows. Raises EnvError if it was made without a render_mode, or shows nothing."""
     if getattr(env, "render_mode", None) is None:
         raise EnvError(
-            'the environment was made without a render_mode; give the option render=true, or render_mode="ansi" for text where it has any.'
+            "the environment was made without a render_mode; give env.options.render=true in the scenario, or env.options.render_mode=ansi "
+            "for text where it has any. A class of your own needs a parameter render_mode."
         )
     shown = env.render()
     if shown is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ludus.envs.base import HoldsGames, NamesColumns, VectorEnv
+from ludus.envs.base import NamesColumns, VectorEnv
 
 _ACTIONS: Mapping[str, tuple[str, ...]] = {
     "Acrobot-v1": ("left", "nothing", "right"),
@@ -70,10 +70,7 @@ def action_names_of(env: VectorEnv) -> tuple[str, ...]:
     family, _, name = env.spec.id.partition("/")
     if known := _ACTIONS.get(name) or _OF_FAMILIES.get(family):
         return known
-    held = env.game(0) if env.spec.id.startswith("gymnasium/") and isinstance(env, HoldsGames) else None
-    game = getattr(held, "unwrapped", None)
-    meanings = getattr(game, "get_action_meanings", None)
-    return tuple(str(name).lower() for name in meanings()) if callable(meanings) else ()
+    return ()
 
 
 def keys_of(id: str, names: Sequence[str], actions: int) -> Mapping[str, int] | None:

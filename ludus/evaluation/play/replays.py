@@ -205,7 +205,8 @@ def write_json(replay: Replay, path: Path) -> None:
 
 def title_of(replay: Mapping[str, Any]) -> str:
     """Of a replay's page."""
-    game = str(replay["game"]).partition("/")[2].partition("(")[0] or str(replay["game"])
+    id = str(replay["game"])
+    game = (id.partition("/")[2] or id).partition("(")[0].rpartition(":")[2]
     return f"{game.replace('_', ' ')}: {' against '.join(str(seat['name']) for seat in replay['seats'])}"
 
 

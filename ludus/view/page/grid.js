@@ -325,9 +325,9 @@ export function grid(node, { choose }) {
   };
 }
 
-/** "openspiel/connect_four(rows=6)" -> "Connect four". */
+/** "openspiel/connect_four(rows=6)" -> "Connect four", "my_games:Auction" -> "Auction". */
 export function title(game) {
-  const text = game.replace(/^[^/]*\//, "").replace(/\(.*/, "").replaceAll("_", " ");
+  const text = game.replace(/^[^/]*\//, "").replace(/\(.*/, "").replace(/^.*:/, "").replaceAll("_", " ");
   return text ? text[0].toUpperCase() + text.slice(1) : "";
 }
 
