@@ -249,10 +249,12 @@ _PLACES: dict[int, _Place] = {}
 
 
 def occupy(vector: PythonVectorEnv, environment: int, env: object) -> None:
-    """Note that an environment of a vector is played with the object in this `PythonEnv`, without the wrappers around it. Raises EnvError
-    if another one is that is still open."""
-    game = getattr(env, "game", env)
-    bare = getattr(game, "unwrapped", game)
+    """Note that an environment of a vector is played with the object that this `PythonEnv` has as `single`, without the wrappers around it;
+    nothing, where it has none. Raises EnvError if another one is that is still open."""
+    single = getattr(env, "single", None)
+    if single is None:
+        return
+    bare = getattr(single, "unwrapped", single)
     place = _PLACES.get(id(bare))
     holder = None if place is None else place.vector()
     if place is not None and holder is not None and (holder, place.environment) != (vector, environment):
@@ -270,7 +272,10 @@ def release(game: object) -> None:
 
 
 class PythonEnv(Protocol):
-    """One environment. Every call may raise; the vector says where."""
+    """One environment. Every call may raise; the vector says where.
+
+    Optional attribute: `single`, the object that somebody's function made for it, which no other environment may have (`occupy`).
+    """
 
     def reset(self, seed: int) -> Happened:
         """Begin an episode whose randomness comes from `seed` alone, as far as the environment promises that."""
@@ -543,7 +548,7 @@ def _legal(space: Space[Any], mask: NDArray[np.bool_] | None, row: int) -> Any:
 
 def _closed(env: PythonEnv) -> Exception | None:
     try:
-        release(getattr(env, "game", env))
+        release(getattr(env, "single", env))
         env.close()
     except Exception as error:  # noqa: BLE001  every environment must be closed, whatever one of them raises
         return error

@@ -119,7 +119,7 @@ class Single:
     """A Gymnasium environment as a `PythonEnv`. masked: its first reset gave a mask."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], id: str, *, masked: bool, statistics: Sequence[str] = ()) -> None:
-        self._env = env
+        self._env = self.single = env
         self._counted = EpisodeStatistics(statistics, [0])
         self._last: Any = None  # what was told at the end of an episode
         self._id = id

@@ -82,7 +82,7 @@ class TupleEnv:
         out_of_time: Callable[[Any], bool] | None = None,
         forget: Callable[[Any], None] | None = None,
     ) -> None:
-        self._env = env
+        self._env = self.single = env
         self._id = id
         self._team = team
         self._out_of_time = out_of_time

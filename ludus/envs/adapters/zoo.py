@@ -47,7 +47,7 @@ class AecEnv:
         forget: Callable[[Any], None] | None = None,
         counted: EpisodeStatistics | None = None,
     ) -> None:
-        self._env = env
+        self._env = self.single = env
         self._seats = seats
         self._with_state = with_state
         self._counted = counted
@@ -266,7 +266,7 @@ class ParallelEnv:
     def __init__(
         self, env: Any, seats: AgentSeats, *, with_state: bool = False, counted: EpisodeStatistics | None = None
     ) -> None:
-        self._env = env
+        self._env = self.single = env
         self._counted = counted
         self._seats = seats
         self._with_state = with_state
