@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ludus
+from benchmarks.spellings_run import settings, spellings
 from ludus.core.config import to_yaml
 from ludus.core.parts import load
 from ludus.driver.defaults import complete, missing_settings, spec_of
-from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import list_presets, load_scenario, parse_scenario
-from ludus.driver.scenario_kinds import SCENARIOS
 from ludus.learners.defaults import complete_algorithm
 from ludus.learners.nfsp.options import NFSP
 from ludus.learners.registry import ALGORITHMS, check_fits
@@ -31,37 +29,6 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "spread": {"id": "mpe2/simple_spread_v3", **TEAM},
     "tag": {"id": "mpe2/simple_tag_v3", **SIDES},
 }
-
-
-def spellings(env: dict[str, Any], algorithm: str, folder: Path) -> Iterator[tuple[str, Scenario]]:
-    """The same, said in different ways; the first is the id's."""
-    flags = [
-        f"env.{key}={to_yaml(value).strip()}" if isinstance(value, str) else f"env.{key}={value!r}"
-        for key, value in env.items()
-        if key != "id"
-    ]
-    cls = load("algorithm", algorithm, ALGORITHMS)
-    by_id = load_scenario(env["id"], [*flags, f"algorithm={algorithm}"])
-    yield "id", by_id
-    yield "id, object", load_scenario(env["id"], flags, algorithm=cls())
-    yield "id, class", load_scenario(env["id"], flags, algorithm=cls)
-    text = {"scenario": by_id.kind, "env": env, "algorithm": algorithm}
-    path = folder / "scenario.yaml"
-    path.write_text(to_yaml(text))
-    yield "file", load_scenario(path)
-    kind = load("scenario", by_id.kind, SCENARIOS)
-    yield "object", complete(kind(env=env, algorithm=algorithm))
-    yield "object of objects", complete(kind(env=ludus.Environment(**env), algorithm=cls()))
-    players = range(len(by_id.population(spec_of(by_id.env))))
-    yield "by player", load_scenario(env["id"], [*flags, *(f"algorithms.{player}={algorithm}" for player in players)])
-    yield "object by player", complete(kind(env=env, algorithms={player: cls() for player in players}))
-
-
-def settings(scenario: Scenario) -> Mapping[str, Any]:
-    """All of them, with the algorithm of player 0 as the algorithm."""
-    data = scenario.model_dump(mode="json")
-    named = data.pop("algorithms")
-    return {**data, "algorithm": named.get("0", data["algorithm"]), "scenario": scenario.kind}
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,7 @@ def test_a_bot_is_held_to_the_mask_of_its_only_number() -> None:
 def test_learning_keeps_to_masks(memory: str, tmp_path: Path) -> None:
     """An illegal action raises. Random play is paid in a quarter of the even steps and in half of the odd ones: 1.5 of 4."""
     short: dict[str, Any] = {"batch_unit": "decisions", "gamma": 0.0, "gae_lambda": 0.0}  # each step is paid for itself
+    short |= {"minibatches": 1, "activation": "relu", "value_network": "shared", "clip": 0.3, "max_gradient_norm": 0.2}
     learner = PPO(batch=256, epochs=4, learning_rate=0.01, entropy=0.03, memory=memory, **short)
     env = {"id": "masked_choices:Lock", "num_envs": 8}
     limits: dict[str, Any] = {
