@@ -17,6 +17,7 @@ from ludus.core.config import Config
 from ludus.core.errors import EnvError
 from ludus.core.parts import kind_of, require
 from ludus.core.types import EnvSpec
+from ludus.driver.player_names import names_players, numbered
 from ludus.envs.families import GivenObject
 from ludus.envs.options import Environment
 from ludus.learners.base import Algorithm, ComputedOracle
@@ -87,11 +88,13 @@ def complete(scenario: AnyScenario, env: EnvSpec | None = None) -> AnyScenario:
     Raises:
         LudusError: What making the environment raises, and what does not go together.
     """
-    if not missing_settings(scenario):
+    if not (missing_settings(scenario) or names_players(scenario)):
         return scenario
     for part in (scenario.algorithm, *scenario.algorithms.values()):
         require(part, "algorithm", (Algorithm, ComputedOracle), ALGORITHMS)
     env = spec_of(scenario.env) if env is None else env
+    if names := numbered(scenario, env):
+        scenario = changed(scenario, names)
     parts: dict[str, Any] = {
         "algorithm": complete_algorithm(scenario.algorithm, env),
         "algorithms": {name: complete_algorithm(part, env) for name, part in scenario.algorithms.items()},

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ludus.core.errors import ConfigError, RunError, nearest
 from ludus.core.types import Mixture, State, TrainingTask
@@ -20,19 +20,26 @@ from ludus.solvers.base import Solution
 from ludus.solvers.match_selection import PolicyProfile
 
 
+def _several(value: Any) -> Any:
+    several = (value,) if isinstance(value, int | str) else value
+    if not isinstance(several, list | tuple):
+        return several
+    return tuple(int(one) if isinstance(one, str) and one.isdecimal() else one for one in several)
+
+
 class FixedOpponentsOptions(ChunkedOptions):
     """Train against opponents that do not learn, or, in a task of one player, against nothing.
 
     opponents: who they are (see `Opponent`), drawn by their weights in each episode, for each seat by itself; they are copied into the
-    run. Without any they play uniformly at random. learners: the populations that learn. mode: in which snapshots are played; each
-    generation adds one. start: the file of a policy that each learner starts from, also one that a run goes on with and that did not train
-    in the last chunk.
+    run. Without any they play uniformly at random. learners: the populations that learn; in a scenario also the names of their agents.
+    mode: in which snapshots are played; each generation adds one. start: the file of a policy that each learner starts from, also one that
+    a run goes on with and that did not train in the last chunk.
     """
 
     by_weight: ClassVar[bool] = True
 
     generations: int = Field(1, ge=0)
-    learners: tuple[int, ...] = (0,)
+    learners: Annotated[tuple[int | str, ...], BeforeValidator(_several)] = (0,)
     mode: PlayMode = "explore"
 
     def meets_first(self, population: Sequence[int]) -> bool:
@@ -53,7 +60,10 @@ class FixedOpponentsScheduler(ChunkedScheduler):
     ) -> None:
         """As `ChunkedScheduler`. Raises ConfigError for no learners, for one given twice, and if a population does not exist."""
         super().__init__(options, population=population, selection=selection)
-        learners = options.learners
+        learners = tuple(one for one in options.learners if isinstance(one, int))
+        if names := [one for one in options.learners if isinstance(one, str)]:
+            raise ConfigError(f"learners are populations here; given {names}, there are {list(self.populations)}.")
+        self.learners = learners
         if unknown := set(learners) - set(self.populations):
             raise ConfigError(f"learners are populations; given {sorted(unknown)}, there are {list(self.populations)}.")
         if not learners or len(set(learners)) < len(learners):
@@ -65,7 +75,7 @@ class FixedOpponentsScheduler(ChunkedScheduler):
     def met(self) -> tuple[int, ...]:
         """Seats in which the learners meet somebody: a learner sits in each seat of its population in turn."""
         seats = range(len(self.population))
-        return tuple(q for q in seats if any(p != q for k in self.options.learners for p in self.seats(k)))
+        return tuple(q for q in seats if any(p != q for k in self.learners for p in self.seats(k)))
 
     def meet(self, opponents: Mixture, *, lacking: tuple[int, ...] = ()) -> None:
         """See `MeetsGiven`."""
@@ -74,7 +84,7 @@ class FixedOpponentsScheduler(ChunkedScheduler):
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
         """One task per learner."""
         opponents = self._mixture(view)
-        return alone([self._task(k, opponents, self._before(k, view)) for k in self.options.learners])
+        return alone([self._task(k, opponents, self._before(k, view)) for k in self.learners])
 
     def _before(self, population: int, view: View) -> str | None:
         """A learner's task of the last chunk; None if it has no snapshot of it, as when it was added to `learners` since."""
@@ -129,7 +139,7 @@ class FixedOpponentsScheduler(ChunkedScheduler):
             return
         mixture = self._mixture(view)
         place = {(ref.population, ref.policy): i for refs in view.populations for i, ref in enumerate(refs)}
-        for population in self.options.learners:
+        for population in self.learners:
             newest = self._newest(population, view)
             for seat in self.seats(population):
                 entries = [f.entries[:1] if f.seats == (seat,) else f.entries for f in mixture.factors]
@@ -146,7 +156,7 @@ class FixedOpponentsScheduler(ChunkedScheduler):
         for player, which in enumerate(self.population):
             refs = view.populations[which]
             probs = np.zeros(len(refs))
-            if which in self.options.learners:
+            if which in self.learners:
                 probs[self._newest(which, view)] = 1.0
             else:
                 place = {ref.policy: i for i, ref in enumerate(refs)}
@@ -169,6 +179,6 @@ class FixedOpponentsScheduler(ChunkedScheduler):
             self.meet(unpack_mixture(state["opponents"]), lacking=tuple(state["lacking"]))
         if empty := set(self.met) & set(self._lacking):
             raise RunError(
-                f"learners {list(self.options.learners)} meet somebody in seat {min(empty)}, and the run began with opponents that have no "
+                f"learners {list(self.learners)} meet somebody in seat {min(empty)}, and the run began with opponents that have no "
                 "policy for it. Leave `learners` as they were, or start a new run with `ludus train`."
             )
