@@ -379,6 +379,14 @@ class Solution:
 
 
 @dataclass(frozen=True, slots=True)
+class Rival:
+    """A member, and what a response must earn more than to be better: what the member itself earns, and the least bit that is no tie."""
+
+    ref: PolicyRef
+    bar: float
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingTask:
     """Order to train one new policy for the population `population`, playing in any of `seats`, against `opponents`.
 
@@ -389,7 +397,8 @@ class TrainingTask:
     rows: one network is trained to play each of these, which have their turn request by request; `opponents` is what they meet together.
     takes_row: nothing is trained; the policy is that row of the network of `start`.
     together: share of its requests in which it plays all of `seats` at once, against itself, and learns from all of them. role: of its
-    learner in the schedule, where learners differ.
+    learner in the schedule, where learners differ. rival: of computed
+    responses to exact payoffs; one that earns no more than this member does, or plays as some member does, is not added.
     """
 
     id: str
@@ -410,6 +419,7 @@ class TrainingTask:
     restricted: RestrictedGame | None = None
     rows: tuple[PolicyRow, ...] = ()
     takes_row: int | None = None
+    rival: Rival | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,7 +511,8 @@ class Curve:
 class Trained:
     """A finished `TrainingTask`: the published policy, and the numbers of its training. `failure` says why training stopped early, with
     the last good weights kept. average: the mean over the task of a mixture that a rule has moved. curve: how it went; None: it was
-    computed. place: where it learned, by which road and why."""
+    computed. place: where it learned, by which road and why. member: nothing was added, as the member `ref` plays alike, or earns as
+    much."""
 
     task: TrainingTask
     ref: PolicyRef
@@ -513,6 +524,7 @@ class Trained:
     average: Mixture | None = None
     curve: Curve | None = None
     place: str = ""
+    member: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,11 +42,13 @@ from ludus.core.types import (
 from ludus.driver.control import Control, StopRequest
 from ludus.driver.scenario import Scenario
 from ludus.driver.task_runner import TaskRunner
+from ludus.learners.registry import COMPUTED
 from ludus.population.agent_manager import AgentManager
 from ludus.population.base import View
 from ludus.rollout.opponents import live_refs
-from ludus.schedulers.base import Scheduler
+from ludus.schedulers.base import Concludes, Scheduler
 from ludus.schedulers.queue import pack_mixture, unpack_mixture
+from ludus.solvers.confidence import indistinct
 from ludus.solvers.games import values_against
 from ludus.solvers.match_selection import filled
 from ludus.storage import checkpoint
@@ -80,6 +82,7 @@ class History:
     warnings: dict[str, int] = field(default_factory=dict)  # how often there was one, by kind
     diagnoses: dict[str, list[str]] = field(default_factory=dict)  # of each training in progress: their kinds
     places: dict[str, str] = field(default_factory=dict)  # where who learned last
+    newcomers: list[list[Any]] = field(default_factory=list)  # (population, policy) learned since the last generation
 
     @staticmethod
     def of(players: int) -> History:
@@ -246,7 +249,7 @@ class Driver:
                     tasks = tasks_of(self.scheduler, self.manager.view(), free=self.work.task_slots)
                 self._solving = time.perf_counter() - begun
                 if not tasks:
-                    return COMPLETE
+                    return self._conclusion()
                 self._covered = False
                 for together in _groups(tasks):
                     self._do_all(together)
@@ -255,6 +258,11 @@ class Driver:
                         return self.stop.reason
         except Interrupted:
             return self.stop.reason
+
+    def _conclusion(self) -> str:
+        """Why the schedule has no more tasks."""
+        early = self.scheduler.conclusion if isinstance(self.scheduler, Concludes) else ""
+        return early or COMPLETE
 
     def _over(self) -> str | None:
         self.control.check(self.parts.profile.played, checkpoint=self._checkpoint_now)
@@ -334,13 +342,23 @@ class Driver:
         if task.takes_row is None:
             history.places[self.work.algorithms.label(task.population, task.role)] = result.place
         history.count(result.counters)
-        self.manager.on_result(result)
-        self.work.admit(result.ref)
+        self._join(result)
         what = "response" if task.restricted is None else "meta"
         metrics = {f"{what}/{task.population}/{name}": value for name, value in result.metrics.items()}
         self.store.metrics_recorded("generations", task.generation, metrics)
         if task.restricted is None and (players := players_of(result)) is not None:
             history.unmeasured += [Response(result.ref, seat, players).pack() for seat in task.seats]
+
+    def _join(self, result: Trained) -> None:
+        """The policy becomes a member, unless it adds nothing to those that there are."""
+        task = result.task
+        if result.member:
+            self.store.event("no_gain", f"{task.policy} was not added: member {result.ref.policy} earns as much")
+            return
+        self.manager.on_result(result)
+        self.work.admit(result.ref)
+        if result.place != COMPUTED and not task.keep and task.restricted is None and task.takes_row is None:
+            self.history.newcomers.append([task.population, task.policy])
 
     def warn(self, kind: str, text: str) -> None:
         """Say that something about the run is wrong.
@@ -411,9 +429,25 @@ class Driver:
         self.history.generation(record.number, values=list(record.values), nash_conv=record.nash_conv)
         self.store.generation_done(record)
         self.store.metrics_recorded("generations", record.number, self.parts.profile.take())
+        self._compare_newcomers()
         for population, ratings in enumerate(self.manager.elo()):
             self.store.ratings_recorded(population, ratings)
         self.observer.generation_done(record)
+
+    def _compare_newcomers(self) -> None:
+        """Warn of responses whose payoffs say nothing new."""
+        newcomers, self.history.newcomers = self.history.newcomers, []
+        payoffs = self.manager.table.view()
+        for population, policy in newcomers:
+            other = indistinct(payoffs, population, self.manager.record_of(PolicyRef(population, policy)).index)
+            if other is not None:
+                known = self.manager.populations[population][other].policy
+                self.warn(
+                    "same_payoffs",
+                    f"the payoffs of policy {policy} cannot be told from those of {known}, against each opponent: its training has brought "
+                    "nothing new. Either nothing is left to gain, or responses train too little or start where they cannot get away from; "
+                    "see `response` and `warm_start`, and the exploitability.",
+                )
 
     def _mean(self) -> Array:
         """float64[P, n_0, …]: the payoffs; where evaluation is adaptive, guesses are in the cells that it has left out."""

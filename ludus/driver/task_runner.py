@@ -39,6 +39,7 @@ from ludus.learners.conditioned import on_rows
 from ludus.learners.registry import COMPUTED, Algorithms
 from ludus.learners.restricted import in_restricted_game
 from ludus.policies.file import load_policy
+from ludus.policies.registry import build_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.training.tasks import Barriers, Checkpoint, Proceed, plays_others, train
@@ -199,9 +200,23 @@ class TaskRunner:
             else:
                 response = algorithm.respond(self.exact.tree, task.seats, task.opponents, self.exact.stack)
         metrics = {**response.metrics, "return": float(np.mean(list(response.value.values())))}
-        ref = PolicyRef(task.population, task.policy, mode=task.mode)
+        ref, member = PolicyRef(task.population, task.policy, mode=task.mode), None
         task = replace(task, start=None)  # a computed response starts from nothing, and its lineage says so
-        return Trained(task, ref, response.spec, response.weights, metrics, counters={}, place=COMPUTED)
+        if task.rival is not None:
+            policy = build_policy(response.spec, response.weights)
+            member = self.exact.member_like(task.population, policy, mode=task.mode)
+            if member is None and metrics["return"] <= task.rival.bar:
+                member = task.rival.ref
+        return Trained(
+            task,
+            member or ref,
+            response.spec,
+            response.weights,
+            metrics,
+            counters={},
+            place=COMPUTED,
+            member=member is not None,
+        )
 
     def _take_row(self, task: TrainingTask, row: int) -> Trained:
         """One policy of a network that plays several: its weights, and what this one is told."""

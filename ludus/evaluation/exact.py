@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from ludus.core.device import cards, parse_device, require_card
 from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.ties import TIE
 from ludus.core.types import Exploitability, Mixture, PolicyRef, Solution
 from ludus.envs.tree.game_tree import GameTree, PlanStack
+from ludus.envs.tree.sweeps import first_alike
 from ludus.policies.base import Policy
 
 _WORTH = 200_000
@@ -64,6 +66,24 @@ class ExactEvaluator:
                     self._stacks[player].append(np.zeros(self.tree.num_sequences(player)))
                 else:
                     self._stacks[player].append(self.tree.realisation(player, table))
+
+    def member_like(self, population: int, policy: Policy, *, mode: str) -> PolicyRef | None:
+        """The first member that plays as a policy does, in each seat of its population: with the same probabilities, to `TIE`, of whatever
+        it does. At information states that its own actions rule out the two may differ: nobody can tell. None if there is none."""
+        refs = sorted((place, ref) for ref, place in self._index.items() if ref.population == population)
+        first, count = 0, len(refs)
+        seats = [p for p, which in enumerate(self.population) if which == population]
+        tables = [policy.tabulate(self.tree.enumeration, seat, mode=mode) for seat in seats]
+        plans = [self.tree.realisation(p, t) for p, t in zip(seats, tables, strict=True) if t is not None]
+        while len(plans) == len(seats) and first < count:
+            places = [
+                first + int(first_alike(self.plans(seat)[first:count], plan, TIE))
+                for seat, plan in zip(seats, plans, strict=True)
+            ]
+            if len(set(places)) == 1:
+                return refs[places[0]][1] if places[0] < count else None
+            first = max(places)
+        return None
 
     def plans(self, player: int) -> NDArray[np.float64]:
         """float64[n_p, S_p]: the plans of a player's policies."""

@@ -36,6 +36,16 @@ class Scheduler(Protocol):
 
 
 @runtime_checkable
+class Concludes(Protocol):
+    """A scheduler that may be complete before it has done all that its options ask for."""
+
+    @property
+    def conclusion(self) -> str:
+        """Why it has no more tasks, as the run's reason to stop; "" while it has some, or has done everything."""
+        ...
+
+
+@runtime_checkable
 class MeetsGiven(Protocol):
     """A scheduler whose learners meet policies from elsewhere by the weights that they were given with. They are members of its populations
     before the first task."""

@@ -19,8 +19,8 @@ from ludus.core import seeding
 from ludus.core.config import Config, is_stored
 from ludus.core.errors import ConfigError, ScenarioError, SolverError
 from ludus.core.parts import build_part, dump_part, kind_of, require
-from ludus.core.ties import best_index
-from ludus.core.types import Opponents, PolicyRef, State, Task, TrainingTask
+from ludus.core.ties import TIE, best_index
+from ludus.core.types import Opponents, PolicyRef, Rival, State, Task, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.diversity import DiversityField, check_diversity, moved_by, objective_of
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
@@ -28,14 +28,17 @@ from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
 from ludus.schedulers.queue import PlanningScheduler, alone, announcement, pack_solution, unpack_solution
 from ludus.schedulers.responses import (
     RESPONSES,
+    BestResponse,
+    PreferenceResponse,
     RecommendedResponse,
+    RectifiedResponse,
     ResponseRule,
     Target,
     opponents,
     targets_of,
 )
 from ludus.solvers.base import Solution
-from ludus.solvers.games import payoff_range
+from ludus.solvers.games import against, payoff_range, symmetrised
 from ludus.solvers.registry import META_SOLVERS, solve
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -261,8 +264,16 @@ class PSROOptions(ResponseOptions):
             return True
 
 
+IDLE = 2  # rounds without gain that end a run
+
+
 class PSROScheduler(ResponseScheduler):
-    """State beyond that of its base: whose turn it is, and how far the evaluation of its game is."""
+    """State beyond that of its base: whose turn it is, how far the evaluation of its game is, and whether exact responses still gain.
+
+    Where responses are computed, payoffs are exact, and a copy of a policy adds nothing to what the meta-solver answers, a response is
+    added only if it earns more than each member does. It is over after two rounds in which none was, and in which the solver's answer (a
+    rough one, with `slack`, say) became no better either.
+    """
 
     options: PSROOptions
 
@@ -274,9 +285,17 @@ class PSROScheduler(ResponseScheduler):
         self.payoffs = PayoffTasks(selection)  # of this turn's game
         self._turn = 0  # populations that have responded in this generation; always 0 where they do so at once
         self._warm: Any = None
+        self._gained = True  # a response of this turn
+        self._idle = 0  # turns, the last ones, in which none did
+        self._gap = np.nan  # of the last turn's solution
+        self._rough = False  # whether that of this turn is larger than the solver's tolerance
 
     def advance(self) -> None:
         """The next population's turn, or the next generation."""
+        gap = np.nan if self.solution is None else self.solution.gap
+        better = self._rough and gap < self._gap
+        self._idle = 0 if self._gained or better else self._idle + 1
+        self._gained, self._gap = False, gap
         at_once = self.options.order == "simultaneous"
         self._turn = 0 if at_once else (self._turn + 1) % len(self.populations)
         self.generation += self._turn == 0
@@ -286,6 +305,8 @@ class PSROScheduler(ResponseScheduler):
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         """Groups of what can be done now; nothing when the schedule is complete."""
         tasks: list[Task] = []
+        if self.conclusion:
+            return []
         if self.solution is None:
             name = "x".join(map(str, view.payoffs.sizes))
             if missing := self.payoffs.missing(name, self.generation, view.payoffs, game=view.payoffs.everyone):
@@ -305,6 +326,21 @@ class PSROScheduler(ResponseScheduler):
                 groups += self.groups(population, view, self.solution)
         return groups
 
+    @property
+    def conclusion(self) -> str:
+        """Why it ends before its generations are over; see `Concludes`."""
+        turns = 1 if self.options.order == "simultaneous" else len(self.populations)
+        if self._turn or self._idle < IDLE * turns:
+            return ""
+        return (
+            f"no response gains anything: for {IDLE} rounds none earned more than a member of its population does (what is left of "
+            "NashConv is the meta-solver's own gap)"
+        )
+
+    def trained(self, result: Trained, view: View) -> None:
+        """Whether it gained something; of what was learned that is assumed."""
+        self._gained |= not result.member
+
     # ------------------------------------------------------------------------------------------ what variants change
 
     def solve(self, view: View) -> Solution:
@@ -313,6 +349,8 @@ class PSROScheduler(ResponseScheduler):
         rng = seeding.generator(self.options.seed, "solve", *path)
         solution: Solution = solve(self.options.meta_solver, view.payoffs, warm=self._warm, rng=rng)
         self._warm = solution.warm
+        tolerance = getattr(self.options.meta_solver, "tolerance", np.inf)
+        self._rough = bool(solution.gap > tolerance * payoff_range(view.payoffs.mean))
         return solution
 
     def groups(self, population: int, view: View, solution: Solution) -> Sequence[Sequence[TrainingTask]]:
@@ -337,12 +375,34 @@ class PSROScheduler(ResponseScheduler):
             initial=[view.first(which) for which in self.population],
         )
         several = len(targets) > 1
-        return [
+        tasks = [
             self.response(
                 population, self.opponents(target, view), view, target=target, label=f"-{k + 1}" if several else ""
             )
             for k, target in enumerate(targets)
         ]
+        if not self._copies_add_nothing(view):
+            return tasks
+        rivals = [self._rival(target, view, population) for target in targets]
+        return [replace(task, rival=rival) for task, rival in zip(tasks, rivals, strict=True)]
+
+    def _rival(self, target: Target, view: View, population: int) -> Rival:
+        """The member that earns most against what a response is to meet. α-Rank's masses are met for what is preferred, not for the most
+        return, and any new policy has something to say there."""
+        mean, seat = symmetrised(view.payoffs), target.seats[0]
+        span = payoff_range(mean)
+        earned = against(mean[seat], target.opponents, seat)
+        best = best_index(earned, span)
+        least = -span if isinstance(self.options.responses, PreferenceResponse) else TIE * span
+        return Rival(view.populations[population][best], float(earned.max()) + least)
+
+    def _copies_add_nothing(self, view: View) -> bool:
+        """Whether a second policy that plays as a member does would change nothing: payoffs are exact, the solver says so, and neither the
+        responses nor what they meet go by places in the population."""
+        rule, solver = self.options.responses, self.options.meta_solver
+        known = type(rule) in (BestResponse, RecommendedResponse, RectifiedResponse, PreferenceResponse)
+        alike = bool(getattr(solver, "ignores_copies", False))
+        return known and alike and self.options.diversity is None and bool(view.payoffs.exact.all())
 
     def state_dict(self) -> State:
         return {
@@ -350,9 +410,15 @@ class PSROScheduler(ResponseScheduler):
             **self.payoffs.state_dict(),
             "turn": self._turn,
             "warm": self._warm,
+            "gained": self._gained,
+            "idle": self._idle,
+            "gap": self._gap,
+            "rough": self._rough,
         }
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         self.payoffs.load_state_dict(state)
         self._turn, self._warm = int(state["turn"]), state["warm"]
+        self._gained, self._idle = bool(state.get("gained", True)), int(state.get("idle", 0))
+        self._gap, self._rough = float(state.get("gap", np.nan)), bool(state.get("rough", False))

@@ -217,6 +217,7 @@ class AlphaRank:
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()
+    ignores_copies: ClassVar[bool] = True
 
     alpha: float | Literal["infinite"] = "infinite"
     sweep: bool = False

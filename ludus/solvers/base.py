@@ -14,7 +14,12 @@ __all__ = ["MetaSolver", "Solution"]
 
 @runtime_checkable
 class MetaSolver(Protocol):
-    """A pure function of a payoff view. `needs` is any of "two_player", "zero_sum", "symmetric"."""
+    """A pure function of a payoff view. `needs` is any of "two_player", "zero_sum", "symmetric".
+
+    A solver may also have `ignores_copies: ClassVar[bool]`: True where a second policy with the payoffs of another adds nothing to what it
+    finds (an equilibrium is one with or without it), so that exact responses need not be added twice. Without it each policy counts, as for
+    `uniform`.
+    """
 
     needs: ClassVar[frozenset[str]]
 

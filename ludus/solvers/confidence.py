@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln, expit, logit, stdtrit, xlogy
 
 from ludus.core.errors import DataError
+from ludus.core.ties import TIE
 from ludus.core.types import Solution
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
@@ -236,3 +237,40 @@ def _value(values: NDArray[np.float64], solution: Solution) -> float:
     if solution.joint is not None:
         return float((values * solution.joint).sum())
     return float(against(values, solution, 0) @ solution.strategies[0])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Policies that payoffs cannot tell apart.
+
+PRECISE = 0.1  # of the payoffs' range: differences that are less certain say nothing
+ERRORS = 2.0  # standard errors of a difference within which it may be none
+
+
+def indistinct(payoffs: Payoffs, population: int, place: int) -> int | None:
+    """Find a policy whose payoffs are those of another one, as far as they are known.
+
+    Args:
+        payoffs: Sampled, exact or both.
+        population: Whose policies are compared.
+        place: Of the policy that is looked at.
+
+    Returns:
+        The first other policy of the population that earns the same in each seat and against each profile of the others: within `TIE` of
+        the payoffs' range where payoffs are exact, within two standard errors of the difference where they are sampled. None if there is
+        none, or if payoffs are too few to say (a hole, fewer than `MIN_UNITS` units in a cell, an error above a tenth of the range).
+    """
+    known = payoffs.mean[np.isfinite(payoffs.mean)]
+    span = float(np.ptp(known)) if len(known) else 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = payoffs.m2 / (payoffs.count * (payoffs.count - 1.0))
+    variance = np.where(payoffs.exact, 0.0, np.where(payoffs.count >= MIN_UNITS, variance, np.inf))
+    alike = np.ones(payoffs.sizes[payoffs.population.index(population)], np.bool_)
+    for player, which in enumerate(payoffs.population):
+        if which == population:
+            mean, squares = (
+                np.moveaxis(table[player], player, 0).reshape(len(alike), -1) for table in (payoffs.mean, variance)
+            )
+            allowed = ERRORS * np.sqrt(squares + squares[place]) + TIE * span
+            alike &= ((np.abs(mean - mean[place]) <= allowed) & (allowed <= PRECISE * span + TIE * span)).all(axis=1)
+    alike[place] = False
+    return int(alike.argmax()) if alike.any() else None

@@ -35,6 +35,7 @@ class CoarseCorrelated:
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()
+    ignores_copies: ClassVar[bool] = True
     kind: ClassVar[DeviationKind] = "cce"
 
     select: Selection = "max_gini"

@@ -142,6 +142,7 @@ class MaxEntropyNash:
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"two_player", "zero_sum"})
+    ignores_copies: ClassVar[bool] = True
 
     tolerance: float = 1e-8
     share_copies: bool = True

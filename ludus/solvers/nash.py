@@ -414,6 +414,7 @@ class Nash:
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"two_player", "zero_sum"})
+    ignores_copies: ClassVar[bool] = True
 
     method: Literal["interior_point", "highs"] = "interior_point"
     tolerance: float = 1e-4
@@ -514,3 +515,4 @@ class RectifiedNash(Nash):
     weight gets a response of its own, trained against those that it beats or ties (`responses: rectified`)."""
 
     needs: ClassVar[frozenset[str]] = Nash.needs
+    ignores_copies: ClassVar[bool] = True

@@ -36,6 +36,7 @@ class NashBargaining:
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()
+    ignores_copies: ClassVar[bool] = True
 
     disagreement: Literal["minimum", "maximin"] | tuple[float, ...] = "minimum"
     tolerance: float = 1e-9

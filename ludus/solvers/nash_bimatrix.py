@@ -190,6 +190,7 @@ class NashBimatrix:
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"two_player"})
+    ignores_copies: ClassVar[bool] = True
 
     method: Literal["auto", "support_enumeration", "lemke_howson"] = "auto"
     max_pivots: int = 10_000

@@ -195,6 +195,37 @@ def test_players_who_share_a_population_have_a_plan_per_seat() -> None:
     np.testing.assert_allclose(exact.payoffs()[0], [[0, 0], [0, -1]], atol=1e-12)
 
 
+def test_members_are_alike_where_their_own_actions_lead() -> None:
+    """Kuhn: a player who bets at first never sees the bet of the other, so what it would answer makes no difference."""
+    tree = compile_tree("kuhn_poker")
+    exact, refs = filled(tree, (3, 1))
+    keys = list(tree.enumeration.key[tree.enumeration.ids(0)])
+
+    def table(**actions: int) -> Policy:
+        rows = np.array([np.eye(2)[actions.get(f"of_{key}", 1)] for key in keys])
+        return build_policy(tabular_spec(tree.enumeration, (0,)), {"probs": rows})
+
+    exact.add(PolicyRef(0, "bets"), table())
+    assert exact.member_like(0, table(), mode="greedy") == PolicyRef(0, "bets")
+    assert exact.member_like(0, table(of_0pb=0), mode="greedy") == PolicyRef(0, "bets")
+    assert exact.member_like(0, table(of_0=0), mode="greedy") is None
+    assert exact.member_like(0, member(tree, (0,), 1), mode="explore") == refs[0][1]
+    assert exact.member_like(1, member(tree, (1,), 11), mode="explore") is None
+
+
+def test_a_member_is_like_another_in_all_of_its_seats() -> None:
+    tree = compile_tree("matrix_rps")
+    exact = ExactEvaluator(tree, (0, 0))
+
+    def pure(first: int, second: int) -> Policy:
+        return build_policy(tabular_spec(tree.enumeration, (0, 1)), {"probs": np.eye(3)[[first, second]]})
+
+    for first, second in ((0, 1), (1, 0), (0, 0)):
+        exact.add(PolicyRef(0, f"{first}{second}"), pure(first, second))
+    assert exact.member_like(0, pure(0, 0), mode="greedy") == PolicyRef(0, "00")
+    assert exact.member_like(0, pure(1, 1), mode="greedy") is None
+
+
 def test_a_restored_part_is_kept_to_the_bit() -> None:
     tree = compile_tree("leduc_poker")
     exact, refs = filled(tree, (3, 3))

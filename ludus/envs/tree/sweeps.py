@@ -106,6 +106,20 @@ def respond(parent, start, action, gradient, stake, table):  # type: ignore[no-u
 
 
 @kernel
+def first_alike(plans, plan, tolerance):  # type: ignore[no-untyped-def]
+    """The first row of float64[n, S] that differs from float64[S] nowhere by more than the tolerance; n if there is none."""
+    for k in range(len(plans)):
+        alike = True
+        for s in range(len(plan)):
+            if not abs(plans[k, s] - plan[s]) <= tolerance:
+                alike = False
+                break
+        if alike:
+            return k
+    return len(plans)
+
+
+@kernel
 def value_two(first, second, weight, plan0, plan1, out):  # type: ignore[no-untyped-def]
     """out[p] = expected return of player p; two players."""
     for p in range(2):
