@@ -30,6 +30,33 @@ def cores() -> int:
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# Memory that is free.
+
+_CGROUPS = (  # limit, use: of version 2, and of version 1
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
+def free_memory() -> int | None:
+    """Bytes that this process may still take: what Linux calls available, or less where a container has a limit. None where the system does
+    not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            fields = dict(line.split(":", 1) for line in file)
+        free = int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+    for limit, use in _CGROUPS:
+        try:
+            with open(limit, encoding="ascii") as most, open(use, encoding="ascii") as now:
+                free = min(free, max(0, int(most.read()) - int(now.read())))
+        except (OSError, ValueError):  # there is none, or "max"
+            continue
+    return free
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # Files that are open at once.
 
 _FILES = 1 << 16

@@ -349,13 +349,15 @@ class Solution:
     """A meta-solver's answer: either `marginals` (float64[n_p] per player, each summing to 1) or `joint` (float64[n_0, …, n_{P-1}]).
 
     gap: the most any player gains by deviating inside the restricted game, summed over players (NashConv of the meta-game);
-    NaN where the solver promises nothing about it. warm: what the next call may start from (arrays and scalars only).
+    NaN where the solver promises nothing about it. warm: what the next call may start from (arrays and scalars only). note: what to know
+    about an answer that is not quite what was asked for (a tolerance that was missed, say); "" where it is.
     """
 
     marginals: tuple[NDArray[np.float64], ...] | None
     gap: float
     joint: NDArray[np.float64] | None = None
     warm: Any = None
+    note: str = ""
 
     @property
     def strategies(self) -> tuple[NDArray[np.float64], ...]:

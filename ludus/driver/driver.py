@@ -39,7 +39,7 @@ from ludus.core.types import (
     Trained,
     TrainingTask,
 )
-from ludus.driver.control import Control, StopRequest
+from ludus.driver.control import LOOK, Control, StopRequest
 from ludus.driver.scenario import Scenario
 from ludus.driver.task_runner import TaskRunner
 from ludus.learners.registry import COMPUTED
@@ -50,6 +50,7 @@ from ludus.schedulers.base import Concludes, Scheduler
 from ludus.schedulers.queue import pack_mixture, unpack_mixture
 from ludus.solvers.confidence import indistinct
 from ludus.solvers.games import values_against
+from ludus.solvers.limits import watched
 from ludus.solvers.match_selection import filled
 from ludus.storage import checkpoint
 from ludus.storage.base import GenerationRecord, Observer
@@ -199,10 +200,11 @@ def _values(mean: Array, solution: Solution) -> list[float]:
 
 
 COMPLETE = "the schedule is complete"
+_SOON = 0.02  # seconds of a scheduler's last call: after a shorter one the next is waited for, and needs no copy of its state
 
 
 class Interrupted(Exception):
-    """A stop was asked for in the middle of a task."""
+    """A stop was asked for in the middle of a task, or of solving. Says why, where the request does not."""
 
 
 @dataclass(slots=True)
@@ -225,7 +227,8 @@ class Driver:
     _covered: bool = False  # by a checkpoint: nothing happened since
     _matches: int = 0  # since the last barrier
     _training: Sequence[TrainingTask] = ()  # that are in progress
-    _solving: float = 0.0  # seconds of the last call of the scheduler, in which the meta-solver runs
+    _solving: float = float("inf")  # seconds of the last call of the scheduler, in which the meta-solver runs
+    _watched: float = 0.0  # when it was last looked whether to stop that
 
     @property
     def manager(self) -> AgentManager:
@@ -246,7 +249,7 @@ class Driver:
                     return reason
                 begun = time.perf_counter()
                 with self.parts.profile.part("meta-solver"):
-                    tasks = tasks_of(self.scheduler, self.manager.view(), free=self.work.task_slots)
+                    tasks = self._next_tasks()
                 self._solving = time.perf_counter() - begun
                 if not tasks:
                     return self._conclusion()
@@ -256,8 +259,32 @@ class Driver:
                     self.control.check(self.parts.profile.played, checkpoint=self._checkpoint_now)
                     if self.stop.requested:
                         return self.stop.reason
+        except Interrupted as interruption:
+            return str(interruption) or self.stop.reason
+
+    def _next_tasks(self) -> Sequence[Task]:
+        """Of the scheduler, whose meta-solver may take long: it is watched, and where it is stopped, the scheduler is as it was before."""
+        if self._solving < _SOON:
+            return tasks_of(self.scheduler, self.manager.view(), free=self.work.task_slots)
+        before = self.scheduler.state_dict()
+        try:
+            with watched(self._watch):
+                return tasks_of(self.scheduler, self.manager.view(), free=self.work.task_slots)
         except Interrupted:
-            return self.stop.reason
+            self.scheduler.load_state_dict(before)
+            raise
+
+    def _watch(self) -> None:
+        """Between two iterations of a meta-solver."""
+        now = time.perf_counter()
+        if now - self._watched < LOOK:
+            return
+        self._watched = now
+        self.control.check(self.parts.profile.played)
+        if self.stop.requested:
+            raise Interrupted
+        if self.stopper is not None and (reason := reason_of(self.stopper, self.progress)):
+            raise Interrupted(reason)
 
     def _conclusion(self) -> str:
         """Why the schedule has no more tasks."""
@@ -430,6 +457,8 @@ class Driver:
         self.store.generation_done(record)
         self.store.metrics_recorded("generations", record.number, self.parts.profile.take())
         self._compare_newcomers()
+        if solution.note:
+            self.warn("meta_solver", f"generation {record.number}: {solution.note}")
         for population, ratings in enumerate(self.manager.elo()):
             self.store.ratings_recorded(population, ratings)
         self.observer.generation_done(record)
@@ -450,9 +479,10 @@ class Driver:
                 )
 
     def _mean(self) -> Array:
-        """float64[P, n_0, …]: the payoffs; where evaluation is adaptive, guesses are in the cells that it has left out."""
+        """float64[P, n_0, …]: the payoffs; where evaluation is adaptive, guesses are in the cells that it has left out. Contiguous:
+        products round by how numbers lie in memory, and a table that has grown lies otherwise than one that was loaded."""
         payoffs = self.manager.table.view()
-        return (payoffs if self.scenario.evaluation.adaptive is None else filled(payoffs)).mean
+        return np.ascontiguousarray((payoffs if self.scenario.evaluation.adaptive is None else filled(payoffs)).mean)
 
     # ------------------------------------------------------------------------------------------ barriers
 

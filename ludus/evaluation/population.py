@@ -16,6 +16,7 @@ from ludus.core.user_code import standard_settings
 from ludus.envs.tree.game_tree import GameTree, tree_of
 from ludus.evaluation.evaluated_run import RunResult, facts_of, require_two_player_zero_sum
 from ludus.evaluation.exact import tree_on
+from ludus.solvers.limits import USEFUL
 from ludus.solvers.nash import solve_matrix
 from ludus.storage.stored_run import StoredRun, open_run
 
@@ -84,6 +85,8 @@ def _least_exploitable(tree: GameTree, player: int, own: NDArray[np.float64]) ->
             return best, low
         wanted = max((high - low) / 2, allowed)
         answer = solve_matrix(earned, gap=wanted / 2)
+        if answer.gap > wanted and high - low <= USEFUL * float(np.ptp(earned)):
+            return best, low  # what it guarantees is known, and that another guarantees little more
         if answer.gap > wanted:
             raise SolverError(
                 f"The mixtures of player {player}'s {len(own)} policies on {tree.spec.id} were to be solved to a gap of {wanted:.1e}, and "

@@ -29,7 +29,11 @@ def unpack_solution(state: Mapping[str, Any]) -> Solution:
     """What `pack_solution` packed."""
     marginals = state["marginals"]
     return Solution(
-        None if marginals is None else tuple(marginals), float(state["gap"]), joint=state["joint"], warm=state["warm"]
+        None if marginals is None else tuple(marginals),
+        float(state["gap"]),
+        joint=state["joint"],
+        warm=state["warm"],
+        note=str(state.get("note", "")),  # runs of old have none
     )
 
 

@@ -18,6 +18,7 @@ from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import Solution
 from ludus.solvers.games import joint_gains, symmetric_joint
+from ludus.solvers.limits import look, require_memory
 
 # --------------------------------------------------------------------------------------------------------------------
 # Stationary distributions of finite Markov chains, exact to rounding in every entry. The elimination of Grassmann,
@@ -39,6 +40,7 @@ def stationary(
     source, target int64[E], rate float64[E] >= 0: at most one transition per ordered pair of different states; rates may have any
     common scale. States outside the one recurrent class get 0. Raises SolverError if that class has more than 12,000 states.
     """
+    look()
     kept = rate > 0.0
     source, target, rate = source[kept], target[kept], rate[kept]
     graph = coo_array((rate, (source, target)), shape=(states, states)).tocsr()
@@ -49,6 +51,12 @@ def stationary(
     if len(recurrent) > 1:
         return None
     members = np.flatnonzero(of == recurrent[0])
+    require_memory(
+        16.0 * len(members) ** 2,  # the chain, and what its blocks add
+        solver="alpha_rank",
+        what=f"a Markov chain of {len(members)} states",
+        advice="Use fewer policies.",
+    )
     if len(members) > MAX_STATES:
         raise SolverError(
             f"alpha_rank: a Markov chain of {len(members)} states is too large to solve, at most {MAX_STATES} are; use fewer policies."
@@ -68,6 +76,7 @@ def eliminate(rates: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """
     n = len(rates)
     for first in range(0, n, BLOCK):
+        look()
         last = min(first + BLOCK, n)
         if not _eliminate_rows(rates, first, last):
             return None
@@ -149,7 +158,15 @@ class Mutations:
 def multi_population(mean: NDArray[np.float64]) -> Mutations:
     """A population per player; states are the profiles of mean float64[P, n_0, …] in C order (ibid., section 2.4.1)."""
     sizes = mean.shape[1:]
-    index = np.arange(int(np.prod(sizes)), dtype=np.int64).reshape(sizes)
+    profiles = int(np.prod(sizes))
+    moves = float(profiles) * sum(size - 1 for size in sizes)
+    require_memory(
+        120.0 * moves,  # source, target and gain, in pieces and as one, and the graph of them
+        solver="alpha_rank",
+        what=f"{profiles:,} profiles with {moves:,.0f} moves between them",
+        advice="Use fewer policies.",
+    )
+    index = np.arange(profiles, dtype=np.int64).reshape(sizes)
     source, target, gain = [], [], []
     for player, table in enumerate(mean):
         size = sizes[player]

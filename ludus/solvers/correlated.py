@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -10,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, SolverError
+from ludus.core.ties import TIE
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import Solution
 from ludus.solvers.games import DeviationKind, coarse_rows, correlated_rows, joint_gains, symmetric_joint
+from ludus.solvers.limits import USEFUL, note_of, require_memory
+from ludus.solvers.nash import solve_interior_point
 from ludus.solvers.simplex_program import Matrix, SimplexProgram, minimise
 
 Selection = Literal["max_gini", "max_welfare", "min_epsilon"]
@@ -62,13 +66,49 @@ class CoarseCorrelated:
         """Raises SolverError for holes or NaN. The answer is a joint distribution; `warm` is not used."""
         games.require_complete(payoffs, self.kind)
         mean = games.symmetrised(payoffs)
-        joint = symmetric_joint(self._joint(mean).reshape(payoffs.sizes), payoffs.population)
-        return Solution(None, float(joint_gains(mean, joint, self.kind).sum()), joint=joint)
+        weights, part, note = self._answer(mean)
+        joint = np.zeros(payoffs.sizes)
+        joint[np.ix_(*part)] = weights.reshape([len(places) for places in part])
+        joint = symmetric_joint(joint, payoffs.population)
+        return Solution(None, float(joint_gains(mean, joint, self.kind).sum()), joint=joint, note=note)
 
-    def _joint(self, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-        """float64[profiles]."""
-        scale = games.payoff_range(mean) or 1.0
+    def _answer(self, mean: NDArray[np.float64]) -> tuple[NDArray[np.float64], Sequence[NDArray[np.int64]], str]:
+        """(weights of the profiles of a part, [P] the places of the strategies in it, a note or "")."""
+        part: Sequence[NDArray[np.int64]] = [np.arange(size) for size in mean.shape[1:]]
+        if self.kind == "ce" and self.select != "min_epsilon" and not self.epsilon:
+            played = zero_sum_supports(mean)
+            if played is not None:
+                part, product = played, only_equilibrium(mean[0], *played)
+                if product is not None:
+                    return product, part, ""
+        require_memory(
+            self._memory(mean.shape[1:], [len(places) for places in part]),
+            solver=self.kind,
+            what=f"a game of {' × '.join(map(str, mean.shape[1:]))} policies",
+            advice="Use fewer policies (responses.most, or a `stop`), cce instead of ce, or nash for two players and zero sums.",
+        )
+        weights, note = self._selected(mean, part, games.payoff_range(mean) or 1.0)
+        return weights, part, note
+
+    def _memory(self, sizes: Sequence[int], played: Sequence[int]) -> float:
+        """Bytes for these policies, of whom `played` have weight; measured."""
+        profiles = math.prod(played)
+        if self.kind == "cce":
+            return 8.0 * (3.5 * sum(sizes) * profiles + 2.5 * min(sum(sizes), profiles) ** 2)
+        deviations = sum(k * (n - 1) for k, n in zip(played, sizes, strict=True))
+        entries = sum((n - 1) * math.prod(sizes) for n in sizes)
+        return 64.0 * entries + 20.0 * min(deviations, profiles) ** 2
+
+    def _selected(
+        self, mean: NDArray[np.float64], part: Sequence[NDArray[np.int64]], scale: float
+    ) -> tuple[NDArray[np.float64], str]:
+        """(float64[profiles of `part`], a note or "")."""
         rows = (coarse_rows if self.kind == "cce" else correlated_rows)(mean / scale)
+        if rows.shape[1] > math.prod(map(len, part)):
+            columns = np.arange(rows.shape[1]).reshape(mean.shape[1:])[np.ix_(*part)].ravel()
+            rows = rows[:, columns]
+            rows = rows[np.flatnonzero(np.diff(rows.indptr))]
+            mean = mean[np.ix_(np.arange(len(mean)), *part)]
         limits = np.full(rows.shape[0], self.epsilon / scale)
         if self.select == "min_epsilon" and len(limits):
             limits[:] = least_epsilon(rows)[0]
@@ -78,14 +118,17 @@ class CoarseCorrelated:
             welfare = welfare - welfare.min()
             rows, limits = with_row(rows, -welfare), np.append(limits, -most(welfare, rows, limits))
         found = minimise(SimplexProgram(rows, limits), tolerance=0.1 * self.tolerance)
-        if found.error > self.tolerance:  # where the limits leave no room rounding may stop it; a little room helps
-            found = minimise(SimplexProgram(rows, limits + self.tolerance), tolerance=0.1 * self.tolerance)
-        if found.error > 10.0 * self.tolerance:
-            raise SolverError(
-                f"{self.kind}: stopped {found.error:.1e} of the payoffs' range from an equilibrium, after {found.iterations} iterations, "
-                f"{self.tolerance:.0e} was asked for. Raise `tolerance`."
-            )
-        return games.distribution(found.x, least=LEAST / len(found.x))
+        if found.error > 10.0 * self.tolerance:  # where limits leave no room rounding may stop it; a little room helps
+            roomy = minimise(SimplexProgram(rows, limits + self.tolerance), tolerance=0.1 * self.tolerance)
+            found = min(found, roomy, key=lambda optimum: optimum.error)
+        weights, error = found.x, found.error
+        if not error <= USEFUL:  # a vertex, which may not be the one that `select` asks for
+            missed, weights = least_epsilon(rows)
+            error = max(missed, 11.0 * self.tolerance)
+        note = note_of(
+            error, self.tolerance, solver=self.kind, advice="Raise `tolerance`, or use cce or another solver."
+        )
+        return games.distribution(weights, least=LEAST / len(weights)), note
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +140,76 @@ class Correlated(CoarseCorrelated):
     """
 
     kind: ClassVar[DeviationKind] = "ce"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Two players, zero-sum: whatever is recommended to one, what the other plays then is an equilibrium strategy (Forges 1990, "Correlated
+# equilibrium in two-person zero-sum games"). So strategies that no equilibrium plays can be left out; and where both players have but one
+# equilibrium strategy, their product is the only correlated equilibrium. An interior-point method finds that hard, as its conditions leave
+# no room at all.
+
+NEVER = 1e5  # times its weight, which goes to 0 with the gap: a regret that is larger goes to a number
+SURELY = 1e-6  # of the range: the least such regret
+NEARLY = 1e-10  # of the range: the gap at which both are looked at
+REGULAR = 1e10  # the condition number below which equations have one solution
+ROUNDING = 1e-10  # of the range: the gap of an equilibrium that was computed from its supports
+
+
+def zero_sum_supports(mean: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Find who is played in some equilibrium of a two-player zero-sum (or constant-sum) game.
+
+    Args:
+        mean: float64[2, n, m] payoffs.
+
+    Returns:
+        The places of these strategies of each player (and of others, where rounding cannot tell). None for other games, and where rounding
+        stops too early to say.
+    """
+    scale = games.payoff_range(mean)
+    if len(mean) != 2 or scale == 0.0 or float(np.ptp(mean[0] + mean[1])) > TIE * scale:
+        return None
+    matrix = mean[0] / scale
+    found = solve_interior_point(matrix, gap=NEARLY)
+    if not found.converged:
+        return None
+    earned, paid = matrix @ found.column, found.row @ matrix
+    sides = (found.row, earned.max() - earned), (found.column, paid - paid.min())
+    first, second = (np.flatnonzero((regret <= SURELY) | (regret <= NEVER * probs)) for probs, regret in sides)
+    return first, second
+
+
+def only_equilibrium(
+    matrix: NDArray[np.float64], first: NDArray[np.int64], second: NDArray[np.int64]
+) -> NDArray[np.float64] | None:
+    """Solve a matrix game for the only equilibrium with these supports.
+
+    Args:
+        matrix: float64[n, m]: what the first player earns.
+        first: The first player's strategies that may have weight.
+        second: The second player's.
+
+    Returns:
+        float64[len(first), len(second)]: how likely each pair is; None if there is no such equilibrium, or more than one.
+    """
+    size = len(first)
+    if size != len(second):
+        return None
+    scale = float(np.ptp(matrix)) or 1.0
+    played = matrix[np.ix_(first, second)] / scale
+    if not np.linalg.cond(_bordered(played)) < REGULAR:
+        return None
+    right = np.append(np.zeros(size), 1.0)
+    x, y = (np.linalg.solve(_bordered(one), right)[:-1] for one in (played.T, played))
+    if min(x.min(), y.min()) <= 0.0:
+        return None
+    gap = float((matrix[:, second] @ y).max() - (x @ matrix[first]).min())
+    return np.outer(x, y) if gap <= ROUNDING * scale else None
+
+
+def _bordered(played: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The equations of the strategy, and the value, for which every row of `played` is worth the same."""
+    ones = np.ones((len(played), 1))
+    return np.block([[played, -ones], [ones.T, np.zeros((1, 1))]])
 
 
 def least_epsilon(rows: Matrix) -> tuple[float, NDArray[np.float64]]:

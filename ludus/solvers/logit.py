@@ -15,6 +15,7 @@ from ludus.core.errors import ConfigError, SolverError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import Solution
+from ludus.solvers.limits import look
 
 # --------------------------------------------------------------------------------------------------------------------
 # The principal branch of logit quantal response equilibria, followed from uniform play (Turocy 2005). With y =
@@ -38,6 +39,7 @@ ASIDE, CONTRACTION = (
 )  # the most of a step that the first correction is, and of one correction that the next is
 NEXT_TO_NOTHING = 1e-9  # the length of a correction that cannot lead anywhere else
 MAX_STEPS = 20_000
+FAR = 1e6  # of rationality times the payoffs' range: from there on gaps are below log(policies) / FAR of the range
 HIGHEST = 3.0  # of a logarithm of a probability on the way
 
 
@@ -96,12 +98,14 @@ class _Place:
     tangent: tuple[Vector, float]  # of length 1 as `_length` measures it, in the direction of travel
 
 
-def follow(game: QuantalResponse, rationality: float) -> list[Vector]:
-    """[groups] float64[n]: the strategies at `rationality`. Raises SolverError if the branch cannot be followed so far."""
+def follow(game: QuantalResponse, rationality: float) -> tuple[list[Vector], float]:
+    """([groups] float64[n] the strategies, where they are an equilibrium): at `rationality`, or at a smaller one, but above `FAR`, where
+    rounding ends the branch. Raises SolverError if it cannot be followed so far."""
     y = np.concatenate([np.full(n, -np.log(n)) for n in game.sizes])
     place = _Place(y, 0.0, _tangent(game, y, 0.0, None))
     step = FIRST
     for _ in range(MAX_STEPS):
+        look()
         if rationality <= place.rationality:
             break
         ahead = _advance(game, place, step)
@@ -110,14 +114,14 @@ def follow(game: QuantalResponse, rationality: float) -> list[Vector]:
             between = _between(place, ahead, rationality) if ahead else None
             reached = _correct(game, *between, None, most=ASIDE * step) if between else None
             if reached is not None:
-                return game.strategies(reached[0])
+                return game.strategies(reached[0]), rationality
             step *= 0.5
             if step < SMALLEST:
                 break
             continue
         place, step = ahead, min(1.5 * step, LARGEST)
-    if rationality <= place.rationality:
-        return game.strategies(place.y)
+    if place.rationality >= min(rationality, FAR):
+        return game.strategies(place.y), min(rationality, place.rationality)
     raise SolverError(
         f"logit: the branch of equilibria could not be followed beyond rationality times payoff range {place.rationality:.6g}, "
         f"{rationality:.6g} was asked for. Use a lower `rationality`."
@@ -229,12 +233,19 @@ class Logit:
             )
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
-        """Raises SolverError for holes or NaN, and if the branch cannot be followed up to `rationality`. `warm` is not used."""
+        """Raises SolverError for holes or NaN, and if the branch cannot be followed up to `rationality`, or to where that makes no
+        difference (with a note). `warm` is not used."""
         games.require_complete(payoffs, "logit")
         mean = games.symmetrised(payoffs)
         scale = games.payoff_range(mean) or 1.0
         least = mean.reshape(len(mean), -1).min(axis=1).reshape(-1, *[1] * len(mean))
         game = QuantalResponse((mean - least) / scale, payoffs.population)
-        strategies = follow(game, self.rationality * scale)
+        strategies, reached = follow(game, self.rationality * scale)
         marginals: tuple[NDArray[np.float64], ...] = tuple(strategies[group] for group in game.group)
-        return Solution(marginals, games.nash_conv(payoffs, marginals))
+        note = ""
+        if reached < self.rationality * scale:
+            note = (
+                f"logit: rounding ended the branch of equilibria at rationality {reached / scale:.3g}; {self.rationality:.3g} was asked "
+                f"for. The answer is the equilibrium there, next to Nash's; a rationality of {FAR / scale:.1g} is enough for that."
+            )
+        return Solution(marginals, games.nash_conv(payoffs, marginals), note=note)

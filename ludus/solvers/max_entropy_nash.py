@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from ludus.core.errors import ConfigError, SolverError
+from ludus.core.errors import ConfigError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import Solution
-from ludus.solvers.nash import certified_gap, solve_highs, solve_interior_point
+from ludus.solvers.limits import look
+from ludus.solvers.nash import MatrixSolution, certified_gap, solve_highs, solve_interior_point
 
 # --------------------------------------------------------------------------------------------------------------------
 # The distribution of largest entropy that keeps linear limits.
@@ -84,6 +85,7 @@ def _centre(
     """The minimum of D(l) - weight sum log l, and how many Newton steps it took. goal: the first l, weight, and what gain is enough."""
     at, weight, enough = goal
     for step in range(MAX_STEPS):
+        look()
         logits = log_base - at @ rows
         x, log_sum = _softmax(logits)
         gradient = limits - rows @ x - weight / at
@@ -160,31 +162,34 @@ class MaxEntropyNash:
         matrix = games.zero_sum_matrix(payoffs)
         scale = float(np.ptp(matrix)) or 1.0
         scaled = (matrix - matrix.min()) / scale
-        row, column = self._guarantees(scaled)
-        x = self._most_even(scaled, row)
-        y = x if games.shared(payoffs) else self._most_even(-scaled.T, column)
-        return Solution((x, y), max(certified_gap(matrix, x, y), 0.0))
+        found = self._equilibrium(scaled)
+        x, note = self._most_even(scaled, found.row)
+        y, other = (x, note) if games.shared(payoffs) else self._most_even(-scaled.T, found.column)
+        return Solution((x, y), max(certified_gap(matrix, x, y), 0.0), note=note or other)
 
-    def _guarantees(self, matrix: NDArray[np.float64]) -> tuple[float, float]:
-        """What each player can guarantee itself, nearly."""
+    def _equilibrium(self, matrix: NDArray[np.float64]) -> MatrixSolution:
+        """One of them, nearly: what it guarantees is the value, nearly."""
         allowed = VALUE_SHARE * self.tolerance
         found = solve_interior_point(matrix, gap=allowed)
         if not found.converged:
             other = solve_highs(matrix, gap=allowed)
             found = other if other.gap < found.gap else found
-        return float((found.row @ matrix).min()), float(-(matrix @ found.column).max())
+        return found
 
-    def _most_even(self, matrix: NDArray[np.float64], least: float) -> NDArray[np.float64]:
-        """The distribution of largest entropy among those that earn `least` - tolerance against every column."""
+    def _most_even(self, matrix: NDArray[np.float64], known: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
+        """(the distribution of largest entropy among those that earn, against every column, what `known` does less the tolerance; a note or
+        ""). Where it is not found, `known` is the answer."""
+        least = float((known @ matrix).min())
         base = 1.0 / copies(matrix) if self.share_copies else np.ones(len(matrix))
         limits = np.full(matrix.shape[1], self.tolerance - least)
         found = most_even(np.ascontiguousarray(-matrix.T), limits, base, room=self.tolerance)
-        if found.excess > self.tolerance:
-            raise SolverError(
-                f"max_entropy_nash: stopped {found.excess:.1e} of the payoffs' range outside the equilibria, "
-                f"{self.tolerance:.0e} was asked for. Raise `tolerance`."
-            )
-        return games.distribution(found.x, least=LEAST)
+        if found.excess <= self.tolerance:
+            return games.distribution(found.x, least=LEAST), ""
+        note = (
+            f"max_entropy_nash: stopped {found.excess:.1e} of the payoffs' range outside the equilibria, where {self.tolerance:.0e} was "
+            "asked for; the answer is an equilibrium, and perhaps not the most even one. Raise `tolerance`."
+        )
+        return games.distribution(known, least=LEAST), note
 
 
 def copies(matrix: NDArray[np.float64]) -> NDArray[np.int64]:

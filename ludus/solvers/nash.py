@@ -16,6 +16,7 @@ from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import Solution
 from ludus.solvers.games import distribution
+from ludus.solvers.limits import look
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,6 +116,7 @@ def _iterate(
     best = (x, y, certified_gap(a, x, y))
     iteration = 0
     while best[2] > CENTRED * target and iteration < max_iterations:
+        look()
         step = _newton(a, point)
         if step is None:
             break
@@ -348,6 +350,7 @@ def _tableau_at(b: NDArray[np.float64], rows: NDArray[np.int64], columns: NDArra
 def _descend(tableau: _Tableau, max_pivots: int) -> int | None:
     """Takes forgiveness from all of it to none, in place; returns the pivots made, None if they would not end."""
     for made in range(max_pivots + 1):
+        look()
         (i, primal), (j, dual) = _first_to_break(tableau.right), _first_to_break(tableau.bottom)
         forgiven = max(primal, dual)
         if forgiven <= 0.0:

@@ -15,6 +15,7 @@ from ludus.solvers import games
 from ludus.solvers.base import Solution
 from ludus.solvers.correlated import LEAST, least_epsilon
 from ludus.solvers.games import joint_gains, symmetric_joint
+from ludus.solvers.limits import note_of
 from ludus.solvers.nash import solve_interior_point
 from ludus.solvers.simplex_program import SimplexProgram, minimise
 
@@ -60,8 +61,9 @@ class NashBargaining:
         spread = np.ptp(flat, axis=1, keepdims=True)
         bargains = spread[:, 0] > INDIFFERENT * np.abs(flat).max(axis=1)
         surplus = (flat - self._disagreement(mean)[:, None])[bargains] / spread[bargains]
-        joint = symmetric_joint(self._joint(surplus).reshape(payoffs.sizes), payoffs.population)
-        return Solution(None, float(joint_gains(mean, joint, "cce").sum()), joint=joint)
+        weights, note = self._joint(surplus)
+        joint = symmetric_joint(weights.reshape(payoffs.sizes), payoffs.population)
+        return Solution(None, float(joint_gains(mean, joint, "cce").sum()), joint=joint, note=note)
 
     def _disagreement(self, mean: NDArray[np.float64]) -> NDArray[np.float64]:
         """float64[P]"""
@@ -75,8 +77,8 @@ class NashBargaining:
             )
         return np.array(self.disagreement, dtype=np.float64)
 
-    def _joint(self, surplus: NDArray[np.float64]) -> NDArray[np.float64]:
-        """float64[profiles], from each bargainer's surplus float64[p, profiles] in units of its own range."""
+    def _joint(self, surplus: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
+        """(float64[profiles], a note or ""), from each bargainer's surplus float64[p, profiles] in units of its own range."""
         start = self._agreement(surplus)
         # the multipliers of these rows end at 1 / surplus, the gradient of the sum of logarithms
         product = SimplexProgram(-surplus, np.zeros(len(surplus)), even=False, target=1.0)
@@ -84,11 +86,8 @@ class NashBargaining:
         earned = surplus @ agreed.x
         found = minimise(SimplexProgram(-surplus, -earned), tolerance=0.1 * self.tolerance)
         error = max(agreed.error, found.error)
-        if error > 10.0 * self.tolerance:
-            raise SolverError(
-                f"nash_bargaining: stopped with an error of {error:.1e}, {self.tolerance:.0e} was asked for. Raise `tolerance`."
-            )
-        return games.distribution(found.x, least=LEAST / len(found.x))
+        note = note_of(error, self.tolerance, solver="nash_bargaining", of="the agreement", advice="Raise `tolerance`.")
+        return games.distribution(found.x, least=LEAST / len(found.x)), note
 
     def _agreement(self, surplus: NDArray[np.float64]) -> NDArray[np.float64]:
         """float64[profiles] > 0: a distribution that is better for everybody than to disagree."""

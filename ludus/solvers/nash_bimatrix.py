@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, ClassVar, Literal
 
@@ -15,6 +15,7 @@ from ludus.core.errors import ConfigError, SolverError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import Solution
+from ludus.solvers.limits import USEFUL, look, note_of
 
 # --------------------------------------------------------------------------------------------------------------------
 # Lemke and Howson's paths to equilibria of bimatrix games (1964; Nisan et al., Algorithmic Game Theory, 2007,
@@ -222,9 +223,16 @@ class NashBimatrix:
                 f"nash_bimatrix: {row.shape[0]} by {row.shape[1]} strategies have {pairs} pairs of supports, more than "
                 f"max_pairs = {self.max_pairs}; use method lemke_howson."
             )
-        best = self._best(mean, equilibria(row, column), shared=shared) if enumerate_ else None
+        best, nearest = self._best(mean, equilibria(row, column), shared=shared) if enumerate_ else (None, None)
         if best is None and self.method != "support_enumeration":
-            best = self._best(mean, paths(row, column, max_pivots=self.max_pivots), shared=shared)
+            best, other = self._best(mean, paths(row, column, max_pivots=self.max_pivots), shared=shared)
+            nearest = min((one for one in (nearest, other) if one is not None), key=lambda one: one.gap, default=None)
+        span = max(games.payoff_range(mean), 1e-300)
+        if best is None and nearest is not None and nearest.gap <= USEFUL * span:
+            advice = "Raise `tolerance`, or use regret_matching_plus or projected_replicator_dynamics."
+            # a candidate that is not within the tolerance misses it, whatever is rounding elsewhere
+            note = note_of(nearest.gap / span, 0.1 * self.tolerance, solver="nash_bimatrix", advice=advice)
+            best = replace(nearest, note=note)
         if best is None:
             raise SolverError(
                 f"nash_bimatrix: no equilibrium of this {row.shape[0]} by {row.shape[1]} game was found by {self.method} "
@@ -233,18 +241,23 @@ class NashBimatrix:
             )
         return best
 
-    def _best(self, mean: Matrix, candidates: Iterator[Pair], *, shared: bool) -> Solution | None:
-        """The candidate with the highest sum of payoffs among those that are equilibria."""
+    def _best(
+        self, mean: Matrix, candidates: Iterator[Pair], *, shared: bool
+    ) -> tuple[Solution | None, Solution | None]:
+        """(the candidate with the highest sum of payoffs among those that are equilibria, the one with the least gap)."""
         allowed = self.tolerance * max(games.payoff_range(mean), 1e-300)
-        best, most = None, -math.inf
+        best, most, nearest = None, -math.inf, None
         for x, y in candidates:
+            look()
             second = games.distribution(y)
             marginals = (second, second) if shared else (games.distribution(x), second)
             gap = float(games.deviation_gains(mean, marginals).sum())
             welfare = float(marginals[0] @ mean.sum(axis=0) @ marginals[1])
             if gap <= allowed and welfare > most + allowed:
                 best, most = Solution(marginals, gap), welfare
-        return best
+            if nearest is None or gap < nearest.gap:
+                nearest = Solution(marginals, gap)
+        return best, nearest
 
 
 def pairs_of_supports(m: int, n: int) -> int:

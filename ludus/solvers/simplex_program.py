@@ -23,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
+from ludus.solvers.limits import look
+
 Vector = NDArray[np.float64]
 Matrix = Any  # float64[k, n]: an ndarray, or a SciPy sparse array where most entries are zero
 Solve = Callable[[Vector, Vector], tuple[Vector, Vector]]
@@ -96,6 +98,7 @@ def minimise(program: SimplexProgram, *, tolerance: float = 1e-9, start: Vector 
     best = Optimum(x, point.l, np.inf, 0)
     with np.errstate(all="ignore"):  # a breakdown is noticed by its infinities
         for iteration in range(MAX_ITERATIONS):
+            look()
             left = _residuals(program, point)
             error = _error(program, point, left)
             if not np.isfinite(error):

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
-from ludus.core.errors import SolverError
 from ludus.solvers import correlated
-from ludus.solvers.correlated import CoarseCorrelated, Correlated
+from ludus.solvers.correlated import CoarseCorrelated, Correlated, only_equilibrium, zero_sum_supports
 from ludus.solvers.games import coarse_rows, correlated_rows, deviation_gains, joint_gains, symmetric_joint
 from ludus.solvers.simplex_program import SimplexProgram, minimise
 from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
@@ -271,8 +270,71 @@ def test_program_says_that_it_has_no_solution():
     assert minimise(SimplexProgram(np.array([[1.0, 1.0]]), np.array([0.5]))).error > 1e-3
 
 
-def test_a_program_that_stops_early_is_told(monkeypatch):
-    far = dataclasses.replace(minimise(SimplexProgram(np.zeros((0, 4)), np.zeros(0))), error=0.1)
-    monkeypatch.setattr(correlated, "minimise", lambda *a, **k: far)
-    with pytest.raises(SolverError, match=r"cce: stopped 1.0e-01 of the payoffs' range from an equilibrium"):
-        CoarseCorrelated().solve(CHICKEN, rng=RNG)
+@pytest.mark.parametrize(("error", "said"), [(5e-9, ""), (1e-5, "cce: stopped 1.0e-05 of the payoffs' range")])
+def test_an_answer_that_misses_its_tolerance_is_given_and_noted(monkeypatch, error, said):
+    monkeypatch.setattr(correlated, "minimise", lambda *a, **k: dataclasses.replace(minimise(*a, **k), error=error))
+    found = CoarseCorrelated().solve(CHICKEN, rng=RNG)
+    assert found.note.startswith(said)
+    assert bool(found.note) == bool(said)
+    assert found.gap <= 1e-8
+
+
+def test_where_the_program_fails_a_vertex_is_the_answer(monkeypatch):
+    monkeypatch.setattr(correlated, "minimise", lambda *a, **k: dataclasses.replace(minimise(*a, **k), error=0.1))
+    for solver in (CoarseCorrelated(), Correlated()):
+        found = solver.solve(CHICKEN, rng=RNG)
+        assert "was asked for" in found.note
+        assert found.gap <= 1e-8
+
+
+def test_the_better_of_two_attempts_is_kept(monkeypatch):
+    """Without room and with a little: the first was nearer."""
+    errors = iter([1e-7, 1e-5])
+    monkeypatch.setattr(
+        correlated, "minimise", lambda *a, **k: dataclasses.replace(minimise(*a, **k), error=next(errors))
+    )
+    assert "stopped 1.0e-07" in CoarseCorrelated().solve(CHICKEN, rng=RNG).note
+
+
+# ---------------------------------------------------------------------------------------------- two players, zero-sum
+
+
+def antisymmetric(size, seed):
+    noise = np.random.default_rng(seed).normal(size=(size, size))
+    return zero_sum_view(noise - noise.T)
+
+
+def test_sixty_by_sixty():
+    """It used to stop at 1.5e-8 of the range, after minutes, with an error."""
+    found = Correlated().solve(antisymmetric(60, 0), rng=RNG)
+    assert found.gap < 1e-9
+    assert not found.note
+
+
+BIASED = np.array([[2.0, -1.0], [-1.0, 1.0]])
+WITH_COPIES = BIASED[[0, 1, 1]]  # of the second row: equilibria are many
+WITH_DOMINATED = np.vstack([WITH_COPIES, [-3.0, -3.0]])
+
+
+@pytest.mark.parametrize("matrix", [BIASED, WITH_COPIES, WITH_DOMINATED, None])
+@pytest.mark.parametrize("select", ["max_gini", "max_welfare"])
+def test_leaving_out_who_is_never_played_changes_nothing(matrix, select, monkeypatch):
+    view = antisymmetric(7, 1) if matrix is None else zero_sum_view(matrix)
+    short = Correlated(select=select).solve(view, rng=RNG)
+    monkeypatch.setattr(correlated, "zero_sum_supports", lambda mean: None)
+    whole = Correlated(select=select).solve(view, rng=RNG)
+    np.testing.assert_allclose(short.joint, whole.joint, atol=1e-5)
+    assert short.gap < 1e-8
+
+
+def test_supports_and_the_only_equilibrium_by_hand():
+    """Of BIASED: (2/5, 3/5) of both players. The dominated row is nobody's; of two copies both are played."""
+    mean = np.stack([WITH_DOMINATED, -WITH_DOMINATED])
+    first, second = zero_sum_supports(mean)
+    assert first.tolist() == [0, 1, 2]
+    assert second.tolist() == [0, 1]
+    assert only_equilibrium(WITH_DOMINATED, first, second) is None
+    np.testing.assert_allclose(
+        only_equilibrium(BIASED, np.arange(2), np.arange(2)), np.outer([0.4, 0.6], [0.4, 0.6]), atol=1e-12
+    )
+    assert zero_sum_supports(np.stack([BIASED, BIASED])) is None
