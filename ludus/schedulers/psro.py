@@ -285,7 +285,7 @@ class PSROScheduler(ResponseScheduler):
         self.payoffs = PayoffTasks(selection)  # of this turn's game
         self._turn = 0  # populations that have responded in this generation; always 0 where they do so at once
         self._warm: Any = None
-        self._gained = True  # a response of this turn
+        self._gained: bool | None = None  # whether a response of this turn did; None: nobody has looked
         self._idle = 0  # turns, the last ones, in which none did
         self._gap = np.nan  # of the last turn's solution
         self._rough = False  # whether that of this turn is larger than the solver's tolerance
@@ -294,8 +294,8 @@ class PSROScheduler(ResponseScheduler):
         """The next population's turn, or the next generation."""
         gap = np.nan if self.solution is None else self.solution.gap
         better = self._rough and gap < self._gap
-        self._idle = 0 if self._gained or better else self._idle + 1
-        self._gained, self._gap = False, gap
+        self._idle = self._idle + 1 if self._gained is False and not better else 0
+        self._gained, self._gap = None, gap
         at_once = self.options.order == "simultaneous"
         self._turn = 0 if at_once else (self._turn + 1) % len(self.populations)
         self.generation += self._turn == 0
@@ -339,7 +339,7 @@ class PSROScheduler(ResponseScheduler):
 
     def trained(self, result: Trained, view: View) -> None:
         """Whether it gained something; of what was learned that is assumed."""
-        self._gained |= not result.member
+        self._gained = bool(self._gained) or not result.member
 
     # ------------------------------------------------------------------------------------------ what variants change
 
@@ -383,8 +383,16 @@ class PSROScheduler(ResponseScheduler):
         ]
         if not self._copies_add_nothing(view):
             return tasks
-        rivals = [self._rival(target, view, population) for target in targets]
-        return [replace(task, rival=rival) for task, rival in zip(tasks, rivals, strict=True)]
+        return [
+            replace(task, rival=self._rival(target, view, population)) if self._is_plain(task, target, view) else task
+            for task, target in zip(tasks, targets, strict=True)
+        ]
+
+    def _is_plain(self, task: TrainingTask, target: Target, view: View) -> bool:
+        """Whether a response is trained for its return alone, against what it is to answer."""
+        if self.options.diversity is None:
+            return True
+        return task.diversity is None and task.opponents == opponents(target.opponents, self.members(view))
 
     def _rival(self, target: Target, view: View, population: int) -> Rival:
         """The member that earns most against what a response is to meet. α-Rank's masses are met for what is preferred, not for the most
@@ -402,7 +410,7 @@ class PSROScheduler(ResponseScheduler):
         rule, solver = self.options.responses, self.options.meta_solver
         known = type(rule) in (BestResponse, RecommendedResponse, RectifiedResponse, PreferenceResponse)
         alike = bool(getattr(solver, "ignores_copies", False))
-        return known and alike and self.options.diversity is None and bool(view.payoffs.exact.all())
+        return known and alike and bool(view.payoffs.exact.all())
 
     def state_dict(self) -> State:
         return {
@@ -420,5 +428,5 @@ class PSROScheduler(ResponseScheduler):
         super().load_state_dict(state)
         self.payoffs.load_state_dict(state)
         self._turn, self._warm = int(state["turn"]), state["warm"]
-        self._gained, self._idle = bool(state.get("gained", True)), int(state.get("idle", 0))
+        self._gained, self._idle = state.get("gained"), int(state.get("idle", 0))
         self._gap, self._rough = float(state.get("gap", np.nan)), bool(state.get("rough", False))

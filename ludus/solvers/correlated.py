@@ -103,7 +103,7 @@ class CoarseCorrelated:
         self, mean: NDArray[np.float64], part: Sequence[NDArray[np.int64]], scale: float
     ) -> tuple[NDArray[np.float64], str]:
         """(float64[profiles of `part`], a note or "")."""
-        rows = (coarse_rows if self.kind == "cce" else correlated_rows)(mean / scale)
+        rows: Matrix = (coarse_rows if self.kind == "cce" else correlated_rows)(mean / scale)
         if rows.shape[1] > math.prod(map(len, part)):
             columns = np.arange(rows.shape[1]).reshape(mean.shape[1:])[np.ix_(*part)].ravel()
             rows = rows[:, columns]

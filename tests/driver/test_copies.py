@@ -20,7 +20,7 @@ CUBE = """NFG 1 R "cube" { "A" "B" "C" } { 2 2 2 }
 
 
 def exact(tmp_path: Path, env: str, **options: object) -> ludus.Result:
-    scenario = ludus.PSRO(env=env, algorithm="exact", **{"generations": 12, **options})
+    scenario = ludus.PSRO(env=env, algorithm="exact", stop=None, **{"generations": 12, **options})
     return ludus.run(scenario, run_dir=tmp_path / "run", report=False)
 
 
