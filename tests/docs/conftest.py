@@ -20,7 +20,7 @@ def try1(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scenario = ludus.PSRO(
         env="openspiel/kuhn_poker",
         algorithm="exact",
-        meta_solver="nash",
+        meta_solver="regret_matching_plus",  # each response is added, so that pages may name one of any generation
         generations=8,
         stop=None,
         checkpoints={"generations": 4},
