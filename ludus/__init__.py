@@ -13,9 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if os.environ.get("LUDUS_ROUNDING_NOISE"):  # before anything is compiled, or has looked up what it calls
-    from ludus.core import rounding_noise
-
-    rounding_noise.install(os.environ["LUDUS_ROUNDING_NOISE"])
+    importlib.import_module("ludus.core.rounding_noise").install(os.environ["LUDUS_ROUNDING_NOISE"])
 
 if TYPE_CHECKING:
     from ludus.core.config import Config

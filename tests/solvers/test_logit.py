@@ -26,8 +26,8 @@ def distance(view, rationality):
 
 def test_no_rationality_is_uniform():
     solution = Logit(rationality=0.0).solve(zero_sum_view([[1, 2, 3], [7, 0, 0]]), rng=RNG)
-    np.testing.assert_array_equal(solution.marginals[0], [0.5, 0.5])
-    np.testing.assert_array_equal(solution.marginals[1], [1 / 3] * 3)
+    np.testing.assert_allclose(solution.marginals[0], [0.5, 0.5], rtol=1e-14)
+    np.testing.assert_allclose(solution.marginals[1], [1 / 3] * 3, rtol=1e-14)
 
 
 def test_one_player_is_a_softmax():
