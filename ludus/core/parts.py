@@ -148,7 +148,7 @@ def require(part: object, what: str, protocols: tuple[type, ...], table: Mapping
 def missing(part: object, *protocols: type) -> str:
     """Of a part that has not all that one of the protocols asks for: what it lacks of the one that it is nearest to, and where that is
     described, as the end of a sentence."""
-    protocol, names = min(((p, _missing(part, p)) for p in protocols), key=lambda found: len(found[1]))
+    protocol, names = min(((p, _missing(part, p)) for p in protocols), key=lambda pair: len(pair[1]))
     return f"it lacks {', '.join(names)} (see {protocol.__module__}.{protocol.__name__})"
 
 

@@ -392,13 +392,13 @@ class PythonVectorEnv(Unsaved):
         for game in (outer, getattr(outer, "unwrapped", None)):
             for hook in hooks:
                 with users_code():
-                    given = getattr(game, hook, None)
-                    if callable(given):
-                        given = given(agent) if hasattr(game, "possible_agents") else given()
-                if isinstance(given, Mapping):
-                    given = given.get(agent)
-                if given is not None:
-                    return _checked_names(self.spec.id, hook, given)
+                    names = getattr(game, hook, None)
+                    if callable(names):
+                        names = names(agent) if hasattr(game, "possible_agents") else names()
+                if isinstance(names, Mapping):
+                    names = names.get(agent)
+                if names is not None:
+                    return _checked_names(self.spec.id, hook, names)
         return ()
 
     def _made(self, environment: int) -> PythonEnv:

@@ -253,12 +253,12 @@ def differing_settings(groups: Sequence[Sequence[ComparedRun]]) -> Settings:
     if len(groups) < 2 or not all(stored):
         return ()
     counts = np.cumsum([0, *map(len, stored)]).tolist()
-    found = []
+    rows = []
     for name, values in _differing([settings for group in stored for settings in group], ""):
         each = tuple(_distinct(values[first:last]) for first, last in pairwise(counts))
         if name not in _OF_ONE_RUN and len({frozenset(map(repr, own)) for own in each}) > 1:
-            found.append((name, each))
-    return tuple(found)
+            rows.append((name, each))
+    return tuple(rows)
 
 
 _OF_ONE_RUN = ("name", "seed")
