@@ -278,7 +278,8 @@ def standard_settings() -> Iterator[None]:
     overflows; and it stays in its working directory. What the caller had set is set for environments, and comes back at the end."""
     before = {name: _SETTINGS[name].read() for name in ("dtype", "gradients", "device", "errors")}
     usual = {name: _SETTINGS[name].fresh for name in before}
-    other = [name for name, fresh in usual.items() if fresh is not None and before[name] not in (_ABSENT, fresh())]
+    loaded = {name: fresh for name, fresh in usual.items() if fresh is not None and before[name] is not _ABSENT}
+    other = [name for name, fresh in loaded.items() if before[name] != fresh()]
     for name in other:
         _settings_of_code.setdefault(name, before[name])
         _write(name, usual[name]())  # type: ignore[misc]

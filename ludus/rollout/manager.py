@@ -217,6 +217,20 @@ class _PartialResult:
     answered: bool = False
 
 
+class _EndlessWarning:
+    """Warns once that no episode ends. It is no method of the manager's, which would then wait for the collector of circles."""
+
+    def __init__(self, warn: Callable[[str], None], spec: EnvSpec, num_envs: int) -> None:
+        self._warn, self._spec, self._num_envs = warn, spec, num_envs
+        self._done = False
+
+    def __call__(self, unended: int) -> None:
+        """unended: steps in which no episode has ended, if they are many."""
+        if unended and not self._done:
+            self._done = True
+            self._warn(endless(self._spec, unended, self._num_envs))
+
+
 class _Within:
     """Tells, between two steps of a request that one host plays in this process, how many of its episodes have ended, and if none does."""
 
@@ -308,8 +322,8 @@ class RolloutManager:
         self._unwanted: list[OwedAnswer] = []  # of forgotten ones, that hosts may still be playing
         self._leave, self._tell, self._closing = leave, tell, max(_CLOSING, deadline or _IDLE_CLOSING)
         self._lives = 0  # restarts of hosts that were counted
-        self._warn, self._warned = warn, False
-        self._within = _Within(self._goes_on)
+        self._endless = _EndlessWarning(warn, spec, self._shards[0].num_envs)
+        self._within = _Within(self._endless)
         self._blocks = [self._shards[b.first : b.first + b.num_envs] for b in shards_of(shards, hosts)]
         self._names = [f"{kind.called} {k}" for k in range(hosts)]
         self._hosts = [
@@ -541,13 +555,7 @@ class RolloutManager:
             pulse = None
         partial.question, partial.episodes = None, 0 if pulse is None else int(pulse[0])
         if pulse is not None:
-            self._goes_on(int(pulse[1]))
-
-    def _goes_on(self, unended: int) -> None:
-        """unended: steps in which no episode has ended, if they are many."""
-        if unended and not self._warned:
-            self._warned = True
-            self._warn(endless(self.spec, unended, self._shards[0].num_envs))
+            self._endless(int(pulse[1]))
 
     def _ask_again(self, pending: Pending, partial: _PartialResult) -> None:
         again = self._ask(partial.host, pending.task_slot, pending.request, pending.sent)
