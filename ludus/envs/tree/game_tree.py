@@ -313,6 +313,15 @@ class GameTree:
         value = sweeps.respond(form.parent, form.start, form.action, gradient, stake, table)
         return float(value), table
 
+    def _best_value(self, player: int, plans: Sequence[Plan | None]) -> float:
+        """Of `best_response`, without the table; two players need no stakes for it."""
+        if self.num_players != 2:
+            return self.best_response(player, plans)[0]
+        form, (own, other, weight) = self.arrays.sequences[player], self.sides[player]
+        gradient = np.zeros(form.count)
+        sweeps.gradient_two(own, other, weight, self._profile(plans, without=player)[1 - player], 1.0, gradient)
+        return float(sweeps.climb(form.parent, form.start, gradient))
+
     def _check_joint(self, profiles: Sequence[object], probs: Sequence[float]) -> None:
         if len(profiles) != len(probs) or not len(probs):
             raise PolicyError(
@@ -390,7 +399,7 @@ class GameTree:
     def exploitability(self, plans: Sequence[Plan]) -> Exploitability:
         """What each player's best response gains over the profile of (mixed) plans; NashConv is the sum."""
         value = self.values(plans)
-        best = np.array([self.best_response(p, plans)[0] for p in range(self.num_players)])
+        best = np.array([self._best_value(p, plans) for p in range(self.num_players)])
         return Exploitability(gain=best - value, value=value)
 
 

@@ -95,13 +95,25 @@ def respond(parent, start, action, gradient, stake, table):  # type: ignore[no-u
         for s in range(start[i] + 1, start[i + 1]):
             most = max(most, gradient[s])
             at_stake = max(at_stake, stake[s])
-        best = start[i]
-        for s in range(start[i + 1] - 1, start[i] - 1, -1):
-            if gradient[s] >= most - TIE * at_stake:
+        best, least = start[i], most - TIE * at_stake
+        for s in range(start[i], start[i + 1]):
+            if gradient[s] >= least:
                 best = s
+                break
         table[i, action[best]] = 1.0
         gradient[parent[i]] += most
         stake[parent[i]] += at_stake
+    return gradient[0]
+
+
+@kernel
+def climb(parent, start, gradient):  # type: ignore[no-untyped-def]
+    """As `respond`, for the value alone."""
+    for i in range(len(parent) - 1, -1, -1):
+        most = gradient[start[i]]
+        for s in range(start[i] + 1, start[i + 1]):
+            most = max(most, gradient[s])
+        gradient[parent[i]] += most
     return gradient[0]
 
 
