@@ -382,10 +382,12 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """A member, and what a response must earn more than to be better: what the member itself earns, and the least bit that is no tie."""
+    """A member, and what a response must earn more than to be better: what the member itself earns, and the least bit that is no tie.
+    strict: whether one that does not, and plays as no member does, is left out, too."""
 
     ref: PolicyRef
     bar: float
+    strict: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,7 +402,7 @@ class TrainingTask:
     takes_row: nothing is trained; the policy is that row of the network of `start`.
     together: share of its requests in which it plays all of `seats` at once, against itself, and learns from all of them. role: of its
     learner in the schedule, where learners differ. rival: of computed
-    responses to exact payoffs; one that earns no more than this member does, or plays as some member does, is not added.
+    responses to exact payoffs; one that plays as some member does, or earns no more than this one, is not added.
     """
 
     id: str

@@ -84,6 +84,7 @@ class History:
     diagnoses: dict[str, list[str]] = field(default_factory=dict)  # of each training in progress: their kinds
     places: dict[str, str] = field(default_factory=dict)  # where who learned last
     newcomers: list[list[Any]] = field(default_factory=list)  # (population, policy) learned since the last generation
+    repeats: int = 0  # generations, the last ones, of which no learned response was new
 
     @staticmethod
     def of(players: int) -> History:
@@ -200,6 +201,7 @@ def _values(mean: Array, solution: Solution) -> list[float]:
 
 
 COMPLETE = "the schedule is complete"
+_REPEATS = 2  # generations in a row whose responses say nothing new, before that is a warning
 _SOON = 0.02  # seconds of a scheduler's last call: after a shorter one the next is waited for, and needs no copy of its state
 
 
@@ -467,16 +469,21 @@ class Driver:
         """Warn of responses whose payoffs say nothing new."""
         newcomers, self.history.newcomers = self.history.newcomers, []
         payoffs = self.manager.table.view()
+        alike = []
         for population, policy in newcomers:
             other = indistinct(payoffs, population, self.manager.record_of(PolicyRef(population, policy)).index)
             if other is not None:
-                known = self.manager.populations[population][other].policy
-                self.warn(
-                    "same_payoffs",
-                    f"the payoffs of policy {policy} cannot be told from those of {known}, against each opponent: its training has brought "
-                    "nothing new. Either nothing is left to gain, or responses train too little or start where they cannot get away from; "
-                    "see `response` and `warm_start`, and the exploitability.",
-                )
+                alike.append(f"{policy} from those of {self.manager.populations[population][other].policy}")
+                self.store.event("indistinct", f"the payoffs of {alike[-1]} cannot be told", level="info")
+        if newcomers:
+            self.history.repeats = self.history.repeats + 1 if len(alike) == len(newcomers) else 0
+        if newcomers and self.history.repeats == _REPEATS:
+            self.warn(
+                "same_payoffs",
+                f"for {_REPEATS} generations the payoffs of no response could be told from those of a member, against each opponent (the "
+                f"last ones: {', '.join(alike)}). Either nothing is left to gain, or responses train too little, or start where they cannot get "
+                "away from; see `response`, `warm_start`, and the exploitability.",
+            )
 
     def _mean(self) -> Array:
         """float64[P, n_0, …]: the payoffs; where evaluation is adaptive, guesses are in the cells that it has left out. Contiguous:

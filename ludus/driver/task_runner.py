@@ -205,7 +205,7 @@ class TaskRunner:
         if task.rival is not None:
             policy = build_policy(response.spec, response.weights)
             member = self.exact.member_like(task.population, policy, mode=task.mode)
-            if member is None and metrics["return"] <= task.rival.bar:
+            if member is None and task.rival.strict and metrics["return"] <= task.rival.bar:
                 member = task.rival.ref
         return Trained(
             task,

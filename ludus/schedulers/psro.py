@@ -21,6 +21,7 @@ from ludus.core.errors import ConfigError, ScenarioError, SolverError
 from ludus.core.parts import build_part, dump_part, kind_of, require
 from ludus.core.ties import TIE, best_index
 from ludus.core.types import Opponents, PolicyRef, Rival, State, Task, Trained, TrainingTask
+from ludus.learners.registry import COMPUTED
 from ludus.population.base import View
 from ludus.schedulers.diversity import DiversityField, check_diversity, moved_by, objective_of
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
@@ -339,7 +340,9 @@ class PSROScheduler(ResponseScheduler):
 
     def trained(self, result: Trained, view: View) -> None:
         """Whether it gained something; of what was learned that is assumed."""
-        self._gained = bool(self._gained) or not result.member
+        rival = result.task.rival
+        better = rival is None or result.place != COMPUTED or result.metrics["return"] > rival.bar
+        self._gained = bool(self._gained) or (better and not result.member)
 
     # ------------------------------------------------------------------------------------------ what variants change
 
@@ -395,14 +398,22 @@ class PSROScheduler(ResponseScheduler):
         return task.diversity is None and task.opponents == opponents(target.opponents, self.members(view))
 
     def _rival(self, target: Target, view: View, population: int) -> Rival:
-        """The member that earns most against what a response is to meet. α-Rank's masses are met for what is preferred, not for the most
-        return, and any new policy has something to say there."""
-        mean, seat = symmetrised(view.payoffs), target.seats[0]
+        """The member that earns most against what a response is to meet.
+
+        What earns no more may still open a better equilibrium, where there are several: in a game that is not zero-sum one response to the
+        meta-strategy is added then, if the last round has gained something. (Of responses to recommendations there is one for each, and
+        populations would double.) α-Rank's masses are met for what is preferred, not for the most return, and any new policy has something
+        to say there.
+        """
+        mean, seat, rule = symmetrised(view.payoffs), target.seats[0], self.options.responses
         span = payoff_range(mean)
         earned = against(mean[seat], target.opponents, seat)
         best = best_index(earned, span)
-        least = -span if isinstance(self.options.responses, PreferenceResponse) else TIE * span
-        return Rival(view.populations[population][best], float(earned.max()) + least)
+        if isinstance(rule, PreferenceResponse):
+            return Rival(view.populations[population][best], float(earned.min()) - span, strict=False)
+        chosen = view.payoffs.num_players > 2 or not view.payoffs.zero_sum
+        strict = not chosen or bool(self._idle) or not isinstance(rule, BestResponse)
+        return Rival(view.populations[population][best], float(earned.max()) + TIE * span, strict=strict)
 
     def _copies_add_nothing(self, view: View) -> bool:
         """Whether a second policy that plays as a member does would change nothing: payoffs are exact, the solver says so, and neither the

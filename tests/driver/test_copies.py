@@ -86,6 +86,16 @@ def test_an_equilibrium_is_its_own_best_response(tmp_path: Path) -> None:
     assert [len(members) for members in result.populations] == [1]
 
 
+def test_what_earns_no_more_may_open_a_better_equilibrium(tmp_path: Path) -> None:
+    """Two who earn 1 if they choose alike: uniform play is an equilibrium, and no response to it earns more."""
+    (tmp_path / "alike.nfg").write_text('NFG 1 R "alike" { "A" "B" } { 2 2 }\n\n1 1 0 0 0 0 1 1\n')
+    solver = {"kind": "ce", "select": "max_welfare"}
+    result = exact(tmp_path, f"openspiel/nfg_game(filename={tmp_path}/alike.nfg)", meta_solver=solver, share="never")
+    assert result.stopped_by.startswith(NO_GAIN)
+    assert [len(members) for members in result.populations] == [2, 2]
+    assert result.generations[-1].values == pytest.approx((1.0, 1.0))
+
+
 def test_copies_stay_where_each_counts(tmp_path: Path) -> None:
     """Uniform over all responses so far is fictitious play: a response that comes again has twice the weight."""
     result = exact(tmp_path, RPS, generations=12, meta_solver="uniform")
@@ -105,7 +115,7 @@ def learned(tmp_path: Path, rate: float) -> ludus.Result:
             response={"episodes": 256},
             warm_start="last",
             mode="explore",
-            generations=2,
+            generations=3,
         ),
         run_dir=tmp_path / "run",
         report=False,
@@ -115,9 +125,11 @@ def learned(tmp_path: Path, rate: float) -> ludus.Result:
 def test_a_learned_response_without_news_is_added_and_said(tmp_path: Path) -> None:
     """A learning rate of almost nothing."""
     result = learned(tmp_path, 1e-30)
-    assert [len(members) for members in result.populations] == [3, 3]
+    assert [len(members) for members in result.populations] == [4, 4]
     (text,) = [event.text for event in result.warnings if event.kind == "same_payoffs"]
-    assert "cannot be told" in text
+    assert "for 2 generations the payoffs of no response could be told" in text
+    assert "0-3 from those of 0-1" in text
+    assert len(texts(result.run_dir, "indistinct")) == 4
     assert result.stopped_by == "the schedule is complete"
 
 
