@@ -480,9 +480,9 @@ class Driver:
         if newcomers and self.history.repeats == _REPEATS:
             self.warn(
                 "same_payoffs",
-                f"for {_REPEATS} generations the payoffs of no response could be told from those of a member, against each opponent (the "
-                f"last ones: {', '.join(alike)}). Either nothing is left to gain, or responses train too little, or start where they cannot get "
-                "away from; see `response`, `warm_start`, and the exploitability.",
+                f"for {_REPEATS} generations the payoffs of no response could be told from those of a member, against each opponent. The "
+                f"last ones: {', '.join(alike)}. Either nothing is left to gain, or responses train too little, or start where they cannot "
+                "get away from; see `response`, `warm_start`, and the exploitability.",
             )
 
     def _mean(self) -> Array:

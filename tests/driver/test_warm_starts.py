@@ -10,6 +10,7 @@ import pytest
 
 import ludus
 from ludus.core.errors import PolicyError
+from ludus.core.ties import best_index
 from ludus.core.types import Weights
 from ludus.solvers.games import values_against
 from ludus.storage.reader import Reader
@@ -79,7 +80,7 @@ def test_best_is_the_best_against_the_meta_strategy_of_the_time(tmp_path: Path) 
             strategies = [np.array(m) for m in result.generations[generation - 1].marginals]
             known = result.payoffs.mean[:, :generation, :generation]
             gains = values_against(known, strategies, player)
-            best = 1 + int(np.argmax(gains[1:]))
+            best = 1 + best_index(gains[1:], float(np.ptp(known)))
             assert found[generation] == f"{player}-{best}"
             assert same(weights(result, player, generation), weights(result, player, best))
 
