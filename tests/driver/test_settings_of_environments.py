@@ -95,6 +95,8 @@ def test_a_vector_puts_back_what_its_environments_set(kind: str, when: str, ther
 @pytest.mark.parametrize(("algorithm", "when"), [("ppo", "made"), ("gru", "reset"), ("gru", "step"), ("dqn", "made")])
 def test_a_run_learns_and_lies_where_it_was_begun(algorithm: str, when: str, there: Path) -> None:
     given: dict[str, Any] = {"kind": "ppo", "memory": "gru", "batch": 20} if algorithm == "gru" else {"kind": algorithm}
+    if algorithm == "dqn":
+        given["min_size"] = 50
     result = ludus.run(
         ludus.FixedOpponents(env=ludus.Environment(source=lambda: Wide(str(there), when), num_envs=2), algorithm=given),
         response={"decisions": 200},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -157,15 +158,15 @@ def test_a_team_with_a_learner_of_teams_answers_a_population_of_teams(algorithm:
 def test_one_policy_plays_a_whole_team(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeating every coin is worth 4, and guessing 2: so a team that knows how wins by 2 against one that guesses."""
     seen: Counter[tuple[int, int]] = Counter()
-    play = RolloutWorker.run
+    steps = RolloutWorker._steps
 
-    def watching(worker: RolloutWorker, request: RolloutRequest) -> Rollout:
-        rollout = play(worker, request)
-        if rollout.trajectories is not None:
-            seen.update(zip(rollout.trajectories.seat.tolist(), rollout.trajectories.agent.tolist(), strict=True))
-        return rollout
+    def watching(worker: RolloutWorker, request: RolloutRequest) -> Iterator[Rollout | None]:
+        for rollout in steps(worker, request):
+            if rollout is not None and rollout.trajectories is not None:
+                seen.update(zip(rollout.trajectories.seat.tolist(), rollout.trajectories.agent.tolist(), strict=True))
+            yield rollout
 
-    monkeypatch.setattr(RolloutWorker, "run", watching)
+    monkeypatch.setattr(RolloutWorker, "_steps", watching)
     result = ludus.run(scenario(algorithm), run_dir=tmp_path, report=False)
     assert seen == dict.fromkeys([(0, 0), (0, 1), (1, 2), (1, 3)], 800)  # one segment per agent and episode
     np.testing.assert_allclose(result.payoffs.mean[0], [[0, -2], [2, 0]], atol=0.4)

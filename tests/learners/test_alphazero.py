@@ -240,19 +240,22 @@ FEW = (
 
 def test_it_meets_its_past(tmp_path, monkeypatch):
     """With `latest` below 1: the version of before, which searches, too; of those games the learner's own moves alone are learned."""
-    play, met, recorded = RolloutWorker.run, Counter(), Counter()
+    steps, met, recorded = RolloutWorker._steps, Counter(), Counter()
 
     def watched(worker, request):
-        rollout = play(worker, request)
-        if request.modes:  # it trains
-            factors = request.opponents.factors
-            met.update(
-                f.entries[k][0] for row in rollout.episodes.entry for f, k in zip(factors, row, strict=True) if k >= 0
-            )
-            recorded.update(np.unique(rollout.trajectories.episode, return_counts=True)[1].tolist())
-        return rollout
+        for rollout in steps(worker, request):
+            if rollout is not None and request.modes:  # it trains
+                factors = request.opponents.factors
+                met.update(
+                    f.entries[k][0]
+                    for row in rollout.episodes.entry
+                    for f, k in zip(factors, row, strict=True)
+                    if k >= 0
+                )
+                recorded.update(np.unique(rollout.trajectories.episode, return_counts=True)[1].tolist())
+            yield rollout
 
-    monkeypatch.setattr(RolloutWorker, "run", watched)
+    monkeypatch.setattr(RolloutWorker, "_steps", watched)
     run(load_scenario("tic-tac-toe-alphazero", list(FEW)), run_dir=tmp_path / "run", report=False)
     assert set(met) == {PolicyRef(0, "0-0", 0, "explore"), PolicyRef(0, "0-1", 0, "search")}
     assert recorded[1] == sum(met.values())
