@@ -93,7 +93,9 @@ def test_a_damaged_newest_checkpoint_costs_one_barrier(run_dir: Path, whole: Pat
     assert (event.level, event.text) == ("warning", message)
     with closing(sqlite3.connect(run_dir / "ludus.db")) as db, db:
         db.execute("DELETE FROM events WHERE kind = 'checkpoint'")
-        db.execute("UPDATE events SET seq = (SELECT count(*) FROM events AS e WHERE e.seq <= events.seq)")  # no gap is left
+        db.execute(
+            "UPDATE events SET seq = (SELECT count(*) FROM events AS e WHERE e.seq <= events.seq)"
+        )  # no gap is left
     tools.assert_same_run(whole, run_dir)
 
 
