@@ -32,12 +32,13 @@ print("clean", stop.status, flush=True)
 _COMMAND = """
 import time
 from ludus.cli import main
+from ludus.cli.output import stream
 def work(arguments):
     try:
-        print("ready", flush=True)
+        print("ready", file=stream(), flush=True)
         time.sleep(60)
     finally:
-        print("nothing half-written", flush=True)
+        print("nothing half-written", file=stream(), flush=True)
 main._run = work
 main.script()
 """
