@@ -36,8 +36,13 @@ from ludus.core.config import from_yaml
 _ZOO = "RL Baselines3 Zoo, benchmark.md (one run)"
 _TIANSHOU = "Tianshou, examples/mujoco/benchmark (ten seeds, v3)"
 _EPYMARL = "Papoudakis et al. 2021 (EPyMARL), table 3, after 20M steps"
-_PERCEPTRONS = (("network", "mlp"), ("body", "mlp"))
-"""What presets write out, and learners of other kinds that take their settings call otherwise; it is the default of all."""
+_WRITTEN_OUT = (
+    ("network", "mlp"),
+    ("body", "mlp"),
+    ("normalise_observations", False),
+    ("normalise_returns", False),
+)
+"""What presets write out, and learners of other kinds that take their settings lack or call otherwise; it is the default of all."""
 _KEYS = ("scenario", "share", "every_seat", "env", "mode", "algorithm")
 
 
@@ -45,7 +50,7 @@ def keys_of(preset: str) -> dict[str, Any]:
     """What a task has of a preset: the environment and the learner, not for how long."""
     text = (resources.files("ludus.driver") / "presets" / f"{preset}.yaml").read_text(encoding="utf-8")
     data = from_yaml(text, what=preset)
-    algorithm = {key: value for key, value in data["algorithm"].items() if (key, value) not in _PERCEPTRONS}
+    algorithm = {key: value for key, value in data["algorithm"].items() if (key, value) not in _WRITTEN_OUT}
     return {key: data[key] for key in _KEYS if key in data and data[key] != "psro"} | {"algorithm": algorithm}
 
 

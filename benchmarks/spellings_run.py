@@ -48,10 +48,10 @@ def share(random: float, stated: float) -> float:
 
 TASKS: Mapping[str, Task] = {
     "CartPole": Task({"id": "gymnasium/CartPole-v1"}, {"ppo": 0.8 * 500, "dqn": 0.8 * 497.8}),
-    "Acrobot": Task({"id": "gymnasium/Acrobot-v1"}, {"ppo": share(-500, -83), "dqn": share(-500, -91)}),
+    "Acrobot": Task({"id": "gymnasium/Acrobot-v1"}, {"ppo": share(-500, -68.5), "dqn": share(-500, -73.6)}),
     "Pendulum": Task(
         {"id": "gymnasium/Pendulum-v1"},
-        {"ppo": share(-1200, -700), "sac": share(-1200, -150)},
+        {"ppo": share(-1236, -150), "sac": share(-1236, -150)},
         {"sac": ("response.decisions=20000",)},
     ),
     "Catch": Task({"id": "gymnax/Catch-bsuite"}, {"ppo": share(-0.6, 1.0), "dqn": share(-0.6, 1.0)}),
@@ -60,24 +60,21 @@ TASKS: Mapping[str, Task] = {
         {"ppo": share(0.0, 1.0), "dqn": share(0.0, 1.0)},
     ),
     "kuhn": Task({"id": "openspiel/kuhn_poker"}, {"ppo": 0.8 * 0.5, "dqn": 0.8 * 0.5}),
-    "leduc": Task({"id": "openspiel/leduc_poker"}, {"ppo": 0.8 * 2.3, "dqn": 0.8 * 2.3}),
-    "connect four": Task({"id": "openspiel/connect_four"}, {"ppo": share(0.1, 1.0), "dqn": share(0.1, 1.0)}),
-    "tic-tac-toe": Task({"id": "pettingzoo/tictactoe_v3"}, {"ppo": share(0.3, 1.0), "dqn": share(0.3, 1.0)}),
+    "leduc": Task({"id": "openspiel/leduc_poker"}, {"ppo": 0.8 * 2.0875, "dqn": 0.8 * 2.0875}),
+    "connect four": Task({"id": "openspiel/connect_four"}, {"ppo": share(0.14, 1.0), "dqn": share(0.14, 1.0)}),
+    "tic-tac-toe": Task({"id": "pettingzoo/tictactoe_v3"}, {"ppo": share(0.22, 1.0), "dqn": share(0.22, 1.0)}),
     "simple_spread": Task(
-        {"id": "mpe2/simple_spread_v3", **_TEAM}, {"ppo": share(-76, -38.9), "dqn": share(-76, -45.6)}
+        {"id": "mpe2/simple_spread_v3", **_TEAM}, {"ppo": share(-77.4, -56.6), "dqn": share(-77.4, -56.8)}
     ),
     "simple_adversary": Task(
         {"id": "mpe2/simple_adversary_v3", "options": {"teams": "prefix", "state": True}, "wrappers": ["agent_ids"]},
-        {"ppo": share(16, 26.2), "dqn": share(16, 26.2)},
+        {"ppo": share(16.75, 26.2), "dqn": share(16.75, 26.2)},
         player=1,
     ),
-    "foraging": Task(
-        {"id": "lbf/Foraging-8x8-2p-2f-coop-v3", "options": {"teams": "one"}, "wrappers": ["joint_state", "agent_ids"]},
-        {"ppo": share(0.0, 0.9), "dqn": share(0.0, 0.9)},
-    ),
+    "Pgx's tic-tac-toe": Task({"id": "pgx/tic_tac_toe"}, {"ppo": share(0.0, 1.0), "dqn": share(0.0, 1.0)}),
 }
-"""By name. What is stated: the presets' results (docs/benchmarks.md); best responses to random play; where neither is, what was measured
-when this was written."""
+"""By name. What is stated: the presets' results (docs/benchmarks.md); what best responses to random play earn; of simple_spread, what the
+presets' settings come to in as many decisions; of simple_adversary, PPO before this rule, with γ 0.95 by hand."""
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -162,7 +162,8 @@ def _used(scenario: Scenario, env: EnvSpec) -> list[Any]:
 def _of_game(scenario: Scenario, env: EnvSpec, *, computes: bool) -> dict[str, Any]:
     """Meta-solver and length. computes: policies are computed, so that the solver's tolerance is all that is left of NashConv."""
     if env.num_players == 1:
-        return {"generations": 1, "mode": "greedy", "meta_solver": "last"}
+        several = len(env.agents) > 1  # whose likeliest actions can wait for each other, or walk in circles, for ever
+        return {"generations": 1, "mode": "explore" if several else "greedy", "meta_solver": "last"}
     if env.num_players > 2 or not env.zero_sum:
         return {"meta_solver": "projected_replicator_dynamics"}
     if not (computes and _seeks_equilibrium(scenario)):

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+from gymnasium.spaces import Box
 
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, LudusError
@@ -181,6 +182,8 @@ _IMAGES: Final[Mapping[str, Row]] = {
     }
 }
 """On top, for one agent that sees images: from the preset pong."""
+_BOXES: Final[Mapping[str, Row]] = {"ppo": {"normalise_observations": True, "normalise_returns": True}}
+"""On top, for actions in a box: bodies and motors, whose observations and rewards have scales of their own."""
 _UNKNOWN_RANGE: Final[Mapping[str, Row]] = {"rainbow": {"distribution": "implicit", "atoms": 8}}
 """On top, where nobody says between which values returns lie, as C51 has to know."""
 _BASES: Final[Mapping[str, str]] = {**ALGORITHMS, "on_policy": "ludus.learners.on_policy.options:OnPolicy"}
@@ -203,7 +206,7 @@ def governed(cls: type) -> frozenset[str]:
     network; but for those whose default is the class's own, and not that of the algorithm it derives from."""
     name, base = _registered(cls)
     fields: Mapping[str, Any] = getattr(cls, "model_fields", {})
-    rows = [*TABLE.get(name, {}).values(), _IMAGES.get(name, {}), _UNKNOWN_RANGE.get(name, {})]
+    rows = [*TABLE.get(name, {}).values(), *(extra.get(name, {}) for extra in (_IMAGES, _BOXES, _UNKNOWN_RANGE))]
     keys = {"gamma", *_CONVOLUTIONS, *(key for row in rows for key in row)}
     known: Mapping[str, Any] = {} if base is None else base.model_fields
     own = {key for key in known if fields[key].default != known[key].default}
@@ -273,6 +276,8 @@ def _row(cls: type, env: EnvSpec, kind: EnvKind) -> dict[str, Any]:
     row = dict(TABLE.get(name, {}).get(kind, {}))
     if kind == "agent" and sees_images(env):
         row |= _IMAGES.get(name, {})
+    if kind != "tree" and isinstance(env.agents[0].action, Box):
+        row |= _BOXES.get(name, {})
     if not np.isfinite(env.utility_range).all():
         row |= _UNKNOWN_RANGE.get(name, {})
     if sees_images(env):
