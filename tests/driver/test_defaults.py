@@ -183,3 +183,13 @@ def test_what_is_written_before_the_environment_is_known_gives_the_same(tmp_path
 def test_a_learner_by_hand_follows_the_environment_too() -> None:
     learner = ludus.learner(ludus.DQN(), env="gymnasium/CartPole-v1", device="cpu")
     assert learner.algorithm == load_scenario("gymnasium/CartPole-v1", ["algorithm=dqn"]).algorithm
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "normalises"),
+    [("CartPole", "greedy", False), ("Pendulum", "greedy", True), ("spread", "explore", False)],
+)
+def test_teams_are_played_as_they_explore_and_bodies_are_normalised(name: str, mode: str, normalises: bool) -> None:
+    scenario = load_scenario_of(ENVIRONMENTS[name], "ppo")
+    assert (scenario.mode, scenario.algorithm.normalise_observations) == (mode, normalises)
+    assert scenario.algorithm.normalise_returns == normalises
