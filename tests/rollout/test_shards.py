@@ -254,7 +254,7 @@ def test_who_waits_hears_how_many_episodes_have_ended(monkeypatch: pytest.Monkey
     manager.run(RolloutRequest.evaluation(players, 4, seed=1), policies())
     (worker,) = host._playing
     runtime.stuck, told, warned = True, list[int](), list[str]()
-    manager._warn = warned.append
+    manager._endless._warn = warned.append
 
     def hear(episodes: int) -> None:
         told.append(episodes)
