@@ -76,7 +76,7 @@ def test_the_duplex_mixer_ranks_joint_actions_as_no_monotonic_one_can():
         for parameter in mixer.parameters():
             parameter.data.mul_(6.0)
         out = mixer(TeamActions(chosen, best, joint, present, state)).view(3, 3)
-        orders[cls] = {(out[1] > out[2])[b].item() for b in range(3)}
+        orders[cls] = {(out[1] > out[2] + 1e-4)[b].item() for b in range(3)}  # QMIX: equal on paper
     assert orders == {QMIX: {False}, QPLEX: {False, True}}
 
 
