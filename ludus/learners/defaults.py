@@ -311,8 +311,10 @@ def _scaled(row: Row, algorithm: Config) -> Row:
             continue
         default = type(algorithm).model_fields[unit].default
         wanted = getattr(algorithm, unit) if unit in algorithm.model_fields_set else row.get(unit, default)
+        if any(part.whole_episodes for part in getattr(algorithm, "processing", ())):  # hindsight, say
+            wanted = "episodes"
         if wanted != row.get(unit, default):
-            out |= {size: amounts[wanted], "minibatches": 8}
+            out |= {unit: wanted, size: amounts[wanted], "minibatches": 8}
         elif size in algorithm.model_fields_set and "minibatches" in row:
             out["minibatches"] = max(1, getattr(algorithm, size) * row["minibatches"] // row[size])
     return {key: value for key, value in out.items() if key in governed(type(algorithm))}

@@ -193,3 +193,12 @@ def test_teams_are_played_as_they_explore_and_bodies_are_normalised(name: str, m
     scenario = load_scenario_of(ENVIRONMENTS[name], "ppo")
     assert (scenario.mode, scenario.algorithm.normalise_observations) == (mode, normalises)
     assert scenario.algorithm.normalise_returns == normalises
+
+
+def test_whole_episodes_are_collected_where_what_processes_them_wants_them() -> None:
+    """Hindsight replaces goals by what the same episode reached later; without it DQN collects decisions."""
+    spec = spec_of(ludus.FixedOpponents(env="gymnasium/CartPole-v1").env)
+    hindsight = {"kind": "her", "goal": [0, 1], "achieved": [1, 2]}
+    units = [complete_algorithm(ludus.DQN(processing=chain), spec).rollout_unit for chain in ([], [hindsight])]
+    assert units == ["decisions", "episodes"]
+    assert complete_algorithm(ludus.DQN(processing=[hindsight], rollout=3), spec).rollout == 3

@@ -93,9 +93,10 @@ def test_a_run_goes_on_without_an_evaluator_that_is_worn_out(folder: Path, whole
     assert scene.finished, scene.errors()
     assert flaws(scene.folder / "run", whole) == []
     assert scene.left_over() == []
-    assert scene.errors().count("versions are not scored any more: evaluator 0 died") == 1
+    lines = scene.errors().splitlines()  # as it goes on; once more as a Python warning when it is over
+    assert sum(line.startswith("versions are not scored any more: evaluator 0 died") for line in lines) == 1
     with Reader(scene.folder / "run") as reader:
-        assert [event.kind for event in reader.events() if event.level == "warning"] == ["evaluation"]
+        assert [event.kind for event in reader.events() if event.level == "warning"].count("evaluation") == 1
 
 
 def test_a_difference_would_be_seen(folder: Path, whole: Path) -> None:
