@@ -25,7 +25,7 @@ from ludus.replay.table import BoundedTable
 from ludus.schedulers.chunked import ChunkedScheduler
 from ludus.schedulers.options import ScheduleContext
 from ludus.training.in_place import ELSEWHERE, refused, why_never
-from ludus.training.stopping import check_response, check_stop, limit_of
+from ludus.training.stopping import check_response, check_stop, limit_of, training_budget
 
 if TYPE_CHECKING:
     from ludus.driver.scenario import Scenario
@@ -227,15 +227,15 @@ def unfollowed(scenario: Scenario) -> Iterator[str]:
             continue
         seen.append(algorithm)
         unit = algorithm.collect().unit
-        if limit_of(scenario.response, unit) is not None:
+        if training_budget(scenario.response, unit)[0] is not None:
             continue
         values = {key: getattr(algorithm, key) for key in getattr(type(algorithm), "model_fields", ())}
         changing = {k: v.start for k, v in values.items() if isinstance(v, Schedule) and v.end not in (None, v.start)}
         if changing:
             starts = ", ".join(f"algorithm.{key} at {start:g}" for key, start in changing.items())
             yield (
-                f"these stay at their start: {starts}. They change over the {unit} of a training, and `response` sets no limit of {unit}. "
-                "Give it one beside what it has, or give plain numbers."
+                f"these stay at their start: {starts}. They change over the {unit} of a training, and `response` limits neither "
+                f"decisions nor episodes. Add `response.{unit}`, or write plain numbers."
             )
 
 

@@ -128,7 +128,8 @@ class DiversityTargets:
 class LearnerContext:
     """Where a learner is built: the environment, the seats it will play, its random streams' seed, and how much there will be.
 
-    total: training budget in `unit`s ("episodes" or "decisions") that schedules run over; None: unknown.
+    total: training budget that schedules run over; None: unknown.
+    unit: what `total` counts, "episodes" or "decisions"; None: what the algorithm's `Collect` counts.
     ranks: who learns the same policy beside it; making a learner and every `update` are then joint acts of all of them. A learner that
     does not look at them does the same whole work on every rank.
     diversity: members that its policy is trained to differ from (`ludus.learners.diversity`); only algorithms that say so are given any.
@@ -142,6 +143,7 @@ class LearnerContext:
     ranks: Ranks = ALONE
     diversity: DiversityTargets | None = None
     device: DeviceChoice = CPU
+    unit: str | None = None
 
 
 @runtime_checkable

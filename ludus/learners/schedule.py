@@ -20,8 +20,8 @@ class Schedule(Config):
     """From `start` to `end` over the first `over` of the training budget, then constant.
 
     `shape`: linear, exponential (both ends positive), cosine, or step (`start` until `over`, then `end`). Follows the learner's own
-    count of collected episodes or decisions (whichever its `Collect` counts) over `LearnerContext.total`; with no total it stays
-    at `start`. In a scenario a plain number stands for a constant.
+    count of collected episodes or decisions (whichever `response` limits; of both, what its `Collect` counts) over
+    `LearnerContext.total`; with no total it stays at `start`. In a scenario a plain number stands for a constant.
     """
 
     start: float = Field(ge=0, allow_inf_nan=False)
@@ -85,7 +85,7 @@ class Budget:
 
     @staticmethod
     def of(collect: Collect, context: LearnerContext) -> Budget:
-        return Budget(collect.unit, context.total)
+        return Budget(context.unit or collect.unit, context.total)
 
     def add(self, trajectories: Trajectories) -> None:
         """Count what was played of a rollout: its rows, or the episodes that ended in it."""

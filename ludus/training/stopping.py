@@ -115,6 +115,23 @@ def limit_of(stopper: Stopper, unit: str) -> float | None:
     return None if limit is None else float(limit) if clock else int(limit)
 
 
+def training_budget(stopper: Stopper, unit: str) -> tuple[int | None, str]:
+    """Return how long a training is, for schedules that run over it.
+
+    Args:
+        stopper: What ends the training.
+        unit: What its rollouts count, "episodes" or "decisions".
+
+    Returns:
+        (limit, unit): the limit in that unit; where there is none, the limit in the other one; (None, unit) where there is neither.
+    """
+    for counter in (unit, *({"episodes", "decisions"} - {unit})):
+        limit = limit_of(stopper, counter)
+        if limit is not None:
+            return int(limit), counter
+    return None, unit
+
+
 def parse_stopper(value: Any) -> Stopper:
     """The stopper that `value` describes (or is, or is the class of). Raises UnknownName with the nearest name, or ConfigError."""
     if isinstance(value, type):

@@ -31,7 +31,7 @@ from ludus.training.collecting import AsyncCollector, Collected, Collector, Poli
 from ludus.training.in_place import DeviceVectors, InPlaceCollector, in_place
 from ludus.training.remote import RemoteTrainer, Trainers
 from ludus.training.rollout_requests import RequestMaker, TrainingCounts
-from ludus.training.stopping import Progress, Stopper, limit_of, reason_of, share_of
+from ludus.training.stopping import Progress, Stopper, limit_of, reason_of, share_of, training_budget
 from ludus.training.trainer import FROM_MEMORY, Feed, LearnResult, Trainer, TrainerSpec
 
 LoadPolicy = Callable[[PolicyRef], Policy]
@@ -106,13 +106,14 @@ class Training:
         )
         self._total = limit_of(stop, self._collect.unit)
         self._limit = limit_of(stop, "seconds")
-        total = int(self._total) * task.length if self._total is not None and task.length else None
+        total, unit = training_budget(stop, self._collect.unit)
         targets = diversity_targets(task.diversity, parts.policy)
         context = LearnerContext(
             env=parts.rollouts.spec,
             seats=task.seats,
             seed=seed,
-            total=total,
+            total=total * task.length if total is not None and task.length else None,
+            unit=unit,
             diversity=targets,
             device=parts.device,
         )

@@ -19,6 +19,8 @@ from ludus.driver.runner import resume, run
 from ludus.driver.scenario_check import check_vector
 from ludus.driver.scenario_files import load_scenario, parse_scenario
 from ludus.driver.scenario_kinds import PSRO, SCENARIOS
+from ludus.learners.base import Collect, LearnerContext
+from ludus.learners.schedule import Budget
 from ludus.storage.reader import Reader
 from ludus.storage.stored_run import open_run
 from ludus.training.trainer import LearnResult, Trainer
@@ -395,6 +397,26 @@ def test_what_would_stay_at_its_start_is_told(tmp_path: Path) -> None:
     assert (event.kind, event.level) == ("schedule", "warning")
     assert event.text.startswith("these stay at their start: algorithm.")
     assert "algorithm.epsilon at 1. They change over the episodes of a training" in event.text
+    assert "Add `response.episodes`" in event.text
+
+
+@pytest.mark.parametrize("unit", ["episodes", "decisions"])
+def test_schedules_follow_the_unit_that_response_limits(
+    unit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rollouts count decisions here; `response` may count episodes."""
+    budgets, budget_of = list[Budget](), Budget.of
+
+    def record(collect: Collect, context: LearnerContext) -> Budget:
+        budgets.append(budget_of(collect, context))
+        return budgets[-1]
+
+    monkeypatch.setattr(Budget, "of", staticmethod(record))
+    algorithm = "algorithm={kind: ppo, batch_unit: decisions, batch: 50, hidden: [4], epochs: 1, learning_rate: {start: 0.5, end: 0}}"
+    tools.train("psro", tmp_path / "run", algorithm, f"response={{{unit}: 100}}", "generations=1")
+    assert [(budget.unit, budget.total, budget.progress) for budget in budgets] == [(unit, 100, 1.0)] * 2
+    with Reader(tmp_path / "run") as reader:
+        assert [event.text for event in reader.events() if event.kind == "schedule"] == []
 
 
 def test_a_task_without_an_update_says_so(tmp_path: Path) -> None:

@@ -105,7 +105,9 @@ def test_every_registered_game_is_in_one_table():
 
 def test_the_list_is_of_those_that_play_without_parameters():
     tables = {f"openspiel/{name}" for table in (PLAYED, SMALLER, PARAMETERS, REFUSED, PYTHON) for name in table}
-    its_own = [id for id in list_envs("openspiel") if id in tables]  # other tests of this process register games of their own
+    its_own = [
+        id for id in list_envs("openspiel") if id in tables
+    ]  # other tests of this process register games of their own
     assert its_own == sorted(f"openspiel/{name}" for name in [*PLAYED, *SMALLER, *PYTHON] if name != "coop_to_1p")
 
 
