@@ -132,6 +132,7 @@ class Store:
         self._barrier = self._last_barrier() + 1
         self.warnings: list[tuple[str, str]] = []
         """(kind, text) of what this session has warned of."""
+        self._warnings: list[tuple[object, ...]] = []  # rows of those since the last commit
 
     @classmethod
     def create(cls, run_dir: Path, info: RunInfo, *, locate: Callable[[PolicyRef], Located] | None = None) -> Store:
@@ -284,15 +285,20 @@ class Store:
         self._curves[task] = curve
 
     def event(self, kind: str, text: str, *, level: EventLevel = "info") -> None:
+        row = (time.time(), level, kind, text)
         if level == "warning":
             self.warnings.append((kind, text))
-        self._add("events", (time.time(), level, kind, text))
+            self._warnings.append(row)
+        self._add("events", row)
 
     def run_finished(self, summary: RunSummary) -> None:
-        """Says durably how the session ended. Rows after the last commit are dropped: a resumed run makes them again."""
+        """Says durably how the session ended. Rows after the last commit are dropped, but for warnings: a resumed run makes them again."""
         self._discard()
+        self._flush()
         with translated(self.path):
             self._connection.execute("INSERT OR REPLACE INTO run VALUES ('summary', ?)", (summary_to_json(summary),))
+            self._connection.execute("COMMIT")
+        self._warnings.clear()
 
     def set_info(self, info: RunInfo, *, abandoned: Sequence[str] = ()) -> None:
         """Replaces the run's facts, durably and at once: a resumed run may have new limits. Rows after the last commit are dropped, and so
@@ -323,10 +329,12 @@ class Store:
             )
             self._connection.execute("COMMIT")
         self._barrier += 1
+        self._warnings.clear()
 
     def rewind(self, checkpoint_id: str | None) -> None:
         """Drops every row that came after this checkpoint (None: all rows), uncommitted ones included, and the last summary.
         Raises RunError if it was never committed; then nothing changes."""
+        self._warnings.clear()
         self._discard()
         with translated(self.path):
             barrier = 0
@@ -351,10 +359,14 @@ class Store:
         self._lock.check()
 
     def close(self) -> None:
-        """Gives the run back. Rows after the last commit are dropped, as a kill would: commit first."""
+        """Gives the run back. Rows after the last commit are dropped, as a kill would: commit first. Warnings stay."""
         if self._lock.closed:
             return
         self._discard()
+        if self._warnings:
+            with suppress(RunError):  # a full disk, of which whoever closes has heard
+                self._flush()
+                self._connection.execute("COMMIT")
         disconnect(self._connection, self.path)
         self._lock.close()
 
@@ -391,6 +403,7 @@ class Store:
         self._curves.clear()
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
+        self._buffer["events"].extend((*row, self._barrier) for row in self._warnings)
 
     def _last_barrier(self) -> int:
         return int(self._connection.execute("SELECT COALESCE(MAX(barrier), 0) FROM checkpoints").fetchone()[0])

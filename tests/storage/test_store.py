@@ -214,6 +214,27 @@ def test_uncommitted_rows_are_not_seen_and_not_kept(run_dir: Path) -> None:
         assert [event.text for event in reader.events()] == ["kept"]
 
 
+@pytest.mark.parametrize("ends", ["by itself", "by an error"])
+def test_warnings_outlive_a_session_that_ends_between_two_barriers(ends: str, run_dir: Path) -> None:
+    """Until the run goes on from its last barrier, and comes to them again."""
+    with Store.create(run_dir, synthetic.info(run_dir)) as store:
+        store.event("early", "saved", level="warning")
+        store.commit("c1")
+        store.event("loss", "grew", level="warning")
+        for number in range(5000):  # so that the warning is in the open transaction
+            store.event("run", f"lost {number}")
+        if ends == "by itself":
+            store.run_finished(RunSummary(run_dir, 3, 9.5, 180, None, "stopped by Ctrl-C", complete=False))
+    with Reader(run_dir) as reader:
+        assert [event.text for event in reader.events()] == ["saved", "grew"]
+        assert (reader.summary() is None) == (ends == "by an error")
+    with Store.open(run_dir) as store:
+        store.rewind("c1")
+        store.commit("c2")
+    with Reader(run_dir) as reader:
+        assert [event.text for event in reader.events()] == ["saved"]
+
+
 def test_reader_sees_commits_while_the_run_goes_on(run_dir: Path) -> None:
     with Store.create(run_dir, synthetic.info(run_dir)) as store, Reader(run_dir) as reader:
         assert is_running(run_dir)

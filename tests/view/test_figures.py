@@ -129,6 +129,11 @@ def test_a_joint_meta_strategy(tmp_path: Path) -> None:
     assert (joint.profiles, joint.probability) == ([["p0", "p1", "p1"], ["p0", "p0", "p0"]], [0.6, 0.4])
     assert (joint.count, joint.rest, joint.rows, joint.shares) == (2, 0.0, [], [])
     assert [row.mean for row in _panel(tmp_path / "three", "ranking")[0].rows] == pytest.approx([1.0, 1.0])
+    table = _panel(tmp_path / "three", "payoffs", of="0", row="0", column="2", order="age")
+    assert unpacked(table.mean) == pytest.approx(np.array([[0.4, 0.6]] * 2)), (
+        "of one who is left: its share of the joint one"
+    )
+    assert table.others.startswith("Player 1 mixes by the joint meta-strategy of generation 0, ")
     with Store.create(tmp_path / "two", synthetic.info(tmp_path / "two")) as store:
         for player in range(2):
             for place in range(30):
@@ -223,6 +228,26 @@ def test_three_players_mix_the_third_out(tmp_path: Path) -> None:
     np.testing.assert_allclose(unpacked(table.mean), expected, rtol=1e-5)
     assert (unpacked(table.count) == EXACT).all()
     assert table.others == "Player 1 mixes by the meta-strategy of generation 3."
+
+
+def test_those_who_are_left_out_mix_together_where_their_strategy_is_joint(tmp_path: Path) -> None:
+    """Players 2 and 3 always choose alike, and player 0 earns 1 where they do: 0.5, had each chosen by itself."""
+    run_dir = tmp_path / "four"
+    profiles = np.argwhere(np.ones((2, 2, 2, 2), np.bool_))
+    earned = (profiles[:, 2] == profiles[:, 3]).astype(np.float64)
+    with Store.create(run_dir, synthetic.info(run_dir, players=4)) as store:
+        for player in range(4):
+            for place in (0, 1):
+                store.policy_added(synthetic.policy(player, place))
+        store.payoffs_recorded(profiles, np.stack([earned, *[0 * earned] * 3], axis=1))
+        together = {"profiles": np.array([[0, 0, 0, 0], [0, 1, 1, 1]], np.int32), "probabilities": np.array([0.5, 0.5])}
+        marginals = ((1.0, 0.0), *[(0.5, 0.5)] * 3)
+        store.generation_done(GenerationRecord(0, 1.0, 0, None, marginals=marginals, **together))
+        store.commit("g0")
+    table = _panel(run_dir, "payoffs", of="0", row="1", column="0", order="age")
+    assert unpacked(table.mean) == pytest.approx(np.ones((2, 2)))
+    assert (unpacked(table.count) == EXACT).all()
+    assert table.others.startswith("Players 2, 3 mix together, by the joint meta-strategy of generation 0, ")
 
 
 def test_payoffs_in_their_orders(small: Path) -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from ludus.view.figures.meta_game import Floats, MetaGame, against
+from ludus.view.figures.meta_game import Floats, MetaGame
 
 MOST = 12
 """Clusters that are looked for."""
@@ -37,7 +37,7 @@ def payoff_rows(game: MetaGame, population: int) -> Floats:
     blocks = []
     for own in game.players_of(population):
         for other in (player for player in range(game.players) if player != own):
-            block = against(game.mean[own], game.marginals, keep=tuple(sorted((own, other))))
+            block = game.expected(game.mean[own], *sorted((own, other)))
             blocks.append(block if own < other else block.T)
         if game.players == 1:
             blocks.append(game.mean[own][:, None])

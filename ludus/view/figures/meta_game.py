@@ -104,16 +104,18 @@ class MetaGame:
         """float64[n_p]: by each policy of a player against the last meta-strategies of the others. NaN where a hole has weight."""
         return self.expected(self.mean[player], player)
 
-    def expected(self, values: Floats, player: int) -> Floats:
-        """float64[n_p]: expectation of values [n_0, …] over what the last meta-strategies have the others play, together where they are
-        joint. NaN where a hole has weight."""
+    def expected(self, values: Floats, *players: int) -> Floats:
+        """float64[n_p, …] for the policies of these players, in rising order: expectation of values [n_0, …] over what the last
+        meta-strategies have the others play, together where they are joint. NaN where a hole has weight."""
         if self.joint is None:
-            return against(values, self.marginals, keep=(player,))
-        weight = self.joint.sum(axis=player).ravel()
-        played = np.flatnonzero(weight)
-        rows = np.moveaxis(values, player, 0).reshape(values.shape[player], -1)
-        expected: Floats = rows[:, played] @ weight[played]
-        return expected
+            return against(values, self.marginals, keep=players)
+        return _beside(values, self.joint.sum(axis=players), players)
+
+    def summed(self, values: Floats, *players: int) -> Floats:
+        """As `expected`: the sum of values over all that the others may play."""
+        if self.joint is None:
+            return against(values, [(row > 0).astype(np.float64) for row in self.marginals], keep=players)
+        return _beside(values, (self.joint.sum(axis=players) > 0).astype(np.float64), players)
 
 
 def meta_game(reader: Reader) -> MetaGame:
@@ -157,6 +159,15 @@ def against(mean: Floats, marginals: Sequence[Floats], *, keep: tuple[int, ...])
             return np.full([n for k, n in enumerate(mean.shape) if k in keep], np.nan)
         result = np.tensordot(result.take(support, axis=axis), marginals[axis][support], axes=(axis, 0))
     return result
+
+
+def _beside(values: Floats, weight: Floats, players: tuple[int, ...]) -> Floats:
+    """Weighted sum of values [n_0, …] over the profiles of all but these players, weight [n_q, …]. NaN where a hole has weight."""
+    played = np.flatnonzero(weight)
+    kept = tuple(range(len(players)))
+    rows = np.moveaxis(values, players, kept).reshape(*(values.shape[player] for player in players), -1)
+    total: Floats = rows[..., played] @ weight.ravel()[played]
+    return total
 
 
 def half_widths(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError
 from ludus.storage.reader import Reader
 from ludus.view.figures.base import Number, Packed, Query, choice, finite, packed, part, require_known, whole
-from ludus.view.figures.meta_game import CONFIDENCE, Floats, MetaGame, against, meta_game
+from ludus.view.figures.meta_game import CONFIDENCE, Floats, MetaGame, meta_game
 from ludus.view.figures.ranking import clusters, filled_half_width, ratings
 
 ORDERS = ("rating", "age", "cluster")
@@ -121,8 +121,8 @@ def _table(game: MetaGame, of: int, sides: tuple[int, int]) -> tuple[Floats, Flo
             exact = np.where(game.log.exact, EXACT, game.log.count)
             return game.mean[0][:, None], game.half_width(0)[:, None], exact[:, None]
         keep = tuple(sorted(sides))
-        mean = against(game.mean[of], game.marginals, keep=keep)
-        half = against(filled_half_width(game, of), game.marginals, keep=keep)
+        mean = game.expected(game.mean[of], *keep)
+        half = game.expected(filled_half_width(game, of), *keep)
         count = _counted(game, keep)
         if game.symmetric:
             mean = (mean + game.mean[1 - of].T) / 2
@@ -136,7 +136,6 @@ def _table(game: MetaGame, of: int, sides: tuple[int, int]) -> tuple[Floats, Flo
 
 def _counted(game: MetaGame, keep: tuple[int, ...]) -> NDArray[np.int64]:
     """Units of each pair, over all that the others may play; EXACT where all of it is exact."""
-    weights = [(marginal > 0).astype(np.float64) for marginal in game.marginals]
     exact = game.log.exact
     if game.symmetric:
         count = game.log.count + game.log.count.T
@@ -144,8 +143,8 @@ def _counted(game: MetaGame, keep: tuple[int, ...]) -> NDArray[np.int64]:
         free = np.isfinite(game.mean[0, own, own]) & (count[own, own] == 0)  # what needs no play
         whole_table = exact | exact.T
         return np.where(whole_table | (np.eye(len(count), dtype=bool) & free), EXACT, count)
-    units = against(game.log.count.astype(np.float64), weights, keep=keep)
-    unknown = against((~exact).astype(np.float64), weights, keep=keep)
+    units = game.summed(game.log.count.astype(np.float64), *keep)
+    unknown = game.summed((~exact).astype(np.float64), *keep)
     return np.where(unknown == 0, EXACT, np.nan_to_num(units)).astype(np.int64)
 
 
@@ -195,7 +194,10 @@ def _others(game: MetaGame, sides: tuple[int, int]) -> str:
     who = f"Player {left[0]} mixes" if len(left) == 1 else f"Players {', '.join(map(str, left))} mix"
     if game.generation is None:
         return f"{who} by no meta-strategy yet: none has been solved."
-    return f"{who} by the meta-strategy of generation {game.generation}."
+    if game.joint is None:
+        return f"{who} by the meta-strategy of generation {game.generation}."
+    together = "" if len(left) == 1 else "together, "
+    return f"{who} {together}by the joint meta-strategy of generation {game.generation}, whichever row and column are looked at."
 
 
 def _interval(game: MetaGame, of: int) -> str:
