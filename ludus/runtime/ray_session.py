@@ -293,7 +293,8 @@ def _signals_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupts_remembered() -> Iterator[None]:
-    """Raises KeyboardInterrupt at the end if one was to be raised within and was lost. Handlers other than Python's own stay."""
+    """Raise KeyboardInterrupt at the end if one was to be raised within and was lost, or became another error: Ray's processes hear
+    the same Ctrl-C, and end. Handlers other than Python's own stay."""
     usual = signal.default_int_handler
     if signal.getsignal(signal.SIGINT) is not usual:
         yield
@@ -305,7 +306,12 @@ def _interrupts_remembered() -> Iterator[None]:
         heard = True
         usual(number, frame)
 
-    with signals_handled(hear, [signal.SIGINT]):
-        yield
+    try:
+        with signals_handled(hear, [signal.SIGINT]):
+            yield
+    except Exception as error:
+        if heard:
+            raise KeyboardInterrupt from error
+        raise
     if heard:
         raise KeyboardInterrupt

@@ -89,17 +89,22 @@ def test_ctrl_c_while_ray_starts(start, seconds):
     driver, folder = start("wait")
     time.sleep(seconds)
     os.killpg(driver.pid, signal.SIGINT)
-    driver.communicate(timeout=60)
-    assert driver.returncode == -signal.SIGINT
+    _, errors = driver.communicate(timeout=60)
+    assert driver.returncode == -signal.SIGINT, errors
     nothing_is_left(folder)
 
 
-def test_a_ctrl_c_that_is_lost_while_ray_starts(monkeypatch):
-    """Python raises nothing in finalizers and callbacks of C code, and prints `Exception ignored in`."""
+@pytest.mark.parametrize(
+    "error", [None, RuntimeError("a process of Ray's ended")], ids=["lost", "became_another_error"]
+)
+def test_a_ctrl_c_that_is_lost_while_ray_starts(error, monkeypatch):
+    """Python raises nothing in finalizers and callbacks of C code, and prints `Exception ignored in`. Ray's processes hear it, too."""
 
     def starting(**_options):
         with contextlib.suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+        if error is not None:
+            raise error
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr("ray.init", starting)
