@@ -29,7 +29,6 @@ from ludus.evaluation.policies import (
     shares_of,
     take_apart,
 )
-from ludus.learners.imitation.options import Adversarial
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
 from ludus.policies.file import digest_of
@@ -86,7 +85,7 @@ def with_files(scenario: Scenario) -> Scenario:
 def _found(part: AlgorithmChoice) -> AlgorithmChoice:
     """Whose demonstrations are found from anywhere."""
     reward = getattr(part, "learned_reward", None)
-    if not isinstance(reward, Adversarial):
+    if reward is None or not reward.from_recorded or not hasattr(reward, "demonstrations"):
         return part
     file = str(Path(reward.demonstrations).absolute())
     return part.model_copy(update={"learned_reward": reward.model_copy(update={"demonstrations": file})})

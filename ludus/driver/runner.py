@@ -18,7 +18,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ludus import __version__
+import ludus
 from ludus.core.errors import ConfigError, EnvError, RunError, RunIsOver, RunWarning
 from ludus.core.files import replace_file
 from ludus.core.machine import files_allowed, out_of_memory, same_bits, thread_limits
@@ -46,7 +46,6 @@ from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.run_dirs import RUNS, check_run_name, find_run, require_empty, require_writable
 from ludus.storage.store import Store, require_new
 from ludus.training.stopping import limit_of, reason_of
-from ludus.view.report import write_report
 from ludus.view.tensorboard import TensorBoardWriter
 
 
@@ -299,7 +298,7 @@ def _info(scenario: Scenario, spec: EnvSpec, folder: Path, game: GameFacts | Non
         env=scenario.env.id,
         algorithm=str(scenario.who_learns(population)),
         seed=scenario.seed,
-        version=f"ludus {__version__}, Python {platform.python_version()}",
+        version=f"ludus {ludus.__version__}, Python {platform.python_version()}",
         population=population,
         utility_range=spec.utility_range,
         zero_sum=spec.zero_sum,
@@ -377,7 +376,8 @@ def _finish(driver: Driver, reason: str, folder: Path, *, report: bool) -> Resul
         places=dict(history.places),
     )
     driver.store.run_finished(summary)
-    summary = replace(summary, report=write_report(folder) if report else None)
+    # `ludus` finds the report's writer: the page is an application, and a run imports none.
+    summary = replace(summary, report=ludus.write_report(folder) if report else None)
     driver.observer.run_finished(summary)
     return read_result(folder, driver.scenario, summary)
 
@@ -406,7 +406,7 @@ def _finished(stored: ResumableRun, *, report: bool) -> Result:
     stored.tidy()
     path = stored.folder / "report.html"
     if report and not path.exists():
-        write_report(stored.folder)
+        ludus.write_report(stored.folder)
     how = f"{stored.summary.stopped_by}; it was finished before, and nothing was done (a higher generations=N, or another stop, extends it)"
     summary = replace(stored.summary, report=path if path.exists() else None)
     return read_result(stored.folder, stored.scenario, summary, stopped_by=how)

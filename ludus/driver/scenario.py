@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, mo
 
 from ludus.core.config import Config, is_stored, to_yaml
 from ludus.core.errors import ConfigError, ScenarioError, UnknownName
-from ludus.core.parts import build_part, dump_part
+from ludus.core.parts import build_part, dump_part, load
 from ludus.core.types import EnvSpec
 from ludus.driver.scenario_runtime import SHARDS, RuntimeChoice
 from ludus.envs.options import Environment, Switch, with_import
@@ -278,7 +278,7 @@ class Scenario(ScheduleOptions):
     def to_yaml(self) -> str:
         """The scenario as YAML; `load_scenario` of it gives an equal one. In full if `load_scenario` or a run completed it; else without
         what follows from the environment."""
-        from ludus.driver.defaults import missing_settings  # which knows the kinds of scenarios
+        missing_settings = load("function", "ludus.driver.defaults:missing_settings", {})  # which knows all kinds
 
         data = self.model_dump(mode="json")
         for *parents, key in missing_settings(self):
@@ -347,6 +347,5 @@ class Scenario(ScheduleOptions):
     def check(self, env: EnvSpec, *, matches: EnvSpec | None = None, generation: int = 0) -> None:
         """Raises ScenarioError where parts that are fine alone do not fit together. matches: the game as matches count it, where learners
         are paid otherwise. generation: the last one that a run has behind it: what only earlier ones need is not looked for."""
-        from ludus.driver.scenario_check import check  # a scenario can be read without loading what it runs on
-
+        check = load("function", "ludus.driver.scenario_check:check", {})  # which loads what a scenario runs on
         check(self, env, matches=matches or env, generation=generation)

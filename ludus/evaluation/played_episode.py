@@ -33,7 +33,7 @@ from ludus.evaluation.recording import (
     policies_of_players,
     strategies_of,
 )
-from ludus.learners.teams import seen, state_width
+from ludus.learners.team_specs import seen, state_width
 from ludus.policies.base import HasValues, JointPolicy, Policy, team_size_of, teams_for
 from ludus.policies.bots import BotPolicy, BotSettings, what_raised
 from ludus.policies.categorical import CategoricalPolicy, full_mask

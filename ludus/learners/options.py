@@ -16,8 +16,8 @@ from ludus.core.config import Config
 from ludus.core.errors import DataError, ScenarioError
 from ludus.core.own_code import own_name
 from ludus.core.parts import dump_part, load
-from ludus.core.types import EnvSpec
-from ludus.learners.base import REPLAY, Algorithm, WarmUp, updates_of
+from ludus.core.types import EnvSpec, Weights
+from ludus.learners.base import REPLAY, Algorithm, Learner, LearnerContext, WarmUp, updates_of
 from ludus.learners.rewards.registry import LearnedRewardChoice
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.replay.base import Sizes, TableSpec
@@ -35,17 +35,37 @@ ProcessingList = Annotated[
 class CollectOptions(Config):
     """Base of algorithms whose trajectories may be processed where they are made, and whose rewards may be learned.
 
+    learner_class: `module:Class` of the learner, made of (algorithm, context, start). It is a string, so that a configuration can be read
+    without loading torch, and the learner imports the configuration, never the other way round.
     processing: names of `ludus.replay.processing.PROCESSING`, or `module:Class`, with options, one after the other. A subclass that can
     learn from rows that nobody played says `takes_added`.
     learned_reward: a name of `ludus.learners.rewards.registry.LEARNED_REWARDS`, or `module:Class`, with options: of a network that says
     rewards, beside the game's or in their place. A subclass whose learner asks it says `takes_learned_rewards`.
     """
 
+    learner_class: ClassVar[str] = ""
     takes_added: ClassVar[bool] = False
     takes_learned_rewards: ClassVar[bool] = False
 
     processing: ProcessingList = ()  # of trajectories where they are made: her, reward_clip, reward_scale, or module:Class
     learned_reward: LearnedRewardChoice = None  # rnd, icm, gail, airl, or module:Class, with options
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        """Make a new learner, of `learner_class`.
+
+        Args:
+            context: What it learns in, and with which seed.
+            start: Weights of the same spec to start from; fresh ones, from the context's seed, without.
+
+        Raises:
+            NotImplementedError: For an algorithm of one's own that has neither `learner_class` nor its own `learner`.
+        """
+        if not self.learner_class:
+            raise NotImplementedError(
+                f"{type(self).__name__} must say what learns with it: learner_class = 'module:Class', or a method `learner`."
+            )
+        made: Learner = load("learner", self.learner_class, {})(self, context, start)
+        return made
 
     @model_validator(mode="after")
     def _check_learned_reward(self) -> Self:

@@ -9,58 +9,21 @@ at a step is absent: its observation is zero, `present` says so, and it must cou
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
-from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from ludus.core.errors import ScenarioError
 from ludus.core.types import Array, EnvSpec, State, Tail
 from ludus.learners.returns import follow, lambda_returns, n_step
 from ludus.learners.statistics import RunningMoments
+from ludus.learners.team_specs import Normalise, seen
 from ludus.replay.trajectories import OF_ROWS, Joint, Trajectories, joint, rows_of
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-# --------------------------------------------------------------------------------------------------------------------
-# The environment's state, as central critics and mixers see it.
-
-
-def check_state(env: EnvSpec, *, algorithm: str, instead: str) -> None:
-    """Raises ScenarioError for an environment without a state, or with one that is no Box. instead: what to use where there is none."""
-    if env.state is None:
-        raise ScenarioError(
-            f"{algorithm} sees the environment's state, and {env.id} has none. Ask for it (env.options.state=true), or put the wrapper "
-            f"joint_state around it, whose state is what all agents see (compiled games have neither); or use {instead}."
-        )
-    if not isinstance(env.state, Box):
-        raise ScenarioError(f"{algorithm} sees states that are a Box of numbers; that of {env.id} is {env.state}.")
-
-
-def state_width(env: EnvSpec, seats: Sequence[int]) -> int:
-    """Entries of `seen`; 0 where the environment has no state."""
-    if env.state is None:
-        return 0
-    return math.prod(env.state.shape or ()) + (len(seats) if len(seats) > 1 else 0)
-
-
-def seen(state: Array, seat: Array, seats: Sequence[int]) -> NDArray[np.float32]:
-    """States [n, *shape] of players `seat` int[n] as float32[n, `state_width`]: flat, uint8 divided by 255; then, where a learner plays
-    several seats, which of them this is, one-hot: the state is the same array for all sides."""
-    flat = state.reshape(len(state), math.prod(state.shape[1:])).astype(np.float32)
-    if state.dtype == np.uint8:
-        flat *= np.float32(1.0 / 255.0)
-    if len(seats) == 1:
-        return flat
-    return np.concatenate([flat, (seat[:, None] == np.array(seats)).astype(np.float32)], axis=1)
-
-
-Normalise = Literal["none", "scale", "standardise"]
 
 
 class JointSteps(NamedTuple):
@@ -266,23 +229,3 @@ def versions(trajectories: Trajectories, view: Joint) -> NDArray[np.int32]:
     newest = np.iinfo(np.int32).max
     out: NDArray[np.int32] = np.where(view.present, of_row[np.maximum(view.row, 0)], newest).min(axis=1)
     return out
-
-
-def check_team(env: EnvSpec, *, algorithm: str) -> None:
-    """Raises ScenarioError for a compiled game, where no player has several agents."""
-    if env.enumeration is not None:
-        raise ScenarioError(
-            f"{algorithm} learns how the agents of a team act together, from their observations; {env.id} is a compiled game of single "
-            "agents. Use dqn there, or sac_discrete."
-        )
-
-
-def team_size(env: EnvSpec, seats: Sequence[int], *, algorithm: str) -> int:
-    """Agents of a player in these seats. Raises ScenarioError if they differ."""
-    sizes = {len(env.agents_of(seat)) for seat in seats}
-    if len(sizes) > 1:
-        raise ScenarioError(
-            f"{algorithm} learns for teams of one size; the seats {tuple(seats)} of {env.id} have {sorted(sizes)} agents. Give each seat a "
-            "population of its own."
-        )
-    return sizes.pop()

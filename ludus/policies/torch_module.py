@@ -64,6 +64,31 @@ def networks_of(spec: PolicySpec, weights: Weights) -> nn.ModuleDict:
     return networks
 
 
+def check_modules(spec: PolicySpec) -> None:
+    """Asks fresh modules of an `OnPolicy` algorithm for two rows. Raises PolicyError unless they answer what `OnPolicy.networks` says."""
+    networks, name = make_networks(spec), spec.config["maker"]
+    require_critic(spec, networks)
+    inputs, actions = int(spec.config["inputs"]), int(spec.config["actions"])
+    expected: dict[str, list[tuple[int, ...]]] = {"policy": [(2, actions)], "critic": [(2,), (2, 1)]}
+    for part, shapes in expected.items():
+        try:
+            with torch.no_grad(), own_stream():
+                out = networks[part](torch.zeros(2, inputs))
+        except Exception as error:
+            seen = f"raised {type(error).__name__} for observations float32[2, {inputs}]: {error}"
+            raise PolicyError(f"{name}: the module {part!r} {seen}") from error
+        if not isinstance(out, Tensor) or tuple(out.shape) not in shapes:
+            shown = list(out.shape) if isinstance(out, Tensor) else type(out).__name__
+            wanted = " or ".join(str(list(shape)) for shape in shapes)
+            raise PolicyError(f"{name}: the module {part!r} answers {shown} for 2 observations; expected {wanted}.")
+
+
+def require_critic(spec: PolicySpec, networks: nn.ModuleDict) -> None:
+    """Raises PolicyError for networks without a critic."""
+    if "critic" not in networks:
+        raise PolicyError(f"{spec.config['maker']}: networks() made no 'critic', which advantages need.")
+
+
 class TorchPolicy(CategoricalPolicy):
     """Kind `torch`; config as `torch_spec` makes it. The module "policy" maps observations float32[n, inputs] to logits [n, actions]; the
     others (a critic, say) belong to the weights, and are not asked when it acts."""

@@ -155,7 +155,7 @@ def test_killed_between_the_last_commit_and_the_report(tmp_path: Path, monkeypat
 
     run_dir = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr("ludus.driver.runner.write_report", killed)
+        patch.setattr("ludus.write_report", killed)
         assert tools.dies(lambda: run(tools.scenario("exact"), run_dir=run_dir), run_dir, at=-1) is None
     left = {path.name for path in run_dir.iterdir()}
     assert {"ludus.db-wal", ".report.html.99"} <= left

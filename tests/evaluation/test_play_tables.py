@@ -26,7 +26,7 @@ from ludus.evaluation.play.records import FrameDecision
 from ludus.evaluation.play.replays import title_of
 from ludus.evaluation.play.tables import FinishedGame, Kept, Order, Table, Tables, Wish
 from ludus.evaluation.played_episode import PlayedEpisode, bots_of_run
-from ludus.learners.teams import state_width
+from ludus.learners.team_specs import state_width
 from ludus.policies.base import Values
 from ludus.policies.bots import BotSettings
 

@@ -12,15 +12,12 @@ from team_games import in_two, learner_of, team_env, team_rollout
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Mixture, PolicyRef
 from ludus.learners.qmix.options import QMIX
+from ludus.learners.team_specs import check_state, check_team, state_width, team_size
 from ludus.learners.teams import (
     RewardStatistics,
     TeamRewards,
-    check_state,
-    check_team,
     joint_items,
     left_over,
-    state_width,
-    team_size,
     team_steps,
     versions,
     views,

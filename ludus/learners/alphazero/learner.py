@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from ludus.envs.rules import build_rules
 from ludus.learners.alphazero.losses import policy_loss, value_loss, weight_norm
 from ludus.learners.base import LearnerContext
 from ludus.learners.network import multiplications
-from ludus.learners.replayed import Ensemble, ReplayLearner
+from ludus.learners.replayed import Ensemble, ReplayLearner, ReplaySettings
 from ludus.learners.returns import lambda_returns
 from ludus.policies.actor_critic import arrays_of, load_arrays, make_network
 from ludus.policies.registry import build_policy
@@ -33,14 +33,26 @@ from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from ludus.learners.alphazero.options import AlphaZero
-    from ludus.learners.muzero.options import MuZero
+
+
+class SearchLearnerSettings(ReplaySettings, Protocol):
+    """What `SearchLearner` asks of an algorithm."""
+
+    @property
+    def reanalyse(self) -> float: ...
+
+    @property
+    def average(self) -> float: ...
+
+    @property
+    def max_gradient_norm(self) -> float: ...
 
 
 class SearchLearner(ReplayLearner):
     """Base of those that learn from what searches found: one step of Adam for each batch, by autograd, on any device. What is published is
     the network, or its slow average."""
 
-    config: AlphaZero | MuZero
+    config: SearchLearnerSettings
     networks: Ensemble
 
     @abstractmethod

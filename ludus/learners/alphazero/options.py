@@ -9,9 +9,9 @@ from pydantic import Field, field_validator, model_validator
 
 from ludus.core.config import is_stored, refuse_unread
 from ludus.core.errors import ConfigError, ScenarioError
-from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.core.types import EnvSpec, PolicySpec
 from ludus.envs.rules import build_rules, require_rules, rules_config
-from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.base import AlgorithmInfo, Collect
 from ludus.learners.images import needs_images
 from ludus.learners.options import ReplayOptions
 from ludus.learners.schedule import Schedule, Scheduled
@@ -134,6 +134,7 @@ class AlphaZero(SearchOptions):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Silver et al. 2018"
     )
+    learner_class: ClassVar[str] = "ludus.learners.alphazero.learner:AlphaZeroLearner"
 
     rules: dict[str, Any] | None = None  # of the game: {kind: in_a_row, …}, module:Class; null: by its name
     temperature: float = Field(default=1.0, gt=0)  # moves are drawn ∝ visits^(1 / temperature) …
@@ -206,8 +207,3 @@ class AlphaZero(SearchOptions):
                 "moves": self.temperature_moves,
             },
         )
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.alphazero.learner import AlphaZeroLearner  # a scenario can be read without loading torch
-
-        return AlphaZeroLearner(self, context, start)

@@ -29,7 +29,8 @@ from ludus.learners.on_policy.teams import critic_states
 from ludus.learners.optimizer import Guard
 from ludus.learners.replayed import Ensemble
 from ludus.learners.returns import not_finite
-from ludus.learners.teams import left_at, state_width, team_size
+from ludus.learners.team_specs import state_width, team_size
+from ludus.learners.teams import left_at
 from ludus.policies.bodies import make_body, orthogonal, own_stream
 from ludus.policies.specs import body_config
 from ludus.replay.base import ItemColumns

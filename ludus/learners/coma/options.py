@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ludus.core.types import EnvSpec, Weights
-from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.core.types import EnvSpec
+from ludus.learners.base import AlgorithmInfo, Collect
 from ludus.learners.on_policy.options import PolicyGradient
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import discrete, players_of
-from ludus.learners.teams import check_state, check_team
+from ludus.learners.team_specs import check_state, check_team
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ludus.learners.coma.learner import CounterfactualModel
     from ludus.learners.on_policy.batch import Batch
 
 
@@ -27,6 +26,8 @@ class COMA(PolicyGradient):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="on-policy", recurrent=True, masks=True, paper="Foerster et al. 2018"
     )
+    model_class: ClassVar[str] = "ludus.learners.coma.learner:CounterfactualModel"
+    learner_class: ClassVar[str] = "ludus.learners.coma.learner:COMALearner"
     for_teams: ClassVar[bool] = True  # of little use to single agents
     takes_learned_rewards: ClassVar[bool] = (
         False  # whose second streams bring advantages, and here the critic makes them
@@ -75,13 +76,3 @@ class COMA(PolicyGradient):
             discrete(env, (player,), algorithm=name)
         super().check(env, seats)
         check_state(env, algorithm=f"{name}'s critic", instead="ppo with team_rewards=true, which needs none")
-
-    def model(self, context: LearnerContext, start: Weights | None = None) -> CounterfactualModel:
-        from ludus.learners.coma.learner import CounterfactualModel
-
-        return CounterfactualModel(self, context, start)
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.coma.learner import COMALearner  # a scenario can be read without loading torch
-
-        return COMALearner(self, self.model(context, start), context)

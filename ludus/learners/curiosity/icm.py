@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ludus.core import seeding
 from ludus.core.device import to_device
 from ludus.core.types import Metrics, State
+from ludus.learners.curiosity.reward import IntrinsicReward
 from ludus.learners.rewards.base import Floats
 from ludus.learners.rewards.fitting import Fitted, Index
 from ludus.learners.rewards.inputs import Actions, Observations, Steps, in_parts, masks_of
@@ -118,3 +119,8 @@ class CuriosityModule:
 
     def load_state_dict(self, state: State) -> None:
         self._models.load_state_dict(state)
+
+
+def make_reward(config: ICM, context: LearnerContext, placement: Placement, *, joined: float | None) -> IntrinsicReward:
+    """Make the intrinsic reward of it; joined: the learner's discount, where both streams are one."""
+    return IntrinsicReward(config, context, placement, CuriosityModule, joined=joined)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from ludus.core.parts import load
 from ludus.core.types import EnvSpec
 from ludus.learners.rewards.base import LearnedReward, LearnedRewardOptions, check_sight
 from ludus.policies.specs import Body
@@ -21,6 +22,8 @@ class Curiosity(LearnedRewardOptions):
     streams: "two": intrinsic rewards have a critic and a discount of their own, and do not end with an episode; "one": they are added to
     the game's.
     """
+
+    reward_class: ClassVar[str] = ""  # module:Class of what computes rewards
 
     streams: Literal["one", "two"] = "two"
     gamma: float = Field(default=0.99, ge=0, lt=1)  # of intrinsic returns
@@ -45,28 +48,26 @@ class Curiosity(LearnedRewardOptions):
         """Raises ScenarioError where the network cannot see what the seats see."""
         check_sight(self.network, env, seats, what=type(self).__name__)
 
+    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
+        made: LearnedReward = load("learned reward", self.reward_class, {})(
+            self, context, placement, joined=gamma if replayed else None
+        )
+        return made
+
 
 class RND(Curiosity):
     """Random network distillation (Burda et al. 2019): the error of a network that learns to say what a fixed random one says of the next
     observation."""
 
-    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
-        from ludus.learners.curiosity.reward import IntrinsicReward  # a scenario can be read without loading torch
-        from ludus.learners.curiosity.rnd import Distillation
-
-        return IntrinsicReward(self, context, placement, Distillation, joined=gamma if replayed else None)
+    reward_class: ClassVar[str] = "ludus.learners.curiosity.rnd:make_reward"
 
 
 class ICM(Curiosity):
     """The intrinsic curiosity module (Pathak et al. 2017): the error with which the next observation's features are foretold from the
     action, in features that tell which action was taken."""
 
+    reward_class: ClassVar[str] = "ludus.learners.curiosity.icm:make_reward"
+
     forward_share: float = Field(
         default=0.2, ge=0, le=1
     )  # of the forward model's loss; the rest is the inverse model's
-
-    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
-        from ludus.learners.curiosity.icm import CuriosityModule  # a scenario can be read without loading torch
-        from ludus.learners.curiosity.reward import IntrinsicReward
-
-        return IntrinsicReward(self, context, placement, CuriosityModule, joined=gamma if replayed else None)

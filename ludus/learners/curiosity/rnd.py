@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ludus.core import seeding
 from ludus.core.types import Metrics, State
+from ludus.learners.curiosity.reward import IntrinsicReward
 from ludus.learners.rewards.base import Floats
 from ludus.learners.rewards.fitting import Fitted, Index
 from ludus.learners.rewards.inputs import Observations, Steps, in_parts
@@ -82,3 +83,8 @@ class Distillation:
     def load_state_dict(self, state: State) -> None:
         self._predictor.load_state_dict(state["predictor"])
         load_arrays(self._target, state["target"])
+
+
+def make_reward(config: RND, context: LearnerContext, placement: Placement, *, joined: float | None) -> IntrinsicReward:
+    """Make the intrinsic reward of it; joined: the learner's discount, where both streams are one."""
+    return IntrinsicReward(config, context, placement, Distillation, joined=joined)

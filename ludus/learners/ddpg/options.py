@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.learners.base import AlgorithmInfo, Collect
 from ludus.learners.off_policy.options import BoxOffPolicy, box_policy
 from ludus.learners.options import BEST, NO_PRIORITIES, TAKEN, InitialPriority
 from ludus.learners.schedule import Schedule, Scheduled
@@ -22,6 +22,7 @@ class DDPG(BoxOffPolicy):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Lillicrap et al. 2016"
     )
+    learner_class: ClassVar[str] = "ludus.learners.ddpg.learner:DDPGLearner"
 
     head: ClassVar[Mapping[str, Any]] = {"kind": "point"}
 
@@ -70,11 +71,6 @@ class DDPG(BoxOffPolicy):
         """The spec of what acts; critics may go beside it."""
         spread = {"spread": self.noise_spread} if self.noise_spread else {}
         return box_policy(self, {**self.head, **spread}, env, seats, network=self.network)
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.ddpg.learner import DDPGLearner  # a scenario can be read without loading torch
-
-        return DDPGLearner(self, context, start)
 
 
 class TD3(DDPG):

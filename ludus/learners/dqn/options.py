@@ -11,9 +11,9 @@ from pydantic import Field, model_validator
 
 from ludus.core.config import is_stored, refuse_unread
 from ludus.core.errors import ScenarioError
-from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.core.types import EnvSpec, PolicySpec
 from ludus.envs.base import VectorEnv
-from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.base import AlgorithmInfo, Collect
 from ludus.learners.images import needs_images
 from ludus.learners.on_policy.teams import check_first_ids, separate_networks
 from ludus.learners.options import BEST, NO_PRIORITIES, TAKEN, InitialPriority, ReplayOptions
@@ -122,6 +122,7 @@ class DQN(QLearning):
     takes_added: ClassVar[bool] = True
 
     about: ClassVar[AlgorithmInfo] = _about("Mnih et al. 2015")
+    learner_class: ClassVar[str] = "ludus.learners.dqn.learner:make_learner"
 
     noisy: bool = False  # the layers after the body have parametric noise, which explores
     noise_scale: float = Field(default=0.5, gt=0)  # its initial size
@@ -205,11 +206,6 @@ class DQN(QLearning):
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         agents = self._networks(env, seats)
         return action_values_spec(**self._inputs(env, seats), head=self._head(env, seats), agents=agents)
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.dqn.learner import make_learner  # a scenario can be read without loading torch
-
-        return make_learner(self, context, start)
 
     def _head(self, env: EnvSpec, seats: tuple[int, ...]) -> QHeadSpec:
         noise_scale = self.noise_scale if self.noisy else 0.0

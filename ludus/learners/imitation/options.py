@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from ludus.core.errors import ConfigError
+from ludus.core.parts import load
 from ludus.core.types import EnvSpec
 from ludus.learners.rewards.base import LearnedReward, LearnedRewardOptions, check_sight
 from ludus.policies.specs import Body
@@ -28,6 +29,8 @@ class Adversarial(LearnedRewardOptions):
     decision is paid for all the time to come: how long episodes last is then part of what is imitated, whatever sign rewards have.
     (Kostrikov et al. 2019.)
     """
+
+    reward_class: ClassVar[str] = ""  # module:Class of what computes rewards
 
     on_policy: ClassVar[bool] = True
 
@@ -75,6 +78,10 @@ class Adversarial(LearnedRewardOptions):
         except ConfigError as error:
             raise ConfigError(f"learned_reward.demonstrations {self.demonstrations!r}: {error}") from None
 
+    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
+        made: LearnedReward = load("learned reward", self.reward_class, {})(self, context, placement, gamma=gamma)
+        return made
+
 
 class GAIL(Adversarial):
     """Generative adversarial imitation learning (Ho and Ermon 2016): D(s, a) is the probability that a decision is the file's.
@@ -82,12 +89,9 @@ class GAIL(Adversarial):
     form: of rewards. "positive": -log(1 - D), as in the paper; "negative": log D; "logit": log D - log(1 - D).
     """
 
+    reward_class: ClassVar[str] = "ludus.learners.imitation.reward:GAILReward"
+
     form: Literal["positive", "negative", "logit"] = "positive"
-
-    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
-        from ludus.learners.imitation.reward import GAILReward  # a scenario can be read without loading torch
-
-        return GAILReward(self, context, placement, gamma=gamma)
 
 
 class AIRL(Adversarial):
@@ -97,11 +101,8 @@ class AIRL(Adversarial):
     actions: whether g sees them; without them it can be a reward elsewhere too.
     """
 
+    reward_class: ClassVar[str] = "ludus.learners.imitation.reward:AIRLReward"
+
     memoryless: ClassVar[bool] = True
 
     form: Literal["difference", "shaped", "unshaped"] = "difference"
-
-    def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
-        from ludus.learners.imitation.reward import AIRLReward  # a scenario can be read without loading torch
-
-        return AIRLReward(self, context, placement, gamma=gamma)

@@ -15,7 +15,8 @@ from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.ddpg.learner import td_target
 from ludus.learners.off_policy.learner import OffPolicyLearner
-from ludus.learners.teams import RewardStatistics, joint_items, state_width, team_size, versions, views
+from ludus.learners.team_specs import state_width, team_size
+from ludus.learners.teams import RewardStatistics, joint_items, versions, views
 from ludus.policies.heads import Bounds
 from ludus.policies.mlp import Layout
 from ludus.replay.base import ItemColumns, Sample

@@ -9,12 +9,12 @@ from typing import Annotated, ClassVar, Literal
 from gymnasium.spaces import Box, Discrete
 from pydantic import Field
 
-from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.learners.base import AlgorithmInfo, Collect
 from ludus.learners.off_policy.options import OffPolicy, box_policy
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import NotServed, discrete, one_space, players_of
-from ludus.learners.teams import Normalise, check_state, check_team, team_size
+from ludus.learners.team_specs import Normalise, check_state, check_team, team_size
 from ludus.policies.specs import mlp_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
@@ -25,6 +25,7 @@ class MADDPG(OffPolicy):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("box", "discrete"), data="off-policy", recurrent=False, masks=True, paper="Lowe et al. 2017"
     )
+    learner_class: ClassVar[str] = "ludus.learners.maddpg.learner:MADDPGLearner"
     takes_added: ClassVar[bool] = False
     for_teams: ClassVar[bool] = True  # of little use to single agents
 
@@ -83,8 +84,3 @@ class MADDPG(OffPolicy):
                 f"{name} needs discrete actions, or continuous ones (a Box of floats); {env.id} has {observation} -> {action}."
             )
         return box_policy(self, {"kind": "point"}, env, seats)
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.maddpg.learner import MADDPGLearner  # a scenario can be read without loading torch
-
-        return MADDPGLearner(self, context, start)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from ludus.core.errors import ScenarioError
-from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.learners.base import AlgorithmInfo
 from ludus.learners.on_policy.options import Gradient
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import action_of, byte_scale, one_space, players_of
-from ludus.learners.teams import check_team, team_size
+from ludus.learners.team_specs import check_team, team_size
 from ludus.policies.specs import Decoder, team_transformer_spec
 from ludus.replay.base import ItemUnit
 
@@ -38,6 +38,8 @@ class MAT(Gradient):
         masks=True,
         paper="Wen et al. 2022",
     )
+    model_class: ClassVar[str] = "ludus.learners.mat.learner:TeamModel"
+    learner_class: ClassVar[str] = "ludus.learners.mat.learner:MATLearner"
     for_teams: ClassVar[bool] = True  # of little use to single agents
     decoder: ClassVar[Decoder] = "autoregressive"
     extra_metrics: ClassVar[tuple[str, ...]] = ("clip_fraction",)
@@ -125,11 +127,6 @@ class MAT(Gradient):
             scale=1.0 if self.normalise_observations else byte_scale(env, observation),
             normalise=[key for key, wanted in kept.items() if wanted],
         )
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.mat.learner import MATLearner, TeamModel  # a scenario can be read without loading torch
-
-        return MATLearner(self, TeamModel(self, context, start), context)
 
 
 class MATDec(MAT):

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 
 from ludus.core.config import refuse_unread
 from ludus.core.errors import ScenarioError
-from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Collect
 from ludus.learners.on_policy.options import CAPACITY, rollouts_table
 from ludus.learners.options import CollectOptions
 from ludus.learners.schedule import Schedule, Scheduled
@@ -36,6 +36,7 @@ class MMD(CollectOptions):
     In self-play it needs no population: its last policy approaches an equilibrium as `alpha` falls."""
 
     about: ClassVar[AlgorithmInfo] = _about("Sokota et al. 2023")
+    learner_class: ClassVar[str] = "ludus.learners.mmd.learner:make_learner"
     # what the learner of on-policy algorithms asks of them, and this one does not have
     correction: ClassVar[str] = "none"
     discount: ClassVar[str] = "decision"
@@ -175,20 +176,6 @@ class MMD(CollectOptions):
         return mlp_spec(
             inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, value=self.value_network
         )
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        if self.network == "table":
-            from ludus.learners.mmd.tabular import TabularMMDLearner
-
-            return TabularMMDLearner(self, context, start)
-        from ludus.learners.mmd.models import AutogradMMD, WrittenMMD  # a scenario can be read without loading torch
-        from ludus.learners.on_policy.learner import OnPolicyLearner
-        from ludus.learners.on_policy.written import written_placement
-
-        placement = written_placement(self, self.plain_policy(context.env, context.seats), context)
-        if placement.written:
-            return OnPolicyLearner(self, WrittenMMD(self, context, start, placement), context)
-        return OnPolicyLearner(self, AutogradMMD(self, context, start), context)
 
 
 class RNaD(MMD):

@@ -235,3 +235,10 @@ class DiscreteMPOLearner(_Bounded, DiscreteLearner):
         cost, kl = self.held(given, self.divergences(given, out), rows)
         fit = cross_entropy(given["improved"], masked_log_softmax(out, self._mask(given)))
         return fit.sum() / rows + cost, kl
+
+
+def make_learner(config: MPO, context: LearnerContext, start: Weights | None = None) -> MPOLearner | DiscreteMPOLearner:
+    """Make the learner of discrete actions, or of those in a box."""
+    spec = config.policy(context.env, context.seats)
+    cls = DiscreteMPOLearner if spec.config["action"]["kind"] == "categorical" else MPOLearner
+    return cls(config, context, spec, start)

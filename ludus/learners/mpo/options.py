@@ -10,8 +10,8 @@ from gymnasium.spaces import Discrete
 from pydantic import Field, model_validator
 
 from ludus.core.config import refuse_unread
-from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.learners.base import AlgorithmInfo
 from ludus.learners.off_policy.options import OffPolicy, box_policy, seeing_policy
 from ludus.learners.on_policy.options import PolicyGradient
 from ludus.learners.schedule import Schedule, Scheduled
@@ -19,7 +19,7 @@ from ludus.learners.spaces import discrete, one_space, players_of
 from ludus.policies.specs import Body
 
 if TYPE_CHECKING:
-    from ludus.learners.on_policy.model import Model
+    pass
 
 
 class MPO(OffPolicy):
@@ -29,6 +29,7 @@ class MPO(OffPolicy):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("box", "discrete"), data="off-policy", recurrent=False, masks=True, paper="Abdolmaleki et al. 2018"
     )
+    learner_class: ClassVar[str] = "ludus.learners.mpo.learner:make_learner"
     head: ClassVar[Mapping[str, Any]] = {"kind": "tanh", "log_std": [-10.0, 2.0], "warm_up": True}  # in a box
 
     network: Body = "mlp"  # what the actor, and each critic, sees with
@@ -66,20 +67,13 @@ class MPO(OffPolicy):
         _, actions = discrete(env, seats, algorithm=name)
         return seeing_policy(self, {"kind": "categorical", "actions": actions}, env, seats, network=self.network)
 
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        # a scenario can be read without loading torch
-        from ludus.learners.mpo.learner import DiscreteMPOLearner, MPOLearner
-
-        spec = self.policy(context.env, context.seats)
-        made = DiscreteMPOLearner if spec.config["action"]["kind"] == "categorical" else MPOLearner
-        return made(self, context, spec, start)
-
 
 class VMPO(PolicyGradient):
     """On-policy maximum a posteriori policy optimisation (Song et al. 2020): the policy is fitted to the better half of what it did, each
     action weighted by its advantage, within a trust region; see the README beside it."""
 
     about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Song et al. 2020")
+    model_class: ClassVar[str] = "ludus.learners.mpo.vmpo:VMPOModel"
 
     value_network: Literal["shared", "separate", "central"] = "shared"
     batch: int = Field(default=2048, ge=1)  # what one update learns from, in batch_unit
@@ -106,8 +100,3 @@ class VMPO(PolicyGradient):
         """Raises ScenarioError if it cannot play some player's actions, or see its observations."""
         for player in players_of(env, seats):
             self.policy(env, (player,))
-
-    def model(self, context: LearnerContext, start: Weights | None = None) -> Model:
-        from ludus.learners.mpo.vmpo import VMPOModel
-
-        return VMPOModel(self, context, start)

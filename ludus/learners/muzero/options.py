@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ludus.core.errors import ScenarioError
-from ludus.core.types import Due, EnvSpec, PolicySpec, Weights
+from ludus.core.types import Due, EnvSpec, PolicySpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.rules import told_sum
 from ludus.learners.alphazero.options import SearchOptions
-from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.base import AlgorithmInfo, Collect
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space, players_of, reward_scale
 from ludus.policies.specs import muzero_spec
@@ -29,6 +29,7 @@ class MuZero(SearchOptions):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Schrittwieser et al. 2020"
     )
+    learner_class: ClassVar[str] = "ludus.learners.muzero.learner:MuZeroLearner"
 
     learns_both_sides: ClassVar[bool] = True  # of games of two players: a schedule must record both
 
@@ -135,11 +136,6 @@ class MuZero(SearchOptions):
             raise ScenarioError(
                 f"MuZero counts the outcome of games of two players, undiscounted; gamma is {self.gamma:g}. Set gamma=1."
             )
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.muzero.learner import MuZeroLearner  # a scenario can be read without loading torch
-
-        return MuZeroLearner(self, context, start)
 
 
 _TRIED, _MOVES = 8, 256  # environments in which a few games are tried, and moves in all of them

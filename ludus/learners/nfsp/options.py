@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
+from ludus.core.parts import load
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
 from ludus.learners.base import RESERVOIR, AlgorithmInfo, Collect, Learner, LearnerContext, WarmUp
@@ -39,6 +40,7 @@ class NFSP(Config):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Heinrich and Silver 2016"
     )
+    learner_class: ClassVar[str] = "ludus.learners.nfsp.learner:NFSPLearner"
 
     best_response: DQN = Field(default_factory=_best_response)
     anticipation: float = Field(default=0.1, gt=0, le=1)  # share of the episodes that are played by the best response
@@ -127,10 +129,9 @@ class NFSP(Config):
         return nfsp_spec(self.best_response.policy(env, seats), average)
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.nfsp.learner import NFSPLearner  # a scenario can be read without loading torch
-
         if context.ranks.size > 1:
             raise ScenarioError(
                 f"NFSP was given {context.ranks.size} ranks, and learns with one; leave runtime.trainers out, or use mmd."
             )
-        return NFSPLearner(self, context, start)
+        made: Learner = load("learner", self.learner_class, {})(self, context, start)
+        return made

@@ -18,6 +18,7 @@ from ludus.learners.base import LearnerContext
 from ludus.learners.on_policy.learner import Judged, OnPolicyLearner, Transitions
 from ludus.learners.on_policy.model import Model, Settings
 from ludus.learners.on_policy.models import Apart, Autograd
+from ludus.learners.on_policy.options import A2C
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories, rows_of, select
 
@@ -167,3 +168,10 @@ def _of_rows(rows: Trajectories) -> Versions:
 def _of_segments(rows: Trajectories) -> Versions:
     """The newest weights that made each segment int64[S]."""
     return np.where(np.diff(rows.start) > 1, rows.version_hi, rows.version_lo).astype(np.int64)
+
+
+def make_learner(config: A2C, model: Model, context: LearnerContext) -> OnPolicyLearner:
+    """Make the learner of the newest weights' gradients, or of those that acted."""
+    return (
+        A3CLearner(config, model, context) if config.gradients == "acting" else OnPolicyLearner(config, model, context)
+    )

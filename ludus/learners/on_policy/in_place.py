@@ -130,7 +130,7 @@ def _rows(column: Any, rows: BlockRows) -> Any:
 
 
 def shown(state: Tensor | None) -> Tensor | None:
-    """States [n, *shape] as `ludus.learners.teams.seen` shows them to one seat: float32[n, width], of uint8 in 0 … 1."""
+    """States [n, *shape] as `ludus.learners.team_specs.seen` shows them to one seat: float32[n, width], of uint8 in 0 … 1."""
     if state is None:
         return None
     flat = state.flatten(1).float()

@@ -28,7 +28,8 @@ from ludus.learners.losses import (
 )
 from ludus.learners.network import FlatModule, learning, multiplications
 from ludus.learners.on_policy.batch import Batch
-from ludus.learners.on_policy.model import Acted, Floats, StepOptions, Told, steps_here
+from ludus.learners.on_policy.model import Acted, Floats, Model, StepOptions, Told, steps_here
+from ludus.learners.on_policy.options import needs_autograd
 from ludus.learners.optimizer import Guard, ModuleAdam
 from ludus.learners.ranks import GradientSum, agree
 from ludus.learners.schedule import Schedule
@@ -46,14 +47,13 @@ from ludus.policies.actor_critic import (
     make_network,
     shapes_of,
 )
-from ludus.policies.bodies import own_stream
 from ludus.policies.checks import fitted
 from ludus.policies.mlp import Layout
-from ludus.policies.torch_module import make_networks, networks_of
+from ludus.policies.torch_module import make_networks, networks_of, require_critic
 from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
-    from ludus.learners.on_policy.options import OnPolicy
+    from ludus.learners.on_policy.options import OnPolicy, PolicyGradient
     from ludus.replay.blocks import Block, BlockRows
 
 
@@ -311,7 +311,7 @@ class OwnModel(Autograd):
         self.actions = int(self.spec.config["actions"])
         seed = fresh_seed(context)
         networks = networks_of(self.spec, start) if start is not None else make_networks(self.spec, seed=seed)
-        _require_critic(self.spec, networks)
+        require_critic(self.spec, networks)
         if context.ranks.size > 1:
             _require_no_batch_norm(networks)
         self.module = networks
@@ -345,30 +345,6 @@ class OwnModel(Autograd):
                 f"{name}: loss() answers a number that depends on no network, so nothing would be learned."
             )
         return loss, ()
-
-
-def check_modules(spec: PolicySpec) -> None:
-    """Asks fresh modules of an `OnPolicy` algorithm for two rows. Raises PolicyError unless they answer what `OnPolicy.networks` says."""
-    networks, name = make_networks(spec), spec.config["maker"]
-    _require_critic(spec, networks)
-    inputs, actions = int(spec.config["inputs"]), int(spec.config["actions"])
-    expected: dict[str, list[tuple[int, ...]]] = {"policy": [(2, actions)], "critic": [(2,), (2, 1)]}
-    for part, shapes in expected.items():
-        try:
-            with torch.no_grad(), own_stream():
-                out = networks[part](torch.zeros(2, inputs))
-        except Exception as error:
-            seen = f"raised {type(error).__name__} for observations float32[2, {inputs}]: {error}"
-            raise PolicyError(f"{name}: the module {part!r} {seen}") from error
-        if not isinstance(out, Tensor) or tuple(out.shape) not in shapes:
-            shown = list(out.shape) if isinstance(out, Tensor) else type(out).__name__
-            wanted = " or ".join(str(list(shape)) for shape in shapes)
-            raise PolicyError(f"{name}: the module {part!r} answers {shown} for 2 observations; expected {wanted}.")
-
-
-def _require_critic(spec: PolicySpec, networks: nn.ModuleDict) -> None:
-    if "critic" not in networks:
-        raise PolicyError(f"{spec.config['maker']}: networks() made no 'critic', which advantages need.")
 
 
 def _require_no_batch_norm(networks: nn.Module) -> None:
@@ -564,6 +540,12 @@ class FamilyModel(Autograd):
         super().load_state_dict(state)
         for name, each in self._statistics.items():
             each.load_state_dict(state[name])
+
+
+def make_model(config: PolicyGradient, context: LearnerContext, start: Weights | None = None) -> Model:
+    """Make what autograd trains."""
+    why = needs_autograd(config.policy(context.env, context.seats))
+    return FamilyModel(config, context, start, because=f"autograd learns {why}" if why else "")
 
 
 def _is_ours(config: NetworkOptions) -> bool:

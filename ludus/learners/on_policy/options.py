@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from ludus.core.config import refuse_unread
 from ludus.core.errors import PolicyError, ScenarioError
+from ludus.core.parts import load
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
 from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Collect, Learner, LearnerContext
@@ -18,7 +19,7 @@ from ludus.learners.on_policy.teams import check_first_ids, separate_networks
 from ludus.learners.options import CollectOptions
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import action_of, byte_scale, discrete, one_space, players_of
-from ludus.learners.teams import check_state, state_width
+from ludus.learners.team_specs import check_state, state_width
 from ludus.policies.specs import Body, Core, Value, actor_critic_spec, body_config
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
@@ -41,6 +42,9 @@ def rollouts_table(*, rows: int, capacity: int, max_lag: int | None) -> TableSpe
 
 class Gradient(CollectOptions):
     """What every on-policy algorithm has: what it collects, and how the rows of a rollout become steps of Adam."""
+
+    model_class: ClassVar[str] = ""  # module:Class of what is trained, made of (algorithm, context, start)
+    learner_class: ClassVar[str] = "ludus.learners.on_policy.learner:OnPolicyLearner"  # of (algorithm, model, context)
 
     batch: int = Field(default=500, ge=1)  # what one update learns from, in batch_unit
     batch_unit: Literal["episodes", "decisions"] = "episodes"
@@ -89,16 +93,19 @@ class Gradient(CollectOptions):
 
     def model(self, context: LearnerContext, start: Weights | None = None) -> Model:
         """What is trained, and how its gradient is found."""
-        raise NotImplementedError
+        made: Model = load("model", self.model_class, {})(self, context, start)
+        return made
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.on_policy.learner import OnPolicyLearner  # a scenario can be read without loading torch
-
-        return OnPolicyLearner(self, self.model(context, start), context)
+        made: Learner = load("learner", self.learner_class, {})(self, self.model(context, start), context)
+        return made
 
     def _require_loss(self, base: type, method: str, says: str) -> None:
         """Raises ScenarioError for a class that has the learner of `base`, and has not written `method`. says: what that is."""
-        if all(getattr(type(self), name) is getattr(base, name) for name in (method, "learner")):
+        if all(
+            getattr(type(self), name) is getattr(base, name)
+            for name in (method, "learner", "learner_class", "model_class")
+        ):
             raise ScenarioError(f"{type(self).__name__} has no loss: derive {method}{says}.")
 
     def tables(self) -> Sequence[TableSpec]:
@@ -121,6 +128,7 @@ class OnPolicy(Gradient):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="on-policy", recurrent=False, masks=True, paper="Schulman et al. 2016"
     )
+    model_class: ClassVar[str] = "ludus.learners.on_policy.models:OwnModel"
     takes_learned_rewards: ClassVar[bool] = True
 
     def networks(self, inputs: int, actions: int) -> Mapping[str, nn.Module]:
@@ -133,13 +141,11 @@ class OnPolicy(Gradient):
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError if some player's actions are not discrete, the networks are not as `networks` says, or there is no loss."""
-        from ludus.learners.on_policy.models import check_modules
-
         self._require_loss(OnPolicy, "loss", "(self, networks, batch), which answers the scalar to be made small")
         for player in players_of(env, seats):
             spec = self.policy(env, (player,))
             try:
-                check_modules(spec)
+                load("function", "ludus.policies.torch_module:check_modules", {})(spec)
             except PolicyError as error:
                 raise ScenarioError(f"{type(self).__name__} cannot play {env.id}: {error}") from error
 
@@ -150,11 +156,6 @@ class OnPolicy(Gradient):
         own: dict[str, Any] = {k: v for k, v in self.model_dump(mode="json").items() if k not in OnPolicy.model_fields}
         cls = type(self)
         return torch_spec(maker=f"{cls.__module__}:{cls.__qualname__}", options=own, inputs=inputs, actions=actions)
-
-    def model(self, context: LearnerContext, start: Weights | None = None) -> Model:
-        from ludus.learners.on_policy.models import OwnModel
-
-        return OwnModel(self, context, start)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -177,6 +178,7 @@ class PolicyGradient(Gradient):
         masks=True,
         paper="Sutton et al. 2000",
     )
+    model_class: ClassVar[str] = "ludus.learners.on_policy.models:make_model"
     takes_learned_rewards: ClassVar[bool] = True
     differs: ClassVar[bool] = True  # from members of its population, if a task says so (`ludus.learners.diversity`)
     extra_metrics: ClassVar[tuple[str, ...]] = ()  # names of what `metrics` answers
@@ -288,12 +290,6 @@ class PolicyGradient(Gradient):
             agents=1 if self.share_weights else separate_networks(env, seats, algorithm=name),
         )
 
-    def model(self, context: LearnerContext, start: Weights | None = None) -> Model:
-        from ludus.learners.on_policy.models import FamilyModel
-
-        why = needs_autograd(self.policy(context.env, context.seats))
-        return FamilyModel(self, context, start, because=f"autograd learns {why}" if why else "")
-
 
 def needs_autograd(spec: PolicySpec) -> str:
     """What of the network that a spec declares cannot be done by passes that are written out (`ludus.learners.on_policy.written`), so that
@@ -343,6 +339,7 @@ class A2C(PolicyGradient):
     form); see the README beside this file."""
 
     about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Mnih et al. 2016")
+    learner_class: ClassVar[str] = "ludus.learners.on_policy.a3c:make_learner"
 
     value_network: Literal["shared", "separate", "central"] = "shared"
     batch: int = Field(default=256, ge=1)  # what one update learns from, in batch_unit
@@ -377,14 +374,6 @@ class A2C(PolicyGradient):
         from ludus.learners.losses import policy_gradient
 
         return policy_gradient(logp, batch.advantage)
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        if self.gradients == "newest":
-            return super().learner(context, start)
-        from ludus.learners.on_policy.a3c import A3CLearner
-        from ludus.learners.on_policy.models import FamilyModel
-
-        return A3CLearner(self, cast("FamilyModel", self.model(context, start)), context)
 
 
 class IMPALA(PolicyGradient):

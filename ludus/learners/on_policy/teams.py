@@ -12,7 +12,7 @@ from ludus.core.arrays import kernel
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import Due, EnvSpec
 from ludus.envs.base import VectorEnv
-from ludus.learners.teams import seen
+from ludus.learners.team_specs import seen
 from ludus.replay.trajectories import Trajectories
 
 # ------------------------------------------------------------------------------------------------ states

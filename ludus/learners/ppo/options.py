@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from ludus.core.types import Weights
-from ludus.learners.base import ROLLOUTS, AlgorithmInfo, LearnerContext
-from ludus.learners.on_policy.options import PolicyGradient, needs_autograd
+from ludus.learners.base import ROLLOUTS, AlgorithmInfo
+from ludus.learners.on_policy.options import PolicyGradient
 from ludus.learners.schedule import Schedule, Scheduled
 
 __all__ = ["PPO", "ROLLOUTS"]
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ludus.learners.on_policy.batch import Batch
-    from ludus.learners.on_policy.model import Model
 
 
 class PPO(PolicyGradient):
@@ -30,6 +28,7 @@ class PPO(PolicyGradient):
     hundred to some thousand information states; larger ones want a rate of 3e-4 to 1e-3 and minibatches."""
 
     about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Schulman et al. 2017")
+    model_class: ClassVar[str] = "ludus.learners.ppo.written:make_model"
     extra_metrics: ClassVar[tuple[str, ...]] = ("clip_fraction",)
 
     activation: Literal["tanh", "relu"] = "relu"
@@ -58,16 +57,6 @@ class PPO(PolicyGradient):
     @property
     def kl_limit(self) -> float | None:
         return None if self.target_kl is None else 1.5 * self.target_kl
-
-    def model(self, context: LearnerContext, start: Weights | None = None) -> Model:
-        spec = self.policy(context.env, context.seats)
-        if not needs_autograd(spec):
-            from ludus.learners.on_policy.written import written_placement
-            from ludus.learners.ppo.written import WrittenPPO
-
-            if (placement := written_placement(self, spec, context)).written:
-                return WrittenPPO(self, context, start, placement)
-        return super().model(context, start)
 
 
 class MAPPO(PPO):

@@ -12,8 +12,18 @@ from ludus.core.arrays import kernel
 from ludus.core.device import Placement
 from ludus.core.types import Array, Metrics, Weights
 from ludus.learners.base import LearnerContext
+from ludus.learners.on_policy.model import Model
 from ludus.learners.on_policy.models import fresh_seed
-from ludus.learners.on_policy.written import CompressedRows, Written, WrittenPart, clipped_surrogate, log_softmax
+from ludus.learners.on_policy.models import make_model as make_family_model
+from ludus.learners.on_policy.options import needs_autograd
+from ludus.learners.on_policy.written import (
+    CompressedRows,
+    Written,
+    WrittenPart,
+    clipped_surrogate,
+    log_softmax,
+    written_placement,
+)
 from ludus.policies.actor_critic import first_weights
 
 if TYPE_CHECKING:
@@ -77,3 +87,11 @@ class WrittenPPO(Written):
 
     def coefficients(self, progress: float) -> Metrics:
         return {"entropy_coefficient": self.config.entropy.at(progress)}
+
+
+def make_model(config: PPO, context: LearnerContext, start: Weights | None = None) -> Model:
+    """Make what is trained, by passes that are written out where they serve, else by autograd."""
+    spec = config.policy(context.env, context.seats)
+    if not needs_autograd(spec) and (placement := written_placement(config, spec, context)).written:
+        return WrittenPPO(config, context, start, placement)
+    return make_family_model(config, context, start)

@@ -31,6 +31,7 @@ from ludus.learners.qmix.mixers import (
     team_values,
 )
 from ludus.learners.r2d2.learner import SequenceSlots, SequenceWindows, bootstraps, windows
+from ludus.learners.team_specs import state_width, team_size
 from ludus.learners.teams import (
     ANEW,
     RewardStatistics,
@@ -39,8 +40,6 @@ from ludus.learners.teams import (
     joint_items,
     left_over,
     left_over_values,
-    state_width,
-    team_size,
     versions,
     views,
 )
@@ -572,3 +571,8 @@ def _remember(module: ActionValues, x: Tensor, here: Tensor, anew: Tensor, memor
         memory = torch.where(here[t, :, None], module.step(features[t], memory), memory)
         states.append(memory[:, : module.width])
     return memory, torch.stack(states)
+
+
+def make_learner(config: VDN, context: LearnerContext, start: Weights | None = None) -> StepLearner | SequenceLearner:
+    """Make the learner of single decisions, or of sequences where the network remembers."""
+    return (StepLearner if config.core == "none" else SequenceLearner)(config, context, start)

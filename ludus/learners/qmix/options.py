@@ -8,14 +8,14 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ludus.core.config import refuse_unread
-from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.core.types import EnvSpec, PolicySpec
 from ludus.envs.base import VectorEnv
-from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.base import AlgorithmInfo, Collect
 from ludus.learners.dqn.options import QLearning
 from ludus.learners.on_policy.teams import check_first_ids, separate_networks
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import players_of
-from ludus.learners.teams import Normalise, check_state, check_team, team_size
+from ludus.learners.team_specs import Normalise, check_state, check_team, team_size
 from ludus.policies.specs import Core, QHeadSpec, action_values_spec
 from ludus.replay.base import ItemUnit
 
@@ -30,6 +30,7 @@ class VDN(QLearning):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="off-policy", recurrent=True, masks=True, paper="Sunehag et al. 2018"
     )
+    learner_class: ClassVar[str] = "ludus.learners.qmix.learner:make_learner"
 
     for_teams: ClassVar[bool] = True  # of little use to single agents
 
@@ -143,14 +144,6 @@ class VDN(QLearning):
         if not self.individual:
             return 1
         return separate_networks(env, seats, algorithm=type(self).__name__, option=_INDIVIDUAL)
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.qmix.learner import (
-            SequenceLearner,  # a scenario can be read without loading torch
-            StepLearner,
-        )
-
-        return (StepLearner if self.core == "none" else SequenceLearner)(self, context, start)
 
 
 class QMIX(VDN):

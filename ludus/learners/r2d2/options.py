@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.learners.base import AlgorithmInfo
 from ludus.learners.dqn.options import QLearning
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.policies.specs import QHeadSpec, action_values_spec
@@ -20,6 +20,7 @@ class R2D2(QLearning):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="off-policy", recurrent=True, masks=True, paper="Kapturowski et al. 2019"
     )
+    learner_class: ClassVar[str] = "ludus.learners.r2d2.learner:R2D2Learner"
 
     core: Literal["gru", "lstm"] = "lstm"
     memory: int = Field(default=64, ge=1)  # units of the cell
@@ -60,8 +61,3 @@ class R2D2(QLearning):
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         head = QHeadSpec(dueling=self.dueling)
         return action_values_spec(**self._inputs(env, seats), head=head, core=self.core, width=self.memory)
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.r2d2.learner import R2D2Learner  # a scenario can be read without loading torch
-
-        return R2D2Learner(self, context, start)

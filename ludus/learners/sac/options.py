@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from ludus.core.config import refuse_unread
-from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.learners.base import AlgorithmInfo
 from ludus.learners.off_policy.options import BoxOffPolicy, OffPolicy, seeing_policy
 from ludus.learners.spaces import discrete, players_of
 from ludus.policies.specs import Body
@@ -22,6 +22,7 @@ class SAC(BoxOffPolicy):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Haarnoja et al. 2018"
     )
+    learner_class: ClassVar[str] = "ludus.learners.sac.learner:SACLearner"
     head: ClassVar[Mapping[str, Any]] = {"kind": "tanh", "log_std": [-20.0, 2.0], "warm_up": True}
 
     twin: bool = True  # two critics; targets and the actor take the smaller one's value
@@ -36,11 +37,6 @@ class SAC(BoxOffPolicy):
         refuse_unread(self, {"target_entropy": (self.learn_temperature, "learn_temperature=true")})
         return self
 
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.sac.learner import SACLearner  # a scenario can be read without loading torch
-
-        return SACLearner(self, context, start)
-
 
 class SACDiscrete(OffPolicy):
     """Soft actor-critic for discrete actions (Christodoulou 2019), masked or not; see the README beside it."""
@@ -48,6 +44,7 @@ class SACDiscrete(OffPolicy):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Christodoulou 2019"
     )
+    learner_class: ClassVar[str] = "ludus.learners.sac.learner:SACDiscreteLearner"
 
     network: Body = "mlp"  # what the actor, and each critic, sees with
     twin: bool = True
@@ -70,8 +67,3 @@ class SACDiscrete(OffPolicy):
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         _, actions = discrete(env, seats, algorithm=type(self).__name__)
         return seeing_policy(self, {"kind": "categorical", "actions": actions}, env, seats, network=self.network)
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.sac.learner import SACDiscreteLearner  # a scenario can be read without loading torch
-
-        return SACDiscreteLearner(self, context, start)

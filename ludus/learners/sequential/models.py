@@ -27,10 +27,8 @@ class TurnModel(FamilyModel):
 
     repeats = False  # a step knows whose turn it is
 
-    def __init__(
-        self, config: AgentByAgent, context: LearnerContext, start: Weights | None, *, because: str = ""
-    ) -> None:
-        super().__init__(config, context, start, because=because)
+    def __init__(self, config: AgentByAgent, context: LearnerContext, start: Weights | None) -> None:
+        super().__init__(config, context, start, because="agents learn one after the other")
         if len(self._networks) > 1:
             self._adams = [ModuleAdam(self.parameters.part(network)) for network in self._networks]
             self.adam = self._adams[0]

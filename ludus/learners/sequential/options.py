@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from ludus.core.types import Weights
-from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
+from ludus.learners.base import AlgorithmInfo
 from ludus.learners.on_policy.options import PolicyGradient
 from ludus.learners.ppo.options import MAPPO
 from ludus.learners.schedule import Schedule, Scheduled
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ludus.learners.on_policy.batch import Batch
-    from ludus.learners.on_policy.model import Model
 
 Order = Literal["random", "fixed", "greedy", "semi_greedy"]
 
@@ -28,6 +26,8 @@ class AgentByAgent(PolicyGradient):
     it. An update is a turn for every agent. Defaults are MAPPO's, but for networks: one for each agent."""
 
     about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Kuba et al. 2022")
+    model_class: ClassVar[str] = "ludus.learners.sequential.models:TurnModel"
+    learner_class: ClassVar[str] = "ludus.learners.sequential.learner:TurnLearner"
     for_teams: ClassVar[bool] = True  # of little use to single agents
 
     activation: Literal["tanh", "relu"] = "relu"
@@ -55,19 +55,6 @@ class AgentByAgent(PolicyGradient):
     def clip_at(self, place: int, agents: int) -> float | None:
         """The clip range of the turn that is the `place`-th of so many; None: the loss has one of its own, or none."""
         return None
-
-    def model(self, context: LearnerContext, start: Weights | None = None) -> Model:
-        from ludus.learners.sequential.models import TurnModel
-
-        return TurnModel(self, context, start, because="agents learn one after the other")
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.sequential.learner import TurnLearner
-        from ludus.learners.sequential.models import TurnModel
-
-        model = self.model(context, start)
-        assert isinstance(model, TurnModel)
-        return TurnLearner(self, model, context)
 
 
 class HAPPO(AgentByAgent):
@@ -101,6 +88,9 @@ class HATRPO(AgentByAgent):
 
     `epochs`, `minibatches` and `learning_rate` are of the critics."""
 
+    model_class: ClassVar[str] = "ludus.learners.sequential.models:TrustRegionModel"
+    learner_class: ClassVar[str] = "ludus.learners.sequential.learner:TrustRegionLearner"
+
     entropy: Scheduled = Schedule(start=0.0)
     max_kl: float = Field(default=0.01, gt=0)  # nats from the policy before, mean over an agent's rows
     damping: float = Field(default=0.1, ge=0)  # added to the Fisher matrix's diagonal
@@ -114,19 +104,6 @@ class HATRPO(AgentByAgent):
 
         assert batch.others is not None
         return trust_region_surrogate(logp, batch.logp, batch.advantage, batch.others)
-
-    def model(self, context: LearnerContext, start: Weights | None = None) -> Model:
-        from ludus.learners.sequential.models import TrustRegionModel
-
-        return TrustRegionModel(self, context, start, because="agents learn one after the other")
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.sequential.learner import TrustRegionLearner
-        from ludus.learners.sequential.models import TrustRegionModel
-
-        model = self.model(context, start)
-        assert isinstance(model, TrustRegionModel)
-        return TrustRegionLearner(self, model, context)
 
 
 class A2PO(AgentByAgent):
@@ -178,6 +155,7 @@ class CoPPO(MAPPO):
     see the README beside this file."""
 
     about: ClassVar[AlgorithmInfo] = replace(MAPPO.about, paper="Wu et al. 2021")
+    learner_class: ClassVar[str] = "ludus.learners.sequential.learner:CoordinatedLearner"
     extra_metrics: ClassVar[tuple[str, ...]] = ("clip_fraction", "others")
 
     correction: Literal["none"] = "none"
@@ -193,8 +171,3 @@ class CoPPO(MAPPO):
     def metrics(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]:
         assert batch.others is not None
         return {**super().metrics(logp, batch), "others": batch.others}
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.sequential.learner import CoordinatedLearner
-
-        return CoordinatedLearner(self, self.model(context, start), context)

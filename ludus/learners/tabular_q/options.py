@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import TRANSITIONS, AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.learners.base import TRANSITIONS, AlgorithmInfo, Collect
 from ludus.learners.options import CollectOptions
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import NotServed
@@ -22,6 +22,7 @@ class TabularQ(CollectOptions):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Watkins 1989"
     )
+    learner_class: ClassVar[str] = "ludus.learners.tabular_q.learner:TabularQLearner"
     needs_tree: ClassVar[bool] = True
 
     batch: int = Field(default=500, ge=1)  # what is collected between two sweeps, in batch_unit
@@ -56,8 +57,3 @@ class TabularQ(CollectOptions):
         self.check(env, seats)
         assert env.enumeration is not None
         return tabular_spec(env.enumeration, seats)
-
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.tabular_q.learner import TabularQLearner
-
-        return TabularQLearner(self, context, start)

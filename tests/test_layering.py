@@ -1,11 +1,12 @@
-"""The house: its rooms in one order, no arrow back up, no circle of files; names that are given as strings count as imports. And what a run
-calls back up."""
+"""Packages in layers: each imports those below it only, and no file imports another in a circle, not even for types. Names in strings
+("module:Class") count as imports, but for circles: a configuration names its learner so. And what a run calls in a package above."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,14 +15,14 @@ from graphlib import CycleError, TopologicalSorter
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
 import ludus
 
 ROOT = Path(ludus.__file__).parent
-ROOMS = (
+LIBRARY = (
     "core",
     "runtime",
     "envs",
@@ -37,11 +38,10 @@ ROOMS = (
     "schedulers",
     "view",
     "driver",
-    "testing",
-    "cli",
 )
-"""Each may use those before it."""
-_NAMED = re.compile(rf"ludus\.({'|'.join(ROOMS)})(\.[a-z_0-9]+)*(:\w+)?")
+LAYERS = (*LIBRARY, "testing", "cli")
+"""Each imports those before it only. `ludus/__init__.py` is in none: it resolves public names when they are first used."""
+_IN_A_STRING = re.compile(rf"ludus\.({'|'.join(LAYERS)})(\.[a-z_0-9]+)*(:\w+)?")
 
 
 def module_of(path: Path) -> str:
@@ -49,85 +49,91 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-class Arrow(NamedTuple):
-    """From a module to one that it imports anywhere or names as a string."""
+class Import(NamedTuple):
+    """A module that another one imports anywhere, or names in a string."""
 
     target: str
     line: int
-    types: bool
-    """Whether it is there for the sake of types."""
+    how: Literal["code", "types", "string"]
 
 
 MODULES = {module_of(path): path for path in sorted(ROOT.rglob("*.py"))}
 
 
 @cache
-def arrows(path: Path) -> tuple[Arrow, ...]:
-    return tuple(_arrows(path))
+def imports(path: Path) -> tuple[Import, ...]:
+    return tuple(_imports(path))
 
 
-def _arrows(path: Path) -> Iterator[Arrow]:
+def _imports(path: Path) -> Iterator[Import]:
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     typing = {id(inner) for node in nodes if _for_types(node) for inner in ast.walk(node)}
     prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
     for node in nodes:
-        types = id(node) in typing
+        how: Literal["code", "types"] = "types" if id(node) in typing else "code"
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ludus"):
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                yield Arrow(inner if inner in MODULES else str(node.module), node.lineno, types)
+                yield Import(inner if inner in MODULES else str(node.module), node.lineno, how)
         elif isinstance(node, ast.Import):
-            yield from (
-                Arrow(alias.name, node.lineno, types) for alias in node.names if alias.name.startswith("ludus.")
-            )
-        elif isinstance(node, ast.Constant) and id(node) not in prose and _NAMED.fullmatch(str(node.value)):
-            yield Arrow(str(node.value).partition(":")[0], node.lineno, types)
+            yield from (Import(a.name, node.lineno, how) for a in node.names if a.name.startswith("ludus."))
+        elif isinstance(node, ast.Constant) and id(node) not in prose and _IN_A_STRING.fullmatch(str(node.value)):
+            yield Import(str(node.value).partition(":")[0], node.lineno, "string")
 
 
 def _for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-def _room(module: str) -> str:
+def _package(module: str) -> str:
     return ".".join(module.split(".")[1:2])
 
 
-def test_the_rooms_are_those_of_the_page() -> None:
-    found = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert found == set(ROOMS)
+def test_the_packages_are_those_of_the_architecture_page() -> None:
+    packages = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert packages == set(LAYERS)
     assert [path.name for path in ROOT.glob("*.py")] == ["__init__.py"]
     page = (ROOT.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^  (\w+)/ ", page, re.MULTILINE)
-    assert tuple(shown) == ROOMS
+    assert tuple(re.findall(r"^  (\w+)/ ", page, re.MULTILINE)) == LAYERS
 
 
-def test_no_arrow_runs_back_up() -> None:
-    place = {room: k for k, room in enumerate(ROOMS)}
+def test_no_package_imports_one_above_it() -> None:
+    place = {package: k for k, package in enumerate(LAYERS)}
     wrong = [
-        f"{module}:{arrow.line} uses {arrow.target}"
+        f"{module}:{one.line} imports {one.target}"
         for module, path in MODULES.items()
-        for arrow in arrows(path)
-        if place.get(_room(arrow.target), -1) > place.get(_room(module), len(ROOMS))
+        for one in imports(path)
+        if place.get(_package(one.target), -1) > place.get(_package(module), len(LAYERS))
     ]
     assert not wrong, "\n".join(wrong)
 
 
-def test_names_given_as_strings_are_modules() -> None:
+def test_names_in_strings_are_modules() -> None:
     wrong = [
-        f"{module}:{arrow.line} names {arrow.target}"
+        f"{module}:{one.line} names {one.target}"
         for module, path in MODULES.items()
-        for arrow in arrows(path)
-        if arrow.target not in MODULES and importlib.util.find_spec(arrow.target) is None
+        for one in imports(path)
+        if one.target not in MODULES and importlib.util.find_spec(one.target) is None
     ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_no_file_imports_another_in_a_circle() -> None:
-    graph = {m: {a.target for a in arrows(p) if not a.types} - {m, "ludus"} for m, p in MODULES.items() if m != "ludus"}
+    graph = {
+        module: {one.target for one in imports(path) if one.how != "string"} - {module, "ludus"}
+        for module, path in MODULES.items()
+        if module != "ludus"
+    }
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"files import each other: {' <- '.join(error.args[1])}")
+
+
+def test_configurations_load_no_torch() -> None:
+    modules = sorted(module for module in MODULES if module.endswith(".options"))
+    script = f"import importlib, sys\nfor name in {modules}: importlib.import_module(name)\nassert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 def test_seams_import_no_implementation() -> None:
@@ -140,7 +146,7 @@ def test_seams_import_no_implementation() -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What runs. Code in one room calls code in a higher one only where that was handed down to it.
+# What runs. Code in one package calls code in a package above it only where that was handed down to it.
 
 HANDED_DOWN = {
     ("runtime/inprocess", "rollout/host"): "a part, made where the runtime says",
@@ -162,7 +168,7 @@ HANDED_DOWN = {
 
 @cache
 def _file(name: str) -> str:
-    """Of a source of Ludus, room/module; "" of others."""
+    """Of a source of Ludus, package/module; "" of others."""
     path = Path(name)
     return path.relative_to(ROOT).with_suffix("").as_posix() if path.is_relative_to(ROOT) else ""
 
@@ -173,13 +179,13 @@ def _runs(frame: FrameType) -> str:
 
 
 @contextmanager
-def climbs() -> Iterator[set[tuple[str, str]]]:
-    """(from, to) of the calls of this thread from a room into a higher one, whatever of other packages is in between. Those of `core` are
-    left out: it makes and checks what a configuration names."""
-    found = set[tuple[str, str]]()
-    place = {room: k for k, room in enumerate(ROOMS)}
+def calls_upward() -> Iterator[set[tuple[str, str]]]:
+    """(from, to) of the calls of this thread from a package into one above it, whatever of other packages is in between. Those of `core`
+    are left out: it makes and checks what a configuration names."""
+    calls = set[tuple[str, str]]()
+    place = {package: k for k, package in enumerate(LAYERS)}
 
-    def floor(name: str) -> int:
+    def layer(name: str) -> int:
         return place.get(name.partition("/")[0], -1)
 
     def called(frame: FrameType, event: str, _: Any) -> None:
@@ -188,13 +194,13 @@ def climbs() -> Iterator[set[tuple[str, str]]]:
         caller = frame.f_back
         while caller is not None and not _runs(caller):
             caller = caller.f_back
-        if caller is not None and 0 < floor(origin := _runs(caller)) < floor(to):
-            found.add((origin, to))
+        if caller is not None and 0 < layer(origin := _runs(caller)) < layer(to):
+            calls.add((origin, to))
 
     before = sys.getprofile()
     sys.setprofile(called)
     try:
-        yield found
+        yield calls
     finally:
         sys.setprofile(before)
 
@@ -203,8 +209,8 @@ def test_a_run_calls_back_up_only_what_was_handed_down(tmp_path: Path, monkeypat
     """A run in which one player learns, the other's best response is computed, and payoffs are played."""
     monkeypatch.setattr("ludus.rollout.manager._HEARD", 0.0)  # at every step, not only where matches take long
     options = ["env=openspiel/kuhn_poker", "generations=1", "algorithms={0: exact}", "response.episodes=600"]
-    with climbs() as found:
+    with calls_upward() as calls:
         ludus.run(
             "leduc", [*options, "evaluation={payoffs: simulate, episodes: 20}"], run_dir=tmp_path / "run", report=False
         )
-    assert found == set(HANDED_DOWN)
+    assert calls == set(HANDED_DOWN)
