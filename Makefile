@@ -13,7 +13,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start many processes, which all import Ludus: compiled code is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install football demo test test-slow test-noise test-gpu search check lint types format benchmarks clean
+.PHONY: help install football demo test test-slow test-noise test-gpu search traces check lint types format benchmarks clean
 
 help:
 	@echo "make demo        install, then train PSRO with PPO on Leduc poker (about two minutes)"
@@ -23,6 +23,7 @@ help:
 	@echo "make test-noise  the fast tests under deliberate rounding noise; NOISE=2 is another seed (docs/how-to/reproduce.md)"
 	@echo "make test-gpu    what can only be seen on a card"
 	@echo "make search      the property tests, with examples that were not tried before"
+	@echo "make traces      whether this tree computes the same numbers as commit BASE=COMMIT; ONLY=\"ppo dqn\" for some (docs/contributing/rename.md)"
 	@echo "make check       linter, formatter, type checker and fast tests"
 	@echo "make format      rewrite the code in the project's format"
 	@echo "make clean       remove .venv and caches"
@@ -68,6 +69,10 @@ test-gpu: install
 
 search: install
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=search -n 2 --dist loadfile -q
+
+traces: install
+	@test -n "$(BASE)" || { echo "Say which commit to compare with: make traces BASE=main"; exit 2; }
+	$(BIN)/python -m benchmarks.traces $(BASE) $(if $(ONLY),--only $(ONLY))
 
 lint: install
 	$(BIN)/ruff check .
