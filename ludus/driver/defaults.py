@@ -95,10 +95,7 @@ def complete(scenario: AnyScenario, env: EnvSpec | None = None) -> AnyScenario:
     env = spec_of(scenario.env) if env is None else env
     if names := numbered(scenario, env):
         scenario = changed(scenario, names)
-    parts: dict[str, Any] = {
-        "algorithm": complete_algorithm(scenario.algorithm, env),
-        "algorithms": {name: complete_algorithm(part, env) for name, part in scenario.algorithms.items()},
-    }
+    parts = _algorithms(scenario, env)
     settings = _settings(scenario.model_copy(update=parts), env)
     for part, key in _inside(scenario):
         config: Config = parts.get(part, getattr(scenario, part))
@@ -106,6 +103,22 @@ def complete(scenario: AnyScenario, env: EnvSpec | None = None) -> AnyScenario:
             parts[part] = config.model_copy(update={key: settings.get(f"{part}.{key}", getattr(config, key))})
     keys = [key for key in _keys(scenario) if key not in scenario.model_fields_set]
     return changed(scenario, {**parts, **{key: settings.get(key, getattr(scenario, key)) for key in keys}})
+
+
+def _algorithms(scenario: Scenario, env: EnvSpec) -> dict[str, Any]:
+    """`algorithm` and `algorithms` in full. Players for whom the first one's settings would not do, as they see or do other things, are
+    named."""
+    seats, everybody = scenario.seats(env), tuple(range(env.num_players))
+    whose = {str(player): some for some in seats for player in some}
+    named = {
+        name: complete_algorithm(part, env, whose.get(name, everybody)) for name, part in scenario.algorithms.items()
+    }
+    rest = [some for some in seats if not any(str(player) in named for player in some)]
+    usual = complete_algorithm(scenario.algorithm, env, rest[0] if rest else everybody)
+    for some in rest[1:]:
+        if (part := complete_algorithm(scenario.algorithm, env, some)) != usual:
+            named |= {str(player): part for player in some}
+    return {"algorithm": usual, "algorithms": named}
 
 
 def changed(scenario: AnyScenario, values: Mapping[str, Any]) -> AnyScenario:

@@ -6,7 +6,7 @@ algorithm was written: by name, as data, as an object, for one player or for one
 of the user's own has as its default.
 
 γ is 1 only where the rules end every episode; elsewhere it is 0.99, what the family of environments states (`Family.discount`), or less
-where the algorithm's own default is. Images (bytes with channels) get convolutions.
+where the algorithm's own default is. Images (bytes, `ludus.learners.images.is_image`) get convolutions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from ludus.core.errors import ConfigError, LudusError
 from ludus.core.types import EnvSpec
 from ludus.envs.families import FAMILIES
 from ludus.learners.base import Algorithm
+from ludus.learners.images import is_image
 from ludus.learners.registry import ALGORITHMS
+from ludus.learners.spaces import players_of
 from ludus.policies.specs import tabulates
 
 EnvKind: TypeAlias = Literal["tree", "board", "players", "team", "agent"]
@@ -34,20 +36,20 @@ several players elsewhere. team: one player with several agents. agent: one with
 Row: TypeAlias = Mapping[str, Any]
 
 
-def kind_of_env(env: EnvSpec, algorithm: Any = None) -> EnvKind:
-    """Which column of the tables holds. algorithm: whose policies may be no tables of the tree (they remember, say)."""
-    if env.enumeration is not None and _tabulates(env, algorithm):
+def kind_of_env(env: EnvSpec, algorithm: Any = None, player: int = 0) -> EnvKind:
+    """Which column of the tables holds. algorithm: whose policies, of this player, may be no tables of the tree (they remember, say)."""
+    if env.enumeration is not None and _tabulates(env, algorithm, player):
         return "tree"
     if env.num_players > 1:
         return "board" if _ends_by_rules(env) else "players"
     return "team" if len(env.agents) > 1 else "agent"
 
 
-def _tabulates(env: EnvSpec, algorithm: Any) -> bool:
+def _tabulates(env: EnvSpec, algorithm: Any, player: int) -> bool:
     if not isinstance(algorithm, Algorithm):
         return True
     with suppress(LudusError):  # which is raised when the parts are checked
-        return tabulates(algorithm.policy(env, (0,)), mode="greedy")
+        return tabulates(algorithm.policy(env, (player,)), mode="greedy")
     return True
 
 
@@ -234,12 +236,13 @@ def missing_options(algorithm: Any) -> Iterator[tuple[str, ...]]:
             yield from ((key, *path) for path in missing_options(part))
 
 
-def complete_algorithm(algorithm: Any, env: EnvSpec) -> Any:
+def complete_algorithm(algorithm: Any, env: EnvSpec, players: tuple[int, ...] = ()) -> Any:
     """Fill in what was not given, for an environment.
 
     Args:
         algorithm: An algorithm's configuration; what is none, or is no `Config`, is answered as it is.
         env: What is to be learned.
+        players: Whose policies it learns, whose spaces may not be those of others; default: all.
 
     Returns:
         The same kind of configuration. A value of the table that does not fit what was given (n_step 5 where a rollout has 4 decisions)
@@ -247,40 +250,45 @@ def complete_algorithm(algorithm: Any, env: EnvSpec) -> Any:
     """
     if not isinstance(algorithm, Config):
         return algorithm
-    kind = kind_of_env(env, algorithm)
-    return _complete(algorithm, env, kind, _row(type(algorithm), env, kind))
+    players = tuple(players_of(env, players))
+    kind = kind_of_env(env, algorithm, players[0])
+    return _complete(algorithm, env, players, kind, _row(type(algorithm), env, players, kind))
 
 
-def _complete(algorithm: Config, env: EnvSpec, kind: EnvKind, row: Row) -> Config:
+def _complete(algorithm: Config, env: EnvSpec, players: tuple[int, ...], kind: EnvKind, row: Row) -> Config:
     cls = type(algorithm)
     keys, values = governed(cls), {key: getattr(algorithm, key) for key in algorithm.model_fields_set}
     row = {key: value for key, value in row.items() if key in keys}
     for key in keys:
         part = getattr(algorithm, key)
         if isinstance(part, Config) and isinstance(part, Algorithm):
-            values[key] = _complete_part(algorithm, key, env, kind, row.pop(key, {}))
+            values[key] = _complete_part(algorithm, key, env, players, kind, row.pop(key, {}))
     made = _fitted(cls, values, _scaled(row, algorithm))
     return cls(**{key: getattr(made, key) for key in (*values, *keys)})
 
 
-def _complete_part(algorithm: Config, key: str, env: EnvSpec, kind: EnvKind, row: Row) -> Config:
+def _complete_part(
+    algorithm: Config, key: str, env: EnvSpec, players: tuple[int, ...], kind: EnvKind, row: Row
+) -> Config:
     """An algorithm inside another: what the outer one has there by default goes before the table's row on a tree, which has none."""
     default: Any = type(algorithm).model_fields[key].get_default(call_default_factory=True)
     part: Config = getattr(algorithm, key) if key in algorithm.model_fields_set else type(default)()
     usual = {name: getattr(default, name) for name in default.model_fields_set}
-    return _complete(part, env, kind, {**usual, **_row(type(part), env, kind), **row})
+    return _complete(part, env, players, kind, {**usual, **_row(type(part), env, players, kind), **row})
 
 
-def _row(cls: type, env: EnvSpec, kind: EnvKind) -> dict[str, Any]:
+def _row(cls: type, env: EnvSpec, players: tuple[int, ...], kind: EnvKind) -> dict[str, Any]:
     name, _ = _registered(cls)
     row = dict(TABLE.get(name, {}).get(kind, {}))
-    if kind == "agent" and sees_images(env):
+    agents = [agent for player in players for agent in env.agents_of(player)]
+    images = any(is_image(agent.observation) for agent in agents)
+    if kind == "agent" and images:
         row |= _IMAGES.get(name, {})
-    if kind != "tree" and isinstance(env.agents[0].action, Box):
+    if kind != "tree" and any(isinstance(agent.action, Box) for agent in agents):
         row |= _BOXES.get(name, {})
     if not np.isfinite(env.utility_range).all():
         row |= _UNKNOWN_RANGE.get(name, {})
-    if sees_images(env):
+    if images:
         row |= dict.fromkeys(_CONVOLUTIONS, "nature")
     fields: Mapping[str, Any] = getattr(cls, "model_fields", {})
     if "gamma" in fields:
@@ -294,12 +302,6 @@ def _discount(env: EnvSpec, *, usual: float) -> float:
     if family is not None and family.discount is not None:
         return family.discount
     return usual if usual < 1.0 or _ends_by_rules(env) else 0.99
-
-
-def sees_images(env: EnvSpec) -> bool:
-    """Whether observations are bytes with channels."""
-    space = env.agents[0].observation
-    return len(space.shape or ()) == 3 and space.dtype == np.uint8
 
 
 def _scaled(row: Row, algorithm: Config) -> Row:

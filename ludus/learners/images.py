@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from gymnasium.spaces import Box, Space
+
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.machine import keep_freed_memory
 from ludus.envs.spaces import channels_last
@@ -14,6 +17,17 @@ if TYPE_CHECKING:
     from torch import nn
 
 _LEAST = {"nature": 36, "impala": 1}  # height and width that leave something after the last convolution
+
+
+def is_image(space: Space[Any]) -> bool:
+    """Whether observations are taken for images: bytes with channels, k such images [k, height, width, channels] in a row, or grey ones
+    [height, width] that are not smaller than convolutions take. Those that no network sees as they are `needs_images` refuses."""
+    shape = space.shape or ()
+    if not isinstance(space, Box) or space.dtype != np.uint8 or not 2 <= len(shape) <= 4:
+        return False
+    if len(shape) == 2:
+        return min(shape) >= _LEAST["nature"] and int(space.high.max()) > 1
+    return len(shape) == 3 or channels_last(shape[1:])
 
 
 def needs_images(
@@ -30,6 +44,16 @@ def needs_images(
     if network not in _LEAST:
         return
     who = f"{algorithm} with {option}={network} sees images [channels, height, width]; observations of {env_id} have shape {list(shape)}"
+    if len(shape) == 2:
+        raise ScenarioError(
+            f"{who}: no channels. Give env.wrappers=[{{kind: frame_stack, k: 4}}], which makes the last four images channels of one (k: 1 "
+            f"for the last alone), or use {option}=mlp."
+        )
+    if len(shape) == 4 and channels_last(shape[1:]):
+        raise ScenarioError(
+            f"{who}: several images, channels last. Give env.wrappers=[{{kind: frame_stack, k: {shape[0]}}}, channels_first], which makes "
+            f"all of them channels of one, or use {option}=mlp."
+        )
     if len(shape) != 3:
         raise ScenarioError(f"{who}. Use {option}=mlp.")
     if channels_last(shape):

@@ -80,7 +80,7 @@ class HandLearner:
         with closed_on_error(env):
             self.env: EnvSpec = env.spec
             self.players = players or tuple(range(self.env.num_players))
-            algorithm = complete_algorithm(algorithm, self.env)
+            algorithm = complete_algorithm(algorithm, self.env, self.players)
             check_fits(algorithm, self.env, self.players)
             context = LearnerContext(self.env, self.players, seed, total=total, device=device)
             self._trainer = Trainer(TrainerSpec(_TASK, algorithm, context, start), EpisodeServer(seed))

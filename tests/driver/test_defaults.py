@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
+from pettingzoo import ParallelEnv
 
 import ludus
 from benchmarks.spellings_run import settings, spellings
@@ -14,8 +17,10 @@ from ludus.core.parts import load
 from ludus.driver.defaults import complete, missing_settings, spec_of
 from ludus.driver.scenario_files import list_presets, load_scenario, parse_scenario
 from ludus.learners.defaults import complete_algorithm
+from ludus.learners.images import is_image
 from ludus.learners.nfsp.options import NFSP
 from ludus.learners.registry import ALGORITHMS, check_fits
+from ludus.testing import fakes
 
 TEAM = {"options": {"teams": "one", "state": True}, "wrappers": ["agent_ids"]}
 SIDES = {"options": {"teams": "prefix", "state": True}, "wrappers": ["agent_ids"]}
@@ -202,3 +207,89 @@ def test_whole_episodes_are_collected_where_what_processes_them_wants_them() -> 
     units = [complete_algorithm(ludus.DQN(processing=chain), spec).rollout_unit for chain in ([], [hindsight])]
     assert units == ["decisions", "episodes"]
     assert complete_algorithm(ludus.DQN(processing=[hindsight], rollout=3), spec).rollout == 3
+
+
+class Unlike(ParallelEnv[str, Any, Any]):
+    """A driver who sees numbers and steers, and a watcher who sees images and chooses."""
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "unlike"}
+    possible_agents: ClassVar[list[str]] = ["driver", "watcher"]  # type: ignore[misc]
+    seeing: ClassVar[dict[str, Box]] = {
+        "driver": Box(-1, 1, (3,), np.float32),
+        "watcher": Box(0, 255, (3, 40, 40), np.uint8),
+    }
+
+    def __init__(self, other_way_round: bool = False) -> None:
+        if other_way_round:
+            self.possible_agents = ["watcher", "driver"]
+
+    def observation_space(self, agent: str) -> Box:
+        return self.seeing[agent]
+
+    def action_space(self, agent: str) -> Any:
+        return Box(-1, 1, (2,), np.float32) if agent == "driver" else Discrete(2)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.agents = list(self.possible_agents)
+        return {agent: self.seeing[agent].low for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions: Any) -> Any:
+        seen = {agent: self.seeing[agent].low for agent in self.agents}
+        nothing, over = dict.fromkeys(seen, 0.0), dict.fromkeys(seen, True)
+        self.agents = []
+        return seen, nothing, over, dict.fromkeys(seen, False), {agent: {} for agent in seen}
+
+
+@pytest.mark.parametrize("other_way_round", [False, True])
+def test_each_player_has_settings_for_what_it_sees_and_does(other_way_round: bool) -> None:
+    env = ludus.Environment(source=lambda: Unlike(other_way_round))
+    scenario = complete(ludus.PSRO(env=env, algorithm="ppo"))
+    assert not missing_settings(scenario)
+    scenario.check(spec := spec_of(env))
+    algorithms = scenario.who_learns(scenario.population(spec))
+    settings = {agent.name: algorithms.of(agent.player) for agent in spec.agents}
+    assert (settings["driver"].network, settings["driver"].normalise_observations) == ("mlp", True)
+    assert (settings["watcher"].network, settings["watcher"].normalise_observations) == ("nature", False)
+    one = complete(ludus.PSRO(env=env, algorithm="ppo", algorithms={"1": "ppo"})).algorithms["1"]
+    assert one == settings[spec.agents[1].name]
+
+
+@pytest.mark.parametrize(
+    ("shape", "wrappers", "hint"),
+    [
+        ((40, 48, 3), [], r"channels last\. Give env\.wrappers=\[channels_first\]"),
+        (
+            (40, 48, 3),
+            [{"kind": "frame_stack", "k": 2}],
+            r"channels last\. Give .*\{kind: frame_stack, k: 2\}, channels_first",
+        ),
+        ((40, 48, 3), ["grayscale"], r"no channels\. Give env\.wrappers=\[\{kind: frame_stack"),
+        ((40, 48, 3), [{"kind": "frame_stack", "k": 2}, "channels_first"], ""),
+        ((40, 48, 3), ["grayscale", {"kind": "frame_stack", "k": 2}], ""),
+        ((40, 48), [{"kind": "frame_stack", "k": 1}], ""),
+    ],
+)
+def test_images_are_seen_by_convolutions_or_refused_with_a_way_out(
+    shape: tuple[int, ...], wrappers: list[Any], hint: str
+) -> None:
+    """And by no perceptron without a word."""
+
+    def make() -> Any:
+        env = fakes.Cue()
+        env.observation_space = Box(0, 255, shape, np.uint8)
+        return env
+
+    env = ludus.Environment(source=make, wrappers=wrappers)
+    scenario = complete(ludus.FixedOpponents(env=env, algorithm="ppo"))
+    assert scenario.algorithm.network == "nature"  # type: ignore[union-attr]
+    if hint:
+        with pytest.raises(ludus.LudusError, match=hint):
+            scenario.check(spec_of(env))
+        scenario = complete(ludus.FixedOpponents(env=env, algorithm=ludus.PPO(network="mlp")))
+    scenario.check(spec_of(env))
+
+
+def test_tables_of_bytes_are_no_images() -> None:
+    for space in (Box(0, 1, (40, 40), np.uint8), Box(0, 9, (8, 8), np.uint8), Box(0, 9, (40, 40), np.float32)):
+        assert not is_image(space)
+    assert not is_image(Box(0, 255, (2, 3, 40, 48), np.uint8)), "channels first already"
