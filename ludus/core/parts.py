@@ -43,7 +43,7 @@ def load(what: str, name: str, table: Mapping[str, str]) -> Any:
         else:
             hint = look_again(error.name or module)
         raise ConfigError(f"{what} {name!r} could not be imported: {error}{hint}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"{what} {name!r}: importing {module!r} raised {type(error).__name__}: {error}.") from error
     if not hasattr(imported, attribute):
         known = [given for given in vars(imported) if not given.startswith("_")]

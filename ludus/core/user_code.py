@@ -181,11 +181,14 @@ def enter(names: tuple[str, ...] = STEP) -> Values | Quick:
 
     Args:
         names: Of the settings that are looked at when it is done, besides those that it has changed before. `STEP` takes half a
-            microsecond, and is looked at after each step of a vector.
+            microsecond, and is looked at after each step of a vector; in the first one after `users_code`, where environments make what
+            they did not make before, and seldom after it, everything is.
 
     Returns:
         What Ludus has, for `leave`.
     """
+    if names is STEP and not _home.steps % _RARELY:
+        names = EVERYTHING
     if not _settings_of_code:
         return _quick() if names is STEP else {name: _SETTINGS[name].read() for name in names}
     before = {name: _SETTINGS[name].read() for name in (*names, *_settings_of_code)}
@@ -206,14 +209,15 @@ def leave(before: Values | Quick) -> None:
         _home.look()
 
 
-_SELDOM = 64  # steps
+_SELDOM = 64  # steps, between two looks at the directory
+_RARELY = 1024  # and at everything, which takes 70 microseconds
 
 
 class _Home:
     """The working directory of a run that this process drives, and which nobody but code of the user's leaves. Asking the system for it
     takes longer than a step may, so that it is looked at seldom.
 
-    directory: None while there is no run. steps: that were made so far.
+    directory: None while there is no run. steps: that were made since `users_code` ran.
     """
 
     def __init__(self) -> None:
@@ -262,11 +266,14 @@ def _write(name: str, value: Any) -> None:
 @contextmanager
 def users_code() -> Iterator[None]:
     """While this is open, code of the user's runs, and everything is looked at."""
+    _home.look()  # what a step has left
     before = enter(EVERYTHING)
     try:
         yield
     finally:
         leave(before)
+        _home.look()
+        _home.steps = 0
 
 
 _USUAL = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}  # NumPy's own
@@ -275,8 +282,10 @@ _USUAL = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"
 @contextmanager
 def standard_settings() -> Iterator[None]:
     """While this is open, Ludus has what it computes with: float32, gradients, the CPU where no device is named, and NumPy's own way with
-    overflows; and it stays in its working directory. What the caller had set is set for environments, and comes back at the end."""
+    overflows; and it stays in its working directory. What the caller had set is set for environments, and comes back at the end, whatever
+    these have left behind."""
     before = {name: _SETTINGS[name].read() for name in ("dtype", "gradients", "device", "errors")}
+    rest = {name: setting.read() for name, setting in _SETTINGS.items() if not setting.lasting}
     usual = {name: _SETTINGS[name].fresh for name in before}
     loaded = {name: fresh for name, fresh in usual.items() if fresh is not None and before[name] is not _ABSENT}
     other = [name for name, fresh in loaded.items() if before[name] != fresh()]
@@ -293,6 +302,9 @@ def standard_settings() -> Iterator[None]:
     finally:
         _home.look()
         _home.directory = outer
+        for name, former in rest.items():
+            if (now := _SETTINGS[name].read()) != former:
+                _put_back(name, former, now)
         for name in other:
             _write(name, before[name])
             if _settings_of_code.get(name) == before[name]:

@@ -438,17 +438,17 @@ class PythonVectorEnv(Unsaved):
                 self._count(e, str(flaw), cause=None)
             except EnvError:
                 raise
-            except Exception as error:  # noqa: BLE001  whatever an environment raises becomes one clear error
+            except (Exception, SystemExit) as error:  # noqa: BLE001  whatever an environment raises becomes one clear error
                 self._count(e, f"raised {type(error).__name__} in reset: {error}", cause=error)
 
     # ------------------------------------------------------------------------------------------ faults
 
-    def _fault(self, e: int, sentence: str, *, cause: Exception | None) -> None:
+    def _fault(self, e: int, sentence: str, *, cause: BaseException | None) -> None:
         """An environment misbehaved in a step: give up, or truncate its episode and make it anew."""
         self._count(e, sentence, cause=cause)
         self._pub.truncate(e)
 
-    def _count(self, e: int, sentence: str, *, cause: Exception | None) -> None:
+    def _count(self, e: int, sentence: str, *, cause: BaseException | None) -> None:
         if self.restarts >= self._allowed:
             more = f" (after {self.restarts} restarts)" if self.restarts else ""
             raise self._pub.error(e, sentence + more) from cause
@@ -471,7 +471,7 @@ class PythonVectorEnv(Unsaved):
                 if before is not None:
                     self._pub.show_again(e, before)
                 self._fault(e, str(flaw), cause=None)
-            except Exception as error:  # noqa: BLE001  whatever an environment raises becomes one clear error
+            except (Exception, SystemExit) as error:  # noqa: BLE001  whatever an environment raises becomes one clear error
                 self._fault(e, f"raised {type(error).__name__}: {error}", cause=error)
 
     def _hand_out(self, actions: tuple[Array, ...], last: Timestep) -> list[int]:
@@ -546,11 +546,11 @@ def _legal(space: Space[Any], mask: NDArray[np.bool_] | None, row: int) -> Any:
     )
 
 
-def _closed(env: PythonEnv) -> Exception | None:
+def _closed(env: PythonEnv) -> BaseException | None:
     try:
         release(getattr(env, "single", env))
         env.close()
-    except Exception as error:  # noqa: BLE001  every environment must be closed, whatever one of them raises
+    except (Exception, SystemExit) as error:  # noqa: BLE001  every environment must be closed, whatever one of them raises
         return error
     return None
 
@@ -597,7 +597,7 @@ class SingleAgentVectorEnv(PythonVectorEnv):
                 rewards.append(reward)
             except Flaw as flaw:
                 self._fault(e, str(flaw), cause=None)
-            except Exception as error:  # noqa: BLE001  whatever an environment raises becomes one clear error
+            except (Exception, SystemExit) as error:  # noqa: BLE001  whatever an environment raises becomes one clear error
                 self._fault(e, f"raised {type(error).__name__}: {error}", cause=error)
         pub.reward[0][due.slot] = rewards
         pub.due[0].fill(False)

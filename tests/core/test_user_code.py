@@ -83,6 +83,32 @@ def test_what_a_step_changes_is_noticed_after_it(name: str, tmp_path: Path) -> N
     assert now() == former
 
 
+@pytest.mark.parametrize("name", [*LASTING, *PUT_BACK])
+def test_what_the_first_step_changes_is_noticed_after_it(name: str, tmp_path: Path) -> None:
+    """Simulators and windows are often made there, and not in a reset."""
+    change, now = {**LASTING, **PUT_BACK}[name]
+    former = now()
+    with users_code():
+        pass
+    before = enter()
+    change(tmp_path)
+    leave(before)
+    assert now() == former
+
+
+@pytest.mark.parametrize("name", PUT_BACK)
+def test_what_a_later_step_leaves_behind_ends_with_the_run(name: str, tmp_path: Path) -> None:
+    change, now = PUT_BACK[name]
+    former = now()
+    with standard_settings():
+        for step in range(3):
+            before = enter()
+            if step == 2:
+                change(tmp_path)
+            leave(before)
+    assert now() == former
+
+
 def test_who_sets_it_back_is_done_with_it(tmp_path: Path) -> None:
     with users_code():
         torch.set_default_dtype(torch.float64)

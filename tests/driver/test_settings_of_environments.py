@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +142,26 @@ def test_a_program_that_has_set_something_else(there: Path) -> None:
         torch.set_default_dtype(torch.float32)
         torch.set_grad_enabled(True)
     assert len(result.populations[0]) == 2
+
+
+@pytest.mark.parametrize("now", ["reset", "step"])
+@pytest.mark.parametrize("kind", ["single", "vector"])
+def test_an_environment_that_ends_the_process_is_an_error_of_its_own(kind: str, now: str, there: Path) -> None:
+    """A game that quits calls `sys.exit`, which would end a run without a word, as if it had done what it was to do."""
+
+    class Quits(Wide):
+        def change(self, now: str) -> None:
+            if now == self.when:
+                sys.exit(0)
+
+    def make() -> Any:
+        return Quits(str(there), now)
+
+    def play() -> None:
+        env = single_env(make, 1, id="quits") if kind == "single" else native_env(SyncVectorEnv([make]), id="quits")
+        env.reset(np.zeros(1, np.uint64))
+        for _ in range(7):
+            env.step((np.ones(1, np.int64),))
+
+    with pytest.raises(ludus.EnvError, match=r"SystemExit( in reset)?: 0"):
+        play()

@@ -107,7 +107,7 @@ def drawn(id: str, draw: Callable[[], Any]) -> Any:
         return draw()
     except LudusError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if _missing(error):
             raise missing_package(f"drawing {id}", error) from error
         said = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(".")

@@ -262,7 +262,7 @@ class NativeBase(Unsaved):
                 self._vector, seen, info = self._native.start(self._pub.seeds)
         except EnvError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._broken(f"raised {type(error).__name__} in reset: {error}") from error
         return seen, info
 
@@ -439,7 +439,7 @@ def native_env(
 
     try:
         _, info = vector.reset(seed=0)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise EnvError(f"{id} raised {type(error).__name__} in its first reset: {error}.") from error
     mask: Callable[[Any, Mapping[str, Any]], Any] | None = None
     if beside is not None:
@@ -510,7 +510,7 @@ class NativeVectorEnv(NativeBase):
         before = enter()
         try:
             seen, reward, terminated, truncated, info = self._vector.step(self._actions)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._broken(f"raised {type(error).__name__}: {error}") from error
         finally:
             leave(before)
@@ -554,7 +554,7 @@ class NativeVectorEnv(NativeBase):
         before = enter()
         try:
             seen, info = self._vector.reset(options={"reset_mask": self._done})
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._broken(f"raised {type(error).__name__} in reset: {error}") from error
         finally:
             leave(before)
@@ -644,7 +644,7 @@ class AsyncNativeVectorEnv(NativeBase):
         try:
             self._send(self._vector, self._actions[self._ids], self._ids)
             seen, reward, terminated, truncated, info = self._vector.recv()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._broken(f"raised {type(error).__name__}: {error}") from error
         n = len(info["env_id"])
         reward, terminated, truncated = self._columns(n, reward, terminated, truncated)

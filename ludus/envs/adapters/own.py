@@ -187,7 +187,7 @@ def _build(name: str, target: Callable[..., Any], options: Mapping[str, Any]) ->
         return target(**options)
     except (ConfigError, EnvError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise EnvError(f"{name} cannot be made: it raised {type(error).__name__}: {error}.") from error
 
 
