@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -16,7 +17,6 @@ from benchmarks.learning_task import LearningTask
 from benchmarks.learning_tasks import TASKS, scenario
 from benchmarks.machine import ROOT
 from benchmarks.results import same_scenario, write_cell
-from ludus.core.config import to_yaml
 
 RESULTS = ROOT / "benchmarks" / "results" / "learning"
 _IMITATED = ("expert", "demonstrations", "cloned")
@@ -89,9 +89,15 @@ def stored(run: Run, folder: Path) -> Repetition | None:
 
 def _same(settings: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     """Whether they are one: what is left out of a scenario counts as the class's default."""
-    beside = [{key: each.get(key) for key in _IMITATED} for each in (settings, others)]
-    texts = [to_yaml({key: each[key] for key in each if key not in _IMITATED}) for each in (settings, others)]
-    return beside[0] == beside[1] and (texts[0] == texts[1] or same_scenario(*texts))
+    beside = [{key: each.get(key) for key in (*_IMITATED, "seed")} for each in (settings, others)]
+    texts = [json.dumps({key: each[key] for key in each if key not in beside[0]}) for each in (settings, others)]
+    return beside[0] == beside[1] and _same_scenario(*texts)
+
+
+@cache
+def _same_scenario(text: str, other: str) -> bool:
+    """Whether two scenarios, as JSON without their seed, are one: of a task's seeds only the first is read."""
+    return text == other or same_scenario(text, other)
 
 
 def write(run: Run, repetition: Repetition, folder: Path) -> None:
