@@ -16,7 +16,6 @@ from ludus.cli.command import (
     positive_number,
     runtime_overrides,
     scenario_of,
-    whole_number,
 )
 from ludus.cli.output import facts
 from ludus.cli.progress import ProgressLine
@@ -41,7 +40,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--overwrite", action="store_true", help="replace the file of --out, if there is one")
     parser.add_argument(
-        "--players", type=whole_number, metavar="P", nargs="+", default=[], help="whose decisions count (default: all)"
+        "--players",
+        metavar="PLAYER",
+        nargs="+",
+        default=[],
+        help="whose decisions count, by number or by an agent's name (default: all)",
     )
     parser.add_argument(
         "--policies",
@@ -171,6 +174,10 @@ COMMAND = Command(
     summary="Train a policy to do what recorded trajectories did, and write it as a file that runs can start from.",
     examples=(
         ("ludus clone games.parquet leduc --out cloned.safetensors", "for the algorithm of the preset leduc"),
+        (
+            "ludus clone games.parquet tag.yaml --players adversary --out a.safetensors",
+            "of all agents called adversary_…",
+        ),
         ("ludus clone games.parquet my.yaml --players 0 --policies @0/0-12 --out p.safetensors", "of one policy"),
     ),
     add_arguments=_add_arguments,

@@ -230,6 +230,7 @@ COMMAND = Command(
     examples=(
         ("ludus evaluate leduc-20261120-120000", "the meta-strategies and the newest policies"),
         ("ludus evaluate try1@12", "the meta-strategies after generation 12"),
+        ("ludus evaluate tag1 --policies @meta @adversary_0/0-3", "a policy by the name of its player's agent"),
         ("ludus evaluate try1 --episodes 100000 --policies @meta @0/0-3 try2@best", "these against each other"),
         ("ludus evaluate try1@best --exploit 200000", "how much a policy trained against the best ones gains"),
         ("ludus evaluate try1 --exploit 200000 --start @newest", "the same by one that starts from the newest policy"),

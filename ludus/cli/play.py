@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from ludus.cli.command import Command, whole_number
+from ludus.cli.command import Command
 from ludus.cli.output import stream, write
 from ludus.cli.ui import add_server, serve_until_ctrl_c, server_of, serving
 from ludus.core.errors import ConfigError, PlayError
@@ -36,7 +36,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="one for all other seats, or one for each: @meta, @best, @strongest, @PLAYER/POLICY, random, bot:NAME, person",
     )
-    parser.add_argument("--seat", type=whole_number, default=0, metavar="P", help="which player you are (default: 0)")
+    parser.add_argument(
+        "--seat",
+        default="0",
+        metavar="PLAYER",
+        help="which player you are, by number or by an agent's name (default: 0)",
+    )
     parser.add_argument("--name", default="", help="yours, for the list of people")
     parser.add_argument("--hints", action="store_true", help="show what policies would do in your place")
     parser.add_argument("--rated", action="store_true", help="let the result count for your rating")
@@ -68,9 +73,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 
 def seats_of(players: int, seat: int, against: Sequence[str]) -> list[str]:
-    """[P] who sits where. Raises ConfigError for a seat that there is not, or another number of opponents."""
-    if seat >= players:
-        raise ConfigError(f"--seat {seat} was given; the game has the players 0 to {players - 1}.")
+    """[P] who sits where. Raises ConfigError for another number of opponents."""
     others = list(against) * (players - 1) if len(against) == 1 else list(against)
     if len(others) != players - 1:
         raise ConfigError(
@@ -85,7 +88,7 @@ def seats_of(players: int, seat: int, against: Sequence[str]) -> list[str]:
 
 def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namespace) -> int:
     from ludus.evaluation.play.games import check_name
-    from ludus.storage.reader import Reader
+    from ludus.storage.stored_run import StoredRun
     from ludus.view.server.known_runs import id_of
 
     if is_entry(run_dir):
@@ -94,10 +97,10 @@ def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namesp
         )
     for name in against:
         check_name(name)  # the page takes them joined by commas, and no others
-    with Reader(run_dir) as reader:
-        players = len(reader.info().population)
+    run = StoredRun(run_dir)
+    seat = run.player_names.player(options.seat, what="--seat")
     wanted = {
-        "seats": ",".join(seats_of(players, options.seat, against)),
+        "seats": ",".join(seats_of(len(run.population), seat, against)),
         "name": options.name,
         "hints": "1" if options.hints else "",
         "rated": "1" if options.rated else "0",
@@ -112,18 +115,20 @@ def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namesp
 
 
 def _in_terminal(run_dir: Path, against: Sequence[str], options: argparse.Namespace) -> int:
+    from ludus.core.player_names import PlayerNames
     from ludus.evaluation.play.games import RunGame
     from ludus.evaluation.play.tables import Table, Wish
 
     if _PERSON in against:
         raise ConfigError("the terminal has one seat for a person. Play with others on the page, without --text.")
     game = RunGame(run_dir)
-    who = seats_of(game.spec.num_players, options.seat, against)
+    seat = PlayerNames.of(game.spec).player(options.seat, what="--seat")
+    who = seats_of(game.spec.num_players, seat, against)
     wishes = [Wish(who=name, name=options.name or "you") if name == _PERSON else Wish(who=name) for name in who]
     table = Table("terminal", game, wishes, hints=options.hints, rated=False)
     try:
-        while _play(table, options.seat) and _asked("Another game? [y/N] ").lower() in ("y", "yes"):
-            table.again(options.seat)
+        while _play(table, seat) and _asked("Another game? [y/N] ").lower() in ("y", "yes"):
+            table.again(seat)
     finally:
         table.close()
     return 0
@@ -249,6 +254,10 @@ COMMAND = Command(
     examples=(
         ("ludus play leduc-20261120-120000", "against the mixture, a policy drawn for each game"),
         ("ludus play try1@best --seat 1 --hints", "against the best policy, as player 1, with hints"),
+        (
+            "ludus play tag1 --seat agent_0 --against @adversary_0/0-3 @adversary_1/1-3",
+            "players by the names of agents",
+        ),
         ("ludus play try1 --against @0/0-3 --name ADA --rated", "against one policy, for a rating"),
         ("ludus play try1 --text", "in the terminal"),
     ),

@@ -70,7 +70,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=whole_number, default=0, help="of the episodes (default: 0)")
     parser.add_argument("--fps", type=positive_number, help=f"images a second (default: {_FPS}; of boards 1)")
     parser.add_argument(
-        "--players", type=whole_number, metavar="P", nargs="+", help="whose decisions --trajectories has (default: all)"
+        "--players",
+        metavar="PLAYER",
+        nargs="+",
+        help="whose decisions --trajectories has, by number or by an agent's name (default: all)",
     )
     parser.add_argument(
         "--num-envs", type=positive_number, metavar="N", help="environments stepped together for --trajectories"
@@ -309,6 +312,7 @@ COMMAND = Command(
         ("ludus record try1 --policies @0/0-3 @1/1-7 --out match.mp4 --seed 4", "two policies, another deal"),
         ("ludus record try1@best game.html", "a page to step through, which needs no server"),
         ("ludus record try1 --trajectories games.parquet --episodes 5000", "decisions, for `ludus clone`"),
+        ("ludus record tag1 --trajectories a.parquet --players adversary_0", "those of an agent's player"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

@@ -69,6 +69,7 @@ COMMAND = Command(
     examples=(
         ("ludus resume leduc-20261120-120000", "from its last barrier"),
         ("ludus resume runs/leduc-20261120-120000 generations=40", "a finished run, further"),
+        ("ludus resume try1 algorithms.player_1=dqn", "a player by an agent's name"),
         ("ludus resume leduc-20261120-130000", "an experiment: those of its runs that are not done"),
         ("ludus resume leduc-20261120-120000 --workers 2", "with as many processes as there are now"),
         ("ludus resume leduc-20261120-120000 --address 10.0.0.5:6379", "on another cluster"),

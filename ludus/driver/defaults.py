@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ludus.core.config import Config
 from ludus.core.errors import EnvError
 from ludus.core.parts import kind_of, require
+from ludus.core.player_names import PlayerNames
 from ludus.core.types import EnvSpec
 from ludus.driver.player_names import names_players, numbered
 from ludus.envs.families import GivenObject
@@ -93,7 +94,7 @@ def complete(scenario: AnyScenario, env: EnvSpec | None = None) -> AnyScenario:
     for part in (scenario.algorithm, *scenario.algorithms.values()):
         require(part, "algorithm", (Algorithm, ComputedOracle), ALGORITHMS)
     env = spec_of(scenario.env) if env is None else env
-    if names := numbered(scenario, env):
+    if names := numbered(scenario, PlayerNames.of(env), scenario.population(env)):
         scenario = changed(scenario, names)
     parts = _algorithms(scenario, env)
     settings = _settings(scenario.model_copy(update=parts), env)

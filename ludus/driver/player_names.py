@@ -1,18 +1,15 @@
-"""Players by the names of their agents, where a scenario numbers them: `algorithms: {adversary_0: dqn}`, `learners: [adversary]`."""
+"""Numbers in place of the names that a scenario has for players: `algorithms: {adversary_0: dqn}`, `learners: [adversary]`."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ludus.core.errors import ConfigError, nearest
-from ludus.core.types import EnvSpec
+from ludus.core.errors import ConfigError
+from ludus.core.player_names import PlayerNames
 
 if TYPE_CHECKING:
     from ludus.driver.scenario import Scenario
-
-_NUMBER = re.compile(r"_?\d+$")
 
 
 def names_players(scenario: Scenario) -> bool:
@@ -20,13 +17,13 @@ def names_players(scenario: Scenario) -> bool:
     return any(_named(scenario)) or any(isinstance(one, str) for one in _learners(scenario))
 
 
-def numbered(scenario: Scenario, env: EnvSpec) -> dict[str, Any]:
+def numbered(scenario: Scenario, names: PlayerNames, population: Sequence[int]) -> dict[str, Any]:
     """The keys of a scenario that name players, with numbers in their place: of players in `algorithms`, of populations in `learners`.
 
     Args:
         scenario: As somebody wrote it.
-        env: Its environment. An agent's name stands for its player; without its number (`adversary` of `adversary_0`, `adversary_1`) it
-            stands for the players of all that are so called.
+        names: Of its environment's players.
+        population: int[P], of each player.
 
     Returns:
         Keys and their new values; nothing where no key names a player.
@@ -35,23 +32,51 @@ def numbered(scenario: Scenario, env: EnvSpec) -> dict[str, Any]:
         ConfigError: For a name that nobody has, with the nearest; for a player of whom two things are said.
     """
     changes: dict[str, Any] = {}
-    if any(_named(scenario)):
+    if named := _named(scenario):
         algorithms: dict[str, Any] = {}
         for name, part in scenario.algorithms.items():
-            for number in [name] if name not in _named(scenario) else map(str, _players(name, env, scenario.roles)):
+            for number in map(str, _players(name, names, scenario)) if name in named else [name]:
                 if number in algorithms:
                     raise ConfigError(f"algorithms: {name!r} is player {number}, who was named before. Name each once.")
                 algorithms[number] = part
         changes["algorithms"] = algorithms
     learners = _learners(scenario)
     if any(isinstance(one, str) for one in learners):
-        population = scenario.population(env)
         chosen = [
             number
             for one in learners
-            for number in ([one] if isinstance(one, int) else [population[p] for p in _players(one, env)])
+            for number in (
+                [one] if isinstance(one, int) else [population[p] for p in names.players([one], what="learners")]
+            )
         ]
         changes["learners"] = tuple(dict.fromkeys(chosen))
+    return changes
+
+
+def numbered_overrides(overrides: Sequence[str], scenario: Scenario, names: Callable[[], PlayerNames]) -> list[str]:
+    """Changes of a stored scenario, whose players have numbers: `algorithms.adversary=dqn` as one for each player of that name.
+
+    Args:
+        overrides: `key=value`, as the user wrote them.
+        scenario: As it is stored.
+        names: Makes those of its players; called where one is named.
+
+    Returns:
+        The same changes by number.
+
+    Raises:
+        ConfigError: For a name that nobody has, with the nearest.
+    """
+    changes: list[str] = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        part, _, rest = key.partition(".")
+        name, dot, option = rest.partition(".")
+        if part != "algorithms" or not name or name.isdecimal() or name in scenario.roles:
+            changes.append(text)
+        else:
+            players = _players(name, names(), scenario)
+            changes += [f"algorithms.{player}{dot}{option}{equals}{value}" for player in players]
     return changes
 
 
@@ -64,18 +89,5 @@ def _learners(scenario: Scenario) -> tuple[int | str, ...]:
     return learners if isinstance(learners, tuple) else ()
 
 
-def _players(name: str, env: EnvSpec, roles: tuple[str, ...] = ()) -> list[int]:
-    known = dict(_known(env))
-    if name not in known:
-        everything = [*known, *roles, *map(str, range(env.num_players))]
-        raise ConfigError(f"{name!r} is no player of {env.id}{nearest(name, everything)}")
-    return known[name]
-
-
-def _known(env: EnvSpec) -> Iterator[tuple[str, list[int]]]:
-    """(name, players): of all agents of one name but for a number, then of each agent."""
-    groups: Mapping[str, dict[int, None]] = {_NUMBER.sub("", agent.name): {} for agent in env.agents}
-    for agent in env.agents:
-        groups[_NUMBER.sub("", agent.name)][agent.player] = None
-    yield from ((name, list(players)) for name, players in groups.items() if name)
-    yield from ((agent.name, [agent.player]) for agent in env.agents)
+def _players(name: str, names: PlayerNames, scenario: Scenario) -> list[int]:
+    return names.players([name], what="algorithms", others=scenario.roles)

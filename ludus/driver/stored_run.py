@@ -16,7 +16,9 @@ from ludus.core.config import as_stored
 from ludus.core.errors import LudusError, RunError, ScenarioError
 from ludus.core.files import aside_of, put_in_place, replace_file, write_file
 from ludus.core.types import PolicyRef, State
+from ludus.driver.defaults import changed
 from ludus.driver.imported_policies import with_files
+from ludus.driver.player_names import names_players, numbered, numbered_overrides
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import parse_scenario
 from ludus.storage import checkpoint, live
@@ -129,7 +131,7 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> ResumableRun:
             read()  # damage must be found before anything is changed
     with as_stored():
         stored = _scenario(folder, run.info, begun=bool(run.checkpoints))
-        scenario = with_files(parse_scenario(stored.to_yaml(), list(overrides))) if overrides else stored
+        scenario = _changed(stored, overrides, run) if overrides else stored
     _check_changes(stored, scenario)
     named, state, lost = _newest(folder / "checkpoint", [c.id for c in run.checkpoints])
     refs = list(run.records)
@@ -155,6 +157,15 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> ResumableRun:
         summary=run.summary,
         process=_last_process(folder),
     )
+
+
+def _changed(stored: Scenario, overrides: Sequence[str], run: StoredRun) -> Scenario:
+    """With a user's changes, in which players may have names."""
+    texts = numbered_overrides(overrides, stored, lambda: run.player_names)
+    scenario = parse_scenario(stored.to_yaml(), texts)
+    if names_players(scenario):
+        scenario = changed(scenario, numbered(scenario, run.player_names, run.population))
+    return with_files(scenario)
 
 
 def _last_process(folder: Path) -> str:

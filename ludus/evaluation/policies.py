@@ -4,7 +4,7 @@ RUN                       what the run came to: its last meta-strategies, a poli
 RUN@meta, RUN@12          the meta-strategies, the last ones or those after generation 12
 RUN@best, RUN@newest      of each population the trained policy that earns most against the last meta-strategies, or the newest
 RUN@strongest             of each population the policy of the highest rating, bots and imported policies included
-RUN@PLAYER/POLICY         one policy, as `ludus list policies RUN` prints it
+RUN@PLAYER/POLICY         one policy, as `ludus list policies RUN` prints it; PLAYER is a number, or the name of an agent or a role
 @…                        the same of the run that is at hand, where there is one
 FILE.safetensors          a policy's file
 ZOO/NAME, ZOO/NAME@…      the same of an entry of a zoo, which reads as a run: what was pushed is all that it has
@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.errors import ConfigError, LudusError, PolicyError, RunError, ScenarioError, article, nearest
+from ludus.core.errors import ConfigError, LudusError, PolicyError, RunError, ScenarioError, article, either, nearest
 from ludus.core.own_code import brief
 from ludus.core.types import EnvSpec, Factor, Mixture, PolicyRef, Solution
 from ludus.envs.options import NEVER_SEEN, UNSEEN, Environment
@@ -313,14 +313,24 @@ def shares_of(wanted: Wanted, run: StoredRun) -> list[Shares]:
 
 def _one(wanted: Wanted, run: StoredRun) -> PolicyRef:
     """The policy PLAYER/POLICY."""
-    player, _, policy = wanted.what.partition("/")
-    which = run.population[int(player)] if player.isdecimal() and int(player) < len(run.population) else None
-    for ref in run.records:
-        if (ref.population, ref.policy) == (which, policy):
-            return ref
+    player, slash, policy = wanted.what.rpartition("/")
+    if slash:
+        seats = run.player_names.players([player], what=repr(wanted.text))
+        among = {run.population[seat] for seat in seats}
+        same = [ref for ref in run.records if ref.population in among and ref.policy == policy]
+        if len(same) > 1:
+            each = either([f"@{run.name(ref)}" for ref in same])
+            raise ConfigError(
+                f"{wanted.text!r} stands for {len(same)} policies, of players who have one each. Name {each}."
+            )
+        if same:
+            return same[0]
+        own = [f"@{run.name(ref)}" for ref in run.records if ref.population in among]
+        if own and not player.isdecimal():  # the nearest by spelling would be another player's
+            raise ConfigError(f"{wanted.text!r}: {player!r} has no policy {policy!r}; it has {own[0]} to {own[-1]}.")
     known = [*WORDS, *map(run.name, run.records)]
-    same = [name for name in known if name.partition("/")[2] == wanted.what]
-    meant = nearest(wanted.what, same or known)
+    alike = [name for name in known if name.partition("/")[2] == wanted.what]
+    meant = nearest(wanted.what, alike or known)
     if not meant.startswith(";"):
         policies = f"policies from {known[len(WORDS)]} to {known[-1]}"
         meant = f"; there are {', '.join(WORDS)}, the generations 0 to {run.generation}, and {policies}."

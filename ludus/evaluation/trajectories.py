@@ -16,6 +16,7 @@ import numpy as np
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.files import check_place
+from ludus.core.player_names import PlayerNames
 from ludus.core.types import EnvSpec, Factor, Mixture, PolicyRef
 from ludus.envs.base import VectorEnv
 from ludus.evaluation.evaluated_run import Tell
@@ -48,7 +49,7 @@ def record_run_trajectories(
     path: Path,
     *,
     policies: Sequence[str] = (),
-    players: Sequence[int] = (),
+    players: Sequence[int | str] = (),
     episodes: int = 1,
     seed: int = 0,
     num_envs: int | None = None,
@@ -92,7 +93,7 @@ def record_trajectories(
     strategies: Mixture,
     policy: Callable[[PolicyRef], Policy],
     *,
-    players: Sequence[int] = (),
+    players: Sequence[int | str] = (),
     episodes: int = 1,
     seed: int = 0,
     notes: Mapping[str, Any] | None = None,
@@ -239,10 +240,9 @@ def check_file(path: Path) -> None:
     check_pyarrow()
 
 
-def _check_players(spec: EnvSpec, players: Sequence[int]) -> tuple[int, ...]:
-    chosen = tuple(dict.fromkeys(players)) or tuple(range(spec.num_players))
-    if wrong := [p for p in chosen if not 0 <= p < spec.num_players]:
-        raise ConfigError(f"players {wrong} were given; {spec.id} has players 0 to {spec.num_players - 1}.")
+def _check_players(spec: EnvSpec, players: Sequence[int | str]) -> tuple[int, ...]:
+    names = PlayerNames.of(spec)
+    chosen = tuple(names.players(players or range(spec.num_players), what="players"))
     agents = [agent for p in chosen for agent in spec.agents_of(p)]
     kinds = {(a.observation.shape, str(a.observation.dtype), str(a.action)) for a in agents}
     if len(kinds) > 1:

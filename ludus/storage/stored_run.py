@@ -15,6 +15,7 @@ from ludus.core.config import from_yaml
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.own_code import code_in
 from ludus.core.parts import load
+from ludus.core.player_names import PlayerNames
 from ludus.core.types import PolicyRef, PolicySpec, Solution
 from ludus.envs.options import Environment
 from ludus.policies.base import Policy
@@ -113,6 +114,18 @@ class StoredRun:
             raise RunError(
                 f"the scenario in the database of {str(self.folder)!r} cannot be used: {name}: {error}"
             ) from error
+
+    @cached_property
+    def player_names(self) -> PlayerNames:
+        """What its players are called. The environment is made where the run keeps no facts of its game, or wrappers may have put other
+        players in its place. Raises as `env`, and what making it raises."""
+        if (game := self.info.game) is not None and not self.env.wrappers:
+            return PlayerNames.of_agents(self.info.env, [player.agents for player in game.players])
+        env = self.env.played.make(num_envs=1)
+        try:
+            return PlayerNames.of(env.spec)
+        finally:
+            env.close()
 
     # ---------------------------------------------------------------------------------------------- generations
 

@@ -191,7 +191,7 @@ def test_the_network_is_that_of_the_population() -> None:
             ],
             "with env.wrappers=[];",
         ),
-        (["games.parquet", "my.yaml", "--out", "x.safetensors", "--players", "2"], "players [2] were given"),
+        (["games.parquet", "my.yaml", "--out", "x.safetensors", "--players", "2"], "players: 2 is no player"),
         (["games.parquet", "my.yaml", "--out", "x.safetensors", "--held-out", "1"], "held_out"),
         (["games.parquet", "my.yaml", "algorithm=dqn", "--out", "x.safetensors"], "cannot be cloned into"),
         (["games.parquet", "my.yaml", "--out", "x.safetensors", "--device", "mps"], "which Ludus does not compute on"),

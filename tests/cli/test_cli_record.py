@@ -162,7 +162,7 @@ def test_decisions_are_written_to_learn_from(runs: Path, capsys: pytest.CaptureF
         (["x.html", "--players", "0"], "--players is of no use without --trajectories"),
         (["x.html", "--fps", "3"], "--fps is of films, whose names end in .gif"),
         (["--num-envs", "3"], "--num-envs is of no use without --trajectories"),
-        (["--trajectories", "x.parquet", "--players", "2"], "players [2] were given"),
+        (["--trajectories", "x.parquet", "--players", "2"], "players: 2 is no player"),
         (
             ["--trajectories", "x.parquet", "--policies", "@0/0-9", "@meta"],
             "has no '0/0-9' to be named after the @; did you mean '0/0-",

@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Discrete
 
 import ludus
 from ludus.core.errors import ConfigError
+from ludus.core.player_names import PlayerNames
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.driver.player_names import numbered
 from ludus.driver.scenario_files import load_scenario
@@ -32,7 +33,8 @@ TEAMS = tag(("adversary_0", 0), ("adversary_1", 0), ("agent_0", 1))
 
 
 def of(env: EnvSpec, **keys: Any) -> dict[str, Any]:
-    changes = numbered(ludus.FixedOpponents(env="openspiel/kuhn_poker", **keys), env)
+    scenario = ludus.FixedOpponents(env="openspiel/kuhn_poker", **keys)
+    changes = numbered(scenario, PlayerNames.of(env), scenario.population(env))
     if "algorithms" in changes:
         changes["algorithms"] = {name: type(part).__name__ for name, part in changes["algorithms"].items()}
     return changes
@@ -57,6 +59,27 @@ def test_names_that_nobody_has() -> None:
         of(TEAMS, learners=["agents"])
     with pytest.raises(ConfigError, match="algorithms: 'adversary' is player 0, who was named before"):
         of(APART, algorithms={"0": "a2c", "adversary": "dqn"})
+
+
+def test_a_name_stands_for_its_players() -> None:
+    names = PlayerNames.of(APART)
+    assert names.players(["agent_0", 1, "adversary", "0"]) == [2, 1, 0]
+    assert [names.player(name) for name in ("2", "agent", "adversary_1")] == [2, 2, 1]
+    assert PlayerNames.of(TEAMS).player("adversary") == 0
+    assert names.addresses("try1@adversary/0-3") == ["try1@0/0-3", "try1@1/0-3"]
+    assert [names.addresses(text) for text in ("try1@2/2-1", "try1@best", "a/b.safetensors")] == [
+        ["try1@2/2-1"],
+        ["try1@best"],
+        ["a/b.safetensors"],
+    ]
+    roles = PlayerNames("g", ((("1", "default"), ("x", "scout")), (("0", "scout"), ("y", "x"))))
+    assert [roles.players([name]) for name in ("scout", "1", "x")] == [[0, 1], [1], [0]], "numbers, names, then roles"
+    with pytest.raises(ConfigError, match=r"--seat: 'adversary' stands for 2 players, 0 \(adversary_0\), 1 \(adv"):
+        names.player("adversary", what="--seat")
+    with pytest.raises(ConfigError, match=r"--seat: 3 is no player; tag has the players 0 to 2: 0 \(adversary_0\)"):
+        names.player("3", what="--seat")
+    with pytest.raises(ConfigError, match=r"'spy' is no player of tag\. tag has the players .* 2 \(agent_0\)\.$"):
+        names.players(["spy"])
 
 
 def test_a_scenario_is_stored_with_numbers() -> None:

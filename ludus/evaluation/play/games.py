@@ -33,7 +33,7 @@ MOST_BYTES = 64 * 2**20
 MOST_MEMBERS = 1000
 _OFFERED = ("mcts-50", "mcts-500", "ismcts-50", "ismcts-500", "football_built_in", "football_script")
 _KNOWN = re.compile(
-    r"@(meta|best|strongest|newest|[0-9]{1,9}|[0-9]{1,4}/[A-Za-z0-9_.-]{1,200}(?<!\.safetensors))|random|bot:[A-Za-z0-9_-]{1,60}"
+    r"@(meta|best|strongest|newest|[0-9]{1,9}|[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,200}(?<!\.safetensors))|random|bot:[A-Za-z0-9_-]{1,60}"
 )
 """What a page may name: policies of the run, and bots without options; no files, no other runs, no code."""
 

@@ -97,7 +97,7 @@ def clone(
     policy: PolicyOf,
     config: Cloning | None = None,
     *,
-    players: Sequence[int] = (),
+    players: Sequence[int | str] = (),
     policies: Sequence[str] = (),
     seed: int = 0,
     start: Weights | None = None,

@@ -17,6 +17,7 @@ from torch import Tensor
 from ludus.core import seeding
 from ludus.core.device import to_device
 from ludus.core.errors import ConfigError, DataError
+from ludus.core.player_names import PlayerNames
 from ludus.core.types import Array, EnvSpec
 from ludus.envs.options import UNSEEN
 from ludus.envs.spaces import Choices
@@ -157,27 +158,39 @@ def is_meant(policy: str, names: Sequence[str]) -> bool:
     return not names or any(policy == name or (name[:1] == "@" and policy.endswith(name)) for name in names)
 
 
+def numbered_policies(policies: Sequence[str], env: EnvSpec) -> list[str]:
+    """Names of policies as a file has them, with players by number where `policies` name agents or roles. Raises ConfigError for a name
+    that nobody has."""
+    names = PlayerNames.of(env)
+    return [address for policy in policies for address in names.addresses(policy)]
+
+
 def demonstrations(
-    recorded: Recorded, env: EnvSpec, *, players: Sequence[int] = (), policies: Sequence[str] = ()
+    recorded: Recorded, env: EnvSpec, *, players: Sequence[int | str] = (), policies: Sequence[str] = ()
 ) -> tuple[Demonstrations, tuple[int, ...]]:
-    """The decisions of these players and policies (default: of all), and the players. policies: as the file names them; "@…" for any run
-    in which that is a policy's name. Raises ConfigError for players or policies that
-    the file does not have, or another environment than it was recorded in; DataError for decisions that do not fit its spaces."""
+    """The decisions of these players and policies (default: of all), and the players.
+
+    players: numbers, or names of agents or roles. policies: as the file names them, or with such a name for the player; "@…" for any run
+    in which that is a policy's name. Raises ConfigError for players or policies that the file does not have, or another environment than
+    it was recorded in; DataError for decisions that do not fit its spaces.
+    """
     origin = recorded.origin
     if origin.env != env.id:
         raise ConfigError(
             f"the trajectories are of {origin.env!r}; the scenario plays {env.id!r}. Name one that plays theirs."
         )
-    seats = tuple(dict.fromkeys(players)) or origin.seats
+    seats = tuple(PlayerNames.of(env).players(players, what="players")) or origin.seats
     if wrong := [p for p in seats if p not in origin.seats]:
         raise ConfigError(f"players {wrong} were given; the file has decisions of players {list(origin.seats)}.")
     known = [piece.policy for piece in recorded.trajectories]
-    if unknown := [name for name in policies if not any(is_meant(other, (name,)) for other in known)]:
+    named = {name: numbered_policies([name], env) for name in policies}
+    if unknown := [name for name, forms in named.items() if not any(is_meant(other, forms) for other in known)]:
         raise ConfigError(f"policies {unknown} were given; the file has decisions of {', '.join(known)}.")
+    chosen = [form for forms in named.values() for form in forms]
     pieces = [
         select(piece, np.flatnonzero(np.isin(piece.seat, seats)))
         for piece in recorded.trajectories
-        if is_meant(piece.policy, policies)
+        if is_meant(piece.policy, chosen)
     ]
     check_decisions(pieces, origin, env, seats)
     states = None if env.enumeration is None else StateTable.of(env.enumeration, seats)

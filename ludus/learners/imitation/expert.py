@@ -11,7 +11,7 @@ import numpy as np
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec
-from ludus.learners.bc.demonstrations import demonstrations, is_meant
+from ludus.learners.bc.demonstrations import demonstrations, is_meant, numbered_policies
 from ludus.learners.rewards.inputs import Index, Steps
 from ludus.replay.parquet import Recorded, read_trajectories
 
@@ -43,6 +43,7 @@ def steps_in(
         raise ConfigError(
             f"it has decisions of players {list(recorded.origin.seats)}, and the policy plays {list(seats)}; record those of {missing} too."
         )
+    policies = numbered_policies(policies, env)
     found, _ = demonstrations(recorded, env, players=players, policies=policies)
     seat, policy = _owners(recorded, players, policies)
     length = np.diff(found.start)
