@@ -13,7 +13,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start many processes, which all import Ludus: compiled code is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install football demo test test-slow test-noise test-gpu search traces check lint types format benchmarks clean
+.PHONY: help install football demo test test-slow test-noise test-gpu search traces snapshots check lint types format benchmarks clean
 
 help:
 	@echo "make demo        install, then train PSRO with PPO on Leduc poker (about two minutes)"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-gpu    what can only be seen on a card"
 	@echo "make search      the property tests, with examples that were not tried before"
 	@echo "make traces      whether this tree computes the same numbers as commit BASE=COMMIT; ONLY=\"ppo dqn\" for some (docs/contributing/rename.md)"
+	@echo "make snapshots   write anew what tests/snapshots holds of names, options, presets and schemas"
 	@echo "make check       linter, formatter, type checker and fast tests"
 	@echo "make format      rewrite the code in the project's format"
 	@echo "make clean       remove .venv and caches"
@@ -73,6 +74,9 @@ search: install
 traces: install
 	@test -n "$(BASE)" || { echo "Say which commit to compare with: make traces BASE=main"; exit 2; }
 	$(BIN)/python -m benchmarks.traces $(BASE) $(if $(ONLY),--only $(ONLY))
+
+snapshots: install
+	LUDUS_REWRITE_SNAPSHOTS=1 $(BIN)/python -m pytest tests/snapshots -q -n 0
 
 lint: install
 	$(BIN)/ruff check .
