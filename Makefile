@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
+# Extras that the README's first page uses; `make install` brings all.
+DEMO := openspiel,pettingzoo,ray,tensorboard,ui
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # Google Research Football has no wheel on PyPI: it is installed from a directory that has one.
 LUDUS_WHEELS ?= ../shared/wheels
@@ -34,7 +36,8 @@ install: $(STAMP)
 $(CORE): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) setuptools
-	$(PIP) --no-build-isolation -e .
+	-$(BIN)/python -m pip uninstall -qq --yes ludus  # what it was called until 0.1
+	$(PIP) --no-build-isolation -e ".[$(DEMO)]"
 	@touch $(CORE)
 
 $(STAMP): $(CORE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -58,6 +59,9 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
     """Installed versions of the named distributions; those that are not installed are left out."""
     found = {}
     for package in packages:
+        if package == "ludus" and package in sys.modules:  # its distribution has another name
+            found[package] = sys.modules[package].__version__
+            continue
         try:
             found[package] = version(package)
         except PackageNotFoundError:

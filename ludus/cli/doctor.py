@@ -7,7 +7,8 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache
+from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from ludus.core.types import DeviceChoice, EnvSpec
     from ludus.learners.base import Algorithm, Learner
 
-_PACKAGES = ("numpy", "numba", "torch", "ray", "gymnasium", "pettingzoo", "open_spiel", "optuna")
+_PACKAGES = ("numpy", "numba", "torch", "gymnasium")
+_distributions = cache(packages_distributions)
 _SECONDS = 3.0  # of each measurement
 
 
@@ -28,6 +30,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     facts("this machine", _machine())
+    facts("extras", _extras())
     facts("where learners compute", _places())
     if not options.no_speed:
         _show_speed()
@@ -44,19 +47,33 @@ def _machine() -> Iterator[tuple[str, str]]:
         yield "memory", f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB"
     yield "runtimes", ", ".join(_runtimes())
     for name in _PACKAGES:
-        try:
-            yield name, version(name)
-        except PackageNotFoundError:
-            yield name, "not installed"
+        yield name, version(name)
+
+
+def _extras() -> Iterator[tuple[str, str]]:
+    """Which there are, and what brings the others."""
+    from ludus.core.packages import EXTRAS, is_installed, named
+
+    for extra in EXTRAS:
+        yield extra, _versions(extra) if is_installed(extra) else f"no; `pip install {named(extra)}`"
+
+
+def _versions(extra: str) -> str:
+    """The packages of an extra, with their versions."""
+    from ludus.core.packages import EXTRAS
+
+    names = {name for module in EXTRAS[extra] for name in _distributions().get(module, ())}
+    return ", ".join(f"{name} {version(name)}" for name in sorted(names, key=str.lower)) or "yes"
 
 
 def _runtimes() -> Iterator[str]:
     """Those that a run can have here (`--runtime`)."""
     from ludus.core.machine import why_no_processes
+    from ludus.core.packages import install_command
 
     yield "inprocess"
     yield f"no processes, since {why}" if (why := why_no_processes()) else "processes"
-    yield "ray" if find_spec("ray") else "no ray, which is not installed"
+    yield "ray" if find_spec("ray") else f"no ray; `{install_command('ray')}` brings it"
 
 
 def _places() -> Iterator[tuple[str, str]]:

@@ -124,17 +124,22 @@ def _ratings() -> None:
 
 
 def _bots() -> None:
-    import pyspiel
-
+    from ludus.core.packages import install_command, is_installed
     from ludus.policies.bots import BOTS
 
     named = [(name, target) for name, target in BOTS.items() if name != "registered"]
-    others = [(name, "OpenSpiel's") for name in set(pyspiel.registered_bots()) - set(BOTS)]
+    others = []
+    if is_installed("openspiel"):
+        import pyspiel
+
+        others = [(name, "OpenSpiel's") for name in set(pyspiel.registered_bots()) - set(BOTS)]
     table(("bot", "class"), sorted([("random", "uniform over the legal actions"), *named, *others]), left=(0, 1))
     write(
         "`ludus tournament RUN bot:NAME,key=value…` plays them, `ludus train PRESET opponents=bot:NAME,…` trains against them."
     )
     write("A bot of your own is named module:Class.")
+    if not is_installed("openspiel"):
+        write(f"OpenSpiel has more, and its search; `{install_command('pyspiel')}` brings them.")
 
 
 def _parts(what: str, names: dict[str, str]) -> None:

@@ -17,6 +17,7 @@ from typing import IO
 
 from ludus.cli.ui import opened, own_tokens
 from ludus.core.errors import ConfigError
+from ludus.core.packages import check_extra
 from ludus.storage.base import Observer, Observers, RunInfo, Silent
 from ludus.storage.run_dirs import RUNS
 from ludus.view.server.address import LOOPBACK, STEER, Address, Tokens, listen
@@ -95,6 +96,7 @@ def page_beside(observer: Observer, *, wanted: bool) -> Iterator[tuple[Observer,
     if not wanted:
         yield observer, None
         return
+    check_extra("ui", "--ui")  # here, where somebody hears of it
     page = PageBeside(observer)
     try:
         yield Observers(observer, page), page

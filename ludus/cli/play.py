@@ -14,6 +14,7 @@ from ludus.cli.command import Command
 from ludus.cli.output import stream, write
 from ludus.cli.ui import add_server, serve_until_ctrl_c, server_of, serving
 from ludus.core.errors import ConfigError, PlayError
+from ludus.core.packages import optional
 from ludus.storage.run_dirs import find_run, is_entry
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ def seats_of(players: int, seat: int, against: Sequence[str]) -> list[str]:
 def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namespace) -> int:
     from ludus.evaluation.play.games import check_name
     from ludus.storage.stored_run import StoredRun
-    from ludus.view.server.known_runs import id_of
+
+    with optional("the page", extra="ui"):
+        from ludus.view.server.known_runs import id_of
 
     if is_entry(run_dir):
         raise ConfigError(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ludus.cli.command import Command, folder, whole_number
 from ludus.cli.output import stream, write
 from ludus.core.errors import ConfigError
+from ludus.core.packages import optional
 from ludus.storage.people import FILE as PEOPLE
 from ludus.storage.run_dirs import RUNS
 from ludus.view.server.address import LOOPBACK, PLAY, STEER, WATCH, Rights, Tokens, is_loopback, listen
@@ -97,9 +98,10 @@ def server_of(options: argparse.Namespace, runs: Sequence[str]) -> Served:
     """By the options of `add_server`. runs: what it shows; none: all below the root. Raises ConfigError, RunError."""
     tls, password, tokens = _tls(options), _password(options), own_tokens()
     _require_safe(options.host, guarded=bool(tls) or password is not None)
-    from ludus.view.server.access import Access, Hosts
-    from ludus.view.server.known_runs import KnownRuns
-    from ludus.view.server.serving import serve
+    with optional("the page", extra="ui"):
+        from ludus.view.server.access import Access, Hosts
+        from ludus.view.server.known_runs import KnownRuns
+        from ludus.view.server.serving import serve
 
     known = KnownRuns(runs, root=None if runs else options.root)
     access = Access(tokens, _granted(options), Hosts.of(options.host, options.known_as), password)
@@ -156,7 +158,8 @@ def _long_enough(text: str, name: str) -> str:
 def _password(options: argparse.Namespace) -> Password | None:
     if not options.password and options.password_file is None:
         return None
-    from ludus.view.server.access import Password
+    with optional("the page", extra="ui"):
+        from ludus.view.server.access import Password
 
     if options.password_file is not None:
         try:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ludus.core.config import explain
 from ludus.core.errors import ConfigError, UnknownName, article, nearest
+from ludus.core.packages import is_known, missing_package
 from ludus.core.user_code import users_code
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -36,6 +37,8 @@ def load(what: str, name: str, table: Mapping[str, str]) -> Any:
         with users_code():
             imported = importlib.import_module(module)
     except ImportError as error:
+        if module.startswith("ludus.") and is_known((error.name or "").partition(".")[0]):
+            raise missing_package(f"{what} {name!r}", error) from error
         if module.endswith(".py"):
             hint = f". Name the module as Python imports it, {module.removesuffix('.py')}:{attribute}."
         elif error.name and not f"{module}.".startswith(f"{error.name}."):
@@ -135,8 +138,16 @@ def kind_of(part: Any, table: Mapping[str, str]) -> str:
     cls = type(part)
     path = f"{cls.__module__}:{cls.__qualname__}"
     named = (name for name, target in table.items() if target == path)
-    elsewhere = (name for name in table if load("part", name, table) is cls)  # imports what it looks at
+    elsewhere = (name for name in table if _is_class(cls, name, table))  # imports what it looks at
     return next(named, None) or next(elsewhere, path)
+
+
+def _is_class(cls: type, name: str, table: Mapping[str, str]) -> bool:
+    """Whether a name stands for a class. What needs a package that is not installed is no class that somebody has made an object of."""
+    try:
+        return load("part", name, table) is cls
+    except ConfigError:
+        return False
 
 
 def require(part: object, what: str, protocols: tuple[type, ...], table: Mapping[str, str]) -> None:

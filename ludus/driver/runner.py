@@ -208,7 +208,7 @@ def _session(
             standard_settings(),
             same_bits(scenario.runtime.deterministic),
             thread_limits(torch_threads=threads),
-            closing(TensorBoardWriter(folder.absolute())) as tensorboard,
+            closing(TensorBoardWriter(folder.absolute(), tell=observer.message)) as tensorboard,
             closing(scenario.runtime.build()) as runtime,
             closing(build_runtime("processes")) if scenario.has_children else nullcontext(runtime) as beside,
         ):

@@ -251,10 +251,10 @@ def _read(name_or_path: str) -> tuple[str, str]:
 
 
 def _ids() -> list[str]:
-    """Of the environments that come with Ludus: to list the others' may take long."""
+    """Of the environments that are listed at once."""
     from ludus.envs.registry import list_envs  # a scenario can be read without loading what it runs on
 
-    return [id for family, entry in FAMILIES.items() if entry.installed and not entry.extra for id in list_envs(family)]
+    return [id for family, entry in FAMILIES.items() if entry.installed and entry.quick for id in list_envs(family)]
 
 
 # --------------------------------------------------------------------------------------------------------------------

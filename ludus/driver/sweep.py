@@ -26,6 +26,7 @@ from ludus.core.config import Config, from_yaml, override, to_yaml
 from ludus.core.curves import COUNTERS
 from ludus.core.errors import ConfigError, LudusError, RunError, either, nearest, one_line
 from ludus.core.files import replace_file
+from ludus.core.packages import require
 from ludus.core.types import EnvSpec
 from ludus.driver.control import StopRequest
 from ludus.driver.experiment import (
@@ -258,12 +259,7 @@ def _metrics(scenario: Scenario, spec: EnvSpec) -> tuple[str, ...]:
 
 def require_optuna() -> Any:
     """The module. Raises ConfigError where it is not installed."""
-    try:
-        import optuna
-    except ImportError as error:
-        raise ConfigError(
-            f"sweeps need Optuna, which cannot be loaded here ({error}). Install it: pip install 'ludus[sweep]'."
-        ) from error
+    optuna = require("optuna", "a sweep")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from ludus.core.errors import ConfigError
+from ludus.core.packages import install_command, missing_package
 from ludus.envs.base import VectorEnv
-from ludus.envs.packages import install_command, missing_package
 
 
 class Adapter(Protocol):
@@ -31,12 +31,13 @@ class Adapter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """module: the adapter's. needs: the package that it imports; extra: what `pip install ludus[extra]` calls it, "" if it comes with
+    """module: the adapter's. needs: the package that it imports; extra: what `pip install 'ludus-rl[extra]'` calls it, "" if it comes with
     Ludus. also: what it imports and no extra brings. python: its environments are single Python objects, so `restarts` applies to them.
     orders_agents: it takes `agent_order`, as `make_env` does, since whoever registers an environment there lists its agents.
-    threads: it brings threads of its own, so `workers` does not apply. example: an id that works. training: options that only training
-    has, and no match that is played afterwards. shaping: options that say what learners are paid; of each, the terms that matches count
-    too, with their weights where the option is not given (0: none). discount: per decision, that its tasks are learned with; None: 1 where
+    threads: it brings threads of its own, so `workers` does not apply. quick: its names are listed at once. example: an id that works.
+    training: options that only training has, and no match that is played afterwards. shaping: options that say what learners are paid; of
+    each, the terms that matches count too, with their weights where the option is not given (0: none). discount: per decision, that its
+    tasks are learned with; None: 1 where
     rules end every episode, else 0.99."""
 
     module: str
@@ -48,6 +49,7 @@ class Family:
     python: bool = False
     orders_agents: bool = False
     threads: bool = False
+    quick: bool = False
     training: tuple[str, ...] = ()
     shaping: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     discount: float | None = None
@@ -92,6 +94,7 @@ FAMILIES: Mapping[str, Family] = {
         "Google Research Football: academies, 5-a-side, 11-a-side",
         "football/5_vs_5",
         needs="gfootball",
+        quick=True,
         python=True,
         shaping={"rewards": {"score": 1.0, "win": 0.0}},
     ),
@@ -100,6 +103,7 @@ FAMILIES: Mapping[str, Family] = {
         "Gymnasium: classic control, Box2D, MuJoCo, whatever is registered",
         "gymnasium/CartPole-v1",
         needs="gymnasium",
+        quick=True,
         python=True,
     ),
     "gymnax": Family(
@@ -155,6 +159,7 @@ FAMILIES: Mapping[str, Family] = {
         "games built with Unity's ML-Agents",
         "mlagents/builds/Pong",
         needs="mlagents_envs",
+        quick=True,
         python=True,
     ),
     "mpe2": Family(
@@ -162,6 +167,8 @@ FAMILIES: Mapping[str, Family] = {
         "MPE2: the multi-agent particle environments",
         "mpe2/simple_spread_v3",
         needs="mpe2",
+        quick=True,
+        extra="mpe2",
         python=True,
         discount=0.95,  # of the papers on it (Lowe et al. 2017); nothing but a limit of steps ends its episodes
     ),
@@ -170,6 +177,8 @@ FAMILIES: Mapping[str, Family] = {
         "OpenSpiel: board, card and matrix games",
         "openspiel/leduc_poker",
         needs="pyspiel",
+        quick=True,
+        extra="openspiel",
         training=("openings",),
     ),
     "pettingzoo": Family(
@@ -177,6 +186,8 @@ FAMILIES: Mapping[str, Family] = {
         "PettingZoo: classic, SISL, butterfly, two-player Atari",
         "pettingzoo/connect_four_v3",
         needs="pettingzoo",
+        quick=True,
+        extra="pettingzoo",
         python=True,
         orders_agents=True,
     ),
@@ -201,6 +212,7 @@ FAMILIES: Mapping[str, Family] = {
         "the StarCraft Multi-Agent Challenge",
         "smac/3m",
         needs="smac",
+        quick=True,
         python=True,
     ),
     "smacv2": Family(
@@ -208,6 +220,7 @@ FAMILIES: Mapping[str, Family] = {
         "SMACv2: battles whose units are drawn",
         "smacv2/terran_5_vs_5",
         needs="smacv2",
+        quick=True,
         python=True,
     ),
     "vmas": Family(
@@ -263,7 +276,7 @@ class GivenObject:
 
 def is_openspiel_game(source: Any) -> bool:
     """Whether it is a `pyspiel.Game`."""
-    return "pyspiel" in sys.modules and isinstance(source, sys.modules["pyspiel"].Game)
+    return (loaded := sys.modules.get("pyspiel")) is not None and isinstance(source, loaded.Game)
 
 
 def described(source: Any, num_envs: int | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, EnvError
+from ludus.core.packages import require
 from ludus.core.types import EnvSpec
 
 _OPENSPIEL = "openspiel/"
@@ -168,7 +169,7 @@ def contents_of(id: str) -> dict[str, str]:
     `nfg_game(filename=game.nfg)` is. Raises ConfigError for one that cannot be read."""
     if not id.startswith(_OPENSPIEL) or "(" not in id:
         return {}
-    import pyspiel  # the only family that is known by files
+    pyspiel = require("pyspiel", id)  # the only family that is known by files
 
     try:
         parameters = pyspiel.game_parameters_from_string(id.removeprefix(_OPENSPIEL))

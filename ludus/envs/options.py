@@ -27,7 +27,7 @@ Switch = BeforeValidator(_switch)
 
 def _with_module(id: str) -> str:
     """A game of OpenSpiel's that a module of the user's has registered, with that module: other processes import it by that."""
-    if not id.startswith("openspiel/") or ":" in id.partition("(")[0] or "pyspiel" not in sys.modules:
+    if not id.startswith("openspiel/") or ":" in id.partition("(")[0] or sys.modules.get("pyspiel") is None:
         return id
     from ludus.envs.openspiel.games import registered_here  # a scenario can be read without loading what it runs on
 

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from ludus.core.errors import ConfigError, UnknownName, one_line
+from ludus.core.packages import missing_package
 from ludus.core.types import EnvSpec
 from ludus.core.user_code import users_code
 from ludus.envs.base import VectorEnv, closed_on_error
 from ludus.envs.families import FAMILIES, UNNAMED, Family, GivenObject, adapter
-from ludus.envs.packages import missing_package
 
 __all__ = ["TreeChoice", "list_envs", "make_env"]
 
@@ -127,8 +127,8 @@ def _parse(id: str) -> tuple[str, str]:
         return family, name
     if ":" in id and not slash:
         return "", id
-    core = [other for other, entry in FAMILIES.items() if entry.installed and not (entry.extra or entry.also)]
-    known = [f"{other}/{name}" for other in FAMILIES] if slash else [i for other in core for i in list_envs(other)]
+    listed = [other for other, entry in FAMILIES.items() if entry.installed and entry.quick]
+    known = [f"{other}/{name}" for other in FAMILIES] if slash else [i for other in listed for i in list_envs(other)]
     raise UnknownName("environment", id, known, hint="An environment of your own is named module:Class")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, EnvError, LudusError, ScenarioError
 from ludus.core.files import check_place
+from ludus.core.packages import require
 from ludus.core.parts import load
 from ludus.core.types import Array, Mixture, PolicyRef, Timestep
 from ludus.envs.base import VectorEnv, closed_on_error
@@ -277,7 +278,7 @@ def save(recording: Recording, path: Path, *, fps: int = 15) -> None:
 
 def save_image(image: NDArray[np.uint8], path: Path) -> None:
     """Write one image as PNG, in the place of a file of that name. Raises ConfigError without Pillow, OSError if it cannot be written."""
-    _package(*_PACKAGES[".gif"]).fromarray(image).save(path, format="PNG")
+    require(_PACKAGES[".gif"], "an image", extra="video").fromarray(image).save(path, format="PNG")
 
 
 def check_target(path: Path, *, fps: int = 15) -> None:
@@ -291,7 +292,7 @@ def check_target(path: Path, *, fps: int = 15) -> None:
     if not 1 <= fps <= _MOST_FPS:
         raise ConfigError(f"{fps} images a second were given; 1 to {_MOST_FPS} can be shown.")
     if suffix in _PACKAGES:
-        _package(*_PACKAGES[suffix])
+        require(_PACKAGES[suffix], "a film", extra="video")
 
 
 def check_kind(path: Path, *, text: bool) -> None:
@@ -318,14 +319,14 @@ def _one_size(frames: Frames) -> Iterator[NDArray[np.uint8]]:
 
 
 def _write_gif(frames: Iterator[NDArray[np.uint8]], path: Path, fps: int) -> None:
-    image = _package(*_PACKAGES[".gif"])
+    image = require(_PACKAGES[".gif"], "a film", extra="video")
     first = image.fromarray(next(frames))
     rest = (image.fromarray(frame) for frame in frames)
     first.save(path, save_all=True, append_images=rest, duration=1000 / fps, loop=0)
 
 
 def _write_mp4(frames: Iterator[NDArray[np.uint8]], path: Path, fps: int) -> None:
-    cv2 = _package(*_PACKAGES[".mp4"])
+    cv2 = require(_PACKAGES[".mp4"], "a film", extra="video")
     first = next(frames)
     writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), fps, first.shape[1::-1])
     try:
@@ -337,19 +338,8 @@ def _write_mp4(frames: Iterator[NDArray[np.uint8]], path: Path, fps: int) -> Non
         writer.release()
 
 
-def _package(module: str, name: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ConfigError(
-            f"films need {name}, which cannot be imported ({error}); `pip install 'ludus[video]'` brings it."
-        ) from error
-
-
 _MOST_FPS = 100  # a GIF counts hundredths of a second
-_PACKAGES = {".gif": ("PIL.Image", "Pillow"), ".mp4": ("cv2", "OpenCV")}
+_PACKAGES = {".gif": "PIL.Image", ".mp4": "cv2"}
 _WRITERS: Mapping[str, Callable[[Iterator[NDArray[np.uint8]], Path, int], None]] = {
     ".gif": _write_gif,
     ".mp4": _write_mp4,

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import ludus
 from ludus.core.config import from_yaml, to_yaml
 from ludus.core.curves import last
 from ludus.core.errors import ConfigError, DataError, PolicyError, RunError, ScenarioError, SolverError
@@ -59,7 +60,7 @@ from ludus.storage.zoo import check_name, check_zoo, content_of, find_entry, wri
 
 _RATINGS = ("elo", "mean_payoff")
 _NEWEST = 100  # episodes of a training that say what it came to, as in reports
-_ALWAYS = ("ludus", "torch", "numpy")
+_ALWAYS = ("torch", "numpy")
 _UNNAMED = "policy"  # a file of which no letter can stand in a name here
 
 
@@ -444,7 +445,7 @@ def _package(id: str) -> str:
 
 
 def _versions(package: str) -> dict[str, str]:
-    found = {}
+    found = {"ludus": ludus.__version__}
     for name in (*_ALWAYS, *([package] if package else [])):
         with suppress(PackageNotFoundError):
             found[name] = version(name)

@@ -6,7 +6,6 @@ order, little-endian; the file's metadata, JSON under "ludus", has the dtype and
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,8 +17,9 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 from numpy.typing import NDArray
 
-from ludus.core.errors import ConfigError, DataError
+from ludus.core.errors import DataError
 from ludus.core.files import aside_of, put_in_place, sync
+from ludus.core.packages import require
 from ludus.core.types import Array
 from ludus.replay.trajectories import OF_ROWS, Trajectories, select
 
@@ -153,6 +153,7 @@ FORMAT = 2
 GROUP_ROWS = 1 << 16  # decisions of a row group, at most, where no single segment has more
 GROUP_BYTES = 1 << 26
 _KEY = b"ludus"
+_WHAT = "a trajectory file"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,7 +180,7 @@ class Recorded:
 
 def check_pyarrow() -> None:
     """Raises ConfigError, saying which extra brings it, if pyarrow cannot be imported."""
-    _pyarrow("pyarrow.parquet")
+    require("pyarrow.parquet", _WHAT)
 
 
 class TrajectoryFile:
@@ -190,7 +191,7 @@ class TrajectoryFile:
     """
 
     def __init__(self, path: Path, origin: TrajectoryOrigin) -> None:
-        self._pa, self._parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
+        self._pa, self._parquet = require("pyarrow", _WHAT), require("pyarrow.parquet", _WHAT)
         self.path, self._origin = path, origin
         self._layout: dict[str, Column] = {}
         self._writer: Any = None
@@ -272,7 +273,7 @@ class TrajectoryFile:
 def read_trajectories(path: Path) -> Recorded:
     """What a `TrajectoryFile` wrote, all of it in memory. Raises DataError for a file that is missing, cut off, damaged or another
     program's; ConfigError without pyarrow."""
-    pa, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
+    pa, parquet = require("pyarrow", _WHAT), require("pyarrow.parquet", _WHAT)
     try:
         with parquet.ParquetFile(str(path), page_checksum_verification=True) as file:
             header = (file.schema_arrow.metadata or {}).get(_KEY)
@@ -363,12 +364,3 @@ def _parsed(header: dict[str, Any]) -> tuple[TrajectoryOrigin, dict[str, Column]
 
 def _shown(layout: Mapping[str, Column]) -> str:
     return ", ".join(f"{name} {np.dtype(c.dtype).name}{list(c.shape)}" for name, c in layout.items())
-
-
-def _pyarrow(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ConfigError(
-            f"trajectory files need pyarrow, which cannot be imported ({error}); `pip install 'ludus[parquet]'` brings it."
-        ) from error

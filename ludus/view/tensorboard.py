@@ -10,11 +10,10 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.summary.writer.record_writer import RecordWriter
-
+from ludus.core.errors import ConfigError
+from ludus.core.packages import optional
 from ludus.core.types import Curve, Metrics, TaskResult, Trained, TrainingTask
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary, Silent
 from ludus.view.curves import learner_of, newest
@@ -29,13 +28,17 @@ class TensorBoardWriter(Silent):
     """An observer that writes each generation's numbers into `<run>/tensorboard`, over generations; and how learners learn, over the
     decisions of the run, once a second at most, and at the end of a task that lasts that long.
 
-    A resumed run adds a file; TensorBoard joins the files of a folder.
+    A resumed run adds a file; TensorBoard joins the files of a folder. Where TensorBoard is not installed nothing is written.
     """
 
-    def __init__(self, run_dir: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, run_dir: Path, *, tell: Callable[[str], None] | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """tell: hears, once, that TensorBoard is not there and how it is installed."""
+        self._tell = tell
         self._clock = clock
         self._folder = run_dir / FOLDER
-        self._writer: RecordWriter | None = None
+        self._writer: Any = None
         self._flushed = 0.0
         self.decisions = 0
         """Of the run's tasks that are done; a resumed run has some to begin with."""
@@ -43,6 +46,16 @@ class TensorBoardWriter(Silent):
         self._told: dict[str, float] = {}  # of learners: when last
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
+        try:
+            with optional("a file for TensorBoard"):
+                from tensorboard.compat.proto.event_pb2 import Event
+                from tensorboard.compat.proto.summary_pb2 import Summary
+                from tensorboard.summary.writer.record_writer import RecordWriter
+        except ConfigError as error:
+            if self._tell is not None:
+                self._tell(f"the run goes on without TensorBoard: {error}")
+            return
+        self._event, self._summary = Event, Summary
         self._folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time()):010d}.ludus.{os.getpid()}.{next(_NUMBER)}"
         self._writer = RecordWriter((self._folder / name).open("wb"))
@@ -83,10 +96,11 @@ class TensorBoardWriter(Silent):
         """Any numbers, at one step; nothing before the run has started."""
         if self._writer is None:
             return
-        summary = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in values.items()])
-        self._write(Event(wall_time=time.time(), step=step, summary=summary))
+        number = self._summary.Value
+        summary = self._summary(value=[number(tag=name, simple_value=value) for name, value in values.items()])
+        self._write(self._event(wall_time=time.time(), step=step, summary=summary))
 
-    def _write(self, event: Event) -> None:
+    def _write(self, event: Any) -> None:
         assert self._writer is not None
         self._writer.write(event.SerializeToString())
         if (now := self._clock()) > self._flushed + _FLUSH:

@@ -27,7 +27,7 @@ def test_what_is_not_installed_says_how(capsys: pytest.CaptureFixture[str], monk
     away = Family("ludus.envs.adapters.away", "gone", "away/x", needs="not_there_at_all", extra="far")
     monkeypatch.setattr("ludus.envs.families.FAMILIES", {**FAMILIES, "away": away})
     assert main(["list", "envs"]) == 0
-    assert "pip install 'ludus[far]'" in capsys.readouterr().out
+    assert "pip install 'ludus-rl[far]'" in capsys.readouterr().out
 
 
 def test_a_family_s_environments_are_listed_and_filtered(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 import ludus
 from ludus.cli.check_env import ELSEWHERE
 from ludus.core import errors
+from ludus.core.packages import EXTRAS
 from ludus.core.parts import load
 from ludus.core.timings import PARTS
 from ludus.driver.scenario import AdaptivePayoffs, Checkpoints, Evaluation, Scenario
@@ -132,15 +133,15 @@ def test_parts_of_the_profile_are_named() -> None:
 
 def test_extras_are_named() -> None:
     project = tomllib.loads(pages.text("pyproject.toml"))["project"]["optional-dependencies"]
-    named = {extra for page in pages.PRESENT for extra in re.findall(r"ludus\[(\w+)\]", pages.text(page))}
-    assert named == set(project) - {"all", "dev"}
+    named = {extra for page in pages.PRESENT for extra in re.findall(r"ludus-rl\[(\w+)\]", pages.text(page))}
+    assert named - {"all"} == set(EXTRAS) == set(project) - {"all", "dev"}
 
 
 def test_every_family_of_environments_has_a_page() -> None:
     for name, family in FAMILIES.items():
         page = pages.text(f"docs/envs/{name}.md")
         assert family.example in page
-        assert not family.extra or f"ludus[{family.extra}]" in page
+        assert not family.extra or f"ludus-rl[{family.extra}]" in page
 
 
 def test_every_shipped_check_has_an_example() -> None:

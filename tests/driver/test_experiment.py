@@ -410,6 +410,6 @@ def test_without_optuna_it_says_what_to_install(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setitem(sys.modules, "optuna", None)
     asked = Sweep(scenario="kuhn", options={"generations": {"low": 1, "high": 2}})
-    with pytest.raises(ConfigError, match=r"pip install 'ludus\[sweep\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'ludus-rl\[sweep\]'"):
         new_sweep(asked, run_dir=tmp_path / "s", name=None)
     assert not (tmp_path / "s").exists()

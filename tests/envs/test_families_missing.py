@@ -10,49 +10,49 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ludus.core.errors import ConfigError
+from ludus.core.packages import missing_package
 from ludus.envs.families import FAMILIES, Family
-from ludus.envs.packages import missing_package
 from ludus.envs.registry import list_envs
 
 ENVIRONMENTS = {  # what needs a package besides its family's: id -> the package, what brings it
-    "gymnasium/Ant-v5": ("mujoco", "'ludus[mujoco]'"),
+    "gymnasium/Ant-v5": ("mujoco", "'ludus-rl[mujoco]'"),
     "gymnasium/CarRacing-v3": ("pygame", "pygame-ce"),
-    "gymnasium/LunarLander-v3": ("Box2D", "'ludus[box2d]'"),
-    "gymnasium/ale_py:ALE/Pong-v5": ("ale_py", "'ludus[atari]'"),
+    "gymnasium/LunarLander-v3": ("Box2D", "'ludus-rl[box2d]'"),
+    "gymnasium/ale_py:ALE/Pong-v5": ("ale_py", "'ludus-rl[atari]'"),
     "gymnasium/gym_super_mario_bros:SuperMarioBros-v0": (
         "gym_super_mario_bros",
         "--ignore-requires-python 'gym-super-mario-bros>=9'",
     ),
     "mpe2/simple_tag_v3": ("pygame", "pygame-ce"),
-    "openspiel/python_pig": ("open_spiel", "open-spiel"),
-    "pettingzoo/chess_v6": ("chess", "'ludus[classic]'"),
-    "pettingzoo/connect_four_v3": ("pygame", "'ludus[classic]'"),
-    "pettingzoo/hanabi_v5": ("shimmy", "'ludus[classic]'"),
-    "pettingzoo/leduc_holdem_v4": ("rlcard", "'ludus[classic]'"),
-    "pettingzoo/multiwalker_v9": ("Box2D", "'ludus[butterfly]'"),
-    "pettingzoo/pistonball_v6": ("pymunk", "'ludus[butterfly]'"),
-    "pettingzoo/pong_v3": ("multi_agent_ale_py", "'ludus[atari]'"),
+    "openspiel/python_pig": ("open_spiel", "'ludus-rl[openspiel]'"),
+    "pettingzoo/chess_v6": ("chess", "'ludus-rl[classic]'"),
+    "pettingzoo/connect_four_v3": ("pygame", "'ludus-rl[classic]'"),
+    "pettingzoo/hanabi_v5": ("shimmy", "'ludus-rl[classic]'"),
+    "pettingzoo/leduc_holdem_v4": ("rlcard", "'ludus-rl[classic]'"),
+    "pettingzoo/multiwalker_v9": ("Box2D", "'ludus-rl[butterfly]'"),
+    "pettingzoo/pistonball_v6": ("pymunk", "'ludus-rl[butterfly]'"),
+    "pettingzoo/pong_v3": ("multi_agent_ale_py", "'ludus-rl[atari]'"),
 }
 INSTALLS = {  # family -> the command that brings its package
-    "ale": "pip install 'ludus[atari]'",
-    "dmc": "pip install 'ludus[dmc]'",
-    "envpool": "pip install 'ludus[envpool]'",
+    "ale": "pip install 'ludus-rl[atari]'",
+    "dmc": "pip install 'ludus-rl[dmc]'",
+    "envpool": "pip install 'ludus-rl[envpool]'",
     "football": "make football",
-    "gymnax": "pip install 'ludus[jax]'",
-    "jaxmarl": "pip install 'ludus[jax]'",
-    "jumanji": "pip install --no-deps jumanji==1.1.0 && pip install 'ludus[jax]' huggingface-hub 'setuptools<81'",
-    "lbf": "pip install 'ludus[lbf]'",
-    "magent2": "pip install 'ludus[magent2]'",
-    "mamujoco": "pip install 'ludus[mamujoco]'",
+    "gymnax": "pip install 'ludus-rl[jax]'",
+    "jaxmarl": "pip install 'ludus-rl[jax]'",
+    "jumanji": "pip install --no-deps jumanji==1.1.0 && pip install 'ludus-rl[jax]' huggingface-hub 'setuptools<81'",
+    "lbf": "pip install 'ludus-rl[lbf]'",
+    "magent2": "pip install 'ludus-rl[magent2]'",
+    "mamujoco": "pip install 'ludus-rl[mamujoco]'",
     "mlagents": "pip install --no-deps --ignore-requires-python mlagents-envs",
-    "mpe2": "pip install mpe2",
-    "openspiel": "pip install open-spiel",
-    "pettingzoo": "pip install pettingzoo",
-    "pgx": "pip install 'ludus[jax]'",
-    "rware": "pip install 'ludus[rware]'",
+    "mpe2": "pip install 'ludus-rl[mpe2]'",
+    "openspiel": "pip install 'ludus-rl[openspiel]'",
+    "pettingzoo": "pip install 'ludus-rl[pettingzoo]'",
+    "pgx": "pip install 'ludus-rl[jax]'",
+    "rware": "pip install 'ludus-rl[rware]'",
     "smac": "pip install git+https://github.com/oxwhirl/smac",
     "smacv2": "pip install git+https://github.com/oxwhirl/smacv2",
-    "vmas": "pip install 'ludus[vmas]'",
+    "vmas": "pip install 'ludus-rl[vmas]'",
 }
 
 
@@ -147,5 +147,5 @@ def test_of_one_that_is_there_and_broken() -> None:
 
 
 def test_of_a_family_of_others() -> None:
-    assert Family("m", "s", "e/x", needs="far_away", extra="far").install == "pip install 'ludus[far]'"
+    assert Family("m", "s", "e/x", needs="far_away", extra="far").install == "pip install 'ludus-rl[far]'"
     assert Family("m", "s", "e/x", needs="far_away").install == "pip install far_away"

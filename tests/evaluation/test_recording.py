@@ -229,11 +229,12 @@ def test_names_and_packages_that_do_not_do(tmp_path: Path, monkeypatch: pytest.M
         save(film, tmp_path / "a.avi")
     with pytest.raises(ConfigError, match=r"given for images; name a \.gif or \.mp4 file"):
         save(film, tmp_path / "a.txt")
+    monkeypatch.setitem(sys.modules, "PIL", None)
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(ConfigError, match=r"films need Pillow, .*`pip install 'ludus\[video\]'`"):
+    with pytest.raises(ConfigError, match=r"a film needs PIL, .*`pip install 'ludus-rl\[video\]'`"):
         save(film, tmp_path / "a.GIF")
     monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(ConfigError, match=r"films need OpenCV, .*`pip install 'ludus\[video\]'`"):
+    with pytest.raises(ConfigError, match=r"a film needs cv2, .*`pip install 'ludus-rl\[video\]'`"):
         save(film, tmp_path / "a.mp4")
 
 

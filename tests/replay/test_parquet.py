@@ -281,10 +281,11 @@ def test_a_table_of_another_program(tmp_path: Path) -> None:
 
 
 def test_pyarrow_is_asked_for_by_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(ConfigError, match=r"`pip install 'ludus\[parquet\]'` brings it"):
+    with pytest.raises(ConfigError, match=r"`pip install 'ludus-rl\[parquet\]'` brings it"):
         read_trajectories(tmp_path / "a.parquet")
-    with pytest.raises(ConfigError, match=r"ludus\[parquet\]"):
+    with pytest.raises(ConfigError, match=r"ludus-rl\[parquet\]"):
         write_trajectories(tmp_path / "a.parquet", [trajectories([1])], ORIGIN)
 
 

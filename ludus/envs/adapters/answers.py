@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ludus.core.errors import EnvError, LudusError
-from ludus.envs.packages import missing_package
+from ludus.core.packages import missing_package
 from ludus.envs.python_loop import Flaw
 
 RESET = ("observation", "info")

@@ -14,11 +14,11 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec as Registered
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
+from ludus.core.packages import is_known, missing_package
 from ludus.core.parts import look_again
 from ludus.envs.adapters.native import native_env
 from ludus.envs.adapters.single import quiet, single_env
 from ludus.envs.base import VectorEnv
-from ludus.envs.packages import PIP, missing_package
 
 ONLY_THERE = (
     "One that a script registers is there in its own process alone, since no other runs the script: register it in a module, and name it "
@@ -91,7 +91,7 @@ def registered(name: str) -> Registered:
         with quiet():
             return gymnasium.spec(id)
     except ImportError as error:
-        if error.name == module and module not in PIP:  # the user's own
+        if error.name == module and not is_known(module):  # the user's own
             raise ConfigError(f"gymnasium/{name} could not be imported: {error}{look_again(module)}") from error
         raise missing_package(f"gymnasium/{name}", error) from error
     except (gymnasium.error.Error, ValueError) as error:

@@ -15,9 +15,9 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError, nearest
+from ludus.core.packages import missing_package
 from ludus.envs.adapters.answers import RESET_ALL, STEP_ALL, check_ends, check_mappings, check_rewards
 from ludus.envs.adapters.teams import AgentSeat, AgentSeats, EpisodeStatistics, Sides, seat_agents
-from ludus.envs.packages import missing_package
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Flaw, Happened, PythonEnv, PythonVectorEnv
 from ludus.envs.spaces import observation_space

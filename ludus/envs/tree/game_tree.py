@@ -15,11 +15,11 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
-import pyspiel
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError, PolicyError
+from ludus.core.packages import require
 from ludus.core.types import AgentSpec, Enumeration, EnvSpec, Exploitability
 from ludus.envs.game_facts import contents_of
 from ludus.envs.tree import sweeps
@@ -37,6 +37,8 @@ _SYMMETRY_NODES = 50_000  # larger trees are not searched for symmetry; each pla
 
 def describe(game: Any, name: str, *, walked: Walk, arrays: Arrays) -> EnvSpec:
     """The `EnvSpec` of a compiled game, with its enumeration. name: its `title`."""
+    import pyspiel  # trees are made and used without OpenSpiel; whoever has a game of its has it
+
     players = len(walked.legal)
     enumeration = Enumeration(
         observation=np.concatenate(walked.observation),
@@ -167,10 +169,12 @@ def compile_tree(game: Any, *, node_limit: int = 1_000_000, observation: str = "
 
     observation: "information_state" or "observation" (OpenSpiel's tensors, flat), "one_hot" (of the local id), or "auto": the
     first of these that the game has.
-    Raises EnvError if the game is unknown, larger than `node_limit` nodes, of imperfect recall, or without a finite tree.
+    Raises EnvError if the game is unknown, larger than `node_limit` nodes, of imperfect recall, or without a finite tree; ConfigError
+    without OpenSpiel.
     """
     if not isinstance(game, str):
         return _build(game, title(game), node_limit, observation)
+    pyspiel = require("pyspiel", f"openspiel/{game}")
     contents = tuple(contents_of(f"openspiel/{game}").items())
     try:
         loaded = load(game)

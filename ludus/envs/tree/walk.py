@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyspiel
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError
+from ludus.core.packages import require
 from ludus.core.parts import look_again
 
 CHANCE = -1
@@ -73,6 +73,8 @@ def title(game: Any, loaded_by: str = "") -> str:
     module = module or module_of(game)
     name = str(game).removesuffix("()")
     if text:
+        import pyspiel  # trees are made and used without OpenSpiel; whoever has a game of its has it
+
         said, asked = (pyspiel.game_parameters_from_string(of) for of in (str(game), text))
         if said["name"] != asked["name"] or not asked.keys() <= said.keys():
             name = text
@@ -113,15 +115,17 @@ def import_games(module: str) -> None:
 
 def load(text: str) -> Any:
     """The `pyspiel.Game` of a game string, which may begin with the module that registers it. Raises ConfigError for a module that cannot
-    be imported; `pyspiel.SpielError` as OpenSpiel does."""
+    be imported, OpenSpiel's included; `pyspiel.SpielError` as OpenSpiel does."""
     module, name = split(text)
     if module:
         import_games(module)
-    return pyspiel.load_game(name)
+    return require("pyspiel", f"openspiel/{text}").load_game(name)
 
 
 def refuse_unfit(game: Any) -> None:
     """Raise EnvError for games that have no finite tree of explicit chance and information states."""
+    import pyspiel
+
     kind = game.get_type()
     name = title(game)
     if kind.dynamics == pyspiel.GameType.Dynamics.MEAN_FIELD:
@@ -145,6 +149,8 @@ def surely_larger(game: Any, node_limit: int) -> bool:
 
 
 def _probe(game: Any, rng: random.Random, bound: float) -> bool:
+    import pyspiel
+
     state, layer, total = game.new_initial_state(), 1.0, 1.0
     while total <= bound and not state.is_terminal():
         if state.is_simultaneous_node():
@@ -166,6 +172,8 @@ def _probe(game: Any, rng: random.Random, bound: float) -> bool:
 
 def walk(game: Any, *, node_limit: int, observation: str) -> Walk:
     """Enumerate `game`. Raises EnvError as soon as more than `node_limit` nodes are seen, or where OpenSpiel refuses."""
+    import pyspiel
+
     walker = _Walker(game, node_limit, observation)
     try:
         walker.run()
@@ -176,6 +184,8 @@ def walk(game: Any, *, node_limit: int, observation: str) -> Walk:
 
 class _Walker:
     def __init__(self, game: Any, node_limit: int, observation: str) -> None:
+        import pyspiel
+
         self.game = game
         self.name = title(game)
         self.limit = node_limit
@@ -193,6 +203,7 @@ class _Walker:
         self.stack: list[tuple[Any, int | list[int] | None, int, float, _Block | None]] = []
         self.begun = time.monotonic()
         self.due = self.begun + _QUIET
+        self.no_move = pyspiel.INVALID_ACTION
 
     def run(self) -> None:
         stack = self.stack
@@ -268,7 +279,7 @@ class _Walker:
         if not players:
             raise EnvError(f"{self.name} has a simultaneous node at which nobody can move; use tree=off.")
         info = [self._information(state, p, legal[p]) for p in players]
-        return _Block(players, [legal[p] for p in players], info, [pyspiel.INVALID_ACTION] * self.players)
+        return _Block(players, [legal[p] for p in players], info, [self.no_move] * self.players)
 
     def _block(self, state: Any, node: int, block: _Block) -> None:
         depth, players = block.depth, block.players

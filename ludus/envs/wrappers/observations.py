@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError
+from ludus.core.packages import require
 from ludus.core.types import Array, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.spaces import channels_last
@@ -227,7 +228,7 @@ def resize(env: VectorEnv, height: int = 84, width: int = 84, *, players: Sequen
                 f"resize takes up to {_CHANNELS} channels, as OpenCV does; player {p} of {env.spec.id} sees {_brief(box)}. "
                 "Put resize before frame_stack."
             )
-    cv2 = _opencv()
+    cv2 = require("cv2", "resize", extra="video")
 
     def change(_player: int, _slot: NDArray[np.int32], rows: Array, out: Array) -> Array:
         for row, small in zip(rows, out, strict=True):  # OpenCV takes one image at a time
@@ -242,16 +243,6 @@ def _resized(box: Box, height: int, width: int) -> Box:
     axes = (0, 1)  # bounds of a mean: the widest of its channel
     low, high = box.low.min(axis=axes), box.high.max(axis=axes)
     return Box(np.broadcast_to(low, shape).copy(), np.broadcast_to(high, shape).copy(), shape, box.dtype)
-
-
-def _opencv() -> Any:
-    try:
-        import cv2
-    except ImportError as error:
-        raise ConfigError(
-            f"resize needs OpenCV, which cannot be imported ({error}); `pip install 'ludus[video]'` brings it."
-        ) from error
-    return cv2
 
 
 def _brief(box: Box) -> str:

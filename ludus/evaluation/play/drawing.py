@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.errors import ConfigError
+from ludus.core.packages import optional
 
 _SIZE = 480  # pixels, of the longer side of a grid
 _PAPER, _INK, _SOFT, _LINE = (250, 249, 246), (32, 33, 36), (120, 122, 126), (196, 194, 188)
@@ -27,12 +27,8 @@ class BoardDrawer:
     """Draws boards' JSON (`ludus.evaluation.play.records`) as images uint8[height, width, 3]. Raises ConfigError without Pillow."""
 
     def __init__(self) -> None:
-        try:
+        with optional("a film"):
             from PIL import Image, ImageDraw, ImageFont
-        except ImportError as error:
-            raise ConfigError(
-                f"films need Pillow, which cannot be imported ({error}); `pip install 'ludus[video]'` brings it."
-            ) from error
         self._image, self._pen, self._fonts = Image, ImageDraw, ImageFont
 
     def draw(self, board: Mapping[str, Any], caption: str = "") -> NDArray[np.uint8]:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from openskill.models import PlackettLuce
-
+from ludus.core.packages import require
 from ludus.population.ratings.bradley_terry import Z95
 from ludus.storage.people import PlayedGame
 
@@ -67,7 +66,7 @@ def result_of(player: int, returns: Sequence[float]) -> str:
 def ratings_of(games: Sequence[PlayedGame]) -> dict[_Entrant, Any]:
     """Of everybody in the rated games, by the order of these: objects with mu and sigma. The policies that people met are rated beside
     them, version by version: a name stands for one set of weights of one run. Games in which somebody sits twice say nothing."""
-    model = PlackettLuce()
+    model = require("openskill.models", "ratings of people").PlackettLuce()
     skills: dict[_Entrant, Any] = {}
     for game in games:
         entrants = entrants_of(game)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from openskill import models
 
 from ludus.core.errors import ConfigError, DataError, nearest
+from ludus.core.packages import require
 from ludus.core.types import Match
 from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.base import RatingTable, population_sizes, table
@@ -17,12 +17,13 @@ from ludus.population.ratings.bradley_terry import Z95
 from ludus.population.ratings.results import apart, groups_of
 
 MODELS: Final = {
-    "plackett_luce": models.PlackettLuce,
-    "bradley_terry_full": models.BradleyTerryFull,
-    "bradley_terry_part": models.BradleyTerryPart,
-    "thurstone_mosteller_full": models.ThurstoneMostellerFull,
-    "thurstone_mosteller_part": models.ThurstoneMostellerPart,
+    "plackett_luce": "PlackettLuce",
+    "bradley_terry_full": "BradleyTerryFull",
+    "bradley_terry_part": "BradleyTerryPart",
+    "thurstone_mosteller_full": "ThurstoneMostellerFull",
+    "thurstone_mosteller_part": "ThurstoneMostellerPart",
 }
+"""Our names, and those of the library's classes."""
 Game = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]
 """(teams of policies, rank of each team; 0 is best, equal ranks are draws)"""
 
@@ -43,6 +44,7 @@ class OpenSkill:
     def __post_init__(self) -> None:
         if self.model not in MODELS:
             raise ConfigError(f"openskill: unknown model {self.model!r}{nearest(self.model, MODELS)}")
+        _library()  # whoever lacks it hears of it before a run, not after
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
         """Raises DataError for one player, or teams that are no partition of the seats."""
@@ -58,7 +60,7 @@ class OpenSkill:
         sizes = population_sizes(payoffs)
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
         first = [int(start[p]) for p in payoffs.population]
-        model = MODELS[self.model]()
+        model = getattr(_library(), MODELS[self.model])()
         skills = [model.rating() for _ in range(sum(sizes))]
         together = np.zeros((len(skills), len(skills)))
         for match in log:
@@ -68,6 +70,10 @@ class OpenSkill:
         mu, sigma = (np.array([getattr(s, name) for s in skills]) for name in ("mu", "sigma"))
         group = groups_of(len(mu), *np.nonzero(together))
         return table("openskill", "skill", sizes, mu, half_width=Z95 * sigma, group=group, notes=apart(group))
+
+
+def _library() -> Any:
+    return require("openskill.models", "the rating openskill")
 
 
 def _games(match: Match, first: Sequence[int], seats: Sequence[Sequence[int]]) -> Iterator[Game]:
