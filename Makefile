@@ -15,7 +15,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start many processes, which all import Ludus: compiled code is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install football demo test test-slow test-noise test-gpu search traces snapshots check lint types format benchmarks clean
+.PHONY: help install football demo test test-slow test-noise test-gpu search traces snapshots wheel-check check lint types format benchmarks clean
 
 help:
 	@echo "make demo        install, then train PSRO with PPO on Leduc poker (about two minutes)"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-noise  the fast tests under deliberate rounding noise; NOISE=2 is another seed (docs/how-to/reproduce.md)"
 	@echo "make test-gpu    what can only be seen on a card"
 	@echo "make search      the property tests, with examples that were not tried before"
+	@echo "make wheel-check build a wheel, install it into an empty environment, train there; sizes and seconds"
 	@echo "make traces      whether this tree computes the same numbers as commit BASE=COMMIT; ONLY=\"ppo dqn\" for some (docs/contributing/rename.md)"
 	@echo "make snapshots   write anew what tests/snapshots holds of names, options, presets and schemas"
 	@echo "make check       linter, formatter, type checker and fast tests"
@@ -73,6 +74,9 @@ test-gpu: install
 
 search: install
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=search -n 2 --dist loadfile -q
+
+wheel-check: install
+	$(BIN)/python -m benchmarks.wheel
 
 traces: install
 	@test -n "$(BASE)" || { echo "Say which commit to compare with: make traces BASE=main"; exit 2; }

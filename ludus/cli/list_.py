@@ -50,13 +50,15 @@ def _ids(family: str, word: str) -> None:
 
 
 def _presets(word: str | None = None) -> None:
-    from ludus.driver.scenario_files import list_presets
+    from ludus.driver.scenario_files import list_presets, needs_of_presets
 
     every = list_presets()
     found = [(name, what) for name, what in every.items() if (word or "").lower() in f"{name} {what}".lower()]
     if not found:
         raise ConfigError(f"no preset has {word!r} in its name or in what it is{nearest(word or '', every)}")
-    table(("preset", "what it is"), found, left=(0, 1))
+    needs = needs_of_presets()
+    rows = [(name, what, needs[name]) for name, what in found]
+    _say_left_out(table(("preset", "what it is", "extra"), rows, left=range(3), spare=(2,)), "presets")
 
 
 def _algorithms() -> None:

@@ -219,6 +219,19 @@ def list_presets() -> dict[str, str]:
     return {name: file.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for name, file in files.items()}
 
 
+def needs_of_presets() -> dict[str, str]:
+    """name -> the extras that it needs, or the command that brings its environment where no extra does; "" of what the core trains."""
+    return {name: _needs((_presets() / f"{name}.yaml").read_text(encoding="utf-8")) for name in preset_names()}
+
+
+def _needs(text: str) -> str:
+    from ludus.envs.registry import extra_needed  # presets are listed by name without it
+
+    env = from_yaml(text, what="a preset")["env"]
+    extras = (extra_needed(env["id"] if isinstance(env, Mapping) else env), "parquet" if ".parquet" in text else "")
+    return ", ".join(filter(None, extras))
+
+
 def preset_names() -> list[str]:
     """Sorted."""
     return sorted(p.name.removesuffix(".yaml") for p in _presets().iterdir() if p.name.endswith(".yaml"))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from ludus.core.errors import ConfigError, UnknownName, one_line
-from ludus.core.packages import missing_package
+from ludus.core.packages import extra_of, missing_package
 from ludus.core.types import EnvSpec
 from ludus.core.user_code import users_code
 from ludus.envs.base import VectorEnv, closed_on_error
@@ -118,6 +118,19 @@ def list_envs(family: str | None = None) -> list[str]:
         except ImportError as error:
             raise missing_package(f"{family}/…", error) from error
     return [id for name, entry in FAMILIES.items() if entry.installed for id in list_envs(name)]
+
+
+def extra_needed(id: str) -> str:
+    """The extra that brings an environment, or the command where no extra does; "" of what the core plays, and of the user's own. Raises
+    UnknownName for an unknown family."""
+    family, name = _parse(id)
+    if not family:
+        return ""
+    if family == "gymnasium":
+        from ludus.envs.adapters.gymnasium import package_of
+
+        return extra_of(package_of(name))
+    return FAMILIES[family].extra or FAMILIES[family].install
 
 
 def _parse(id: str) -> tuple[str, str]:

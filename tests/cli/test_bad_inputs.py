@@ -13,7 +13,7 @@ import yaml
 import ludus
 from ludus.cli.main import main
 from ludus.core.errors import UnknownName, article, nearest
-from ludus.driver.scenario_files import list_presets
+from ludus.driver.scenario_files import list_presets, needs_of_presets
 
 HERE = Path(__file__).parent
 TABLE = yaml.safe_load((HERE / "bad_inputs.yaml").read_text(encoding="utf-8"))
@@ -119,6 +119,26 @@ def test_presets_with_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     found = {line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]}
     assert found == {name for name, what in list_presets().items() if "leduc" in f"{name} {what}".lower()}
     assert {"leduc", "leduc-exact"} < found < set(list_presets())
+
+
+def test_presets_say_which_extra_they_need() -> None:
+    needs = needs_of_presets()
+    assert list(needs) == list(list_presets())
+    some = (
+        "kuhn",
+        "leduc",
+        "cartpole",
+        "memory",
+        "hopper",
+        "lunar-lander",
+        "ant-2x4",
+        "simple-spread",
+        "smax-3m",
+        "pong",
+    )
+    brings = ("openspiel", "openspiel", "", "", "mujoco", "box2d", "mamujoco", "mpe2", "jax", "atari")
+    assert tuple(needs[name] for name in some) == brings
+    assert needs["football-5v5"] == "make football"
 
 
 def test_near_names() -> None:

@@ -51,7 +51,14 @@ for words in {commands}:
     said.append((code, out.getvalue()))
 print(json.dumps(said))
 """
-WORKING = (["report", "run"], ["list", "bots"], ["list", "ratings"], ["list", "envs"], ["doctor", "--no-speed"])
+WORKING = (
+    ["report", "run"],
+    ["list", "presets"],
+    ["list", "bots"],
+    ["list", "ratings"],
+    ["list", "envs"],
+    ["doctor", "--no-speed"],
+)
 REFUSED = {  # arguments of a command -> what it says
     "train kuhn": "environments openspiel/… need pyspiel, which is not installed; `pip install 'ludus-rl[openspiel]'` brings it.",
     "train pettingzoo/connect_four_v3": "environments pettingzoo/… need pettingzoo, which is not installed; "
