@@ -5,8 +5,8 @@
 
 Every algorithm of `traces.yaml` × {CPU kernels, autograd} × {one process, two processes, killed and resumed}. Compared are the weights of
 every policy, metrics and curves without clocks, payoff tables, the match log with its statistics, and what the schedule did (generations,
-tasks, opponents, ratings). The present tree is recorded as it stands, changes that are not committed included; BASE is checked out into a
-temporary folder, and its recording is kept below `build/traces/`, under its commit, this machine and these settings, until --again.
+tasks, opponents, ratings). A commit is checked out into a temporary folder, and its recording is kept below `build/traces/`, under its name,
+this machine and these settings, until --again. With changes that are not committed, the present tree is recorded as it stands, each time.
 Bits are compared between two programs, on one machine, because both are meant to be the same program: a rename, a move, a split.
 
 Prints what differs and what does not exist. Exit status: 0 all equal, 1 a difference or a run that failed, 2 when it could not start.
@@ -138,7 +138,12 @@ def record_algorithm(tree: Path, name: str, cells: Sequence[Cell], folder: Path)
     answered = {answer.pop("name"): answer for answer in answers}
     last = error.splitlines()[-1] if error else "it ended without a word"
     shutil.rmtree(own, ignore_errors=True)
-    return {cell["name"]: answered.get(cell["name"], {"error": last}) for cell in cells}
+    return {cell["name"]: {"order": order_of(cell), **answered.get(cell["name"], {"error": last})} for cell in cells}
+
+
+def order_of(cell: Cell) -> str:
+    """A hash of what a run is asked to do."""
+    return hashlib.sha256(json.dumps(cell, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _text(output: bytes | str | None) -> str:
@@ -199,29 +204,38 @@ def git(*arguments: str) -> str:
 
 
 def conditions() -> str:
-    """A hash of all but the commit that a recording depends on."""
+    """A hash of what a recording depends on, beside the commit and the settings."""
     machine = [str(this_machine()), sys.version, *(f"{name} {version(name)}" for name in LIBRARIES)]
-    return hashlib.sha256("\n".join(machine).encode() + SETTINGS.read_bytes() + WORKER.read_bytes()).hexdigest()[:12]
+    return hashlib.sha256("\n".join(machine).encode() + WORKER.read_bytes()).hexdigest()[:12]
 
 
 def load_or_record(commit: str, names: Sequence[str], settings: Mapping[str, Any], *, again: bool) -> Recording:
-    """The recording of a commit: the one in the folder, and what it lacks of these algorithms."""
+    """The recording of a commit: the one in the folder, with what it lacks of these algorithms."""
     file = CACHE / f"{commit}-{conditions()}.json"
     known: Recording = json.loads(file.read_text()) if file.is_file() and not again else {}
     missing = [name for name in names if not complete(name, known, settings)]
     if not missing:
-        print(f"base {commit[:8]}: as it was recorded before")
-        return known
-    with checkout(commit) as tree:
-        known |= record(tree, missing, settings, f"base {commit[:8]}")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(known, indent=1, sort_keys=True))
-    return known
+        print(f"{commit[:8]}: as it was recorded before", flush=True)
+    else:
+        with checkout(commit) as tree:
+            known |= record(tree, missing, settings, commit[:8])
+        CACHE.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(known, indent=1, sort_keys=True))
+    return {cell["name"]: known[cell["name"]] for name in names for cell in cells_of(name, settings)}
 
 
 def complete(name: str, known: Recording, settings: Mapping[str, Any]) -> bool:
-    """Whether a recording has every run of an algorithm, and none that failed."""
-    return all("error" not in known.get(cell["name"], {"error": ""}) for cell in cells_of(name, settings))
+    """Whether a recording has every run of an algorithm as it is asked for now, and none that failed."""
+    cells = ((known.get(cell["name"], {}), cell) for cell in cells_of(name, settings))
+    return all("error" not in has and ("absent" in has or has.get("order") == order_of(cell)) for has, cell in cells)
+
+
+def record_here(base: str, names: Sequence[str], settings: Mapping[str, Any]) -> Recording:
+    """The recording of the present tree: of its commit where nothing else was changed. Always anew where it is BASE itself."""
+    head = git("rev-parse", "HEAD")
+    if git("status", "--porcelain") or head == base:
+        return record(ROOT, names, settings, "here")
+    return load_or_record(head, names, settings, again=False)
 
 
 # ------------------------------------------------------------------------------------------ comparing
@@ -304,7 +318,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"{SETTINGS.name} has no settings of {', '.join(sorted(unknown))}; add them")
     commit = git("rev-parse", "--verify", f"{options.base}^{{commit}}")
     base = load_or_record(commit, names, settings, again=options.again)
-    head = record(ROOT, names, settings, "here")
+    head = record_here(commit, names, settings)
     result = compare(base, head, names)
     report(result, settings, names)
     for line in disagreements(head):

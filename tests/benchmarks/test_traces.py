@@ -91,3 +91,14 @@ def test_one_bit_of_a_tensor_is_another_hash_and_metadata_is_not(tmp_path: Path)
         return traces_worker.hash_of(traces_worker.tensors_of(file))
 
     assert hashed("a", b"\0\0\0\0") == hashed("b", b"\0\0\0\0") != hashed("a", b"\1\0\0\0")
+
+
+def test_a_recording_serves_what_is_asked_for_now_and_no_other() -> None:
+    cells = traces.cells_of("ppo", SETTINGS)
+    whole = {cell["name"]: {**ONE, "order": traces.order_of(cell)} for cell in cells}
+    assert traces.complete("ppo", whole, SETTINGS)
+    assert traces.complete("ppo", {name: {"absent": "no such algorithm"} for name in whole}, SETTINGS)
+    other = traces.merged(SETTINGS, {"algorithms": {"ppo": {"settings": {"batch": 41}}}})
+    assert not traces.complete("ppo", whole, other)
+    assert not traces.complete("ppo", {**whole, "ppo/kernels/one": {"error": "no"}}, SETTINGS)
+    assert not traces.complete("ppo", {}, SETTINGS)
