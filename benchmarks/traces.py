@@ -5,9 +5,9 @@
 
 Every algorithm of `traces.yaml` × {CPU kernels, autograd} × {one process, two processes, killed and resumed}. Compared are the weights of
 every policy, metrics and curves without clocks, payoff tables, the match log with its statistics, and what the schedule did (generations,
-tasks, opponents, ratings). A commit is checked out into a temporary folder, and its recording is kept below `build/traces/`, under its name,
-this machine and these settings, until --again. With changes that are not committed, the present tree is recorded as it stands, each time.
-Bits are compared between two programs, on one machine, because both are meant to be the same program: a rename, a move, a split.
+tasks, opponents, ratings). A commit is checked out into a temporary folder; its recording is kept below `build/traces/`, under its name,
+this machine and these settings, until --again. With changes that are not committed, the present tree is recorded as it stands. Bits are
+compared between two programs, on one machine, because both are meant to be the same program: after a rename, a move, a split.
 
 Prints what differs and what does not exist. Exit status: 0 all equal, 1 a difference or a run that failed, 2 when it could not start.
 """
