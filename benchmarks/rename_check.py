@@ -275,7 +275,9 @@ class Comparison:
         """Statements between imports, and the imports of each block of them as a set."""
         before, after = list(blocks(old)), list(blocks(new))
         if [kind for kind, _ in before] != [kind for kind, _ in after]:
-            self.differ(f"{len(old)} statements or parts became {len(new)}, or imports are elsewhere")
+            self.differ(
+                f"{len(old)} statements or parts became {len(new)}, or imports are elsewhere{unmatched(old, new)}"
+            )
             return
         for (imports, one), (_, other) in zip(before, after, strict=True):
             if imports:
@@ -285,7 +287,7 @@ class Comparison:
                 )
                 self._matched(items, others, "imports have", self._same_import)
             elif len(one) != len(other):
-                self.differ(f"{len(one)} statements or parts became {len(other)}")
+                self.differ(f"{len(one)} statements or parts became {len(other)}{unmatched(one, other)}")
             else:
                 for each, also in zip(one, other, strict=True):
                     self.node(each, also)
@@ -331,6 +333,13 @@ def blocks(values: Sequence[Any]) -> Iterator[tuple[bool, list[Any]]]:
         group.append(value)
     if group:
         yield imports, group
+
+
+def unmatched(old: Sequence[Any], new: Sequence[Any]) -> str:
+    """The functions and classes that only one of two bodies has, in words."""
+    before, after = ({each.name for each in body if hasattr(each, "name")} for body in (old, new))
+    gone, more = ", ".join(sorted(before - after)), ", ".join(sorted(after - before))
+    return f"{f'; gone: {gone}' if gone else ''}{f'; new: {more}' if more else ''}"
 
 
 def is_all(node: ast.AST) -> bool:

@@ -80,6 +80,7 @@ def test_renames_moves_order_of_imports_and_docstrings_are_no_difference() -> No
         ("a + b", "b + a", "a became b, which the map does not have"),
         ("a + b", "a - b", "Add became Sub"),
         ("f(a)", "f(a, b)", "1 statements or parts became 2"),
+        ("def f(): pass", "def f(): pass\ndef g(): pass", "1 statements or parts became 2; new: g"),
         ("f('x y')", "f('x z')", "'x y' became 'x z'"),
         ("f(b'x')", "f('x')", "b'x' became 'x'"),
         ("f('found it')", "f('result it')", "'found it' became 'result it'"),
