@@ -127,14 +127,10 @@ def _ratings() -> None:
 
 def _bots() -> None:
     from ludus.core.packages import install_command, is_installed
-    from ludus.policies.bots import BOTS
+    from ludus.policies.bots import BOTS, registered_bots
 
     named = [(name, target) for name, target in BOTS.items() if name != "registered"]
-    others = []
-    if is_installed("openspiel"):
-        import pyspiel
-
-        others = [(name, "OpenSpiel's") for name in set(pyspiel.registered_bots()) - set(BOTS)]
+    others = [(name, "OpenSpiel's") for name in set(registered_bots()) - set(BOTS)]
     table(("bot", "class"), sorted([("random", "uniform over the legal actions"), *named, *others]), left=(0, 1))
     write(
         "`ludus tournament RUN bot:NAME,key=value…` plays them, `ludus train PRESET opponents=bot:NAME,…` trains against them."

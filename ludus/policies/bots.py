@@ -23,6 +23,7 @@ from pydantic import Field
 from ludus.core.config import LONGEST, Config
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError, UnknownName, one_line
 from ludus.core.own_code import told
+from ludus.core.packages import install_command, is_installed
 from ludus.core.parts import build_part, load
 from ludus.core.types import Act, Array, Enumeration, EnvSpec, PolicySpec, Weights
 from ludus.policies.checks import entry
@@ -155,18 +156,24 @@ def parse_bot(text: str) -> BotSpec:
             raise ConfigError(f"bot {text!r}: {key} was given twice; give it once.")
         options[key] = _scalar(text, value)
     if kind not in BOTS and ":" not in kind:
-        import pyspiel  # not everybody who plays has OpenSpiel's games
-
-        registered = pyspiel.registered_bots()
+        registered = registered_bots()
         if kind not in registered:
-            raise UnknownName(
-                "bot",
-                kind,
-                {"random", *BOTS, *registered} - {"registered"},
-                hint="A bot of your own is named module:Class",
-            )
+            hint = "A bot of your own is named module:Class"
+            if not is_installed("openspiel"):
+                hint = f"OpenSpiel registers more; `{install_command('pyspiel')}` brings them. {hint}"
+            raise UnknownName("bot", kind, {"random", *BOTS, *registered} - {"registered"}, hint=hint)
         kind, options = "registered", {"name": kind, **options}
     return BotSpec(kind, options)
+
+
+def registered_bots() -> list[str]:
+    """The names of OpenSpiel's bots; none where it is not installed."""
+    if not is_installed("openspiel"):
+        return []
+    import pyspiel
+
+    names: list[str] = pyspiel.registered_bots()
+    return names
 
 
 def _scalar(text: str, value: str) -> Any:

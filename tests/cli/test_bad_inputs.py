@@ -139,6 +139,7 @@ def test_presets_say_which_extra_they_need() -> None:
     brings = ("openspiel", "openspiel", "", "", "mujoco", "box2d", "mamujoco", "mpe2", "jax", "atari")
     assert tuple(needs[name] for name in some) == brings
     assert needs["football-5v5"] == "make football"
+    assert needs["cartpole-gail"] == "parquet"
 
 
 def test_near_names() -> None:

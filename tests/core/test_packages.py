@@ -65,6 +65,10 @@ REFUSED = {  # arguments of a command -> what it says
     "`pip install 'ludus-rl[pettingzoo]'` brings it.",
     "train gymnasium/CartPole-v1 --runtime ray": "runtime 'ray' needs ray, which cannot be imported; "
     "`pip install 'ludus-rl[ray]'` brings it.",
+    "tournament run@best bot:mcts": "bot 'mcts' needs pyspiel, which cannot be imported; `pip install 'ludus-rl[openspiel]'` brings it.",
+    "tournament run@best bot:fixed_action": "unknown bot 'fixed_action' (known: football_built_in, football_script, ismcts, mcts, random, "
+    "uniform_restricted_actions). OpenSpiel registers more; `pip install 'ludus-rl[openspiel]'` brings them. A bot of your own is named "
+    "module:Class.",
     "train gymnasium/CartPole-v1 --ui": "--ui needs fastapi, which cannot be imported; `pip install 'ludus-rl[ui]'` brings it.",
     "ui": "the page needs fastapi, which cannot be imported; `pip install 'ludus-rl[ui]'` brings it.",
     "evaluate run --rating openskill": "the rating openskill needs openskill, which cannot be imported; "
