@@ -5,9 +5,10 @@
 
 Every algorithm of `traces.yaml` × {CPU kernels, autograd} × {one process, two processes, killed and resumed}. Compared are the weights of
 every policy, metrics and curves without clocks, payoff tables, the match log with its statistics, and what the schedule did (generations,
-tasks, opponents, ratings). A commit is checked out into a temporary folder; its recording is kept below `build/traces/`, under its name,
-this machine and these settings, until --again. With changes that are not committed, the present tree is recorded as it stands. Bits are
-compared between two programs, on one machine, because both are meant to be the same program: after a rename, a move, a split.
+tasks, opponents, ratings). A commit is checked out into a temporary folder; its recording is kept below `build/traces/`, under the hash of
+its package, this machine and these settings, until --again. With changes of the package that are not committed, the present tree is
+recorded as it stands. Bits are compared between two programs, on one machine, because both are meant to be the same program: after a
+rename, a move, a split.
 
 Prints what differs and what does not exist. Exit status: 0 all equal, 1 a difference or a run that failed, 2 when it could not start.
 """
@@ -211,7 +212,7 @@ def conditions() -> str:
 
 def load_or_record(commit: str, names: Sequence[str], settings: Mapping[str, Any], *, again: bool) -> Recording:
     """The recording of a commit: the one in the folder, with what it lacks of these algorithms."""
-    file = CACHE / f"{commit}-{conditions()}.json"
+    file = CACHE / f"{package_of(commit)}-{conditions()}.json"
     known: Recording = json.loads(file.read_text()) if file.is_file() and not again else {}
     missing = [name for name in names if not complete(name, known, settings)]
     if not missing:
@@ -224,6 +225,11 @@ def load_or_record(commit: str, names: Sequence[str], settings: Mapping[str, Any
     return {cell["name"]: known[cell["name"]] for name in names for cell in cells_of(name, settings)}
 
 
+def package_of(commit: str) -> str:
+    """The hash of the package in a commit, which others share that change only tests or pages."""
+    return git("rev-parse", f"{commit}:ludus")
+
+
 def complete(name: str, known: Recording, settings: Mapping[str, Any]) -> bool:
     """Whether a recording has every run of an algorithm as it is asked for now, and none that failed."""
     cells = ((known.get(cell["name"], {}), cell) for cell in cells_of(name, settings))
@@ -231,9 +237,9 @@ def complete(name: str, known: Recording, settings: Mapping[str, Any]) -> bool:
 
 
 def record_here(base: str, names: Sequence[str], settings: Mapping[str, Any]) -> Recording:
-    """The recording of the present tree: of its commit where nothing else was changed. Always anew where it is BASE itself."""
+    """The recording of the present tree: of its commit where nothing else was changed. Always anew where its package is that of BASE."""
     head = git("rev-parse", "HEAD")
-    if git("status", "--porcelain") or head == base:
+    if git("status", "--porcelain", "--", "ludus") or package_of(head) == package_of(base):
         return record(ROOT, names, settings, "here")
     return load_or_record(head, names, settings, again=False)
 
