@@ -18,9 +18,9 @@ import numpy as np
 from benchmarks.adaptive_games import EPISODES, GAMES, Game
 from benchmarks.lines import Lines
 from ludus.core import seeding
-from ludus.core.types import Solution
+from ludus.core.types import MetaSolution
 from ludus.solvers.confidence import mean_bounds, payoff_bounds
-from ludus.solvers.match_selection import AdaptiveEvaluation, CellSelection, filled, first_cells
+from ludus.solvers.match_selection import AdaptiveEvaluation, CellSelection, first_cells, impute_missing
 from ludus.solvers.nash import Nash
 
 PACKAGES = ("ludus", "numpy", "numba", "scipy")
@@ -30,7 +30,7 @@ MOST = 10**10
 """Matches at which uniform sampling is given up."""
 
 
-def adaptive(game: Game, *, most: int) -> Iterator[tuple[int, Solution]]:
+def adaptive(game: Game, *, most: int) -> Iterator[tuple[int, MetaSolution]]:
     """(matches, meta-strategy) at each look."""
     evaluation = AdaptiveEvaluation(solver=Nash(), budget=most // EPISODES, growth=GROWTH)
     while True:
@@ -42,13 +42,13 @@ def adaptive(game: Game, *, most: int) -> Iterator[tuple[int, Solution]]:
         game.play(cells)
 
 
-def uniform(game: Game, *, most: int) -> Iterator[tuple[int, Solution]]:
+def uniform(game: Game, *, most: int) -> Iterator[tuple[int, MetaSolution]]:
     """The same, every pair as often."""
     pairs = first_cells(game.view(), profiles=None, rng=seeding.generator(0, "unused"))
     game.play(pairs)
     rounds, warm = 1, None
     while True:
-        solution = Nash().solve(filled(game.view()), warm=warm, rng=seeding.generator(0, "unused"))
+        solution = Nash().solve(impute_missing(game.view()), warm=warm, rng=seeding.generator(0, "unused"))
         warm = solution.warm
         yield game.blocks * EPISODES, solution
         if game.blocks * EPISODES >= most:

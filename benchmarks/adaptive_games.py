@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.types import Solution
+from ludus.core.types import MetaSolution
 from ludus.population.payoffs import Payoffs
 from ludus.solvers.match_selection import CellSelection
 
@@ -106,7 +106,7 @@ class Game:
         ends = ((-1.0, 1.0), (-1.0, 1.0))
         return Payoffs(np.stack([mean, -mean]), count, np.stack([m2, m2]), exact, ends, (0, 0), zero_sum=True)
 
-    def nash_conv(self, solution: Solution) -> float:
+    def nash_conv(self, solution: MetaSolution) -> float:
         """The true NashConv of a meta-strategy, by the known payoffs: no match that steered has a part in it."""
         row, column = solution.strategies
         return float((self.payoff @ column).max() - (row @ self.payoff).min())

@@ -37,7 +37,7 @@ from ludus.population.payoffs import Payoffs
 from ludus.rollout.base import PlannedEpisodes
 from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import build_runtime
-from ludus.schedulers.match_selection import AdaptiveSelection, EveryHole, MatchSelection
+from ludus.schedulers.match_selection import AdaptiveSelection, AllMissing, MatchSelection
 from ludus.solvers.base import MetaSolver
 from ludus.solvers.games import nash_conv
 from ludus.solvers.nash import Nash
@@ -140,8 +140,8 @@ def ways(population: Population, *, even: int, lucks: int) -> dict[str, float]:
             solver=solver, budget=budget, portion=PORTION, episodes=even, seed=luck, start=START, batch=BATCH
         )
         for name, selection, portion in (
-            ("even", EveryHole(), even),
-            ("three times even", EveryHole(), 3 * even),
+            ("even", AllMissing(), even),
+            ("three times even", AllMissing(), 3 * even),
             ("adaptive", adaptive, PORTION),
         ):
             result = evaluated(population, selection, solver, portion=portion, luck=luck)

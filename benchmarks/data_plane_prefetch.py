@@ -25,7 +25,7 @@ from benchmarks.lines import Lines
 from benchmarks.peers.replaying import BATCH, INSERT, Columns
 from ludus.replay.base import Sample, TableSpec
 from ludus.replay.kinds import build_table
-from ludus.replay.prefetcher import prefetch, unchanged
+from ludus.replay.prefetcher import identity, prefetch
 from ludus.replay.waiting import WaitingTable
 
 DEPTHS = (0, 1, 2, 4)
@@ -94,7 +94,7 @@ def main() -> int:
             alone.append(max(seconds(learn, 10), seconds(draw, 10)))
             alive.clear()
             for depth in DEPTHS:
-                prefetcher = prefetch(table, unchanged, depth=depth)
+                prefetcher = prefetch(table, identity, depth=depth)
                 begun = time.perf_counter()
                 for _batch in prefetcher.batches(repeat(BATCH, args.batches)):
                     learn()

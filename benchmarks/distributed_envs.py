@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError
-from ludus.core.types import AgentSpec, Array, Due, Ended, EnvSpec, Finished, Timestep
+from ludus.core.types import ActionRequests, AgentSpec, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
 from ludus.envs.registry import make_env
 
 
@@ -118,14 +118,14 @@ class Steps:
     def _timestep(self, reward: NDArray[np.float32], *, ended: bool) -> Timestep:
         over = self._slot if ended else self._slot[:0]
         yes = np.ones(len(over), np.bool_)
-        closed = Ended(over, reward[: len(over)], yes, self._rows(len(over)))
-        finished = Finished(over, self._return[: len(over), None], yes, np.full(len(over), self._t, np.int32))
+        closed = ClosedDecisions(over, reward[: len(over)], yes, self._rows(len(over)))
+        finished = FinishedEpisodes(over, self._return[: len(over), None], yes, np.full(len(over), self._t, np.int32))
         if ended:
             self._left[over] -= 1
             self._begin()
             reward = np.zeros(len(self._slot), np.float32)
         count = len(self._slot)
-        due = Due(self._slot, self._rows(count), None, reward, np.full(count, self._t == 0))
+        due = ActionRequests(self._slot, self._rows(count), None, reward, np.full(count, self._t == 0))
         return Timestep((due,), (closed,), finished)
 
     def _rows(self, count: int) -> NDArray[np.float32]:

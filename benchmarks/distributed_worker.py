@@ -19,7 +19,7 @@ from benchmarks.lines import Lines
 from ludus.core.types import Metrics, Task, TrainingTask
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import load_scenario
-from ludus.storage.base import GenerationRecord, Silent
+from ludus.storage.base import GenerationRecord, NullObserver
 from ludus.storage.reader import Reader
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "open-spiel", "gymnasium", "ray")
@@ -40,7 +40,7 @@ OVERHEAD = {
 
 
 @dataclass
-class Watch(Silent):
+class Watch(NullObserver):
     """When things happened, in seconds since it was made: generations by number, and (seconds, share that is done) of training."""
 
     begun: float = field(default_factory=time.perf_counter)

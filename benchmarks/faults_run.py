@@ -25,7 +25,7 @@ from ludus.core.types import Metrics
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_kinds import PSRO
 from ludus.driver.scenario_runtime import RuntimeChoice
-from ludus.storage.base import RunSummary, Silent
+from ludus.storage.base import NullObserver, RunSummary
 
 SCENARIO = """
 env: {id: openspiel/kuhn_poker, num_envs: 16, tree: "off"}
@@ -51,7 +51,7 @@ class Announced:
         return self._factory(spec)
 
 
-class Steps(Silent):
+class Steps(NullObserver):
     """Writes when something went on. pace: seconds of rest after a step."""
 
     def __init__(self, folder: Path, pace: float) -> None:

@@ -19,7 +19,7 @@ from benchmarks.learning_run import run_seconds, trained
 from benchmarks.lines import Lines
 from benchmarks.results import same_scenario
 from ludus.evaluation.evaluated_run import FRESH, EvaluatedRun
-from ludus.storage.base import Silent
+from ludus.storage.base import NullObserver
 
 PACKAGES = ("ludus", "numpy", "torch", "gfootball")
 _QUICK = ("response.decisions=6400", "evaluation.episodes=8", "algorithm.batch=1600", "env.num_envs=8")
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     text = scenario(args.cell, args.seed, changes=_QUICK if args.quick else ())
     with place(f"{args.cell}-{args.seed}", text, keep=not args.quick) as folder:
         lines = Lines(PACKAGES)
-        trained(text, folder, Silent())
+        trained(text, folder, NullObserver())
         seconds = max(lines.seconds, run_seconds(folder))
         curve = read_curve(folder / CURVE)
         for steps, scored in points(curve).tolist():

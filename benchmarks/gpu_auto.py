@@ -126,10 +126,10 @@ def trees(options: Options) -> Mapping[str, float]:
 
 def _gives(size: int, rows: int) -> bool:
     """Whether auto takes the card for so many multiplications of a row."""
-    from ludus.core.device import Work, placed
+    from ludus.core.device import UpdateCost, resolve_placement
     from ludus.core.types import DeviceChoice
 
-    return placed(DeviceChoice("auto"), Work(size, rows, written=True)).device != "cpu"
+    return resolve_placement(DeviceChoice("auto"), UpdateCost(size, rows, has_cpu_kernel=True)).device != "cpu"
 
 
 def _figures(found: Sequence[tuple[str, float, bool]]) -> Mapping[str, float]:

@@ -48,10 +48,10 @@ def _choice(options: Options, *, bf16: bool = False) -> DeviceChoice:
 
 def _require_compiled(learner: object, options: Options) -> None:
     """Raises RuntimeError where its steps are not: figures of others are none that are asked for here."""
-    from ludus.core.device import where
+    from ludus.core.device import describe_device
 
-    if not options.small and "compiled)" not in where(learner):
-        raise RuntimeError(f"steps are not compiled: {where(learner)}")
+    if not options.small and "compiled)" not in describe_device(learner):
+        raise RuntimeError(f"steps are not compiled: {describe_device(learner)}")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def ppo_of(rows: Rows, choice: DeviceChoice, seed: int, **options: Any) -> tuple
     """A learner with these options, and its batch where it computes."""
     from gymnasium.spaces import Box, Discrete
 
-    from ludus.core.device import placement_of
+    from ludus.core.device import placement_for_table
     from ludus.core.types import AgentSpec, EnvSpec
     from ludus.learners.base import LearnerContext
     from ludus.learners.ppo.options import PPO
@@ -108,7 +108,7 @@ def ppo_of(rows: Rows, choice: DeviceChoice, seed: int, **options: Any) -> tuple
         batch=rows.count, batch_unit="decisions", minibatches=rows.minibatches, epochs=rows.epochs, **options
     )
     learner = algorithm.learner(LearnerContext(env, (0,), seed, device=choice))
-    place = placement_of(learner, "rollouts")
+    place = placement_for_table(learner, "rollouts")
     assert place is not None
     table = build_table(TableSpec("rollouts"), place.torch)
     table.try_insert(rows.columns(seed))
@@ -234,9 +234,9 @@ def _peak(options: Options) -> float:
 def replaying(kind: str, options: Options) -> Mapping[str, float]:
     """A trainer's updates."""
     from benchmarks.training_speed_updates_run import orders
-    from ludus.training.trainer import Feed
+    from ludus.training.trainer import BatchPlacement
 
-    rounds = orders(kind, options.seed, _choice(options), Feed(on_device=True))
+    rounds = orders(kind, options.seed, _choice(options), BatchPlacement(on_device=True))
     return _updates(kind, lambda: next(rounds), options)
 
 

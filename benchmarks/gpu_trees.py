@@ -20,7 +20,7 @@ STEPS, SECONDS = "steps per second", "seconds per 1,000 profiles"
 
 def play(options: Options) -> Mapping[str, float]:
     """Decisions a second of games that are played there."""
-    from ludus.core.device import fetched, to_device
+    from ludus.core.device import scalars_to_host, to_device
     from ludus.envs.tree.game_tree import compile_tree
     from ludus.envs.tree.stepping import TreeGames
 
@@ -32,7 +32,7 @@ def play(options: Options) -> Mapping[str, float]:
     def some() -> None:
         nonlocal steps, seed
         seed += 1
-        steps = fetched([games.play(uniform, count, seed=seed).decisions.sum()])[0]
+        steps = scalars_to_host([games.play(uniform, count, seed=seed).decisions.sum()])[0]
 
     seconds = median_seconds(some, orders=_orders(options))
     if games.unfused:
@@ -61,7 +61,7 @@ def _nash_conv(
     options: Options, *, small: bool | None = None
 ) -> tuple[Callable[[], object], Callable[[], object], int]:
     """NashConv float64[profiles] of random tables, by the tensors on the device and by the compiled sweeps; and how many."""
-    from ludus.core.device import to_device, to_host
+    from ludus.core.device import to_device, to_numpy
     from ludus.envs.tree.game_tree import compile_tree
     from ludus.envs.tree.tensors import TreeTensors
 
@@ -74,7 +74,7 @@ def _nash_conv(
 
     def there() -> object:
         gain, _ = tensors.exploitability([tensors.realisation(p, many) for p, many in enumerate(placed)])
-        return to_host(gain.sum(1))
+        return to_numpy(gain.sum(1))
 
     def sweeps() -> object:
         plans = [[tree.realisation(p, table) for table in many] for p, many in enumerate(tables)]

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from ludus.core.types import AgentSpec, Array, Due, Ended, EnvSpec, Finished, Timestep
+from ludus.core.types import ActionRequests, AgentSpec, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
 
 INPUTS, ACTIONS, LENGTH = 64, 8, 50
 
@@ -66,7 +66,7 @@ class Still:
             playing = np.flatnonzero(self._left > 0).astype(np.int32)
         n, k = len(playing), len(closed)
         first = self._all if ended or self._time == 0 else self._none
-        due = Due(playing, self._observation[:n], None, self._zeros[:n], first[:n])
-        over = Ended(closed, self._zeros[:k], self._all[:k], self._observation[:k])
+        due = ActionRequests(playing, self._observation[:n], None, self._zeros[:n], first[:n])
+        over = ClosedDecisions(closed, self._zeros[:k], self._all[:k], self._observation[:k])
         length = np.full(k, LENGTH, np.int32)
-        return Timestep((due,), (over,), Finished(closed, np.zeros((k, 1)), self._all[:k], length))
+        return Timestep((due,), (over,), FinishedEpisodes(closed, np.zeros((k, 1)), self._all[:k], length))

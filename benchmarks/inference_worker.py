@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.inference_env import ACTIONS, INPUTS, Still
-from ludus.core.types import CPU, DeviceChoice, Factor, Mixture, PolicyRef
+from ludus.core.types import CPU, DeviceChoice, Mixture, OpponentFactor, PolicyRef
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
@@ -78,7 +78,7 @@ class Players:
     def play(self, width: int, made: Policy, rounds: int) -> tuple[float, float]:
         """`rounds` episodes in each environment: seconds, and steps of each worker."""
         ref = PolicyRef(0, label(width))
-        mixture = Mixture((Factor((0,), ((ref,),), (1.0,)),))
+        mixture = Mixture((OpponentFactor((0,), ((ref,),), (1.0,)),))
         request = RolloutRequest(None, (), mixture, "episodes", rounds * self._envs, seed=0)
         begun = perf_counter()
         rollout = self.manager.run(request, [(ref, made)])

@@ -22,7 +22,7 @@ from benchmarks.machine import ROOT
 from benchmarks.results import in_full
 from ludus.core.config import to_yaml
 from ludus.core.errors import RunError
-from ludus.core.types import Metrics, Solution
+from ludus.core.types import MetaSolution, Metrics
 from ludus.driver.result import Result
 from ludus.driver.runner import resume, run
 from ludus.envs.options import Environment
@@ -30,7 +30,7 @@ from ludus.envs.tree.vector import TreeVectorEnv
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.evaluation.evaluated_run import EvaluatedRun
 from ludus.evaluation.exact import ExactEvaluator
-from ludus.storage.base import GenerationRecord, Observer, RunSummary, Silent
+from ludus.storage.base import GenerationRecord, NullObserver, Observer, RunSummary
 from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
 
@@ -39,7 +39,7 @@ KEPT = ROOT / "runs" / "benchmarks" / "learning"
 _POINTS = 50  # of the curve of a training task
 
 
-class Curve(Silent):
+class Curve(NullObserver):
     """Prints points of a run's curve: of NashConv (`exact`), or of returns in training. One that goes on prints its own part."""
 
     def __init__(self, lines: Lines, *, exact: bool) -> None:
@@ -150,7 +150,7 @@ def exploitability(task: LearningTask, folder: Path) -> dict[str, float]:
         newest = list(run.stored.records)[-1]
         exact = ExactEvaluator(env.tree, (newest.population,) * env.spec.num_players)
         exact.add(newest, run.policy(newest))
-    found = exact.exploitability(Solution((np.ones(1),) * env.spec.num_players, 0.0))
+    found = exact.exploitability(MetaSolution((np.ones(1),) * env.spec.num_players, 0.0))
     if found is None:
         raise RunError(f"{task.name}: its policies have no table in mode {newest.mode}, and no exact exploitability.")
     return {"score": found.nash_conv / 2}

@@ -18,7 +18,7 @@ from ludus.core.config import to_yaml
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.population import population_exploitability, stored_plans, stored_tree
-from ludus.storage.base import GenerationRecord, Silent
+from ludus.storage.base import GenerationRecord, NullObserver
 from ludus.storage.reader import Reader
 from ludus.storage.stored_run import StoredRun
 
@@ -26,7 +26,7 @@ PACKAGES = ("ludus", "numpy", "numba", "scipy", "torch", "open-spiel")
 _POINTS = 10  # of the curve of population exploitability, which takes seconds each
 
 
-class _Curve(Silent):
+class _Curve(NullObserver):
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
 

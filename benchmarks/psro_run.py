@@ -14,12 +14,12 @@ from pathlib import Path
 from benchmarks.lines import Lines
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import load_scenario
-from ludus.storage.base import GenerationRecord, Silent
+from ludus.storage.base import GenerationRecord, NullObserver
 
 PACKAGES = ("ludus", "numpy", "numba", "scipy", "torch", "open-spiel")
 
 
-class _Curve(Silent):
+class _Curve(NullObserver):
     """Prints a point per generation."""
 
     def __init__(self, lines: Lines) -> None:

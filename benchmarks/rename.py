@@ -18,7 +18,7 @@ import pickle
 import re
 import tokenize
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,8 @@ class Renamer:
     def file(self, path: Path) -> None:
         relative = str(path.relative_to(ROOT))
         source = SourceFile(path)
-        edits = dict(self._edits(source, relative))
+        former = source.former_names()
+        edits = {place: new for place, new in self._edits(source, relative) if place[0][0] not in former}
         text = _applied(source, edits)
         if text != source.text:
             self.report.changed += len(edits)
@@ -109,11 +110,24 @@ class Renamer:
         local = self._local_renames(source, path)
         members = self.types.get(path, {})
         for token in source.names:
-            new = self.names.identifiers.get(token.name) or self._new_name(source, path, token, exported, local, members)
+            new = self.names.identifiers.get(token.name) or self._new_name(
+                source, path, token, exported, local, members
+            )
             if new is not None:
                 yield (token.position, token.end), new
         words = self.names.prose | {old: new for old, new in exported.items() if old not in _COMMON}
-        yield from _strings(source, words, exported | self.names.identifiers)
+        yield from _strings(source, words, lambda name, at: self._inside_string(source, at, name, exported, local))
+
+    def _inside_string(
+        self, source: SourceFile, at: Position, name: str, exported: dict[str, str], local: dict[tuple[str, str], str]
+    ) -> str:
+        """Return what a name of an f-string is called now, which begins at a position."""
+        if name in self.names.identifiers:
+            return self.names.identifiers[name]
+        owner = source.scope_at(at).owner(name)
+        if owner is source.module or _imports_inside(source, owner, name):
+            return exported.get(name, name)
+        return local.get((owner.name, name), name)
 
     def _new_name(
         self,
@@ -126,37 +140,37 @@ class Renamer:
     ) -> str | None:
         name = token.name
         if token.role == "import":
-            return exported.get(name) if (self._imported(source, token)) else None
+            module, imported, _ = source.imports.get(token.position, ("", "", ""))
+            return self._globals.get(imported, {}).get(module)
         if token.role == "name":
             owner = token.scope.owner(name)
             if owner is source.module:
                 return exported.get(name) or local.get(("", name))
             if owner.kind == "class":
                 return self._member(name, (f"{_module(path)}.{owner.name}",), path, token)
-            return local.get((owner.name, name)) or (exported.get(name) if _imports_inside(source, owner, name) else None)
+            return local.get((owner.name, name)) or (
+                exported.get(name) if _imports_inside(source, owner, name) else None
+            )
         if token.role in ("attribute", "keyword") and name in self._members:
             key = token.end if token.role == "attribute" else (*source.keywords[token.position], name)
             return self._member(name, members.get(key, ("?",)), path, token)
         if token.role == "attribute" and name in self._globals:
-            return next((self._globals[name][o] for o in members.get(token.end, ()) if o in self._globals[name]), None)
+            return self._globals[name].get(source.module_before(token))
         return None
 
     def _member(self, name: str, owners: Iterable[str], path: str, token: NameToken) -> str | None:
         known = self._members.get(name, {})
         names = {known.get(owner) for owner in owners}
         new = names - {None}
-        if known and (any(owner.startswith("?") for owner in owners) or (new and None in names)):
+        if known and self.types and (any(owner.startswith("?") for owner in owners) or (new and None in names)):
             self.report.left.append(f"{path}:{token.position[0]}: {name} of {', '.join(owners)}")
         return new.pop() if len(new) == 1 else None
-
-    def _imported(self, source: SourceFile, token: NameToken) -> bool:
-        return True
 
     def _known_globals(self, source: SourceFile, path: str) -> dict[str, str]:
         """Return the globals of the map that the file defines or imports under their own names."""
         module = _module(path)
         exported = {name: new[module] for name, new in self._globals.items() if module in new}
-        for (imported, name), known_as in source.imports.items():
+        for imported, name, known_as in source.imports.values():
             new = self._globals.get(name, {}).get(imported)
             if new is not None and known_as == name:
                 exported[name] = new
@@ -167,7 +181,9 @@ class Renamer:
         for function, names in self.names.local_names(path).items():
             for old, new in names.items():
                 uses = [token for token in source.names if token.name == old and token.role == "name"]
-                if not any(token.scope.owner(old).name == function and token.scope.owner(old).kind != "class" for token in uses):
+                if not any(
+                    token.scope.owner(old).name == function and token.scope.owner(old).kind != "class" for token in uses
+                ):
                     self.report.left.append(f"{path}: {function or 'module'} has no {old}")
                 elif self._taken(source, function, new):
                     self.report.left.append(f"{path}: {function}: {new} is used already, {old} stays")
@@ -177,12 +193,32 @@ class Renamer:
 
     def _taken(self, source: SourceFile, function: str, new: str) -> bool:
         return any(
-            token.name == new and token.role == "name" and (token.scope.name + ".").startswith(function + "." if function else "")
+            token.name == new
+            and token.role == "name"
+            and (token.scope.name + ".").startswith(function + "." if function else "")
             for token in source.names
         )
 
 
-_COMMON = frozenset(("found", "given", "told", "where", "placed", "taken", "walk", "follow", "agree", "alone", "most", "stack", "brief", "leave", "give"))
+_COMMON = frozenset(
+    (
+        "found",
+        "given",
+        "told",
+        "where",
+        "placed",
+        "taken",
+        "walk",
+        "follow",
+        "agree",
+        "alone",
+        "most",
+        "stack",
+        "brief",
+        "leave",
+        "give",
+    )
+)
 """Words of prose that are names as well: in backquotes they are not replaced."""
 
 
@@ -202,25 +238,27 @@ def _words(text: str, names: dict[str, str]) -> str:
     return re.sub(r"\w+", lambda match: names.get(match[0], match[0]), text)
 
 
-def _strings(source: SourceFile, words: dict[str, str], code: dict[str, str]) -> Iterator[tuple[tuple[Position, Position], str]]:
+def _strings(
+    source: SourceFile, words: dict[str, str], code: dict[str, str]
+) -> Iterator[tuple[tuple[Position, Position], str]]:
     """Yield strings and comments in which a name of the map stands for code."""
     for token in source.tokens:
         if token.type == tokenize.COMMENT:
             new = _QUOTED.sub(lambda match: _words(match[0], words), token.string)
         elif token.type == tokenize.STRING:
-            new = _string(token.string, words, code)
+            new = _string(token.string, words, lambda name, at=token.start: code(name, at))
         else:
             continue
         if new != token.string:
             yield (token.start, token.end), new
 
 
-def _string(text: str, words: dict[str, str], code: dict[str, str]) -> str:
+def _string(text: str, words: dict[str, str], code: Callable[[str], str]) -> str:
     match = re.fullmatch(r"(?s)([a-zA-Z]*)(\"\"\"|'''|\"|')(.*)\2", text)
     assert match is not None
     prefix, quote, inner = match.groups()
     if "f" in prefix.lower():
-        inner = _BRACES.sub(lambda part: re.sub(r"(?<![.\w])\w+(?!\s*=[^=])", lambda m: code.get(m[0], m[0]), part[0]), inner)
+        inner = _BRACES.sub(lambda part: re.sub(r"(?<![.\w])\w+(?!\s*=[^=])", lambda m: code(m[0]), part[0]), inner)
     elif _CODE_STRING.fullmatch(inner) and " " not in inner.strip():
         return prefix + quote + _words(inner, words) + quote
     return prefix + quote + _QUOTED.sub(lambda part: _words(part[0], words), inner) + quote
@@ -239,7 +277,12 @@ def python_files() -> list[Path]:
 
 
 def documents() -> list[Path]:
-    files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "ludus").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    files = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "ludus").rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+    ]
     return [*files, *(ROOT / "benchmarks").rglob("*.md")]
 
 

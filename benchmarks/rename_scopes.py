@@ -88,7 +88,11 @@ class SourceFile:
         lines = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.ImportFrom | ast.Import):
-                words = (t.start for t in self.tokens if t.string == "import" and t.start >= self.position(node.lineno, node.col_offset))
+                words = (
+                    t.start
+                    for t in self.tokens
+                    if t.string == "import" and t.start >= self.position(node.lineno, node.col_offset)
+                )
                 start = next(words)
                 for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
                     lines[line] = (start, isinstance(node, ast.ImportFrom))
@@ -101,6 +105,25 @@ class SourceFile:
 
     def scope_at(self, position: Position) -> Scope:
         return self._scopes[bisect_right(self._starts, position) - 1]
+
+    def former_names(self) -> set[int]:
+        """Return the lines of names of earlier releases: of `_RENAMED = {...}`, and of what calls `_warn_renamed` to forward."""
+        lines: set[int] = set()
+        for node in ast.walk(self.tree):
+            names = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_RENAMED"
+            forwards = isinstance(node, ast.FunctionDef) and any(_warns(statement) for statement in node.body)
+            if names or forwards:
+                lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))  # type: ignore[attr-defined]
+        return lines
+
+    def module_before(self, token: NameToken) -> str:
+        """Return the module whose attribute a name is, as the file imports it; "" where it is none."""
+        if token.index < 2:
+            return ""
+        before = self.tokens[token.index - 2]
+        if before.string == "ludus":
+            return "ludus"
+        return next((f"{module}.{name}" for module, name, here in self.imports.values() if here == before.string), "")
 
     def _flatten(self, intervals: list[tuple[Position, Position, Scope]]) -> None:
         """Make one row of starts of them, where the innermost counts."""
@@ -128,7 +151,9 @@ class SourceFile:
         before = ""
         for index, token in enumerate(self.tokens):
             if token.type == tokenize.NAME:
-                names.append(NameToken(token.string, token.start, index, self._role(token, before), self.scope_at(token.start)))
+                names.append(
+                    NameToken(token.string, token.start, index, self._role(token, before), self.scope_at(token.start))
+                )
             if token.type not in (tokenize.NL, tokenize.COMMENT, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT):
                 before = token.string
         return names
@@ -147,6 +172,10 @@ class SourceFile:
         return "import" if imports and token.start > start else "dotted"
 
 
+def _warns(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and ast.unparse(statement).startswith("_warn_renamed(")
+
+
 class _Builder:
     """Walks a tree once: intervals of scopes, keywords of calls, imported names."""
 
@@ -155,8 +184,8 @@ class _Builder:
         self.intervals: list[tuple[Position, Position, Scope]] = []
         self.keywords: dict[Position, Position] = {}
         """Where a keyword of a call stands, and where the call begins."""
-        self.imports: dict[tuple[str, str], str] = {}
-        """(module, name) of each `from module import name` at any place, and under which name it is known."""
+        self.imports: dict[Position, tuple[str, str, str]] = {}
+        """Module, name and name here of each `from module import name [as here]` at any place."""
 
     def block(self, nodes: list[ast.stmt], scope: Scope) -> None:
         for node in nodes:
@@ -191,24 +220,33 @@ class _Builder:
             outer.bound.add(node.target.id)
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
-                self.imports[node.module or "", alias.name] = alias.asname or alias.name
+                position = self.source.position(alias.lineno, alias.col_offset)
+                self.imports[position] = (node.module or "", alias.name, alias.asname or alias.name)
                 scope.bound.add(alias.asname or alias.name)
         elif isinstance(node, ast.Import):
             scope.bound.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            scope.bound.add(node.name)
-        elif isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
+        elif (isinstance(node, ast.ExceptHandler) and node.name) or (
+            isinstance(node, ast.MatchAs | ast.MatchStar) and node.name
+        ):
             scope.bound.add(node.name)
         elif isinstance(node, ast.Global | ast.Nonlocal):
             scope.free.update(node.names)
         elif isinstance(node, ast.Call):
             call = self.source.position(node.lineno, node.col_offset)
-            self.keywords |= {self.source.position(word.lineno, word.col_offset): call for word in node.keywords if word.arg}
+            self.keywords |= {
+                self.source.position(word.lineno, word.col_offset): call for word in node.keywords if word.arg
+            }
 
     def header(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope, inner: Scope) -> None:
         """Count defaults and annotations to the scope around the function, and arguments to its own."""
         arguments = node.args
-        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
+        for argument in (
+            *arguments.posonlyargs,
+            *arguments.args,
+            *arguments.kwonlyargs,
+            arguments.vararg,
+            arguments.kwarg,
+        ):
             if argument is None:
                 continue
             inner.bound.add(argument.arg)

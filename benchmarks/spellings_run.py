@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.lines import Lines
 from ludus.core.config import to_yaml
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.driver.defaults import complete, spec_of
 from ludus.driver.runner import run
 from ludus.driver.scenario import Scenario
@@ -84,9 +84,9 @@ presets' settings come to in as many decisions; of simple_adversary, PPO before 
 def spellings(env: Mapping[str, Any], algorithm: str, folder: Path) -> Iterator[tuple[str, Scenario]]:
     """Each with its name; the first is the id's. folder: for a file."""
     flags = [f"env.{key}={json.dumps(value)}" for key, value in env.items() if key != "id"]
-    cls, id = load("algorithm", algorithm, ALGORITHMS), str(env["id"])
+    cls, id = resolve_name("algorithm", algorithm, ALGORITHMS), str(env["id"])
     first = load_scenario(id, [*flags, f"algorithm={algorithm}"])
-    kind = load("scenario", first.kind, SCENARIOS)
+    kind = resolve_name("scenario", first.kind, SCENARIOS)
     players = range(spec_of(first.env).num_players)
     path = folder / "scenario.yaml"
     path.write_text(to_yaml({"scenario": first.kind, "env": dict(env), "algorithm": algorithm}), encoding="utf-8")

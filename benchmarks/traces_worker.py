@@ -105,7 +105,7 @@ class Counter:
             if self.calls == die_at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        for name in dir(ludus.Silent):
+        for name in dir(ludus.NullObserver):
             if not name.startswith("_"):
                 setattr(self, name, count)
 

@@ -21,13 +21,13 @@ from ludus.core.types import Metrics
 from ludus.driver.runner import run
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import load_scenario
-from ludus.storage.base import Silent
+from ludus.storage.base import NullObserver
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "gymnasium")
 _VECTOR = {"gymnasium": "native", "python": "python"}
 
 
-class Clock(Silent):
+class Clock(NullObserver):
     """Notes the share that is done, the wall clock and the processor's after each iteration but the last, whose share is cut off at 1."""
 
     def __init__(self) -> None:

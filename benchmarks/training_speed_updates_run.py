@@ -25,7 +25,7 @@ from ludus.replay.trajectories import Trajectories
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
-from ludus.training.trainer import FROM_MEMORY, Feed, Trainer, TrainerSpec
+from ludus.training.trainer import HOST_REPLAY, BatchPlacement, Trainer, TrainerSpec
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "gymnasium")
 
@@ -62,7 +62,7 @@ def algorithm(kind: str) -> Algorithm:
     )
 
 
-def orders(kind: str, seed: int, device: DeviceChoice = CPU, feed: Feed = FROM_MEMORY) -> Orders:
+def orders(kind: str, seed: int, device: DeviceChoice = CPU, feed: BatchPlacement = HOST_REPLAY) -> Orders:
     """Learns from the same rows again and again."""
     setting, chosen = REPLAY[kind], algorithm(kind)
     env = make_env(f"gymnasium/{setting.environment}", num_envs=1)

@@ -14,7 +14,7 @@ from gymnasium.spaces import Box, Discrete
 import ludus
 from ludus.core import seeding
 from ludus.core.errors import EnvError
-from ludus.core.types import AgentSpec, Due, Ended, EnvSpec, Finished, Timestep
+from ludus.core.types import ActionRequests, AgentSpec, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
 from ludus.testing.env import check_env
 
 MOST = 3  # stones that may be taken at once
@@ -88,7 +88,7 @@ class Nim:
         won = np.stack([1 - self._mover[over], self._mover[over]]) == 0  # the last mover won; the turn has passed on
         returns = np.where(won, 1.0, -1.0)
         ended = tuple(self._ended(p, over, returns[p]) for p in range(2))
-        finished = Finished(
+        finished = FinishedEpisodes(
             environment=over.astype(np.int32),
             returns=returns.T,
             terminated=np.ones(len(over), np.bool_),
@@ -104,12 +104,12 @@ class Nim:
         mine = self._moved[player, over]
         slot = over[mine].astype(np.int32)  # one agent per player: slot = environment
         nothing_left = np.broadcast_to(self._one_hot[0], (len(slot), self._heap + 1))
-        return Ended(slot, returns[mine].astype(np.float32), np.ones(len(slot), np.bool_), nothing_left)
+        return ClosedDecisions(slot, returns[mine].astype(np.float32), np.ones(len(slot), np.bool_), nothing_left)
 
     def _due_of(self, player):
         slot = np.flatnonzero((self._stones > 0) & (self._mover == player)).astype(np.int32)
         stones = self._stones[slot]
-        return Due(
+        return ActionRequests(
             slot=slot,
             observation=self._one_hot[stones],
             mask=np.arange(MOST) < stones[:, None],

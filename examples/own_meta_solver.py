@@ -24,14 +24,14 @@ class Newest:
 
     count: int = 3
 
-    def solve(self, payoffs: ludus.Payoffs, *, warm: Any = None, rng: np.random.Generator) -> ludus.Solution:
+    def solve(self, payoffs: ludus.Payoffs, *, warm: Any = None, rng: np.random.Generator) -> ludus.MetaSolution:
         """No side effects: the answer depends on the arguments alone."""
         require_populated(payoffs, "newest")
         marginals = []
         for size in payoffs.sizes:
             kept = np.arange(size) >= size - self.count
             marginals.append(kept / kept.sum())
-        return ludus.Solution(tuple(marginals), nash_conv(payoffs, marginals))
+        return ludus.MetaSolution(tuple(marginals), nash_conv(payoffs, marginals))
 
 
 def main(generations: int = 20) -> None:

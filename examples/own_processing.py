@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from ludus.core.types import EnvSpec, Tail
+from ludus.core.types import EnvSpec, SegmentEnd
 from ludus.replay.processing import Processed, Processing
 from ludus.replay.trajectories import Trajectories
 
@@ -35,5 +35,5 @@ class Shaped(Processing):
         last = rows.start[1:] - 1
         after = np.append(now[1:], 0.0)
         after[last] = -self.weight * np.abs(rows.bootstrap_observation[:, self.entry])
-        after[last[rows.tail == Tail.TERMINATED]] = 0.0
+        after[last[rows.tail == SegmentEnd.TERMINATED]] = 0.0
         return Processed(reward=rows.reward + self.gamma * after - now)

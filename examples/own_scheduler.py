@@ -51,7 +51,7 @@ class LadderScheduler:
             probs = np.zeros(len(view.populations[k]))
             probs[self._rungs(view, k, generation)] = 1.0
             marginals.append(probs / probs.sum())
-        return [ludus.EvaluationTask(task_id, generation, solution=ludus.Solution(tuple(marginals), gap=np.nan))]
+        return [ludus.EvaluationTask(task_id, generation, solution=ludus.MetaSolution(tuple(marginals), gap=np.nan))]
 
     def _responses(self, view: ludus.View, generation: int) -> list[Task]:
         """A new policy for each population, against what has just been announced."""

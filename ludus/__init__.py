@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if os.environ.get("LUDUS_ROUNDING_NOISE"):  # before anything is compiled, or has looked up what it calls
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
     from ludus.core.config import Config
     from ludus.core.errors import ConfigError, EnvError, LudusError, RunWarning, ScenarioError, SolverError
     from ludus.core.types import (
+        ActionRequests,
         AgentSpec,
-        Due,
-        Ended,
+        ClosedDecisions,
         EnvSpec,
         EvaluationTask,
-        Finished,
+        FinishedEpisodes,
+        MetaSolution,
         Mixture,
         PolicyRef,
         PolicySpec,
-        Solution,
         TaskResult,
         Timestep,
         TrainingTask,
@@ -90,8 +91,8 @@ if TYPE_CHECKING:
     from ludus.schedulers.options import ScheduleContext
     from ludus.schedulers.psro import WarmStart
     from ludus.solvers.base import MetaSolver
-    from ludus.storage.base import GenerationRecord, Silent
-    from ludus.training.by_hand import HandLearner, learner
+    from ludus.storage.base import GenerationRecord, NullObserver
+    from ludus.training.by_hand import StandaloneLearner, learner
     from ludus.training.callbacks import Callback
     from ludus.training.stopping import (
         AllOf,
@@ -117,6 +118,7 @@ __version__ = "0.1.0"
 __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "A2C",
     "A2PO",
+    "ActionRequests",
     "AgentSpec",
     "AllOf",
     "AlphaZero",
@@ -130,15 +132,14 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "CWQMIX",
     "Callback",
     "Checkpoints",
+    "ClosedDecisions",
     "CoPPO",
     "Config",
     "ConfigError",
     "DDPG",
     "DQN",
     "Decisions",
-    "Due",
     "EfficientPSRO",
-    "Ended",
     "EnvError",
     "EnvSpec",
     "Environment",
@@ -147,13 +148,12 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "EvaluationTask",
     "ExactBestResponse",
     "FictitiousSelfPlay",
-    "Finished",
+    "FinishedEpisodes",
     "FixedOpponents",
     "GenerationRecord",
     "Generations",
     "HAPPO",
     "HATRPO",
-    "HandLearner",
     "IMPALA",
     "IQN",
     "League",
@@ -164,6 +164,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "MATDec",
     "MMD",
     "MPO",
+    "MetaSolution",
     "MetaSolver",
     "Mixture",
     "MuZero",
@@ -172,6 +173,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "NashConv",
     "NeuPL",
     "NoImprovement",
+    "NullObserver",
     "ODO",
     "OWQMIX",
     "PBT",
@@ -203,9 +205,8 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "Seconds",
     "SelfPlay",
     "SelfPlayPSRO",
-    "Silent",
-    "Solution",
     "SolverError",
+    "StandaloneLearner",
     "Steps",
     "StopRequest",
     "Stopper",
@@ -248,6 +249,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
 _HOMES = {
     "A2C": "ludus.learners.on_policy.options",
     "A2PO": "ludus.learners.sequential.options",
+    "ActionRequests": "ludus.core.types",
     "AgentSpec": "ludus.core.types",
     "AllOf": "ludus.training.stopping",
     "AlphaZero": "ludus.learners.alphazero.options",
@@ -261,15 +263,14 @@ _HOMES = {
     "CWQMIX": "ludus.learners.qmix.options",
     "Callback": "ludus.training.callbacks",
     "Checkpoints": "ludus.driver.scenario",
+    "ClosedDecisions": "ludus.core.types",
     "CoPPO": "ludus.learners.sequential.options",
     "Config": "ludus.core.config",
     "ConfigError": "ludus.core.errors",
     "DDPG": "ludus.learners.ddpg.options",
     "DQN": "ludus.learners.dqn.options",
     "Decisions": "ludus.training.stopping",
-    "Due": "ludus.core.types",
     "EfficientPSRO": "ludus.driver.scenario_kinds",
-    "Ended": "ludus.core.types",
     "EnvError": "ludus.core.errors",
     "EnvSpec": "ludus.core.types",
     "Environment": "ludus.envs.options",
@@ -278,13 +279,12 @@ _HOMES = {
     "EvaluationTask": "ludus.core.types",
     "ExactBestResponse": "ludus.learners.exact.oracle",
     "FictitiousSelfPlay": "ludus.driver.scenario_kinds",
-    "Finished": "ludus.core.types",
+    "FinishedEpisodes": "ludus.core.types",
     "FixedOpponents": "ludus.driver.scenario_kinds",
     "GenerationRecord": "ludus.storage.base",
     "Generations": "ludus.training.stopping",
     "HAPPO": "ludus.learners.sequential.options",
     "HATRPO": "ludus.learners.sequential.options",
-    "HandLearner": "ludus.training.by_hand",
     "IMPALA": "ludus.learners.on_policy.options",
     "IQN": "ludus.learners.dqn.options",
     "League": "ludus.driver.scenario_kinds",
@@ -295,6 +295,7 @@ _HOMES = {
     "MATDec": "ludus.learners.mat.options",
     "MMD": "ludus.learners.mmd.options",
     "MPO": "ludus.learners.mpo.options",
+    "MetaSolution": "ludus.core.types",
     "MetaSolver": "ludus.solvers.base",
     "Mixture": "ludus.core.types",
     "MuZero": "ludus.learners.muzero.options",
@@ -303,6 +304,7 @@ _HOMES = {
     "NashConv": "ludus.training.stopping",
     "NeuPL": "ludus.driver.scenario_kinds",
     "NoImprovement": "ludus.training.stopping",
+    "NullObserver": "ludus.storage.base",
     "ODO": "ludus.driver.scenario_kinds",
     "OWQMIX": "ludus.learners.qmix.options",
     "PBT": "ludus.driver.scenario_kinds",
@@ -334,9 +336,8 @@ _HOMES = {
     "Seconds": "ludus.training.stopping",
     "SelfPlay": "ludus.driver.scenario_kinds",
     "SelfPlayPSRO": "ludus.driver.scenario_kinds",
-    "Silent": "ludus.storage.base",
-    "Solution": "ludus.core.types",
     "SolverError": "ludus.core.errors",
+    "StandaloneLearner": "ludus.training.by_hand",
     "Steps": "ludus.training.stopping",
     "StopRequest": "ludus.driver.control",
     "Stopper": "ludus.training.stopping",
@@ -375,7 +376,21 @@ _HOMES = {
 }
 
 
+_RENAMED = {
+    "Due": "ActionRequests",
+    "Ended": "ClosedDecisions",
+    "Finished": "FinishedEpisodes",
+    "HandLearner": "StandaloneLearner",
+    "Silent": "NullObserver",
+    "Solution": "MetaSolution",
+}
+"""Names of earlier releases, which still work and warn."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        warnings.warn(f"ludus.{name} is called ludus.{_RENAMED[name]} now.", DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     if name not in _HOMES:
         raise AttributeError(f"module 'ludus' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)

@@ -39,10 +39,10 @@ def _execute(options: argparse.Namespace) -> int:
 
 def _machine() -> Iterator[tuple[str, str]]:
     from ludus import __version__
-    from ludus.core.machine import cores
+    from ludus.core.machine import available_cpus
 
     yield "ludus", f"{__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    yield "cores", str(cores())
+    yield "cores", str(available_cpus())
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         yield "memory", f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB"
     yield "runtimes", ", ".join(_runtimes())
@@ -116,10 +116,10 @@ def _tasks() -> Iterator[tuple[str, Algorithm]]:
 
 
 def _where(algorithm: Algorithm) -> str:
-    from ludus.core.device import where
+    from ludus.core.device import describe_device
     from ludus.core.types import DeviceChoice
 
-    return where(_learner(algorithm, _env(algorithm), DeviceChoice("auto")))
+    return describe_device(_learner(algorithm, _env(algorithm), DeviceChoice("auto")))
 
 
 def _show_speed() -> None:

@@ -75,9 +75,9 @@ def _say_left_out(columns: Sequence[str], kind: str) -> None:
 
 
 def _about(name: str, target: str) -> tuple[str, str, str, str, str]:
-    from ludus.core.parts import load
+    from ludus.core.parts import resolve_name
 
-    about = load("algorithm", name, {name: target}).about
+    about = resolve_name("algorithm", name, {name: target}).about
     yes = ("no", "yes")
     return " ".join(about.actions), yes[about.masks], yes[about.recurrent], about.data, about.paper
 

@@ -55,7 +55,7 @@ def _throttle(options: argparse.Namespace) -> int:
 def _checkpoint(options: argparse.Namespace) -> int:
     folder = find_run(options.run, zoo=False)
     before = orders.driver_of(folder, options.run)
-    status = orders.give(folder, options.run, orders.checkpoint_now(before), before, wait=options.wait)
+    status = orders.submit_and_wait(folder, options.run, orders.checkpoint_now(before), before, wait=options.wait)
     if status is None:
         raise RunError(
             f"run {options.run!r} has taken no checkpoint within {options.wait:g} seconds. The order stands: it takes one when the "
@@ -69,8 +69,8 @@ def _stop(options: argparse.Namespace) -> int:
     folder = find_experiment(options.run) or find_run(options.run, zoo=False)
     before = orders.driver_of(folder, options.run)
     end = time.monotonic() + options.wait
-    while orders.goes_on(folder, before):
-        orders.leave(folder, orders.STOP.change)
+    while orders.still_running(folder, before):
+        orders.write_request(folder, orders.STOP.change)
         if time.monotonic() >= end:
             raise RunError(_no_answer(options, before, "has not ended"))
         time.sleep(orders.POLL)
@@ -78,11 +78,11 @@ def _stop(options: argparse.Namespace) -> int:
     return 0
 
 
-def _order(options: argparse.Namespace, wish: orders.Wish) -> tuple[Status, Status]:
+def _order(options: argparse.Namespace, wish: orders.ControlRequest) -> tuple[Status, Status]:
     """(what the driver did before, what it does now that it has taken the order)."""
     folder = find_run(options.run, zoo=False)
     before = orders.driver_of(folder, options.run)
-    status = orders.give(folder, options.run, wish, before, wait=options.wait)
+    status = orders.submit_and_wait(folder, options.run, wish, before, wait=options.wait)
     if status is None:
         raise RunError(_no_answer(options, before, "has not taken the order"))
     return before, status

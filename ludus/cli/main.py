@@ -40,7 +40,7 @@ from ludus.cli import (
 from ludus.cli.command import Command
 from ludus.cli.output import separate, stream
 from ludus.core.errors import LudusError, UnknownName
-from ludus.core.machine import roomy
+from ludus.core.machine import reserve_stack
 
 # New objects until Python looks for garbage among them. Its 700 would make a run's imports and compilation a second longer.
 _GARBAGE = 10_000
@@ -100,14 +100,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, MemoryError) as error:  # the machine refuses
         return _fail(_refusal(error), 2, own=error)
     except Exception as error:  # noqa: BLE001  a fault of ours still ends in one line
-        from ludus.core.own_code import told
+        from ludus.core.own_code import describe_user_error
 
-        if (what := told(error)) is not None:
+        if (what := describe_user_error(error)) is not None:
             return _fail(f"{what}. LUDUS_DEBUG=1 shows the whole traceback.", 1, own=error)
         return _fail(f"{type(error).__name__}: {error} (a fault of Ludus; LUDUS_DEBUG=1 shows where)", 1)
 
 
-@roomy
+@reserve_stack
 def script() -> None:
     """The console entry point. A `module:Class` of the user's own is found in the working directory too; that comes last, so that a
     yaml.py there is not taken for the library."""
@@ -225,9 +225,9 @@ def _give_up_output() -> None:
 def _lines(error: BaseException | None) -> Iterator[str]:
     if error is None or (isinstance(error, LudusError) and error.__cause__ is None):
         return
-    from ludus.core.own_code import lines, own_frames
+    from ludus.core.own_code import lines, user_frames
 
-    yield from lines(own_frames(error))
+    yield from lines(user_frames(error))
 
 
 def _fail(message: str, code: int, *, prefix: str = "error: ", own: BaseException | None = None) -> int:

@@ -18,7 +18,7 @@ from typing import IO
 from ludus.cli.ui import opened, own_tokens
 from ludus.core.errors import ConfigError
 from ludus.core.packages import check_extra
-from ludus.storage.base import Observer, Observers, RunInfo, Silent
+from ludus.storage.base import NullObserver, Observer, Observers, RunInfo
 from ludus.storage.run_dirs import RUNS
 from ludus.view.server.address import LOOPBACK, STEER, Address, Tokens, listen
 
@@ -27,7 +27,7 @@ _NICE = 10  # less urgent than the run by so much
 _PATIENCE = 5.0  # seconds that it may take to end
 
 
-class PageBeside(Silent):
+class PageBeside(NullObserver):
     """Begins with the run, as one of its observers."""
 
     def __init__(self, observer: Observer) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ludus.cli.command import Command, positive_number, whole_number
 from ludus.cli.output import facts
 from ludus.cli.progress import EpisodesProgress, ProgressLine
-from ludus.core.errors import ConfigError, either
+from ludus.core.errors import ConfigError, join_or
 from ludus.core.files import check_place
 from ludus.storage.run_dirs import find_run, is_entry
 
@@ -92,7 +92,7 @@ def _execute(options: argparse.Namespace) -> int:
     options.out = options.out or options.file
     suffix = options.out.suffix.lower() if options.out is not None else ""
     if options.out is not None and suffix not in _ENDS:
-        raise ConfigError(f"{str(options.out)!r} was given; a name that ends in {either(_ENDS)} is needed.")
+        raise ConfigError(f"{str(options.out)!r} was given; a name that ends in {join_or(_ENDS)} is needed.")
     film = options.trajectories is None
     for name in ("players", "num_envs") if film else ("out", "steps", "fps"):
         if getattr(options, name) is not None:
@@ -157,7 +157,7 @@ def _replay(options: argparse.Namespace) -> int:
     if options.trajectories is not None or options.episodes > 1:
         raise ConfigError("a replay is of one episode, without --trajectories and --episodes. Leave these out.")
     if options.fps is not None and (path is None or path.suffix.lower() not in _FILMS):
-        raise ConfigError(f"--fps is of films, whose names end in {either(_FILMS)}. Leave it out.")
+        raise ConfigError(f"--fps is of films, whose names end in {join_or(_FILMS)}. Leave it out.")
     if path is not None:
         _check_replay(path, fps=options.fps or _FPS)
         _check_new("the replay", path, options)
@@ -188,7 +188,7 @@ def _check_replay(path: Path, *, fps: int) -> None:
 
         check_target(path, fps=fps)
     elif suffix not in (_PAGE, _JSON):
-        known = either((_PAGE, _JSON, *_FILMS))
+        known = join_or((_PAGE, _JSON, *_FILMS))
         raise ConfigError(f"{str(path)!r} was given for a replay; a name that ends in {known} is needed.")
     else:
         check_place(path)
@@ -230,21 +230,21 @@ def _has_boards(run_dir: Path) -> bool:
 def _write_replay(replay: Replay, path: Path, *, fps: int | None) -> None:
     if path.suffix.lower() in _FILMS:
         from ludus.core.files import replace_file
-        from ludus.core.plain import plain
+        from ludus.core.plain import to_builtins
         from ludus.evaluation.play.replays import film
 
-        replace_file(path, film(plain(replay), path.suffix.lower(), fps=fps))
+        replace_file(path, film(to_builtins(replay), path.suffix.lower(), fps=fps))
         return
     if path.suffix.lower() == _JSON:
         from ludus.evaluation.play.replays import write_json
 
         write_json(replay, path)
         return
-    from ludus.core.plain import plain, to_json
+    from ludus.core.plain import to_builtins, to_json
     from ludus.evaluation.play.replays import title_of
     from ludus.view.snapshot import Snapshot, write
 
-    write(path, Snapshot("replay", title_of(plain(replay)), {"replay": to_json(replay)}))
+    write(path, Snapshot("replay", title_of(to_builtins(replay)), {"replay": to_json(replay)}))
 
 
 def _trajectories(run_dir: Path, options: argparse.Namespace) -> int:

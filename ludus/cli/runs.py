@@ -175,9 +175,9 @@ def _is_aside(name: str, known: Collection[str]) -> bool:
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """The right to change a run, or an experiment and all its runs. Raises RunError, which says who has it."""
-    from ludus.core.machine import allow_files
+    from ludus.core.machine import raise_file_limit
 
-    allow_files()  # a lock for each run
+    raise_file_limit()  # a lock for each run
     with ExitStack() as locks:
         for run in _runs_in(folder):
             locks.enter_context(RunLock(run))

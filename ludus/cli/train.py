@@ -65,11 +65,11 @@ def _execute(options: argparse.Namespace) -> int:
         raise ConfigError(
             f"--parallel {options.parallel} was given, and one run has nothing beside it. Give --seeds too."
         )
-    from ludus.core.machine import cores
+    from ludus.core.machine import available_cpus
     from ludus.driver.runner import run
 
     def go(observer: Observer, stop: StopRequest) -> Result:
-        for hint in hints(scenario, cores=cores()):
+        for hint in hints(scenario, cores=available_cpus()):
             observer.message(hint)
         return run(scenario, run_dir=options.run_dir, name=options.name, observer=observer, stop=stop)
 

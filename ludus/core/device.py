@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, ca
 import numpy as np
 
 from ludus.core.errors import ConfigError
-from ludus.core.own_code import own_name
+from ludus.core.own_code import qualified_name
 from ludus.core.types import Array, DeviceChoice, Precision
 
 if TYPE_CHECKING:
@@ -57,15 +57,15 @@ def parse_device(value: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """One step of a learner. multiplications: of a forward pass over one row. rows: of a step. written: whether its passes are written
-    out; if not, `because` says why. uncompiled: why torch does not compile its steps; "" if it can."""
+class UpdateCost:
+    """One step of a learner. multiplications: of a forward pass over one row. rows: of a step. has_cpu_kernel: whether CPU
+    kernels compute it; if not, `no_kernel_reason` says why. no_compile_reason: why torch does not compile its steps; "" if it can."""
 
     multiplications: int
     rows: int
-    written: bool
-    because: str = ""
-    uncompiled: str = "its steps are no single function"
+    has_cpu_kernel: bool
+    no_kernel_reason: str = ""
+    no_compile_reason: str = "its steps are no single function"
 
 
 def multiplications(shapes: Iterable[Sequence[int]]) -> int:
@@ -149,19 +149,23 @@ class Placement:
 
 
 @runtime_checkable
-class Placed(Protocol):
+class HasPlacement(Protocol):
     """A learner that computes where its context asks for."""
 
     @property
     def placement(self) -> Placement: ...
 
 
-def where(learner: object) -> str:
+def describe_device(learner: object) -> str:
     """Where it computes, by which road and why, in words."""
-    return str(learner.placement) if isinstance(learner, Placed) else f"cpu: {own_name(learner)} computes there only"
+    return (
+        str(learner.placement)
+        if isinstance(learner, HasPlacement)
+        else f"cpu: {qualified_name(learner)} computes there only"
+    )
 
 
-def placement_of(learner: object, table: str) -> Placement | None:
+def placement_for_table(learner: object, table: str) -> Placement | None:
     """Where a learner learns from what one of its tables holds, as its `learns_at(table)` says, or `placement`; None: on the CPU, from
     arrays."""
     tell = getattr(learner, "learns_at", None)
@@ -169,24 +173,24 @@ def placement_of(learner: object, table: str) -> Placement | None:
     return found
 
 
-def placed(choice: DeviceChoice, work: Work) -> Placement:
+def resolve_placement(choice: DeviceChoice, work: UpdateCost) -> Placement:
     """Where one learner computes. Raises ConfigError for a card that is not there, and for options that the place has no use for."""
     device, why = _device(choice, work)
     if device == "cpu" and choice.precision == "tf32":
         raise ConfigError(
             f"precision is tf32, which is a card's; this learns on the CPU ({why}). Leave it out, or give device=cuda."
         )
-    written = choice.written and work.written and device == "cpu" and choice.precision == "float32"
-    if device == "cpu" and not work.written and work.because:
-        why = f"{why}; {work.because}"
+    written = choice.written and work.has_cpu_kernel and device == "cpu" and choice.precision == "float32"
+    if device == "cpu" and not work.has_cpu_kernel and work.no_kernel_reason:
+        why = f"{why}; {work.no_kernel_reason}"
     compiler = None
     if choice.compile:
-        failed = "there is nothing to compile" if written else work.uncompiled or no_compiler(device)
+        failed = "there is nothing to compile" if written else work.no_compile_reason or no_compiler(device)
         compiler = Compiler(failed)
     return Placement(device, written, choice.precision, why, compiler, Graphs() if repeats(device) else None)
 
 
-def _device(choice: DeviceChoice, work: Work) -> tuple[str, str]:
+def _device(choice: DeviceChoice, work: UpdateCost) -> tuple[str, str]:
     if choice.device == "auto":
         if not cards():
             return "cpu", "there is no card"
@@ -489,7 +493,7 @@ def captured(step: Callable[[], _Answer], device: torch.device, pool: Any) -> tu
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class LazyRows:
     """Rows int64[n] of columns that stay where they are on a device. A step that is given these gathers them, as a part of its graph. The
     numbers of the rows may lie in memory."""
 
@@ -506,9 +510,9 @@ class Rows:
         return out
 
 
-def gathered(columns: Mapping[str, torch.Tensor] | Rows) -> Mapping[str, torch.Tensor]:
+def gather_rows(columns: Mapping[str, torch.Tensor] | LazyRows) -> Mapping[str, torch.Tensor]:
     """Columns of a batch on a device, as tensors."""
-    return columns.gathered() if isinstance(columns, Rows) else columns
+    return columns.gathered() if isinstance(columns, LazyRows) else columns
 
 
 def _number(value: float, device: torch.device) -> torch.Tensor:
@@ -533,7 +537,7 @@ def _form_of(value: Any, leaves: list[Any], tensor: type[torch.Tensor]) -> objec
         return tuple([_form_of(each, leaves, tensor) for each in value])
     if isinstance(value, Mapping):
         return tuple([(name, _form_of(each, leaves, tensor)) for name, each in value.items()])
-    if isinstance(value, Rows):
+    if isinstance(value, LazyRows):
         leaves.append(value.rows)
         return tuple([(name, c.data_ptr(), c.shape, c.dtype) for name, c in value.columns.items()]), value.rows.shape
     if is_dataclass(value):
@@ -551,8 +555,8 @@ def _formed(value: Any, leaves: Iterator[Any], tensor: type[torch.Tensor]) -> An
         return tuple(_formed(each, leaves, tensor) for each in value)
     if isinstance(value, Mapping):
         return {name: _formed(each, leaves, tensor) for name, each in value.items()}
-    if isinstance(value, Rows):
-        return Rows(value.columns, next(leaves))
+    if isinstance(value, LazyRows):
+        return LazyRows(value.columns, next(leaves))
     if is_dataclass(value) and not isinstance(value, type):
         return replace(
             value, **{each.name: _formed(getattr(value, each.name), leaves, tensor) for each in fields(value)}
@@ -561,11 +565,11 @@ def _formed(value: Any, leaves: Iterator[Any], tensor: type[torch.Tensor]) -> An
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Between host and device. A learner reads numbers back by `fetched` alone, once a round or an epoch; on the device
+# Between host and device. A learner reads numbers back by `scalars_to_host` alone, once a round or an epoch; on the device
 # "meta", which has no numbers, they are zeros, so that tests see whether an update reads any in another way.
 
 
-def fetched(numbers: Sequence[torch.Tensor]) -> list[float]:
+def scalars_to_host(numbers: Sequence[torch.Tensor]) -> list[float]:
     """Scalars of one device, read in one transfer."""
     import torch
 
@@ -573,7 +577,7 @@ def fetched(numbers: Sequence[torch.Tensor]) -> list[float]:
     return [0.0] * len(packed) if packed.device.type == "meta" else list(packed.tolist())
 
 
-def to_host(tensor: torch.Tensor) -> Array:
+def to_numpy(tensor: torch.Tensor) -> Array:
     """Its numbers in memory: the same memory on a CPU; elsewhere a copy, for which this waits."""
     import torch
 
@@ -639,9 +643,9 @@ def floats_to_host(tensors: Sequence[torch.Tensor]) -> list[Array]:
     import torch
 
     if not tensors or tensors[0].device.type == "cpu":
-        return [to_host(tensor).astype(np.float32) for tensor in tensors]
+        return [to_numpy(tensor).astype(np.float32) for tensor in tensors]
     packed = torch.cat([tensor.detach().reshape(-1).float() for tensor in tensors])
-    here = _beside(packed) if packed.device.type == "cuda" else to_host(packed)
+    here = _beside(packed) if packed.device.type == "cuda" else to_numpy(packed)
     parts = np.split(here, np.cumsum([tensor.numel() for tensor in tensors])[:-1])
     return [part.reshape(tensor.shape).copy() for part, tensor in zip(parts, tensors, strict=True)]
 

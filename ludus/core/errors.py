@@ -35,7 +35,6 @@ __all__ = [
     "Deadlock",
     "EnvError",
     "LudusError",
-    "NotNow",
     "PartDied",
     "PlayError",
     "PolicyError",
@@ -45,11 +44,12 @@ __all__ = [
     "ScenarioError",
     "SolverError",
     "TableClosed",
-    "TooManyTables",
+    "TooManySessionsError",
     "TrainingError",
     "UnknownName",
+    "WrongTurnError",
     "article",
-    "either",
+    "join_or",
     "nearest",
     "one_line",
 ]
@@ -115,11 +115,11 @@ class PlayError(LudusError):
     """A move, or another wish of somebody who plays, is not granted; nothing has changed."""
 
 
-class NotNow(PlayError):
+class WrongTurnError(PlayError):
     """It comes too late, too early, or from another's seat."""
 
 
-class TooManyTables(PlayError):
+class TooManySessionsError(PlayError):
     """There are as many tables as there may be."""
 
 
@@ -147,7 +147,7 @@ def article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
 
 
-def either(names: Iterable[str]) -> str:
+def join_or(names: Iterable[str]) -> str:
     """`a, b or c`."""
     *first, last = names
     return f"{', '.join(first)} or {last}" if first else last

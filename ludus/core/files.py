@@ -11,7 +11,7 @@ from ludus.core.errors import ConfigError
 _FOLDERS = re.compile(r"""(?<![\w.~@-])~?(?:/[^\s/'",:;()]+)+/(?=[^\s/'",:;()])""")
 
 
-def without_folders(text: str) -> str:
+def redact_paths(text: str) -> str:
     """A message with files' names alone, for people on other machines, whom it is not to tell where things lie on this one."""
     return _FOLDERS.sub("", text)
 
@@ -31,18 +31,18 @@ def check_place(path: Path) -> None:
 
 def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Put new content in the place of a file: a kill leaves the old or the new one. durable=False leaves the flushing to the caller."""
-    write_file(aside_of(path), content, durable=durable)
-    put_in_place(path, durable=durable)
+    write_file(temporary_path(path), content, durable=durable)
+    atomic_replace(path, durable=durable)
 
 
-def aside_of(path: Path) -> Path:
-    """Where the next content of a file waits for `put_in_place`."""
+def temporary_path(path: Path) -> Path:
+    """Where the next content of a file waits for `atomic_replace`."""
     return path.with_name(f".{path.name}.part")
 
 
-def put_in_place(path: Path, *, durable: bool = True) -> None:
+def atomic_replace(path: Path, *, durable: bool = True) -> None:
     """The second half of `replace_file`."""
-    os.replace(aside_of(path), path)
+    os.replace(temporary_path(path), path)
     if durable:
         sync(path.parent)
 

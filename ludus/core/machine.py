@@ -24,7 +24,7 @@ from ludus.core.errors import ConfigError
 # The processor's cores.
 
 
-def cores() -> int:
+def available_cpus() -> int:
     """On how many this process may run."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -62,7 +62,7 @@ def free_memory() -> int | None:
 _FILES = 1 << 16
 
 
-def allow_files() -> None:
+def raise_file_limit() -> None:
     """Descriptors for this process, as many as it may have, up to 65,536: the usual 1,024 are few."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
@@ -78,7 +78,7 @@ def open_standard_files() -> None:
 
 
 def files_allowed() -> int:
-    """How many descriptors this process may have, up to 65,536, as `allow_files` gives it."""
+    """How many descriptors this process may have, up to 65,536, as `raise_file_limit` gives it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _FILES if resource.RLIM_INFINITY in (soft, hard) else min(_FILES, max(soft, hard))
 
@@ -124,7 +124,7 @@ def signals_handled(handler: Callable[[int, FrameType | None], None], numbers: I
             signal.signal(number, before)
 
 
-def leave_stopping_to_the_driver() -> None:
+def ignore_termination_signals() -> None:
     """From now on, what asks this process to end does nothing. For processes that a driver ends: systemd and batch systems send SIGTERM to
     all of a run's processes at once, or SIGUSR1 before it, and a driver that finds its parts gone cannot stop as it was asked to. What is
     forked from here does the same; programs that are started do not (a handler, unlike SIG_IGN, is not kept by exec)."""
@@ -142,7 +142,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def roomy(function: Callable[_P, _T]) -> Callable[_P, _T]:
+def reserve_stack(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """The same, in a frame that claims so much that what it calls finds another MiB behind it. None of this memory is touched. For what a
     process or a thread does first; other threads have room of their own."""
 
@@ -247,7 +247,7 @@ _NO_KERNEL = "does not have a deterministic implementation"
 
 
 @contextmanager
-def same_bits(wanted: bool) -> Iterator[None]:
+def deterministic_algorithms(wanted: bool) -> Iterator[None]:
     """While this is open, and if it is wanted, torch computes by kernels that repeat themselves to the bit on one kind of card; how it was
     comes back afterwards. Raises ConfigError where CUDA has started already, and cannot be told any more; and for what torch has no such
     kernel for."""

@@ -48,7 +48,7 @@ class Frame:
         return os.path.isabs(self.file) and not (self.is_ludus or library)
 
 
-def own_frames(error: BaseException) -> tuple[Frame, ...]:
+def user_frames(error: BaseException) -> tuple[Frame, ...]:
     """The user's frames in which an error, or else what caused it, arose, outermost first; () where Ludus's own code lies within them."""
     seen = set[int]()
     at: BaseException | None = error
@@ -64,9 +64,9 @@ def own_frames(error: BaseException) -> tuple[Frame, ...]:
     return ()
 
 
-def told(error: BaseException) -> str | None:
+def describe_user_error(error: BaseException) -> str | None:
     """What raised what, and where, of an error of the user's code; None for others."""
-    frames = own_frames(error)
+    frames = user_frames(error)
     if not frames:
         return None
     last, text = frames[-1], f": {error}" if str(error) else ""
@@ -79,7 +79,7 @@ def place(error: BaseException) -> str:
     return f" ({inside[0].filename}, line {inside[0].lineno})" if inside else ""
 
 
-def raised(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What it was and where, to end a sentence with."""
     return f"{type(error).__name__}: {str(error).rstrip('.')}{place(error)}"
 
@@ -116,13 +116,13 @@ def _source(frame: Frame) -> str:
 # What was answered.
 
 
-def own_name(part: object) -> str:
+def qualified_name(part: object) -> str:
     """How a message names a part: its class, `module:Class` unless it is one of Ludus's."""
     cls = part if isinstance(part, type) else type(part)
     return cls.__qualname__ if cls.__module__.partition(".")[0] == "ludus" else f"{cls.__module__}:{cls.__qualname__}"
 
 
-def brief(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """What was given, in a message."""
     text = " ".join((str(value.tolist()) if isinstance(value, np.ndarray) else repr(value)).split())
     return text if len(text) <= 120 else f"{text[:117]}..."
@@ -131,15 +131,15 @@ def brief(value: Any) -> str:
 def wrong_distribution(probs: Any, shape: tuple[int, ...]) -> str:
     """What keeps `probs` from being float64[shape] that sums to 1, as the end of a sentence; "" if nothing does."""
     if not isinstance(probs, np.ndarray):
-        return f"{brief(probs)}, a {type(probs).__name__}; expected an array of float64{list(shape)}"
+        return f"{short_repr(probs)}, a {type(probs).__name__}; expected an array of float64{list(shape)}"
     if probs.dtype != np.float64:
         return f"an array of dtype {probs.dtype}; expected float64"
     if probs.shape != shape:
         return f"an array of shape {list(probs.shape)}; expected {list(shape)}"
     if not (np.isfinite(probs).all() and (probs >= 0.0).all()):
-        return f"{brief(probs)}; expected finite numbers >= 0 that sum to 1"
+        return f"{short_repr(probs)}; expected finite numbers >= 0 that sum to 1"
     if abs(float(probs.sum()) - 1.0) >= 1e-9:
-        return f"{brief(probs)}, which sums to {float(probs.sum())!r}; expected 1"
+        return f"{short_repr(probs)}, which sums to {float(probs.sum())!r}; expected 1"
     return ""
 
 

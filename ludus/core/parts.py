@@ -22,7 +22,7 @@ from ludus.core.user_code import users_code
 # Names to classes, without import side effects: a table of `module:Class` strings per kind of part.
 
 
-def load(what: str, name: str, table: Mapping[str, str]) -> Any:
+def resolve_name(what: str, name: str, table: Mapping[str, str]) -> Any:
     """The object that `name` stands for: a name of `table`, or `module:Class` of the user's own.
 
     Raises UnknownName with the nearest names, or ConfigError if the module or class cannot be imported.
@@ -80,7 +80,7 @@ def look_again(module: str) -> str:
 def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
     """The part that `value` describes. Raises UnknownName or ConfigError with the nearest right name."""
     if isinstance(value, type):
-        return of_class(what, value)
+        return build_from_class(what, value)
     if value is None or isinstance(value, bool | int | float | list | tuple):
         raise ConfigError(_expected(what, value))
     if not isinstance(value, str | Mapping):
@@ -89,13 +89,13 @@ def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
     kind = options.pop("kind", None)
     if not isinstance(kind, str):
         raise ConfigError(_expected(what, value))
-    cls = load(what, kind, table)
+    cls = resolve_name(what, kind, table)
     if not isinstance(cls, type):  # must not be called, whatever it does
         raise ConfigError(f"{kind!r} is no class; {article(what)} of your own is named module:Class.")
     return _made(what, kind, cls, options)
 
 
-def of_class(what: str, cls: type) -> Any:
+def build_from_class(what: str, cls: type) -> Any:
     """A part that was given as its class: with its defaults. Raises ConfigError if it needs options."""
     try:
         return _made(what, cls.__qualname__, cls, {})
@@ -133,7 +133,7 @@ def _called(what: str, kind: str, cls: Any, options: Mapping[str, Any]) -> Any:
         raise ConfigError(f"{what} {kind!r} cannot be made of the options {dict(options)}: {error}") from error
 
 
-def kind_of(part: Any, table: Mapping[str, str]) -> str:
+def registered_name(part: Any, table: Mapping[str, str]) -> str:
     """The name under which `build_part` finds the part's class."""
     cls = type(part)
     path = f"{cls.__module__}:{cls.__qualname__}"
@@ -145,7 +145,7 @@ def kind_of(part: Any, table: Mapping[str, str]) -> str:
 def _is_class(cls: type, name: str, table: Mapping[str, str]) -> bool:
     """Whether a name stands for a class. What needs a package that is not installed is no class that somebody has made an object of."""
     try:
-        return load("part", name, table) is cls
+        return resolve_name("part", name, table) is cls
     except ConfigError:
         return False
 
@@ -153,7 +153,7 @@ def _is_class(cls: type, name: str, table: Mapping[str, str]) -> bool:
 def require(part: object, what: str, protocols: tuple[type, ...], table: Mapping[str, str]) -> None:
     """Raises ConfigError unless the part, given as `what`, has what one of these protocols asks for."""
     if not isinstance(part, protocols):
-        raise ConfigError(f"{kind_of(part, table)!r} is not {article(what)}: {missing(part, *protocols)}.")
+        raise ConfigError(f"{registered_name(part, table)!r} is not {article(what)}: {missing(part, *protocols)}.")
 
 
 def missing(part: object, *protocols: type) -> str:
@@ -193,7 +193,7 @@ def with_options(part: Any, options: Mapping[str, Any]) -> Any:
 
 def dump_part(part: Any, table: Mapping[str, str]) -> dict[str, Any]:
     """The mapping that `build_part` makes an equal part from."""
-    kind = kind_of(part, table)
+    kind = registered_name(part, table)
     if isinstance(part, BaseModel):
         return {"kind": kind, **part.model_dump(mode="json")}
     fields = dataclasses.asdict(part) if dataclasses.is_dataclass(part) and not isinstance(part, type) else {}

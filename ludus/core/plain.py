@@ -14,25 +14,25 @@ import numpy as np
 
 
 def to_json(value: Any) -> bytes:
-    """Compact UTF-8. value: of what `plain` takes."""
+    """Compact UTF-8. value: of what `to_builtins` takes."""
     try:
         text = _text(value)
     except (ValueError, TypeError):  # seldom: most numbers are finite, and most keys are text
-        text = _text(plain(value))
+        text = _text(to_builtins(value))
     return text.encode(errors="replace")  # the name of a folder need not be text
 
 
-def plain(value: Any) -> Any:
+def to_builtins(value: Any) -> Any:
     """Records, arrays, mappings, lists, texts and numbers as the plain data that JSON has. Raises TypeError for others."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): to_builtins(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    return plain(_opened(value))
+        return [to_builtins(one) for one in value]
+    return to_builtins(_opened(value))
 
 
 def _text(value: Any) -> str:

@@ -29,7 +29,7 @@ class Timings:
         self._seconds = dict.fromkeys(PARTS, 0.0)
         self._counts: dict[str, int] = {}
         self._stretch: dict[str, float] = {}
-        self.played = 0.0
+        self.rollout_seconds = 0.0
         """Seconds that rollout workers have said they played in this session: the mean over them, whoever waited for it."""
 
     @contextmanager
@@ -45,7 +45,7 @@ class Timings:
         """Add a rollout that took `wall` seconds, of which it says where it spent `seconds`."""
         for name, value in seconds.items():
             self._add(name, value)
-        self.played += sum(seconds.values())
+        self.rollout_seconds += sum(seconds.values())
         self._add("rollout", max(0.0, wall - sum(seconds.values())))
         for name, count in counters.items():
             self._counts[name] = self._counts.get(name, 0) + count
@@ -55,7 +55,7 @@ class Timings:
         self._seconds[part] += seconds
         self._stretch[f"seconds/{part}"] = self._stretch.get(f"seconds/{part}", 0.0) + seconds
 
-    def stretch(self) -> dict[str, float]:
+    def seconds_since_last(self) -> dict[str, float]:
         """`seconds/<part>` and `<counter>` since the last call, or since the session began. No part of the state."""
         out, self._stretch = self._stretch, {}
         return out
@@ -66,7 +66,7 @@ class Timings:
     def load_state_dict(self, state: State) -> None:
         self._seconds, self._counts = dict(state["seconds"]), dict(state["counts"])
 
-    def take(self) -> dict[str, float]:
+    def pop_metrics(self) -> dict[str, float]:
         """`seconds/<part>` and `rollout/<counter>` since the last call, those that are not 0."""
         out = {f"seconds/{name}": value for name, value in self._seconds.items() if value}
         out.update((f"rollout/{name}", float(count)) for name, count in self._counts.items() if count)

@@ -7,6 +7,7 @@ arrays of a `Timestep` are buffers that their environment reuses.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -25,7 +26,7 @@ State: TypeAlias = Mapping[str, Any]
 Metrics: TypeAlias = Mapping[str, float]
 
 
-class Tail(IntEnum):
+class SegmentEnd(IntEnum):
     """How a segment ends (invariant 4): termination does not bootstrap, truncation and cuts do."""
 
     TERMINATED = 0
@@ -51,7 +52,7 @@ class AgentSpec:
 class Enumeration:
     """All information states of a game small enough to be enumerated; ids are global, grouped by player.
 
-    Environments with an enumeration put int32 ids into `Due.observation`; `observation[ids]`, `mask[ids]` decode them.
+    Environments with an enumeration put int32 ids into `ActionRequests.observation`; `observation[ids]`, `mask[ids]` decode them.
     """
 
     observation: NDArray[np.float32]  # [I, *observation shape]
@@ -93,7 +94,7 @@ class EnvSpec:
         return tuple(a for a in self.agents if a.player == player)
 
     @property
-    def constant(self) -> float | None:
+    def constant_sum(self) -> float | None:
         """What the returns of two players sum to: None unless that is a constant, and 0 where their ranges do not say which, as they are
         infinite or loose."""
         if self.num_players != 2 or not self.zero_sum:
@@ -103,14 +104,26 @@ class EnvSpec:
         return round(least + other_most, 6) if said else 0.0
 
     @property
-    def places(self) -> NDArray[np.int64]:
+    def agent_index(self) -> NDArray[np.int64]:
         """int64[agents]: which of its player's agents each is."""
         player = np.array([agent.player for agent in self.agents])
         out: NDArray[np.int64] = np.arange(len(player)) - np.searchsorted(player, player)
         return out
 
+    @property
+    def constant(self) -> float | None:
+        """`constant_sum`, by its former name."""
+        _warn_renamed("EnvSpec.constant", "constant_sum")
+        return self.constant_sum
 
-class Due(NamedTuple):
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """`agent_index`, by its former name."""
+        _warn_renamed("EnvSpec.places", "agent_index")
+        return self.agent_index
+
+
+class ActionRequests(NamedTuple):
     """The decisions of one player that are due now; n rows in rising slot order.
 
     slot: int32[n], environment × (agents of the player) + index of the agent.
@@ -127,12 +140,12 @@ class Due(NamedTuple):
     first: NDArray[np.bool_]
 
 
-class Ended(NamedTuple):
+class ClosedDecisions(NamedTuple):
     """Every slot of one player whose open decision closes now, whether it was due or not; n rows in slot order.
 
     reward: float32[n], since the slot's last decision. terminated: bool[n]; otherwise truncated.
     observation: [n, *shape] final observations, or int32[n] ids (-1: the game has no information state at its end).
-    mask: legal actions in the final observation, where truncation bootstraps; None as in `Due`.
+    mask: legal actions in the final observation, where truncation bootstraps; None as in `ActionRequests`.
     """
 
     slot: NDArray[np.int32]
@@ -142,7 +155,7 @@ class Ended(NamedTuple):
     mask: NDArray[np.bool_] | None = None
 
 
-class Finished(NamedTuple):
+class FinishedEpisodes(NamedTuple):
     """Episodes that ended in this step: environment int32[k], returns float64[k, P], terminated bool[k], length int32[k]
     (environment steps), in rising environment order. statistics: float64[k, P, S] by the spec's names, totals of the episode, NaN where
     nobody knows them; None if there are no names."""
@@ -159,9 +172,9 @@ class Timestep(NamedTuple):
     `due`, its old one's in `ended` and `finished`. Or it restarts a step later, and lists nothing as due in between, as one that is
     still at work (asynchronous) does; some environment always has something due. Buffers stay valid until the second-next step."""
 
-    due: tuple[Due, ...]  # [P]
-    ended: tuple[Ended, ...]  # [P]
-    finished: Finished
+    due: tuple[ActionRequests, ...]  # [P]
+    ended: tuple[ClosedDecisions, ...]  # [P]
+    finished: FinishedEpisodes
     state: Array | None = None  # [E, *shape]
     final_state: Array | None = None  # [k, *shape], rows as in `finished`
 
@@ -189,7 +202,8 @@ Precision = Literal["float32", "tf32", "bf16"]
 class DeviceChoice:
     """What is asked for. device: as `ludus.core.device.parse_device` takes it. precision: of products, tf32 on a card only; parameters
     stay float32. written: whether passes that are written out may be used, where they can. compile: whether torch compiles others, where it
-    can. deterministic: whether torch is to compute the same bits whenever it computes the same (`ludus.core.machine.same_bits`)."""
+    can. deterministic: whether torch is to compute the same bits whenever it computes the same
+    (`ludus.core.machine.deterministic_algorithms`)."""
 
     device: str = "auto"
     precision: Precision = "float32"
@@ -209,7 +223,7 @@ class PolicySpec:
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Act(NamedTuple):
+class PolicyOutput(NamedTuple):
     """A policy's answer for n rows: action [n, …], logp float32[n] of the behaviour, next memory, declared extras."""
 
     action: Array
@@ -222,7 +236,7 @@ class Act(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Factor:
+class OpponentFactor:
     """One independent draw per episode: with probability probs[k], seats `seats` are played by entries[k] (one per seat)."""
 
     seats: tuple[int, ...]
@@ -230,41 +244,43 @@ class Factor:
     probs: tuple[float, ...]
 
     @staticmethod
-    def of(seats: tuple[int, ...], members: Sequence[Sequence[PolicyRef]], probs: NDArray[np.float64]) -> Factor:
+    def of(
+        seats: tuple[int, ...], members: Sequence[Sequence[PolicyRef]], probs: NDArray[np.float64]
+    ) -> OpponentFactor:
         """From probabilities float64[n_0, …] over the members of each seat; what has none is left out."""
         kept = np.argwhere(probs > 0)
         entries = tuple(tuple(members[k][i] for k, i in enumerate(profile)) for profile in kept.tolist())
-        return Factor(seats, entries, tuple(float(p) for p in probs[tuple(kept.T)]))
+        return OpponentFactor(seats, entries, tuple(float(p) for p in probs[tuple(kept.T)]))
 
-    def without(self, seat: int) -> Factor:
+    def marginalize(self, seat: int) -> OpponentFactor:
         """Over the other seats, each entry once."""
         place = self.seats.index(seat)
         probs: dict[tuple[PolicyRef, ...], float] = {}
         for entry, prob in zip(self.entries, self.probs, strict=True):
             rest = entry[:place] + entry[place + 1 :]
             probs[rest] = probs.get(rest, 0.0) + prob
-        return Factor(self.seats[:place] + self.seats[place + 1 :], tuple(probs), tuple(probs.values()))
+        return OpponentFactor(self.seats[:place] + self.seats[place + 1 :], tuple(probs), tuple(probs.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """A fixed distribution over co-players: a product of `Factor`s. A product of marginals has one factor per seat;
+    """A fixed distribution over co-players: a product of `OpponentFactor`s. A product of marginals has one factor per seat;
     a joint (correlated) one has a single factor over all of them. Every seat is in exactly one; what is drawn for the seat that
     the learner plays in an episode is ignored. Live refs name the learner of the task itself, or those of tasks in progress with it."""
 
-    factors: tuple[Factor, ...]
+    factors: tuple[OpponentFactor, ...]
 
     @staticmethod
     def product(marginals: Mapping[int, tuple[Sequence[PolicyRef], Sequence[float]]]) -> Mixture:
         """seat -> (policies, probabilities), drawn independently."""
         return Mixture(
             tuple(
-                Factor((seat,), tuple((ref,) for ref in refs), tuple(float(p) for p in probs))
+                OpponentFactor((seat,), tuple((ref,) for ref in refs), tuple(float(p) for p in probs))
                 for seat, (refs, probs) in sorted(marginals.items())
             )
         )
 
-    def instead(self, seat: int, ref: PolicyRef) -> Mixture:
+    def with_seat_fixed(self, seat: int, ref: PolicyRef) -> Mixture:
         """With one policy in a seat: the others are drawn as before, whatever was drawn for that seat."""
         factors = []
         for factor in self.factors:
@@ -272,13 +288,18 @@ class Mixture:
                 factors.append(factor)
                 continue
             if len(factor.seats) > 1:
-                factors.append(factor.without(seat))
-            factors.append(Factor((seat,), ((ref,),), (1.0,)))
+                factors.append(factor.marginalize(seat))
+            factors.append(OpponentFactor((seat,), ((ref,),), (1.0,)))
         return Mixture(tuple(factors))
+
+    def instead(self, seat: int, ref: PolicyRef) -> Mixture:
+        """`with_seat_fixed`, by its former name."""
+        _warn_renamed("Mixture.instead", "with_seat_fixed")
+        return self.with_seat_fixed(seat, ref)
 
 
 @dataclass(frozen=True, slots=True)
-class Adaptive:
+class AdaptiveMixture:
     """A mixture whose probabilities a rule (`module:Class` or a registered name) moves during the task, from the results of each entry.
     Entries with live refs keep their probability, and the rule moves those of the others; unless `moves_live`, then it moves all."""
 
@@ -288,7 +309,7 @@ class Adaptive:
     moves_live: bool = False
 
 
-Opponents: TypeAlias = Mixture | Adaptive
+Opponents: TypeAlias = Mixture | AdaptiveMixture
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,9 +326,10 @@ class Diversity:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyRow:
+class PolicyCondition:
     """One of the policies that a network is trained to play, told which (NeuPL, Liu et al. 2022). condition: what it is told, the
-    meta-strategy of the others, float[D]. opponents: drawn from that; those that networks in training play are live, in the mode `row_mode`
+    meta-strategy of the others, float[D]. opponents: drawn from that; those that networks in training play are live, in the mode
+    `condition_mode`
     of their place.
     """
 
@@ -315,7 +337,7 @@ class PolicyRow:
     opponents: Mixture
 
 
-def row_mode(row: int) -> str:
+def condition_mode(row: int) -> str:
     """The mode in which a network that plays several rows plays one of them."""
     return f"row-{row}"
 
@@ -345,7 +367,7 @@ class RestrictedSolution:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Solution:
+class MetaSolution:
     """A meta-solver's answer: either `marginals` (float64[n_p] per player, each summing to 1) or `joint` (float64[n_0, …, n_{P-1}]).
 
     gap: the most any player gains by deviating inside the restricted game, summed over players (NashConv of the meta-game);
@@ -368,16 +390,16 @@ class Solution:
         axes = range(self.joint.ndim)
         return tuple(self.joint.sum(axis=tuple(a for a in axes if a != p)) for p in axes)
 
-    def factors(self, members: Sequence[Sequence[PolicyRef]], seats: Sequence[int]) -> tuple[Factor, ...]:
+    def factors(self, members: Sequence[Sequence[PolicyRef]], seats: Sequence[int]) -> tuple[OpponentFactor, ...]:
         """How it plays some of the seats: each by itself, or from a joint distribution with what it is over these seats alone.
 
         members: [P] the policies of each player. What has no weight is left out.
         """
         if self.joint is None:
-            return tuple(Factor.of((p,), [members[p]], self.strategies[p]) for p in seats)
+            return tuple(OpponentFactor.of((p,), [members[p]], self.strategies[p]) for p in seats)
         others = tuple(p for p in range(self.joint.ndim) if p not in seats)
         joint = self.joint.sum(axis=others)
-        return (Factor.of(tuple(seats), [members[p] for p in seats], joint),) if seats else ()
+        return (OpponentFactor.of(tuple(seats), [members[p] for p in seats], joint),) if seats else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,7 +443,7 @@ class TrainingTask:
     together: float = 0.0
     role: str = ""
     restricted: RestrictedGame | None = None
-    rows: tuple[PolicyRow, ...] = ()
+    rows: tuple[PolicyCondition, ...] = ()
     takes_row: int | None = None
     rival: Rival | None = None
 
@@ -434,7 +456,7 @@ class EvaluationTask:
     id: str
     generation: int
     profiles: tuple[tuple[int, ...], ...] = ()
-    solution: Solution | None = None
+    solution: MetaSolution | None = None
 
 
 Task: TypeAlias = TrainingTask | EvaluationTask
@@ -512,7 +534,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trained:
+class TrainingResult:
     """A finished `TrainingTask`: the published policy, and the numbers of its training. `failure` says why training stopped early, with
     the last good weights kept. average: the mean over the task of a mixture that a rule has moved. curve: how it went; None: it was
     computed. place: where it learned, by which road and why. member: nothing was added, as the member `ref` plays alike, or earns as
@@ -532,7 +554,7 @@ class Trained:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evaluated:
+class EvaluationResult:
     """A finished `EvaluationTask`: matches for its profiles, or the exploitability it asked for."""
 
     task: EvaluationTask
@@ -541,4 +563,32 @@ class Evaluated:
     exploitability: Exploitability | None = None
 
 
-TaskResult: TypeAlias = Trained | Evaluated
+TaskResult: TypeAlias = TrainingResult | EvaluationResult
+
+
+_RENAMED = {
+    "Act": "PolicyOutput",
+    "Adaptive": "AdaptiveMixture",
+    "Due": "ActionRequests",
+    "Ended": "ClosedDecisions",
+    "Evaluated": "EvaluationResult",
+    "Factor": "OpponentFactor",
+    "Finished": "FinishedEpisodes",
+    "PolicyRow": "PolicyCondition",
+    "Solution": "MetaSolution",
+    "Tail": "SegmentEnd",
+    "Trained": "TrainingResult",
+    "row_mode": "condition_mode",
+}
+"""Names of earlier releases, which still work and warn."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _warn_renamed(f"{__name__}.{name}", _RENAMED[name])
+    return globals()[_RENAMED[name]]
+
+
+def _warn_renamed(former: str, name: str) -> None:
+    warnings.warn(f"{former} is called {name} now.", DeprecationWarning, stacklevel=3)

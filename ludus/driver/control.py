@@ -28,7 +28,7 @@ from ludus.core.machine import signals_handled
 from ludus.core.types import Metrics, Task
 from ludus.runtime.base import PartState
 from ludus.storage import live
-from ludus.storage.base import Doing, Observer, RunInfo, Silent
+from ludus.storage.base import ActiveTasks, NullObserver, Observer, RunInfo
 from ludus.storage.live import LiveOrder, Status
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ MOST_PARTS = 200
 STOPPED = "stopped by `ludus stop`"
 
 
-class Control(Silent):
+class Control(NullObserver):
     """Of one session of a driver. It is told of the run as an observer, and asked by `check` in the driver's thread."""
 
     def __init__(
@@ -149,7 +149,7 @@ class Control(Silent):
         self._order = LiveOrder(secrets.token_hex(8))
         now = time.time()
         self._status = Status(self._order.session, socket.gethostname(), os.getpid(), __version__, now, now)
-        self._tasks = Doing()
+        self._tasks = ActiveTasks()
         self._seen = b""  # the newest order, as it lay there
         self._parts: Callable[[], Sequence[PartState]] = tuple
         self._since = self._changed = clock()  # the end of the last check; the last order

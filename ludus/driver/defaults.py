@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ludus.core.config import Config
 from ludus.core.errors import EnvError
-from ludus.core.parts import kind_of, require
+from ludus.core.parts import registered_name, require
 from ludus.core.player_names import PlayerNames
 from ludus.core.types import EnvSpec
 from ludus.driver.player_names import names_players, numbered
@@ -204,7 +204,7 @@ def _counts_generations(scenario: Scenario) -> bool:
 
 def _of_one_player(learners: Sequence[Algorithm], *, teams: bool) -> dict[str, Any]:
     replays = all(_replays(learner) for learner in learners)
-    several = max(_NUM_ENVS.get(kind_of(learner, ALGORITHMS), 1) for learner in learners)
+    several = max(_NUM_ENVS.get(registered_name(learner, ALGORITHMS), 1) for learner in learners)
     decisions = (200_000 if replays else 400_000) if teams else (50_000 if replays else 200_000)
     return {
         "env.num_envs": (8 if replays else 16) if teams else max(several, 1 if replays else 8),

@@ -21,22 +21,22 @@ import numpy as np
 
 from ludus.core import curves
 from ludus.core.errors import ScenarioError
-from ludus.core.machine import roomy
-from ludus.core.own_code import brief, own_name
+from ludus.core.machine import reserve_stack
+from ludus.core.own_code import qualified_name, short_repr
 from ludus.core.types import (
-    Adaptive,
+    AdaptiveMixture,
     Array,
     Curve,
-    Evaluated,
+    EvaluationResult,
     EvaluationTask,
+    MetaSolution,
     Metrics,
     Mixture,
     PolicyRef,
-    Solution,
     State,
     Task,
     TaskResult,
-    Trained,
+    TrainingResult,
     TrainingTask,
 )
 from ludus.driver.control import LOOK, Control, StopRequest
@@ -51,13 +51,13 @@ from ludus.schedulers.queue import pack_mixture, unpack_mixture
 from ludus.solvers.confidence import indistinct
 from ludus.solvers.games import values_against
 from ludus.solvers.limits import watched
-from ludus.solvers.match_selection import filled
+from ludus.solvers.match_selection import impute_missing
 from ludus.storage import checkpoint
 from ludus.storage.base import GenerationRecord, Observer
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.store import Store
 from ludus.training.diagnosis import TrainingRecord, diagnose, largest_entropy
-from ludus.training.stopping import Progress, Stopper, limit_of, reason_of
+from ludus.training.stopping import Progress, Stopper, limit_in_unit, stop_reason
 from ludus.training.training import TrainingParts
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -160,14 +160,14 @@ class Response(NamedTuple):
         return Response(PolicyRef(*state["ref"]), int(state["seat"]), unpack_mixture(state["players"]))
 
 
-def players_of(result: Trained) -> Mixture | None:
+def players_of(result: TrainingResult) -> Mixture | None:
     """What a policy was trained against, on average where a rule has moved it; None where somebody was met who was still learning."""
     met = result.task.opponents if result.average is None else result.average
-    return None if isinstance(met, Adaptive) or live_refs(met) else met
+    return None if isinstance(met, AdaptiveMixture) or live_refs(met) else met
 
 
 def record_of(
-    result: Evaluated, solution: Solution, *, history: History, mean: Array, seconds: float, solving: float
+    result: EvaluationResult, solution: MetaSolution, *, history: History, mean: Array, seconds: float, solving: float
 ) -> GenerationRecord:
     """mean: float64[P, n_0 … n_(P-1)] payoffs. seconds: of the run so far; solving: of the meta-solver."""
     found, joint = result.exploitability, solution.joint
@@ -188,7 +188,7 @@ def record_of(
     )
 
 
-def _values(mean: Array, solution: Solution) -> list[float]:
+def _values(mean: Array, solution: MetaSolution) -> list[float]:
     """[P] expected returns of the meta-strategies against each other, by the payoff table."""
     if solution.joint is not None:
         return [float((table * solution.joint).sum()) for table in mean]
@@ -242,7 +242,7 @@ class Driver:
         """What plays and learns."""
         return self.work.parts
 
-    @roomy
+    @reserve_stack
     def run(self) -> str:
         """Until the schedule is complete, a stopper fires or a stop is asked for; says which."""
         try:
@@ -258,7 +258,7 @@ class Driver:
                 self._covered = False
                 for together in _groups(tasks):
                     self._do_all(together)
-                    self.control.check(self.parts.profile.played, checkpoint=self._checkpoint_now)
+                    self.control.check(self.parts.profile.rollout_seconds, checkpoint=self._checkpoint_now)
                     if self.stop.requested:
                         return self.stop.reason
         except Interrupted as interruption:
@@ -282,10 +282,10 @@ class Driver:
         if now - self._watched < LOOK:
             return
         self._watched = now
-        self.control.check(self.parts.profile.played)
+        self.control.check(self.parts.profile.rollout_seconds)
         if self.stop.requested:
             raise Interrupted
-        if self.stopper is not None and (reason := reason_of(self.stopper, self.progress)):
+        if self.stopper is not None and (reason := stop_reason(self.stopper, self.progress)):
             raise Interrupted(reason)
 
     def _conclusion(self) -> str:
@@ -294,10 +294,10 @@ class Driver:
         return early or COMPLETE
 
     def _over(self) -> str | None:
-        self.control.check(self.parts.profile.played, checkpoint=self._checkpoint_now)
+        self.control.check(self.parts.profile.rollout_seconds, checkpoint=self._checkpoint_now)
         if self.stop.requested:
             return self.stop.reason
-        return reason_of(self.stopper, self.progress) if self.stopper else None
+        return stop_reason(self.stopper, self.progress) if self.stopper else None
 
     @property
     def seconds(self) -> float:
@@ -321,7 +321,7 @@ class Driver:
         for result in results:
             self._record(result)
             self.scheduler.on_result(result, self.manager.view())
-            if isinstance(result, Evaluated):
+            if isinstance(result, EvaluationResult):
                 if result.task.solution is not None:
                     self._after_generation(result.task.generation)
                 else:
@@ -330,7 +330,7 @@ class Driver:
     def _proceed(self, fraction: float | None, metrics: Metrics) -> None:
         """Between two iterations."""
         self.observer.task_progress(fraction, metrics)
-        self.control.check(self.parts.profile.played)
+        self.control.check(self.parts.profile.rollout_seconds)
         if self.stop.requested:
             raise Interrupted
 
@@ -347,14 +347,14 @@ class Driver:
         self._covered = False
         self.store.task_done(result)
         self.observer.task_done(result)
-        if isinstance(result, Trained):
+        if isinstance(result, TrainingResult):
             self._add(result)
         elif result.task.solution is not None:
             self._announce(result, result.task.solution)
         else:
             self.manager.on_result(result)
 
-    def _add(self, result: Trained) -> None:
+    def _add(self, result: TrainingResult) -> None:
         self.store.check_place()  # a policy's file would make the folder again
         task, history = result.task, self.history
         history.trained += task.takes_row is None  # a row that is saved is no training
@@ -378,7 +378,7 @@ class Driver:
         if task.restricted is None and (players := players_of(result)) is not None:
             history.unmeasured += [Response(result.ref, seat, players).pack() for seat in task.seats]
 
-    def _join(self, result: Trained) -> None:
+    def _join(self, result: TrainingResult) -> None:
         """The policy becomes a member, unless it adds nothing to those that there are."""
         task = result.task
         if result.member:
@@ -430,7 +430,7 @@ class Driver:
             warm="" if start is None or task.continues is not None else start,
             entropy=largest_entropy(agent.action),
             goes_on=task.keep and scenario.generations != 1,
-            limited=limit_of(scenario.response, "updates") is not None,
+            limited=limit_in_unit(scenario.response, "updates") is not None,
         )
 
     def _measure(self, mean: Array) -> None:
@@ -438,13 +438,13 @@ class Driver:
         float64[P, n_0, …] payoffs."""
         for response in map(Response.unpack, self.history.unmeasured):
             seat, players = response.seat, response.players
-            self.history.response(seat, self.work.value(players.instead(seat, response.ref), seat, mean))
+            self.history.response(seat, self.work.value(players.with_seat_fixed(seat, response.ref), seat, mean))
             # In sequence it met those that were added since the last profile was solved.
             if getattr(self.scenario, "order", None) == "sequential":
                 self.history.met(seat, self.work.value(players, seat, mean))
         self.history.unmeasured = []
 
-    def _announce(self, result: Evaluated, solution: Solution) -> None:
+    def _announce(self, result: EvaluationResult, solution: MetaSolution) -> None:
         mean = self._mean()
         self._measure(mean)
         record = record_of(
@@ -457,7 +457,7 @@ class Driver:
         )
         self.history.generation(record.number, values=list(record.values), nash_conv=record.nash_conv)
         self.store.generation_done(record)
-        self.store.metrics_recorded("generations", record.number, self.parts.profile.take())
+        self.store.metrics_recorded("generations", record.number, self.parts.profile.pop_metrics())
         self._compare_newcomers()
         if solution.note:
             self.warn("meta_solver", f"generation {record.number}: {solution.note}")
@@ -489,11 +489,13 @@ class Driver:
         """float64[P, n_0, …]: the payoffs; where evaluation is adaptive, guesses are in the cells that it has left out. Contiguous:
         products round by how numbers lie in memory, and a table that has grown lies otherwise than one that was loaded."""
         payoffs = self.manager.table.view()
-        return np.ascontiguousarray((payoffs if self.scenario.evaluation.adaptive is None else filled(payoffs)).mean)
+        return np.ascontiguousarray(
+            (payoffs if self.scenario.evaluation.adaptive is None else impute_missing(payoffs)).mean
+        )
 
     # ------------------------------------------------------------------------------------------ barriers
 
-    def _after_matches(self, result: Evaluated) -> None:
+    def _after_matches(self, result: EvaluationResult) -> None:
         """An evaluation in several steps may take long."""
         self._matches += len(result.matches)
         if self._matches >= self.scenario.checkpoints.iterations:
@@ -563,7 +565,7 @@ class Driver:
         before, self._told = self._told, self.seconds
         wall = self._told - (self.history.seconds if before is None else before)
         lags = [float(curve["lag_mean"][-1]) for curve in trainings if "lag_mean" in curve.columns]
-        told = self.parts.profile.stretch()
+        told = self.parts.profile.seconds_since_last()
         steps = {"env_steps": told.pop("env_steps", 0.0)}
         seconds = {name: value for name, value in told.items() if name.startswith("seconds/")}
         lag = {"lag": float(np.mean(lags))} if lags else {}
@@ -616,12 +618,12 @@ def _groups(tasks: Sequence[Task]) -> Iterator[list[Task]]:
 def tasks_of(scheduler: Scheduler, view: View, *, free: int) -> Sequence[Task]:
     """Its next tasks. Raises ScenarioError for an answer that is none, for more than `free` and for populations that there are not."""
     tasks = scheduler.next_tasks(view, free=free)
-    who = f"scheduler {own_name(scheduler)}"
+    who = f"scheduler {qualified_name(scheduler)}"
     if not isinstance(tasks, list | tuple) or not all(
         isinstance(task, TrainingTask | EvaluationTask) for task in tasks
     ):
         raise ScenarioError(
-            f"{who}.next_tasks answered {brief(tasks)}; expected a list of TrainingTask and EvaluationTask, empty once it is complete."
+            f"{who}.next_tasks answered {short_repr(tasks)}; expected a list of TrainingTask and EvaluationTask, empty once it is complete."
         )
     if len(tasks) > free:
         raise ScenarioError(f"{who}.next_tasks answered {len(tasks)} tasks; expected at most {free}, which were free.")

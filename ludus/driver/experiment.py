@@ -28,8 +28,8 @@ from typing import Protocol
 from ludus import __version__
 from ludus.core.config import from_yaml, to_yaml
 from ludus.core.errors import ConfigError, LudusError, RunError, RunIsOver, RunWarning
-from ludus.core.machine import cores
-from ludus.core.own_code import told
+from ludus.core.machine import available_cpus
+from ludus.core.own_code import describe_user_error
 from ludus.core.types import EnvSpec
 from ludus.driver.assembly import checked
 from ludus.driver.control import STOPPED, StopRequest, stop_on_signals
@@ -130,7 +130,7 @@ def at_a_time(scenario: Scenario) -> int:
     """How many runs go on side by side: as many as have a core each; one of those that have processes of their own."""
     if scenario.runtime.kind != "inprocess":
         return 1
-    return max(1, cores() // scenario.runtime.threads)
+    return max(1, available_cpus() // scenario.runtime.threads)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -350,7 +350,11 @@ class RunInChild:
             return f"{OVER}: {error}"
         except Exception as error:  # noqa: BLE001  told to whoever started this, and written down
             traceback.print_exc()
-            return str(error) if isinstance(error, LudusError) else told(error) or f"{type(error).__name__}: {error}"
+            return (
+                str(error)
+                if isinstance(error, LudusError)
+                else describe_user_error(error) or f"{type(error).__name__}: {error}"
+            )
         return ""
 
     def close(self) -> None:

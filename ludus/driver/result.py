@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.plain import plain
+from ludus.core.plain import to_builtins
 from ludus.core.types import NamedStatistics
 from ludus.driver.scenario import Scenario
 from ludus.evaluation.policies import Drawn
@@ -70,11 +70,11 @@ class Result:
             "failures": self.summary.failures,
             "trained": self.summary.trained,
             "episodes": self.episodes,
-            "seconds": plain(self.seconds),
-            "nash_conv": plain(self.nash_conv),
+            "seconds": to_builtins(self.seconds),
+            "nash_conv": to_builtins(self.nash_conv),
             "populations": [[member.ref.policy for member in members] for members in self.populations],
-            "meta_strategies": plain([strategy.tolist() for strategy in self.meta_strategies]),
-            "generations": plain(self.generations),
+            "meta_strategies": to_builtins([strategy.tolist() for strategy in self.meta_strategies]),
+            "generations": to_builtins(self.generations),
             "statistics": list(map(_counted, self.statistics, self.populations)),
             "warnings": [{"kind": event.kind, "text": event.text} for event in self.warnings],
         }
@@ -92,7 +92,7 @@ def _counted(statistics: NamedStatistics | None, members: Sequence[PolicyRecord]
     """Of one population: policy -> statistic -> mean."""
     if statistics is None:
         return None
-    rows = [dict(zip(statistics.names, plain(statistics.mean[m.index].tolist()), strict=True)) for m in members]
+    rows = [dict(zip(statistics.names, to_builtins(statistics.mean[m.index].tolist()), strict=True)) for m in members]
     return {member.ref.policy: row for member, row in zip(members, rows, strict=True)}
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import ludus
 from ludus.core.errors import ConfigError, EnvError, RunError, RunIsOver, RunWarning
 from ludus.core.files import replace_file
-from ludus.core.machine import files_allowed, out_of_memory, same_bits, thread_limits
+from ludus.core.machine import deterministic_algorithms, files_allowed, out_of_memory, thread_limits
 from ludus.core.parts import missing
 from ludus.core.types import EnvSpec, PolicySpec, State
 from ludus.core.user_code import standard_settings
@@ -41,11 +41,11 @@ from ludus.policies.specs import random_spec
 from ludus.runtime.base import Runtime
 from ludus.runtime.inprocess import InProcess, build_runtime
 from ludus.storage import live
-from ludus.storage.base import GenerationRecord, Observer, RunInfo, RunSummary, Silent
+from ludus.storage.base import GenerationRecord, NullObserver, Observer, RunInfo, RunSummary
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.run_dirs import RUNS, check_run_name, find_run, require_empty, require_writable
 from ludus.storage.store import Store, require_new
-from ludus.training.stopping import limit_of, reason_of
+from ludus.training.stopping import limit_in_unit, stop_reason
 from ludus.view.tensorboard import TensorBoardWriter
 
 
@@ -70,7 +70,7 @@ def run(
     """
     if observer is not None and not isinstance(observer, Observer):
         raise ConfigError(
-            f"observer={observer!r} was given, which is no observer: {missing(observer, Observer)}. Derive it from ludus.Silent."
+            f"observer={observer!r} was given, which is no observer: {missing(observer, Observer)}. Derive it from ludus.NullObserver."
         )
     request = stop if isinstance(stop, StopRequest) else None
     if stop is not None and request is None:
@@ -87,7 +87,7 @@ def run(
     info = _info(scenario, counted, folder, game)
     at = folder.absolute()  # whatever becomes of the working directory while the run goes on
     files = PolicyFiles(at)
-    stop, observer = request or StopRequest(), observer or Silent()
+    stop, observer = request or StopRequest(), observer or NullObserver()
     if scenario.env.unnamed:
         warnings.warn(_UNNAMED.format(id=scenario.env.id, run=str(folder)), RunWarning, stacklevel=2)
     with (
@@ -141,7 +141,7 @@ def resume(
             if stored.finished:
                 _require_open(scenario, stored.state, behind=behind)
         stored.tidy()
-    stop, observer = stop or StopRequest(), observer or Silent()
+    stop, observer = stop or StopRequest(), observer or NullObserver()
     with (
         closed_on_error(made),
         _session(scenario, stored.folder, observer) as (tensorboard, runtime, beside),
@@ -206,7 +206,7 @@ def _session(
     try:
         with (
             standard_settings(),
-            same_bits(scenario.runtime.deterministic),
+            deterministic_algorithms(scenario.runtime.deterministic),
             thread_limits(torch_threads=threads),
             closing(TensorBoardWriter(folder.absolute(), tell=observer.message)) as tensorboard,
             closing(scenario.runtime.build()) as runtime,
@@ -255,7 +255,7 @@ def _require_open(scenario: Scenario, state: State, *, behind: int) -> None:
             "it."
         )
     history = History.of_state(state["history"])
-    reason = reason_of(scenario.stop, history.progress(history.seconds)) if scenario.stop else None
+    reason = stop_reason(scenario.stop, history.progress(history.seconds)) if scenario.stop else None
     if reason:
         raise RunIsOver(
             f"there is nothing to go on with: {reason}, which the run's `stop` asks for. Give another one beside what extends the run, "
@@ -313,7 +313,7 @@ def _info(scenario: Scenario, spec: EnvSpec, folder: Path, game: GameFacts | Non
 
 def _limit(scenario: Scenario, unit: str) -> Any:
     """What the run's own stopper says of it: a number, or None."""
-    return None if scenario.stop is None else limit_of(scenario.stop, unit)
+    return None if scenario.stop is None else limit_in_unit(scenario.stop, unit)
 
 
 def folder_name(scenario: Scenario) -> str | None:
@@ -422,7 +422,7 @@ def spilling(runtime: Runtime, observer: Observer, event: Callable[[str, str], N
     return [] if spilled is None else [Spilling(spilled, observer=observer, event=event)]
 
 
-class Spilling(Silent):
+class Spilling(NullObserver):
     """Looks after every generation, and says so the first time and whenever twice as much has gone to disk."""
 
     def __init__(self, spilled: Callable[[], int], *, observer: Observer, event: Callable[[str, str], None]) -> None:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, mo
 
 from ludus.core.config import Config, is_stored, to_yaml
 from ludus.core.errors import ConfigError, ScenarioError, UnknownName
-from ludus.core.parts import build_part, dump_part, load
+from ludus.core.parts import build_part, dump_part, resolve_name
 from ludus.core.types import EnvSpec
 from ludus.driver.scenario_runtime import SHARDS, RuntimeChoice
 from ludus.envs.options import Environment, Switch, with_import
@@ -19,7 +19,7 @@ from ludus.learners.registry import ALGORITHMS, Algorithms
 from ludus.policies.specs import tabulates
 from ludus.population.base import populations_of, seats_of
 from ludus.schedulers.base import Scheduler
-from ludus.schedulers.match_selection import AdaptiveSelection, EveryHole, MatchSelection
+from ludus.schedulers.match_selection import AdaptiveSelection, AllMissing, MatchSelection
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions
 from ludus.solvers.base import MetaSolver
 from ludus.solvers.match_selection import Goal, ResponseGraph
@@ -125,7 +125,7 @@ class Evaluation(Config):
     def selection(self, solver: MetaSolver, seed: int) -> MatchSelection:
         """What decides which matches are played. solver: whose solutions it looks at."""
         if self.adaptive is None:
-            return EveryHole()
+            return AllMissing()
         options = {**self.adaptive.model_dump(), "goal": self.adaptive.made()}
         return AdaptiveSelection(solver=solver, episodes=self.episodes, seed=seed, **options)
 
@@ -278,7 +278,9 @@ class Scenario(ScheduleOptions):
     def to_yaml(self) -> str:
         """The scenario as YAML; `load_scenario` of it gives an equal one. In full if `load_scenario` or a run completed it; else without
         what follows from the environment."""
-        missing_settings = load("function", "ludus.driver.defaults:missing_settings", {})  # which knows all kinds
+        missing_settings = resolve_name(
+            "function", "ludus.driver.defaults:missing_settings", {}
+        )  # which knows all kinds
 
         data = self.model_dump(mode="json")
         for *parents, key in missing_settings(self):
@@ -347,5 +349,5 @@ class Scenario(ScheduleOptions):
     def check(self, env: EnvSpec, *, matches: EnvSpec | None = None, generation: int = 0) -> None:
         """Raises ScenarioError where parts that are fine alone do not fit together. matches: the game as matches count it, where learners
         are paid otherwise. generation: the last one that a run has behind it: what only earlier ones need is not looked for."""
-        check = load("function", "ludus.driver.scenario_check:check", {})  # which loads what a scenario runs on
+        check = resolve_name("function", "ludus.driver.scenario_check:check", {})  # which loads what a scenario runs on
         check(self, env, matches=matches or env, generation=generation)

@@ -8,10 +8,10 @@ from contextlib import closing
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ludus.core.device import Placed, cards, where
-from ludus.core.errors import ConfigError, DataError, ScenarioError, article, either, one_line
-from ludus.core.own_code import own_name
-from ludus.core.parts import kind_of
+from ludus.core.device import HasPlacement, cards, describe_device
+from ludus.core.errors import ConfigError, DataError, ScenarioError, article, join_or, one_line
+from ludus.core.own_code import qualified_name
+from ludus.core.parts import registered_name
 from ludus.core.types import CPU, DeviceChoice, EnvSpec
 from ludus.envs.families import GivenObject
 from ludus.envs.tree.game_tree import tree_of
@@ -24,8 +24,8 @@ from ludus.replay.kinds import build_table
 from ludus.replay.table import BoundedTable
 from ludus.schedulers.chunked import ChunkedScheduler
 from ludus.schedulers.options import ScheduleContext
-from ludus.training.in_place import ELSEWHERE, refused, why_never
-from ludus.training.stopping import check_response, check_stop, limit_of, training_budget
+from ludus.training.in_place import ELSEWHERE, refused, why_not_on_device
+from ludus.training.stopping import check_response, check_stop, limit_in_unit, training_budget
 
 if TYPE_CHECKING:
     from ludus.driver.scenario import Scenario
@@ -153,7 +153,7 @@ def _check_played_there(scenario: Scenario, env: VectorEnv) -> None:
         if not isinstance(assigned.algorithm, Algorithm):
             continue
         found = ELSEWHERE if runtime.trainers else learns_in_place(_learner(assigned, env.spec, runtime.device_choice))
-        why = why_never(env, assigned.algorithm.collect(), asynchronous=runtime.async_limits is not None)
+        why = why_not_on_device(env, assigned.algorithm.collect(), asynchronous=runtime.async_limits is not None)
         if why := why or (found if isinstance(found, str) else ""):
             raise refused(algorithms.label(assigned.population, assigned.role), why)
 
@@ -163,7 +163,9 @@ def places(scenario: Scenario, env: EnvSpec) -> dict[str, str]:
     algorithms, found = scenario.who_learns(scenario.population(env)), dict[str, str]()
     for assigned in algorithms.assigned(env):
         learner = _learner(assigned, env, scenario.runtime.device_choice)
-        found[algorithms.label(assigned.population, assigned.role)] = COMPUTED if learner is None else where(learner)
+        found[algorithms.label(assigned.population, assigned.role)] = (
+            COMPUTED if learner is None else describe_device(learner)
+        )
     return found
 
 
@@ -181,10 +183,10 @@ def _check_device(asked: DeviceChoice, context: ScheduleContext) -> None:
         return
     for assigned in context.assigned:
         learner = _learner(assigned, context.env, CPU)
-        if learner is not None and not isinstance(learner, Placed):
+        if learner is not None and not isinstance(learner, HasPlacement):
             given = f"device={asked.device}" if device else f"precision={asked.precision}"
             raise ConfigError(
-                f"runtime.{given} was given, and {own_name(assigned.algorithm)} computes on the CPU, in float32, only. Leave it out."
+                f"runtime.{given} was given, and {qualified_name(assigned.algorithm)} computes on the CPU, in float32, only. Leave it out."
             )
 
 
@@ -208,7 +210,7 @@ def _check_storage(algorithm: Algorithm) -> None:
                     table.check_sizes(insert=size.insert, batch=size.batch, vary=size.vary)
         except DataError as error:
             raise ScenarioError(
-                f"the algorithm {kind_of(algorithm, ALGORITHMS)!r}, table {spec.name!r}: {error}"
+                f"the algorithm {registered_name(algorithm, ALGORITHMS)!r}, table {spec.name!r}: {error}"
             ) from error
 
 
@@ -241,7 +243,7 @@ def unfollowed(scenario: Scenario) -> Iterator[str]:
 
 def _check_warm_up(scenario: Scenario, env: EnvSpec, algorithm: Algorithm, scheduler: Scheduler) -> None:
     """That the first update comes before a policy is done, as far as that is known: where decisions are what is collected and limited."""
-    limit, collect = limit_of(scenario.response, "decisions"), algorithm.collect()
+    limit, collect = limit_in_unit(scenario.response, "decisions"), algorithm.collect()
     if limit is None or scenario.runtime.async_limits is not None or collect.unit != "decisions":
         return
     if not isinstance(algorithm, WarmsUp):
@@ -259,8 +261,9 @@ def _check_warm_up(scenario: Scenario, env: EnvSpec, algorithm: Algorithm, sched
     ]
     raise ScenarioError(
         f"response: {limit} decisions{'' if tasks == 1 else f' in each of {tasks} tasks'} are fewer than the algorithm "
-        f"{kind_of(algorithm, ALGORITHMS)!r} collects before the first update{whose} ({warm_up.needed}: {warm_up}), so that its policies "
-        f"would stay as they begin. Up to {open_} are still open at the end and count for nothing: give {either(changes)}."
+        f"{registered_name(algorithm, ALGORITHMS)!r} collects before the first update{whose} ({warm_up.needed}: {warm_up}), so "
+        f"that its policies "
+        f"would stay as they begin. Up to {open_} are still open at the end and count for nothing: give {join_or(changes)}."
     )
 
 
@@ -280,7 +283,7 @@ def _check_both_sides(scenario: Scenario, env: EnvSpec, algorithm: Algorithm) ->
         return
     if not getattr(scenario, "every_seat", False) or getattr(scenario, "latest", 1.0) != 1.0:
         raise ScenarioError(
-            f"the algorithm {kind_of(algorithm, ALGORITHMS)!r} learns games of two players from both players' moves, and this "
+            f"the algorithm {registered_name(algorithm, ALGORITHMS)!r} learns games of two players from both players' moves, and this "
             f"{scenario.kind} scenario has games of which it records one player's alone. Use scenario self_play with share=always, "
             "every_seat=true and latest=1."
         )

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from ludus.core.config import from_yaml, is_stored, override
 from ludus.core.errors import ConfigError, LudusError, UnknownName, nearest
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.driver.defaults import changed, complete, spec_of
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_kinds import SCENARIOS
@@ -141,14 +141,14 @@ def _refuse_bare(key: str, kind: type[Scenario], data: Mapping[str, Any]) -> Non
     name = given.get("kind") if isinstance(given, Mapping) else given
     known = [f"response.{key}"] if key in LENGTHS and "response" in kind.model_fields else []
     with suppress(LudusError):  # another algorithm is refused where it is made
-        if isinstance(name, str) and key in getattr(load("algorithm", name, ALGORITHMS), "model_fields", {}):
+        if isinstance(name, str) and key in getattr(resolve_name("algorithm", name, ALGORITHMS), "model_fields", {}):
             known.append(f"algorithm.{key}")
     if known:
         raise ConfigError(f"unknown key {key!r}; did you mean {' or '.join(map(repr, known))}?")
 
 
 def _kind(name: str) -> type[Scenario]:
-    kind = load("scenario", name, SCENARIOS)
+    kind = resolve_name("scenario", name, SCENARIOS)
     if not (isinstance(kind, type) and issubclass(kind, Scenario)):
         raise ConfigError(
             f"scenario {name!r} is no class of scenarios; one of your own is a subclass of ludus.Scenario."
@@ -181,7 +181,7 @@ def _settings(kind: type[Scenario], data: Mapping[str, Any], path: Sequence[str]
     if not parts or not isinstance(given[what], Mapping) or not isinstance(given[what].get("kind"), str):
         return {}
     try:
-        model = load("algorithm", given[what]["kind"], ALGORITHMS)
+        model = resolve_name("algorithm", given[what]["kind"], ALGORITHMS)
     except LudusError:
         return {}  # another one may be given later; else it is refused when it is made
     for before, part in pairwise([what, *parts]):

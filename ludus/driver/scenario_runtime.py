@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from ludus.core.config import LONGEST, Config
 from ludus.core.device import parse_device, require_card
 from ludus.core.errors import ConfigError
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.core.types import CPU, DeviceChoice, Precision
 from ludus.policies.bots import BotSettings
 from ludus.rollout.async_limits import AsyncLimits
@@ -18,7 +18,7 @@ from ludus.runtime.base import Runtime
 
 if TYPE_CHECKING:
     from ludus.rollout.inference.server import SharedInference
-    from ludus.training.trainer import Feed
+    from ludus.training.trainer import BatchPlacement
 
 
 SHARDS = 8
@@ -170,11 +170,11 @@ class RuntimeChoice(Config):
         )
 
     @property
-    def feed(self) -> Feed:
+    def feed(self) -> BatchPlacement:
         """How batches come to learners."""
-        from ludus.training.trainer import Feed  # a scenario can be read without loading what it runs on
+        from ludus.training.trainer import BatchPlacement  # a scenario can be read without loading what it runs on
 
-        return Feed(self.prefetch, on_device=self.replay == "device")
+        return BatchPlacement(self.prefetch, on_device=self.replay == "device")
 
     @property
     def acting(self) -> DeviceChoice:
@@ -231,7 +231,7 @@ class RuntimeChoice(Config):
             )
         if self.kind == "processes":
             self._check_processes()
-        load("runtime", self.kind, RUNTIMES)
+        resolve_name("runtime", self.kind, RUNTIMES)
         if self.device.startswith("cuda"):
             self._check_cards()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ludus.core.config import as_stored
 from ludus.core.errors import LudusError, RunError, ScenarioError
-from ludus.core.files import aside_of, put_in_place, replace_file, write_file
+from ludus.core.files import atomic_replace, replace_file, temporary_path, write_file
 from ludus.core.types import PolicyRef, State
 from ludus.driver.defaults import changed
 from ludus.driver.imported_policies import with_files
@@ -90,7 +90,7 @@ class ResumableRun:
     def restore_scenario(self) -> None:
         """Make `scenario.yaml` agree with the database again, where a kill came between the two."""
         path = self.folder / SCENARIO
-        aside = aside_of(path)
+        aside = temporary_path(path)
         if _text(path) != self.info.text and (not path.exists() or _text(aside) == self.info.text):
             replace_file(path, self.info.text.encode())
         aside.unlink(missing_ok=True)
@@ -98,9 +98,9 @@ class ResumableRun:
     def change_scenario(self, store: Store, info: RunInfo) -> None:
         """Durably, in the database and in `scenario.yaml`."""
         path = self.folder / SCENARIO
-        write_file(aside_of(path), info.text.encode())
+        write_file(temporary_path(path), info.text.encode())
         store.set_info(info, abandoned=self.abandoned)
-        put_in_place(path)
+        atomic_replace(path)
 
     def tidy(self) -> None:
         """Remove what a kill in its last moments has left: a log beside the database, a report that was not done.
@@ -177,7 +177,7 @@ def _last_process(folder: Path) -> str:
 
 def _scenario(folder: Path, info: RunInfo, *, begun: bool) -> Scenario:
     path = folder / SCENARIO
-    if info.text in (_text(path), _text(aside_of(path))) or not (begun or path.exists()):
+    if info.text in (_text(path), _text(temporary_path(path))) or not (begun or path.exists()):
         return parse_scenario(info.text)
     try:
         text = path.read_text(encoding="utf-8")

@@ -24,7 +24,7 @@ from pydantic import Field, model_validator
 
 from ludus.core.config import Config, from_yaml, override, to_yaml
 from ludus.core.curves import COUNTERS
-from ludus.core.errors import ConfigError, LudusError, RunError, either, nearest, one_line
+from ludus.core.errors import ConfigError, LudusError, RunError, join_or, nearest, one_line
 from ludus.core.files import replace_file
 from ludus.core.packages import require
 from ludus.core.types import EnvSpec
@@ -157,8 +157,8 @@ class Sweep(Config):
     def check(self) -> tuple[Scenario, EnvSpec]:
         """What all trials have in common, and its game. Raises LudusError where that, or the first values of the options, cannot be run."""
         common = with_files(load_scenario(self.scenario, _assigned(self.changes)))
-        firsts = _assigned({key: option.first for key, option in self.options.items()})
-        return common, check_here(with_files(parse_scenario(common.to_yaml(), firsts)))
+        first_of_orbit = _assigned({key: option.first for key, option in self.options.items()})
+        return common, check_here(with_files(parse_scenario(common.to_yaml(), first_of_orbit)))
 
     @property
     def most(self) -> int:
@@ -213,7 +213,7 @@ def new_sweep(sweep: Sweep, *, run_dir: Path | None, name: str | None) -> Experi
             f"random play. For the latter, {way}."
         )
     if sweep.metric is not None and sweep.metric not in known:
-        raise ConfigError(f"metric: {sweep.metric} is not known in such runs; expected {either(known)}.")
+        raise ConfigError(f"metric: {sweep.metric} is not known in such runs; expected {join_or(known)}.")
     sweep = sweep.model_copy(update={"metric": sweep.metric or known[0]})
     sampler_of(sweep)
     pruner_of(sweep)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ludus.core.errors import RunError, ScenarioError
-from ludus.core.own_code import own_name
+from ludus.core.own_code import qualified_name
 from ludus.core.parts import with_options
 from ludus.core.types import (
     Array,
-    Evaluated,
+    EvaluationResult,
     EvaluationTask,
     Match,
     Metrics,
@@ -28,7 +28,7 @@ from ludus.core.types import (
     State,
     Task,
     TaskResult,
-    Trained,
+    TrainingResult,
     TrainingTask,
 )
 from ludus.driver.scenario import Scenario
@@ -108,7 +108,7 @@ class TaskRunner:
 
     def _learned(
         self, tasks: Sequence[TrainingTask], *, proceed: Proceed, checkpoint: Checkpoint
-    ) -> Generator[Trained]:
+    ) -> Generator[TrainingResult]:
         """The results of tasks that learn, in their order."""
         checkpoints = self.scenario.checkpoints
         for group in self._in_progress(tasks):
@@ -192,7 +192,7 @@ class TaskRunner:
             self._oracles[who] = algorithm if isinstance(algorithm, ComputedOracle) else None
         return self._oracles[who]
 
-    def _compute(self, task: TrainingTask, algorithm: ComputedOracle) -> Trained:
+    def _compute(self, task: TrainingTask, algorithm: ComputedOracle) -> TrainingResult:
         assert self.exact is not None
         with self.parts.profile.part("learning"):
             if task.restricted is not None:
@@ -207,7 +207,7 @@ class TaskRunner:
             member = self.exact.member_like(task.population, policy, mode=task.mode)
             if member is None and task.rival.strict and metrics["return"] <= task.rival.bar:
                 member = task.rival.ref
-        return Trained(
+        return TrainingResult(
             task,
             member or ref,
             response.spec,
@@ -218,20 +218,21 @@ class TaskRunner:
             member=member is not None,
         )
 
-    def _take_row(self, task: TrainingTask, row: int) -> Trained:
+    def _take_row(self, task: TrainingTask, row: int) -> TrainingResult:
         """One policy of a network that plays several: its weights, and what this one is told."""
         assert isinstance(task.start, PolicyRef)
         spec, weights = self.manager.weights_of(task.start)
         own = {**weights, "condition": weights["condition"][row : row + 1]}
         ref = PolicyRef(task.population, task.policy, mode=task.mode)
-        return Trained(task, ref, spec, own, metrics={}, counters={}, place=_TAKEN)
+        return TrainingResult(task, ref, spec, own, metrics={}, counters={}, place=_TAKEN)
 
     def _part(self, game: RestrictedGame, seats: tuple[int, ...], algorithm: ComputedOracle) -> Response:
         """The seats' part of a restricted game's equilibrium, which is computed once for all its players."""
         assert self.exact is not None
         if not isinstance(algorithm, SolvesRestricted):
             raise ScenarioError(
-                f"{own_name(algorithm)} computes best responses, and no equilibria of restricted games: it lacks the methods solve and "
+                f"{qualified_name(algorithm)} computes best responses, and no equilibria of restricted games: it lacks the "
+                f"methods solve and "
                 "part of ludus.learners.base.SolvesRestricted. Use algorithm exact for the role meta."
             )
         if self._solved is None or self._solved[0] != game:
@@ -255,17 +256,17 @@ class TaskRunner:
 
     # ------------------------------------------------------------------------------------------ evaluation
 
-    def _evaluate(self, task: EvaluationTask, proceed: Proceed, hear: Callable[[float], None]) -> Evaluated:
+    def _evaluate(self, task: EvaluationTask, proceed: Proceed, hear: Callable[[float], None]) -> EvaluationResult:
         if task.solution is not None:
             exploitability = None
             if self.exact is not None and self.scenario.evaluation.exploitability != "off":
                 with self.parts.profile.part("evaluation"):
                     exploitability = self.exact.exploitability(task.solution)
-            return Evaluated(task, exploitability=exploitability)
+            return EvaluationResult(task, exploitability=exploitability)
         if self.exact is not None and self.scenario.evaluation.payoffs != "simulate":
             with self.parts.profile.part("evaluation"):
-                return Evaluated(task, payoffs=self.exact.payoffs())
-        return Evaluated(task, matches=tuple(self._matches(task, proceed, hear)))
+                return EvaluationResult(task, payoffs=self.exact.payoffs())
+        return EvaluationResult(task, matches=tuple(self._matches(task, proceed, hear)))
 
     def _matches(self, task: EvaluationTask, proceed: Proceed, hear: Callable[[float], None]) -> Iterator[Match]:
         profiles, portion = self._profiles(task.profiles), self.scenario.evaluation.portion

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ludus.core.arrays import addresses
 from ludus.core.errors import EnvError
-from ludus.core.types import Array, Due, Ended, EnvSpec, Finished, Timestep
+from ludus.core.types import ActionRequests, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
 from ludus.envs import publisher_kernels
 from ludus.envs.spaces import Choices
 
@@ -73,20 +73,23 @@ class Side:
         )  # environment, returns, terminated, length of what is finished
         self.statistics = unknown_statistics(spec, num_envs)  # of what is finished
         self._all_due = [
-            Due(self.slot[p], self.observation[p], self.mask[p], self.reward[p], self.first[p]) for p in players
+            ActionRequests(self.slot[p], self.observation[p], self.mask[p], self.reward[p], self.first[p])
+            for p in players
         ]
-        self._due: list[dict[int, Due]] = [{} for _ in slots]
-        self._ended: list[dict[int, Ended]] = [{} for _ in slots]
-        self._finished: dict[int, Finished] = {}
+        self._due: list[dict[int, ActionRequests]] = [{} for _ in slots]
+        self._ended: list[dict[int, ClosedDecisions]] = [{} for _ in slots]
+        self._finished: dict[int, FinishedEpisodes] = {}
         self._timesteps: dict[tuple[int, int], Timestep] = {}
 
-    def due(self, player: int, n: int) -> Due:
+    def due(self, player: int, n: int) -> ActionRequests:
         """The first n due rows; dense arrays as they are where every slot is due."""
         observation, mask, slot = self.observation[player], self.mask[player], self.slot[player]
         if n == len(slot):
             whole = self._all_due[player]
             if whole.observation is not observation or whole.mask is not mask:
-                whole = self._all_due[player] = Due(slot, observation, mask, self.reward[player], self.first[player])
+                whole = self._all_due[player] = ActionRequests(
+                    slot, observation, mask, self.reward[player], self.first[player]
+                )
             return whole
         record = self._due[player].get(n)
         if record is None:
@@ -98,7 +101,7 @@ class Side:
             mask.take(record.slot, axis=0, out=record.mask, mode="clip")
         return record
 
-    def ended(self, player: int, n: int) -> Ended:
+    def ended(self, player: int, n: int) -> ClosedDecisions:
         """The first n closed rows, copied out of the dense arrays."""
         record = self._ended[player].get(n)
         if record is None:
@@ -110,13 +113,13 @@ class Side:
                 mask.take(record.slot, axis=0, out=record.mask, mode="clip")
         return record
 
-    def finished(self, n: int) -> Finished:
+    def finished(self, n: int) -> FinishedEpisodes:
         """The first n finished episodes."""
         record = self._finished.get(n)
         if record is None:
             environment, returns, terminated, length = self.over
             statistics = None if self.statistics is None else self.statistics[:n]
-            record = Finished(environment[:n], returns[:n], terminated[:n], length[:n], statistics)
+            record = FinishedEpisodes(environment[:n], returns[:n], terminated[:n], length[:n], statistics)
             _keep(self._finished, n, record)
         return record
 
@@ -147,9 +150,9 @@ class Side:
             rows = self._end_rows[player] = np.zeros(final.shape, final.dtype)
         return rows
 
-    def _due_record(self, player: int, n: int) -> Due:
+    def _due_record(self, player: int, n: int) -> ActionRequests:
         rows, mask = self._rows_of(player), self._row_masks[player]
-        record = Due(
+        record = ActionRequests(
             self.slot[player][:n],
             rows[:n],
             None if mask is None else mask[:n],
@@ -159,9 +162,9 @@ class Side:
         _keep(self._due[player], n, record)
         return record
 
-    def _ended_record(self, player: int, n: int) -> Ended:
+    def _ended_record(self, player: int, n: int) -> ClosedDecisions:
         rows, mask = self._end_rows_of(player), self._end_masks[player]
-        record = Ended(
+        record = ClosedDecisions(
             self.end_slot[player][:n],
             self.end_reward[player][:n],
             self.end_terminated[player][:n],

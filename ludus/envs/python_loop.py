@@ -16,7 +16,7 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError
-from ludus.core.types import Array, Due, EnvSpec, Timestep
+from ludus.core.types import ActionRequests, Array, EnvSpec, Timestep
 from ludus.core.user_code import enter, leave, users_code
 from ludus.envs.base import NamesColumns, Unsaved
 from ludus.envs.publisher import GOES_ON, TRUNCATED, Publisher
@@ -488,7 +488,7 @@ class PythonVectorEnv(Unsaved):
             due_flags.fill(False)
         return sorted(acting)
 
-    def _given(self, player: int, actions: Array, due: Due) -> Any:
+    def _given(self, player: int, actions: Array, due: ActionRequests) -> Any:
         """A player's actions as environments are to have them, one for each due row."""
         given = np.asarray(actions)
         if len(given) != len(due.slot):

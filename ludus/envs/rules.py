@@ -246,7 +246,7 @@ def build_rules(config: Mapping[str, Any]) -> Rules:
 
 def told_sum(env: EnvSpec) -> str:
     """In words, what its players' returns sum to."""
-    known = f"has returns that sum to {env.constant:g}" if env.constant else "is zero-sum"
+    known = f"has returns that sum to {env.constant_sum:g}" if env.constant_sum else "is zero-sum"
     return known if env.zero_sum else "is not zero-sum"
 
 
@@ -254,7 +254,7 @@ def require_rules(rules: Rules, env: EnvSpec, *, algorithm: str, scale: float = 
     """Raises ScenarioError unless `env` may be a game of such rules: two players, one agent each, who win what the other loses, which is
     not more than 1. scale: by which what it pays is learned."""
     one_each = all(len(env.agents_of(player)) == 1 for player in range(env.num_players))
-    if env.constant != 0.0 or not one_each:
+    if env.constant_sum != 0.0 or not one_each:
         raise ScenarioError(
             f"{algorithm} searches games of two players, one agent each, who win what the other loses; {env.id} has {env.num_players} "
             f"players, {len(env.agents)} agents, and {told_sum(env)}."

@@ -81,12 +81,12 @@ class BackgroundEvaluator:
         self._passed: Counter[str] = Counter()  # versions without a score, by task that is in progress
         self._ended = self._warned = False
 
-    def offer(
+    def submit(
         self, task: TrainingTask, version: int, policies: Sequence[tuple[PolicyRef, Policy | RemotePolicy]]
     ) -> None:
         """A new version of a task's policy is out. policies: that one and its opponents. One that was scored before a resume is not
         played again."""
-        self.take()
+        self.collect()
         if self._ended or version % self._every or not isinstance(task.opponents, Mixture):
             return
         if task.id not in self._known:
@@ -111,9 +111,9 @@ class BackgroundEvaluator:
         )
         pending = self._rollouts.start(request, list(playing.items()), hear=lambda _: self._hear())
         self._asked.append(_Asked(task.id, version, pending))
-        self.take()
+        self.collect()
 
-    def take(self, *, wait_for: str | None = None) -> None:
+    def collect(self, *, wait_for: str | None = None) -> None:
         """Record what is done; wait for the scores of one task, which is over."""
         try:
             self._take(wait_for)

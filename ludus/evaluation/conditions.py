@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.errors import ConfigError, UnknownName, either
+from ludus.core.errors import ConfigError, UnknownName, join_or
 from ludus.core.types import Array
 
 _LONGEST = 500  # characters; Python's parser gives up on what is nested a hundred times deeper
@@ -295,7 +295,7 @@ class _Builder:
         name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
         how = _FUNCTIONS.get(name)
         if how is None:
-            raise self._wrong(f"there is no function {name!r}; there are {either(_FUNCTIONS)}")
+            raise self._wrong(f"there is no function {name!r}; there are {join_or(_FUNCTIONS)}")
         wanted = "one number" if name == "abs" else "two numbers or more"
         if node.keywords or (len(node.args) != 1 if name == "abs" else len(node.args) < 2):
             raise self._wrong(f"{name} takes {wanted}")

@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
-from ludus.core.errors import ConfigError, DataError, EnvError, LudusError, either
+from ludus.core.errors import ConfigError, DataError, EnvError, LudusError, join_or
 from ludus.core.files import replace_file
 from ludus.core.types import AgentSpec, Array, EnvSpec
 from ludus.envs.spaces import Choices
@@ -401,7 +401,7 @@ class EpisodeDebugger(ABC):
         `picture` raise; OSError if the file cannot be written."""
         lines = path.suffix.lower() == LINES
         if not lines and path.suffix.lower() not in SUFFIXES:
-            raise ConfigError(f"{str(path)!r} was given; a name that ends in {either((*SUFFIXES, LINES))} is needed.")
+            raise ConfigError(f"{str(path)!r} was given; a name that ends in {join_or((*SUFFIXES, LINES))} is needed.")
         if not lines:
             check_target(path, fps=fps)
         elif not path.parent.is_dir() or path.is_dir():

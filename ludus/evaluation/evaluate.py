@@ -17,7 +17,7 @@ from ludus.evaluation.exact import ExactEvaluator, refuse_device, tree_on
 from ludus.evaluation.matches import outcomes
 from ludus.evaluation.policies import META
 from ludus.population.matches import statistics_of
-from ludus.rollout.manager import Hear
+from ludus.rollout.manager import ProgressCallback
 from ludus.solvers.confidence import student
 
 
@@ -79,7 +79,7 @@ def evaluate_run(
     return EvaluationReport(*facts_of(run.stored, of), tuple(matches), exploitability, of)
 
 
-def _hear(tell: Tell, *, before: int, total: int) -> Hear:
+def _hear(tell: Tell, *, before: int, total: int) -> ProgressCallback:
     """Of a match, after so many episodes of others."""
     return lambda ended: tell(before + ended, total)
 
@@ -96,7 +96,11 @@ def _exact(run: EvaluatedRun, device: str) -> ExactEvaluator | None:
 
 
 def _match(
-    run: EvaluatedRun, exact: ExactEvaluator | None, profile: tuple[str, ...], episodes: int, hear: Hear | None
+    run: EvaluatedRun,
+    exact: ExactEvaluator | None,
+    profile: tuple[str, ...],
+    episodes: int,
+    hear: ProgressCallback | None,
 ) -> HeadToHead:
     players = run.named.mixture(profile)
     played = run.player.episodes(players, episodes, block=FRESH, hear=hear)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ludus.core.device import cards, parse_device, require_card
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.ties import TIE
-from ludus.core.types import Exploitability, Mixture, PolicyRef, Solution
+from ludus.core.types import Exploitability, MetaSolution, Mixture, PolicyRef
 from ludus.envs.tree.game_tree import GameTree, PlanStack
 from ludus.envs.tree.sweeps import first_alike
 from ludus.policies.base import Policy
@@ -153,13 +153,13 @@ class ExactEvaluator:
                 done[player] = size
         self._known = sizes
 
-    def mixed(self, solution: Solution) -> list[NDArray[np.float64]]:
+    def mixed(self, solution: MetaSolution) -> list[NDArray[np.float64]]:
         """[P] the plan of each player's meta-strategy (the marginal of a joint one)."""
         return [stack.mixture(m) for stack, m in zip(self._stacks, solution.strategies, strict=True)]
 
     def value_against(self, ref: PolicyRef, seat: int, opponents: Mixture) -> float:
         """Expected return of a policy in `seat` against a mixture (the draws for its own seat are ignored). NaN as of `values`."""
-        return float(self.values(opponents.instead(seat, ref))[seat])
+        return float(self.values(opponents.with_seat_fixed(seat, ref))[seat])
 
     def values(self, players: Mixture) -> NDArray[np.float64]:
         """float64[P]: expected returns where every seat is drawn from `players`; NaN if one of these cannot be tabulated."""
@@ -181,7 +181,7 @@ class ExactEvaluator:
             total += prob * self.tree.values(plans)
         return total
 
-    def exploitability(self, solution: Solution) -> Exploitability | None:
+    def exploitability(self, solution: MetaSolution) -> Exploitability | None:
         """What each player's best response gains over the meta-strategies (over a joint one: without seeing what was drawn). None if a
         policy that cannot be tabulated has weight."""
         if any(solution.strategies[player][place : place + 1].any() for player, place in self._unknown):

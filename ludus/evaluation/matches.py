@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.errors import PartDied
-from ludus.core.types import Factor, Match, Mixture, PolicyRef
+from ludus.core.types import Match, Mixture, OpponentFactor, PolicyRef
 from ludus.policies.base import Policy
 from ludus.population.matches import moments, statistics_of
 from ludus.rollout.base import EpisodeResults, PlannedEpisodes, RolloutRequest
-from ludus.rollout.manager import Hear, Pending, RolloutManager
+from ludus.rollout.manager import Pending, ProgressCallback, RolloutManager
 from ludus.rollout.opponent_sampling import mixture_refs
 
 
@@ -52,7 +52,7 @@ class MatchPlayer:
         return self.episodes(players, episodes, block=block).returns
 
     def episodes(
-        self, players: Mixture, episodes: int, *, block: int | str = 0, hear: Hear | None = None
+        self, players: Mixture, episodes: int, *, block: int | str = 0, hear: ProgressCallback | None = None
     ) -> EpisodeResults:
         """So many where every seat is drawn from `players`. Another `block` gives independent ones; no match has one with a name. hear: is
         told now and then how many have ended; what it raises ends all."""
@@ -63,7 +63,7 @@ class MatchPlayer:
         """What the environment counts, by name."""
         return self._rollouts.spec.statistics
 
-    def planned(self, episodes: PlannedEpisodes, *, hear: Hear | None = None) -> EpisodeResults:
+    def planned(self, episodes: PlannedEpisodes, *, hear: ProgressCallback | None = None) -> EpisodeResults:
         """What came of these episodes, in their order. hear: as of `episodes`."""
         episodes = episodes.of_players()
         policies = [(ref, self._policy(ref)) for ref in episodes.refs]
@@ -89,7 +89,7 @@ class MatchPlayer:
         return EpisodeResults.joined(found)
 
     def play(
-        self, profiles: Iterable[MatchProfile], episodes: int, *, ahead: int = 1, hear: Hear | None = None
+        self, profiles: Iterable[MatchProfile], episodes: int, *, ahead: int = 1, hear: ProgressCallback | None = None
     ) -> Iterator[Match]:
         """One match for each profile, in their order, whose portions are `episodes` long; `ahead` of them are given out at a time, so that
         workers which are done with one go on with the next. hear: is told now and then how many episodes of the match that is waited for
@@ -103,7 +103,9 @@ class MatchPlayer:
         while waiting:
             yield self._next(waiting, episodes, hear)
 
-    def _next(self, waiting: deque[tuple[MatchProfile, Pending | None]], episodes: int, hear: Hear | None) -> Match:
+    def _next(
+        self, waiting: deque[tuple[MatchProfile, Pending | None]], episodes: int, hear: ProgressCallback | None
+    ) -> Match:
         profile, pending = waiting.popleft()
         match = None
         if self._early is not None:
@@ -111,9 +113,9 @@ class MatchPlayer:
             match = self._early.take(profile, hear=hear) if pending is None else None
         return match or self.complete(profile, pending or self.begin(profile, episodes, hear=hear), hear=hear)
 
-    def begin(self, profile: MatchProfile, episodes: int, *, hear: Hear | None = None) -> Pending:
+    def begin(self, profile: MatchProfile, episodes: int, *, hear: ProgressCallback | None = None) -> Pending:
         """Have the match of a profile played, whose portions are `episodes` long, and do not wait for it."""
-        alone = Mixture((Factor(tuple(range(len(profile.seats))), (profile.seats,), (1.0,)),))
+        alone = Mixture((OpponentFactor(tuple(range(len(profile.seats))), (profile.seats,), (1.0,)),))
         return self._start(alone, episodes * profile.portions, *_luck(profile), hear=hear)
 
     def close(self) -> None:
@@ -127,12 +129,14 @@ class MatchPlayer:
         except PartDied:  # it was stuck and has no restart left, as `complete` will say
             return True
 
-    def _start(self, players: Mixture, episodes: int, *luck: int | str, hear: Hear | None = None) -> Pending:
+    def _start(
+        self, players: Mixture, episodes: int, *luck: int | str, hear: ProgressCallback | None = None
+    ) -> Pending:
         request = RolloutRequest.evaluation(players, episodes, seed=seeding.key(self._seed, "matches", *luck))
         policies = [(ref, self._policy(ref)) for ref in mixture_refs(players)]
         return self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot, hear=hear)
 
-    def complete(self, profile: MatchProfile, pending: Pending, *, hear: Hear | None = None) -> Match:
+    def complete(self, profile: MatchProfile, pending: Pending, *, hear: ProgressCallback | None = None) -> Match:
         """Wait for a match that was begun."""
         episodes = self._rollouts.finish(pending, hear=hear).episodes
         returns = episodes.returns
@@ -194,14 +198,14 @@ class EarlyMatches:
         self._waiting.pop(profile, None)
         return profile in self._done or any(table.profile == profile for table in self._tables)
 
-    def take(self, profile: MatchProfile, *, hear: Hear | None = None) -> Match | None:
+    def take(self, profile: MatchProfile, *, hear: ProgressCallback | None = None) -> Match | None:
         """A match that was begun, once it is done; None if its player has died too often. hear: as in `MatchPlayer.play`."""
         for table in list(self._tables):
             if table.profile == profile:
                 self._finish(table, hear)
         return self._done.pop(profile, None)
 
-    def _finish(self, table: _Table, hear: Hear | None = None) -> None:
+    def _finish(self, table: _Table, hear: ProgressCallback | None = None) -> None:
         profile, pending = table.profile, table.pending
         assert profile is not None
         assert pending is not None

@@ -17,7 +17,7 @@ from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError, LudusError, RunError, ScenarioError
-from ludus.core.types import Act, Array, Due, EnvSpec, Mixture, PolicyRef, Timestep
+from ludus.core.types import ActionRequests, Array, EnvSpec, Mixture, PolicyOutput, PolicyRef, Timestep
 from ludus.envs.base import NamesColumns, VectorEnv
 from ludus.envs.wrappers.base import Wrapper
 from ludus.envs.wrappers.registry import wrap
@@ -64,7 +64,7 @@ class _Bank(LocalBank):
         self.playing: Sequence[int] = ()
         self._answered: dict[int, tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32] | None]] = {}
 
-    def act(self, player: int, due: Due, noise: NDArray[np.float32]) -> Act:
+    def act(self, player: int, due: ActionRequests, noise: NDArray[np.float32]) -> PolicyOutput:
         """See `PolicyBank.act`."""
         act = super().act(player, due, noise)
         slots = due.slot.copy()
@@ -92,7 +92,7 @@ class _Watched(Wrapper):
         self.steps: list[Step] = []
         self.moves: list[tuple[Array, ...]] = []  # as the environment was given them
         self.size = 0  # in bytes
-        self.due: tuple[Due, ...] = ()  # now
+        self.due: tuple[ActionRequests, ...] = ()  # now
         self.state: Array | None = None  # the central one, now
         self._returns = np.zeros(self.spec.num_players)
         self._made: tuple[Decisions, ...] = ()
@@ -109,7 +109,7 @@ class _Watched(Wrapper):
         self._made = tuple(self._decided(p, due, actions[p]) for p, due in enumerate(self.due))
         return actions
 
-    def _decided(self, player: int, due: Due, action: Array) -> Decisions:
+    def _decided(self, player: int, due: ActionRequests, action: Array) -> Decisions:
         answered = self._bank.taken(player) if len(due.slot) else None
         logp, memory = (np.full(len(due.slot), np.nan, np.float32), None) if answered is None else answered
         kept = Kept(due.observation)
@@ -603,7 +603,7 @@ class PlayedEpisode(EpisodeDebugger):
         return self._pictures.show(self._watched, number)
 
 
-def _not_made(due: Due) -> Decisions:
+def _not_made(due: ActionRequests) -> Decisions:
     """Decisions of which nothing is known but what is seen."""
     n = len(due.slot)
     return Decisions(

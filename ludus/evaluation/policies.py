@@ -27,9 +27,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.errors import ConfigError, LudusError, PolicyError, RunError, ScenarioError, article, either, nearest
-from ludus.core.own_code import brief
-from ludus.core.types import EnvSpec, Factor, Mixture, PolicyRef, Solution
+from ludus.core.errors import ConfigError, LudusError, PolicyError, RunError, ScenarioError, article, join_or, nearest
+from ludus.core.own_code import short_repr
+from ludus.core.types import EnvSpec, MetaSolution, Mixture, OpponentFactor, PolicyRef
 from ludus.envs.options import NEVER_SEEN, UNSEEN, Environment
 from ludus.envs.spaces import Choices
 from ludus.policies.base import Policy, team_size_of, teams_for
@@ -99,7 +99,7 @@ class Wanted:
         return self.run is not None and self.file is None and "/" not in self.what
 
     @property
-    def solution(self) -> Solution | None:
+    def solution(self) -> MetaSolution | None:
         """The meta-strategies that it names; None if it names single policies. Raises ConfigError for a generation that there is not."""
         if self.run is None or self.file is not None:
             return None
@@ -319,7 +319,7 @@ def _one(wanted: Wanted, run: StoredRun) -> PolicyRef:
         among = {run.population[seat] for seat in seats}
         same = [ref for ref in run.records if ref.population in among and ref.policy == policy]
         if len(same) > 1:
-            each = either([f"@{run.name(ref)}" for ref in same])
+            each = join_or([f"@{run.name(ref)}" for ref in same])
             raise ConfigError(
                 f"{wanted.text!r} stands for {len(same)} policies, of players who have one each. Name {each}."
             )
@@ -380,7 +380,7 @@ class NamedPlayers:
                 f"{len(profile)} {'policy was' if len(profile) == 1 else 'policies were'} given; one for each of {players} players is "
                 "needed."
             )
-        factors, together = list[Factor](), dict[tuple[Path, int], list[int]]()
+        factors, together = list[OpponentFactor](), dict[tuple[Path, int], list[int]]()
         for player, name in enumerate(profile):
             wanted, seats = self._read(name)
             if not seats[player]:
@@ -397,7 +397,9 @@ class NamedPlayers:
                 together.setdefault((wanted.run.folder, generation), []).append(player)
                 continue
             refs = [self._ref(wanted, drawn, player) for drawn in seats[player]]
-            factors.append(Factor((player,), tuple((ref,) for ref in refs), tuple(d.prob for d in seats[player])))
+            factors.append(
+                OpponentFactor((player,), tuple((ref,) for ref in refs), tuple(d.prob for d in seats[player]))
+            )
         for mine in together.values():
             wanted, _ = self._read(profile[mine[0]])
             assert wanted.run is not None
@@ -406,7 +408,7 @@ class NamedPlayers:
             factors += wanted.solution.factors(members, mine)
         return Mixture(tuple(sorted(factors, key=lambda factor: factor.seats)))
 
-    def solution(self, name: str) -> Solution:
+    def solution(self, name: str) -> MetaSolution:
         """What a name of the run stands for, over its members. Raises ConfigError where it has nobody for a player."""
         wanted, seats = self._read(name)
         if wanted.run is not self._run:
@@ -428,7 +430,7 @@ class NamedPlayers:
                     f"@{NEWEST} or a generation."
                 )
             marginals.append(probs)
-        return Solution(tuple(marginals), np.nan)
+        return MetaSolution(tuple(marginals), np.nan)
 
     def is_own(self, mixture: Mixture) -> bool:
         """Whether all are policies of the run."""
@@ -529,10 +531,10 @@ def _require_probabilities(probs: Any, legal: NDArray[np.bool_]) -> None:
     expected = f"an array of {list(legal.shape)} was expected, whose rows are probabilities, 0 for what is not legal"
     if not isinstance(probs, np.ndarray) or probs.shape != legal.shape or probs.dtype.kind != "f":
         shape = f", of shape {list(probs.shape)} and type {probs.dtype}" if isinstance(probs, np.ndarray) else ""
-        raise PolicyError(f"it answered {brief(probs)}{shape}; {expected}.")
+        raise PolicyError(f"it answered {short_repr(probs)}{shape}; {expected}.")
     fine = (
         (probs >= 0).all(axis=1) & (np.abs(probs.sum(axis=1) - 1) < _OFF) & ~(np.nan_to_num(probs) * ~legal).any(axis=1)
     )
     if not fine.all():
         row = int(np.argmin(fine))
-        raise PolicyError(f"it answered {brief(probs[row])} in row {row}; {expected}.")
+        raise PolicyError(f"it answered {short_repr(probs[row])} in row {row}; {expected}.")

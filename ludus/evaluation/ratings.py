@@ -14,9 +14,9 @@ from scipy.stats import t as student
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError, ScenarioError
-from ludus.core.own_code import brief, own_name
+from ludus.core.own_code import qualified_name, short_repr
 from ludus.core.parts import build_part
-from ludus.core.types import Match, NamedStatistics, Solution
+from ludus.core.types import Match, MetaSolution, NamedStatistics
 from ludus.evaluation.evaluated_run import RunResult, facts_of
 from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.base import Rater, RatingTable, population_sizes, require_results, table
@@ -100,12 +100,14 @@ def _rated(name: str, rater: Rater, payoffs: Payoffs, log: Sequence[Match]) -> R
     rated, sizes = rater.rate(payoffs, log), population_sizes(payoffs)
     if not isinstance(rated, RatingTable):
         raise ScenarioError(
-            f"rating {own_name(rater)} answered {brief(rated)}; expected a RatingTable, as ludus.population.ratings.base.table makes it."
+            f"rating {qualified_name(rater)} answered {short_repr(rated)}; expected a RatingTable, as "
+            f"ludus.population.ratings.base.table makes it."
         )
     for column in (rated.rating, rated.low, rated.high, rated.group):
         if not isinstance(column, np.ndarray) or column.shape != (sum(sizes),):
             raise ScenarioError(
-                f"rating {own_name(rater)} answered a table with {brief(column)}; expected a number for each of {sum(sizes)} policies."
+                f"rating {qualified_name(rater)} answered a table with {short_repr(column)}; expected a number for each of "
+                f"{sum(sizes)} policies."
             )
     return rated
 
@@ -168,7 +170,7 @@ class AlphaRankRating:
         return table("alpha_rank", "share", population_sizes(payoffs), by_population(solution.strategies, payoffs))
 
 
-def solve(name: str, payoffs: Payoffs, options: dict[str, Any]) -> Solution:
+def solve(name: str, payoffs: Payoffs, options: dict[str, Any]) -> MetaSolution:
     """What the meta-solver `name` (registered, or `module:Class`) answers. Raises UnknownName, or ConfigError for options it lacks."""
     solver = build_part("meta-solver", {**options, "kind": name}, META_SOLVERS)
     return registry.solve(solver, payoffs, rng=seeding.generator(0, "ratings", name))

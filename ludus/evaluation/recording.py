@@ -22,7 +22,7 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError, EnvError, LudusError, ScenarioError
 from ludus.core.files import check_place
 from ludus.core.packages import require
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.core.types import Array, Mixture, PolicyRef, Timestep
 from ludus.envs.base import VectorEnv, closed_on_error
 from ludus.envs.families import FAMILIES, adapter
@@ -408,7 +408,7 @@ def _rendering(settings: Environment) -> dict[str, object]:
     if slash:
         make = adapter(family).make if family in FAMILIES else None
     else:
-        make = load("environment", settings.id, {})
+        make = resolve_name("environment", settings.id, {})
     known = inspect.signature(make).parameters if callable(make) else {}
     if "render" in known and "render" not in settings.options:
         return {"render": True}

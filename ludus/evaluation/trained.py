@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, PolicyError
-from ludus.core.types import Act, Array, Enumeration, EnvSpec, Mixture, PolicyRef, PolicySpec, Weights
+from ludus.core.types import Array, Enumeration, EnvSpec, Mixture, PolicyOutput, PolicyRef, PolicySpec, Weights
 from ludus.core.user_code import standard_settings
 from ludus.envs.adapters.teams import Sides
 from ludus.envs.base import VectorEnv
@@ -227,7 +227,7 @@ class TrainedPolicy:
         *,
         mode: str = "explore",
         teams: Teams | None = None,
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `Policy.act`, or `JointPolicy.act`."""
         beside: dict[str, Any] = {} if teams is None else {"teams": teams}
         return self.policy.act(observation, mask, memory, noise, mode=mode, **beside)

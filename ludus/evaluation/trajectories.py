@@ -17,7 +17,7 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.files import check_place
 from ludus.core.player_names import PlayerNames
-from ludus.core.types import EnvSpec, Factor, Mixture, PolicyRef
+from ludus.core.types import EnvSpec, Mixture, OpponentFactor, PolicyRef
 from ludus.envs.base import VectorEnv
 from ludus.evaluation.evaluated_run import Tell
 from ludus.evaluation.recording import strategies_of
@@ -212,7 +212,7 @@ def _others(strategies: Mixture, player: int, ref: PolicyRef) -> Mixture:
             total = sum(p for _, p in kept)
             entries = tuple(e[:place] + e[place + 1 :] for e, _ in kept)
             seats = factor.seats[:place] + factor.seats[place + 1 :]
-            factors.append(Factor(seats, entries, tuple(p / total for _, p in kept)))
+            factors.append(OpponentFactor(seats, entries, tuple(p / total for _, p in kept)))
     return Mixture(tuple(factors))
 
 

@@ -27,7 +27,7 @@ from ludus.core.config import from_yaml, to_yaml
 from ludus.core.curves import last
 from ludus.core.errors import ConfigError, DataError, PolicyError, RunError, ScenarioError, SolverError
 from ludus.core.own_code import code_in
-from ludus.core.types import Curve, EnvSpec, Match, NamedStatistics, PolicyRef, Solution
+from ludus.core.types import Curve, EnvSpec, Match, MetaSolution, NamedStatistics, PolicyRef
 from ludus.envs.families import FAMILIES
 from ludus.envs.game_facts import GameFacts, contents_of, difference, players_of
 from ludus.envs.options import Environment
@@ -155,7 +155,9 @@ def _name_of(run: StoredRun) -> str:
     return f"{folder.parent.name}/{folder.name}" if (folder.parent / EXPERIMENT).is_file() else folder.name
 
 
-def _of_run(run: StoredRun, what: str, shares: Sequence[Shares], solution: Solution | None, everybody: bool) -> _Pushed:
+def _of_run(
+    run: StoredRun, what: str, shares: Sequence[Shares], solution: MetaSolution | None, everybody: bool
+) -> _Pushed:
     """shares: who is named. solution: what they play, where that is a generation's. everybody: of the populations, too."""
     named = {ref for some in shares for ref, _ in some}
     chosen = {which: [r.ref for r in members if everybody or r.ref in named] for which, members in run.members.items()}
@@ -297,7 +299,7 @@ def _returns(curve: Curve) -> Returns | None:
 
 
 def _strategy(
-    run: StoredRun, shares: Sequence[Shares], chosen: Mapping[int, Sequence[PolicyRef]], solution: Solution | None
+    run: StoredRun, shares: Sequence[Shares], chosen: Mapping[int, Sequence[PolicyRef]], solution: MetaSolution | None
 ) -> MetaStrategy:
     """Over the policies that are pushed."""
     marginals = []

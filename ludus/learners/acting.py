@@ -17,13 +17,13 @@ from ludus.rollout.in_place import ActingLearner, Stream
 
 
 @runtime_checkable
-class LearnsInPlace(ActingLearner, Protocol):
+class SupportsOnDevice(ActingLearner, Protocol):
     """A learner that can learn from what lies on its device, where its policy acts too."""
 
     spec: PolicySpec
     placement: Placement
 
-    def why_not_in_place(self) -> str:
+    def on_device_unsupported_reason(self) -> str:
         """What keeps this one from it; "": nothing."""
         ...
 
@@ -32,11 +32,11 @@ class LearnsInPlace(ActingLearner, Protocol):
         ...
 
 
-def learns_in_place(learner: object) -> LearnsInPlace | str:
+def learns_in_place(learner: object) -> SupportsOnDevice | str:
     """The learner, if it can learn from what lies on its device; else why it cannot."""
-    if not isinstance(learner, LearnsInPlace):
+    if not isinstance(learner, SupportsOnDevice):
         return "its learner learns from rows in memory only"
-    return learner.why_not_in_place() or learner
+    return learner.on_device_unsupported_reason() or learner
 
 
 class DevicePolicy:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ludus.core.device import Placement, placement_of
+from ludus.core.device import Placement, placement_for_table
 from ludus.core.types import Metrics, State
 from ludus.learners.base import Algorithm, Learner, Priorities, priorities_of, sizes_of, tell_version
 from ludus.replay.base import ItemUnit, Sample, Sizes, TableSpec
@@ -43,8 +43,8 @@ class AroundLearner:
         return placement
 
     def learns_at(self, table: str) -> Placement | None:
-        """See `ludus.core.device.placement_of`."""
-        return placement_of(self._inner, table)
+        """See `ludus.core.device.placement_for_table`."""
+        return placement_for_table(self._inner, table)
 
     def batches(self) -> Sequence[tuple[str, int]]:
         return self._inner.batches()

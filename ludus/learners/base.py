@@ -56,7 +56,7 @@ class Collect:
 
     unit: Literal["episodes", "decisions"]
     amount: int
-    extras: tuple[str, ...] = ()  # what `Act.extras` to record
+    extras: tuple[str, ...] = ()  # what `PolicyOutput.extras` to record
     modes: tuple[tuple[str, float], ...] = ()  # published modes that it plays in, with probabilities; (): explore
     state: bool = False  # record the environment's state at each decision
     publish_every: int = 1  # rounds of collecting and learning from one publication of the weights to the next

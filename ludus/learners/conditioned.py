@@ -17,7 +17,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from ludus.core.errors import ScenarioError
-from ludus.core.types import Array, Enumeration, EnvSpec, PolicyRow, PolicySpec, State, Weights
+from ludus.core.types import Array, Enumeration, EnvSpec, PolicyCondition, PolicySpec, State, Weights
 from ludus.learners.around import AroundAlgorithm, AroundLearner
 from ludus.learners.base import Algorithm, Collect, Learner, LearnerContext
 from ludus.learners.options import check_learned_reward
@@ -167,6 +167,6 @@ class ConditionedLearner(AroundLearner):
         self._came = came if len(came) == len(self._condition) else np.zeros(len(self._condition), np.bool_)
 
 
-def on_rows(algorithm: Algorithm, rows: Sequence[PolicyRow]) -> Conditioned:
+def on_rows(algorithm: Algorithm, rows: Sequence[PolicyCondition]) -> Conditioned:
     """The algorithm of a task that trains one network to play these."""
     return Conditioned(algorithm, np.array([row.condition for row in rows], np.float32))

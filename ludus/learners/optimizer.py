@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from ludus.core.arrays import kernel
-from ludus.core.device import fetched, to_host
+from ludus.core.device import scalars_to_host, to_numpy
 from ludus.core.types import Array, State
 from ludus.learners.network import FlatModule, FlatPart
 
@@ -180,7 +180,7 @@ class ModuleAdam:
         """As `Adam.state_dict`."""
         if self._here is not None:
             return self._here.state_dict()
-        steps, m, v = (to_host(tensor) for tensor in (self._steps, self._m, self._v))
+        steps, m, v = (to_numpy(tensor) for tensor in (self._steps, self._m, self._v))
         return {"steps": int(steps), "m": m.copy(), "v": v.copy()}
 
     def load_state_dict(self, state: State) -> None:
@@ -229,7 +229,7 @@ class Guard:
 
     def read(self, numbers: Sequence[torch.Tensor]) -> tuple[list[float], bool]:
         """(scalars of the device, whether something was no number since this was asked last), in one transfer."""
-        *found, wrong = fetched([*numbers, self.wrong])
+        *found, wrong = scalars_to_host([*numbers, self.wrong])
         if wrong:
             self.wrong.zero_()
         return found, bool(wrong)

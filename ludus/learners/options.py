@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ludus.core.config import Config
 from ludus.core.errors import DataError, ScenarioError
-from ludus.core.own_code import own_name
-from ludus.core.parts import dump_part, load
+from ludus.core.own_code import qualified_name
+from ludus.core.parts import dump_part, resolve_name
 from ludus.core.types import EnvSpec, Weights
 from ludus.learners.base import REPLAY, Algorithm, Learner, LearnerContext, WarmUp, updates_of
 from ludus.learners.rewards.registry import LearnedRewardChoice
@@ -64,7 +64,7 @@ class CollectOptions(Config):
             raise NotImplementedError(
                 f"{type(self).__name__} must say what learns with it: learner_class = 'module:Class', or a method `learner`."
             )
-        made: Learner = load("learner", self.learner_class, {})(self, context, start)
+        made: Learner = resolve_name("learner", self.learner_class, {})(self, context, start)
         return made
 
     @model_validator(mode="after")
@@ -72,7 +72,8 @@ class CollectOptions(Config):
         learned = self.learned_reward
         if learned is not None and not self.takes_learned_rewards:
             raise ValueError(
-                f"{own_name(self)} learns from the game's rewards only; leave learned_reward out, or use an algorithm such as ppo, a2c, "
+                f"{qualified_name(self)} learns from the game's rewards only; leave learned_reward out, or use an algorithm such "
+                f"as ppo, a2c, "
                 "dqn or sac"
             )
         gamma = (
@@ -80,7 +81,8 @@ class CollectOptions(Config):
         )  # else the environment says it
         if learned is not None and learned.discounted and gamma == 1.0:
             raise ValueError(
-                f"learned_reward {own_name(learned)} sums what is earned for ever after an end (absorbing, say), which gamma 1 does not "
+                f"learned_reward {qualified_name(learned)} sums what is earned for ever after an end (absorbing, say), which "
+                f"gamma 1 does not "
                 "bound; give a smaller gamma, such as 0.99, or leave that out"
             )
         return self
@@ -95,17 +97,19 @@ def check_learned_reward(algorithm: Algorithm, env: EnvSpec, seats: tuple[int, .
 
 def check_processing(algorithm: Algorithm, env: EnvSpec, seats: tuple[int, ...]) -> None:
     """Raises ScenarioError for processing that does not fit the environment, what is collected, or who learns from it."""
-    collect, name = algorithm.collect(), own_name(algorithm)
+    collect, name = algorithm.collect(), qualified_name(algorithm)
     for each in collect.processing:
         each.check(env, seats)
         if each.whole_episodes and collect.unit != "episodes":
             raise ScenarioError(
-                f"{own_name(each)} processes whole episodes, and {name} collects decisions, in fragments. Set rollout_unit=episodes (of "
+                f"{qualified_name(each)} processes whole episodes, and {name} collects decisions, in fragments. Set "
+                f"rollout_unit=episodes (of "
                 "algorithms that learn once: batch_unit)."
             )
         if each.adds and not getattr(algorithm, "takes_added", False):
             raise ScenarioError(
-                f"{own_name(each)} adds decisions that nobody took, and {name} learns from real ones only. Use an algorithm that replays "
+                f"{qualified_name(each)} adds decisions that nobody took, and {name} learns from real ones only. Use an algorithm "
+                f"that replays "
                 "single decisions, such as dqn, sac or td3."
             )
 
@@ -147,7 +151,8 @@ class ReplayOptions(CollectOptions):
     def _check_replayed_reward(self) -> Self:
         if self.learned_reward is not None and self.learned_reward.on_policy:
             raise ValueError(
-                f"learned_reward {own_name(self.learned_reward)} judges what the newest policy does, and {own_name(self)} learns from "
+                f"learned_reward {qualified_name(self.learned_reward)} judges what the newest policy does, and "
+                f"{qualified_name(self)} learns from "
                 "older rows too; use an on-policy algorithm, such as ppo"
             )
         return self
@@ -159,7 +164,7 @@ class ReplayOptions(CollectOptions):
             raise ValueError(f"{given[0]} bounds samples_per_insert × inserted − sampled; give samples_per_insert, too")
         for what, name in (("sampler", self.sampler), ("remover", self.remover)):
             if name is not None and (what, name) != ("remover", RESERVOIR):
-                load(what, name, SELECTORS)
+                resolve_name(what, name, SELECTORS)
         self._check_batch()
         try:
             RateLimiter.of(self.limiter)
@@ -170,7 +175,7 @@ class ReplayOptions(CollectOptions):
 
     def _check_batch(self) -> None:
         own: Any = self
-        different = self.sampler is not None and not load("sampler", self.sampler, SELECTORS).repeats
+        different = self.sampler is not None and not resolve_name("sampler", self.sampler, SELECTORS).repeats
         if different and own.batch > own.capacity:
             raise ValueError(
                 f"sampler={self.sampler} gives batches of different items, and the batch {own.batch} is more than the capacity "

@@ -8,8 +8,8 @@ from typing import Any
 
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
-from ludus.core.errors import ConfigError, ScenarioError, either, nearest
-from ludus.core.parts import kind_of, load, require
+from ludus.core.errors import ConfigError, ScenarioError, join_or, nearest
+from ludus.core.parts import registered_name, require, resolve_name
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.learners.base import Algorithm, ComputedOracle
 from ludus.learners.options import check_learned_reward, check_processing
@@ -83,7 +83,7 @@ class Assignment:
     @property
     def name(self) -> str:
         """Of the algorithm, as a scenario names it."""
-        return kind_of(self.algorithm, ALGORITHMS)
+        return registered_name(self.algorithm, ALGORITHMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Algorithms:
 
     def label(self, population: int, role: str = "") -> str:
         """Which algorithm it is and whom it trains, in words: "ppo"; of several populations "ppo of player 1", of roles "ppo as main"."""
-        seats, name = seats_of(self.population), kind_of(self.of(population, role), ALGORITHMS)
+        seats, name = seats_of(self.population), registered_name(self.of(population, role), ALGORITHMS)
         numbers = " and ".join(map(str, seats[population]))
         whose = f" of player{'s' * (len(seats[population]) > 1)} {numbers}" if len(seats) > 1 else ""
         return f"{name}{whose}{f' as {role}' if role else ''}"
@@ -163,14 +163,14 @@ def serving(env: EnvSpec, seats: tuple[int, ...] = ()) -> str:
     teams = any(len(env.agents_of(player)) > 1 for player in players)
     found = []
     for name in ALGORITHMS:
-        algorithm: Any = load("algorithm", name, ALGORITHMS)
+        algorithm: Any = resolve_name("algorithm", name, ALGORITHMS)
         needs_tree = getattr(algorithm, "needs_tree", False)
         wants_team = getattr(algorithm, "for_teams", False)  # it would learn without, but says more than there is
         serves = wanted <= set(algorithm.about.actions)
         if serves and not (needs_tree and env.enumeration is None) and not (wants_team and not teams):
             found.append(name)
     return (
-        f"Use {either(found)} there."
+        f"Use {join_or(found)} there."
         if found
         else "No registered algorithm serves these actions; wrap the environment."
     )

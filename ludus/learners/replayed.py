@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.core.device import Placement, to_host
+from ludus.core.device import Placement, to_numpy
 from ludus.core.errors import DataError, TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State
 from ludus.learners.base import REPLAY, Collect, LearnerContext
@@ -86,7 +86,7 @@ class Ensemble:
         self.target.values.lerp_(self.online.values, share)
 
     def state_dict(self) -> State:
-        weights, target = (to_host(flat.values).copy() for flat in (self.online, self.target))
+        weights, target = (to_numpy(flat.values).copy() for flat in (self.online, self.target))
         return {"weights": weights, "target": target, "adam": self.adam.state_dict()}
 
     @torch.no_grad()

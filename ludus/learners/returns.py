@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ludus.core.arrays import kernel
 from ludus.core.errors import PolicyError
-from ludus.core.types import Array, Tail
+from ludus.core.types import Array, SegmentEnd
 from ludus.replay.trajectories import Trajectories
 
 Floats = NDArray[np.float64]
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 def bootstrap_values(tail: NDArray[np.int8], value: Array) -> Floats:
     """Values of the bootstrap observations float[S], with 0 where `tail` is TERMINATED, whatever was estimated there."""
-    return np.where(tail == Tail.TERMINATED, 0.0, value).astype(np.float64)
+    return np.where(tail == SegmentEnd.TERMINATED, 0.0, value).astype(np.float64)
 
 
 @kernel

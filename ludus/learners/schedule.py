@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from ludus.core.config import Config, refuse_unread
-from ludus.core.types import State, Tail
+from ludus.core.types import SegmentEnd, State
 from ludus.learners.base import Collect, LearnerContext
 from ludus.replay.trajectories import Trajectories
 
@@ -89,7 +89,7 @@ class Budget:
 
     def add(self, trajectories: Trajectories) -> None:
         """Count what was played of a rollout: its rows, or the episodes that ended in it."""
-        ended = trajectories.tail != Tail.CUT
+        ended = trajectories.tail != SegmentEnd.CUT
         if trajectories.added is not None:
             ended &= ~trajectories.added
         self.count(trajectories.num_decisions, len(np.unique(trajectories.episode[ended])))

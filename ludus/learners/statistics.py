@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core.arrays import kernel
-from ludus.core.device import to_host
-from ludus.core.types import Array, State, Tail
+from ludus.core.device import to_numpy
+from ludus.core.types import Array, SegmentEnd, State
 from ludus.learners.returns import scanned
 from ludus.replay.blocks import Block, BlockRows
 from ludus.replay.trajectories import Trajectories
@@ -43,7 +43,7 @@ class RunningMoments:
             self.add(rows.numpy())
         elif len(rows):
             mean = rows.double().mean(dim=0)
-            self._merge(len(rows), *to_host(torch.stack([mean, (rows - mean).square().sum(dim=0)])))
+            self._merge(len(rows), *to_numpy(torch.stack([mean, (rows - mean).square().sum(dim=0)])))
 
     def _merge(self, n: int, mean: Array, m2: Array) -> None:
         total, gap = self.count + n, mean - self.mean
@@ -97,7 +97,7 @@ class DiscountedReturns:
         returns, after = _accumulate(rows.start, reward, before, earlier, self._gamma)
         self.moments.add(returns)
         kept = np.flatnonzero(~np.isin(self._open, key))[-_OPEN:]
-        cut = rows.tail == Tail.CUT
+        cut = rows.tail == SegmentEnd.CUT
         cut[earlier[earlier >= 0]] = False  # they go on in this rollout
         self._open = np.concatenate([self._open[kept], key[cut]])
         self._so_far = np.concatenate([self._so_far[kept], after[cut]])
@@ -134,7 +134,7 @@ def _earlier(key: NDArray[np.int64], tail: NDArray[np.int8]) -> NDArray[np.int64
     """int64[S]: the segment that was cut where each of them goes on; -1: there is none. (Fragments of one episode may come together.)"""
     order = np.argsort(key, kind="stable")
     before, then = order[:-1], order[1:]
-    goes_on = (key[then] == key[before]) & (tail[before] == Tail.CUT)
+    goes_on = (key[then] == key[before]) & (tail[before] == SegmentEnd.CUT)
     out = np.full(len(key), -1, np.int64)
     out[then[goes_on]] = before[goes_on]
     return out

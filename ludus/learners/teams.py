@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.types import Array, EnvSpec, State, Tail
+from ludus.core.types import Array, EnvSpec, SegmentEnd, State
 from ludus.learners.returns import follow, lambda_returns, n_step
 from ludus.learners.statistics import RunningMoments
 from ludus.learners.team_specs import Normalise, seen
@@ -72,7 +72,7 @@ def whole(trajectories: Trajectories) -> Trajectories:
     given = {name: getattr(rows, name) for name in places}
     columns: dict[str, Any] = {name: None if c is None else c[places[name]] for name, c in given.items()}
     anew = np.zeros(rows.num_rows, np.bool_)
-    anew[start[1:][~new & (rows.tail[order[:-1]] != Tail.CUT)]] = True
+    anew[start[1:][~new & (rows.tail[order[:-1]] != SegmentEnd.CUT)]] = True
     extras = {**{name: column[row] for name, column in rows.extras.items()}, ANEW: anew}
     return replace(rows, start=np.append(start[first], rows.num_rows), extras=extras, **columns)
 
@@ -86,7 +86,7 @@ def left_over(view: Joint) -> NDArray[np.bool_]:
     """bool[B, n]: which agents are there after each piece's last step: of those that go on after a cut the ones that decide next (the
     others' turn comes later, as within a piece); where nobody goes on, those that were truncated when the last of all ended, and not
     those that left before."""
-    cut, truncated = view.tail == Tail.CUT, view.tail == Tail.TRUNCATED
+    cut, truncated = view.tail == SegmentEnd.CUT, view.tail == SegmentEnd.TRUNCATED
     if view.when is not None:
         when = np.where(cut, view.when, np.iinfo(np.int64).max)
         ended = np.where(view.tail >= 0, view.when, -1)
@@ -122,7 +122,7 @@ class TeamRewards(NamedTuple):
     @staticmethod
     def of(view: Joint) -> TeamRewards:
         """CUT where someone is left over, who goes on; else TERMINATED."""
-        tail = np.where(left_over(view).any(axis=1), Tail.CUT, Tail.TERMINATED).astype(np.int8)
+        tail = np.where(left_over(view).any(axis=1), SegmentEnd.CUT, SegmentEnd.TERMINATED).astype(np.int8)
         return TeamRewards(_earned(view), tail)
 
 

@@ -17,7 +17,7 @@ from ludus.core.arrays import kernel
 from ludus.core.device import Placement, multiplications
 from ludus.core.errors import PolicyError
 from ludus.core.seeding import mix, uniform
-from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.policies.action_values import ActionValues, layout_of, rows_of
 from ludus.policies.actor_critic import agents_of, load_arrays, shapes_of
 from ludus.policies.actor_critic_policy import Recurrent
@@ -67,7 +67,7 @@ def action_values(out: Array, mask: NDArray[np.bool_]) -> Array:
 
 def epsilon_greedy(
     q: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], epsilon: float | NDArray[np.float64]
-) -> Act:
+) -> PolicyOutput:
     """With probability epsilon (float64[n], or one for all) a uniform legal action, else the first best legal one: q float[n, A], noise
     float32[n, >= 1]. Extras: q of the action ("taken") and of the best legal one ("best"), float32[n]. Raises PolicyError for a mask of
     another shape, or a row that has no legal action or a NaN."""
@@ -75,7 +75,7 @@ def epsilon_greedy(
     taken, best = np.empty((2, len(q)), np.float32)
     chance = np.full(len(q), epsilon) if isinstance(epsilon, float) else epsilon
     refuse_row(_epsilon_greedy(q, legal, noise[:, 0], chance, action, logp, taken, best), q)
-    return Act(action, logp, None, {"taken": taken, "best": best})
+    return PolicyOutput(action, logp, None, {"taken": taken, "best": best})
 
 
 @kernel
@@ -138,7 +138,7 @@ class _Values:
         explore: bool,
         spread: float = 0.0,
         index: NDArray[np.int32] | None = None,
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `Policy.act`, where row i is played by policy index[i] (None: there is one), with epsilon float64[n], or one for all, which is
         `spread_out` by the first column of the noise."""
         if spread:
@@ -372,7 +372,7 @@ class ActionValuePolicy(CategoricalPolicy):
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `Policy.act`. Raises PolicyError for an unknown mode, a row that has no legal action or a NaN, memory of another shape, and,
         of a team, observations without an agent's id."""
         check_mode(self, mode)
@@ -439,7 +439,7 @@ class StackedActionValues:
         noise: NDArray[np.float32],
         index: NDArray[np.int32],
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
         check_mode(self._first, mode)
         epsilon, spread = self._epsilon[index], self._first.spread

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ludus.core.arrays import kernel
 from ludus.core.device import Placement, multiplications
 from ludus.core.errors import PolicyError
-from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.policies.actor_critic import (
     CLIP,
     ActorCritic,
@@ -440,17 +440,19 @@ class ActorCriticPolicy(CategoricalPolicy):
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `Policy.act`. Raises PolicyError for an unknown mode, a row that has no legal action, observations or memory of another shape,
         observations without an agent's id where there are several, and outputs that are not finite."""
         check_mode(self, mode)
         return self.answer(self._evaluate(observation, memory), mask, noise, mode=mode)
 
-    def answer(self, given: Evaluated, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str) -> Act:
+    def answer(
+        self, given: Evaluated, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
+    ) -> PolicyOutput:
         """The actions that an evaluation, mask and noise give."""
         out, value, memory = given
         action, logp = self.head.act(out, mask, noise, greedy=mode == "greedy")
-        return Act(action, logp, memory, {} if value is None else {"value": value})
+        return PolicyOutput(action, logp, memory, {} if value is None else {"value": value})
 
     def evaluate(self, observation: Array, memory: Array | None = None) -> ActorCriticAnswer:
         """What the network of each row says."""
@@ -543,7 +545,7 @@ class StackedActorCritic:
         noise: NDArray[np.float32],
         index: NDArray[np.int32],
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
         check_mode(self._first, mode)
         if (agents := self._first.agents) > 1:

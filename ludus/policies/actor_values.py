@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError
-from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.checks import check_mode, entry, fitted, integer
 from ludus.policies.heads import Bounds
@@ -52,7 +52,7 @@ class ActorValuesPolicy:
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `Policy.act`, and `ActorCriticPolicy.act`."""
         check_mode(self, mode)
         given = self._actor.evaluate(observation)

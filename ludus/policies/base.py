@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError
-from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 
 
 @runtime_checkable
@@ -33,7 +33,7 @@ class Policy(Protocol):
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """observation [n, …], mask bool[n, A], memory float32[n, *memory_shape], noise float32[n, noise_width]: uniforms in [0, 1). Where
         an algorithm asks for `place`, the first of them is where the row's environment is among all, in [0, 1]."""
         ...
@@ -104,7 +104,7 @@ class JointPolicy(Policy, Protocol):
         *,
         mode: str = "explore",
         teams: Teams | None = None,
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `Policy.act`. logp: of each agent's action, given those of the agents before it. Raises PolicyError without `teams`."""
         ...
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core.errors import PolicyError
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.policies.specs import IMAGES, body_config
 
 __all__ = ["body_config", "make_body", "orthogonal", "own_stream"]
@@ -65,7 +65,7 @@ class OwnBody(nn.Module):
     def __init__(self, config: Mapping[str, Any], shape: Sequence[int], scale: float = 1.0) -> None:
         super().__init__()
         kind, options = str(config["kind"]), dict(config.get("options", {}))
-        make, shape = load("network", kind, {}), tuple(shape)
+        make, shape = resolve_name("network", kind, {}), tuple(shape)
         try:
             module = make(shape, **options)
         except Exception as error:

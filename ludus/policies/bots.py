@@ -22,10 +22,10 @@ from pydantic import Field
 
 from ludus.core.config import LONGEST, Config
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError, UnknownName, one_line
-from ludus.core.own_code import told
+from ludus.core.own_code import describe_user_error
 from ludus.core.packages import install_command, is_installed
-from ludus.core.parts import build_part, load
-from ludus.core.types import Act, Array, Enumeration, EnvSpec, PolicySpec, Weights
+from ludus.core.parts import build_part, resolve_name
+from ludus.core.types import Array, Enumeration, EnvSpec, PolicyOutput, PolicySpec, Weights
 from ludus.policies.checks import entry
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class BotSpec:
 
     def policy_spec(self) -> PolicySpec | None:
         """Of a class that is a `Policy` (`ludus.policies.base`) and no bot: what makes one of it, with the options as its config."""
-        cls = load("bot", self.kind, BOTS)
+        cls = resolve_name("bot", self.kind, BOTS)
         return (
             PolicySpec(self.kind, dict(self.options)) if hasattr(cls, "tabulate") and hasattr(cls, "weights") else None
         )
@@ -134,7 +134,7 @@ class BotSpec:
                 options = {f.name: getattr(bot, f.name) for f in dataclasses.fields(bot) if f.init}
         found: dict[str, Any] = {"kind": self.kind, "options": options}
         if self.own:
-            source = inspect.getsourcefile(load("bot", self.kind, BOTS))
+            source = inspect.getsourcefile(resolve_name("bot", self.kind, BOTS))
             found["source"] = hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else ""
         return found
 
@@ -196,7 +196,7 @@ def _shown(value: Any) -> str:
 
 def what_raised(error: BaseException) -> str:
     """Of a bot's code: with class, method, file and line where that is the user's."""
-    return told(error) or f"{type(error).__name__}: {one_line(error)}"
+    return describe_user_error(error) or f"{type(error).__name__}: {one_line(error)}"
 
 
 def require_fit(name: str, bot: Bot | StateBot, spec: EnvSpec, *, wrapped: bool = False) -> None:
@@ -292,7 +292,7 @@ class BotPolicy:
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """Raises PolicyError."""
         self._refuse()
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ludus.core.arrays import inner, kernel
 from ludus.core.errors import PolicyError
-from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.policies.checks import check_mode
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -210,12 +210,12 @@ class CategoricalPolicy:
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `Policy.act`; actions int32[n]. Raises PolicyError for an unknown mode, or a row that has no legal action."""
         check_mode(self, mode)
         probs, extras = self.probabilities(observation, full_mask(mask, len(observation), self.actions), mode=mode)
         action, logp = draw(probs, noise)
-        return Act(action=action, logp=logp, extras=extras)
+        return PolicyOutput(action=action, logp=logp, extras=extras)
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """As `Policy.tabulate`. Raises PolicyError if the enumeration has another number of actions."""

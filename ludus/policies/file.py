@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from ludus.core.errors import LudusError, PolicyError
-from ludus.core.files import aside_of, replace_file
+from ludus.core.files import replace_file, temporary_path
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
@@ -61,7 +61,7 @@ def save_policy(path: str | os.PathLike[str], spec: PolicySpec, weights: Weights
     try:
         replace_file(target, data, durable=sync)
     finally:
-        aside_of(target).unlink(missing_ok=True)
+        temporary_path(target).unlink(missing_ok=True)
     return hashlib.sha256(data).hexdigest()
 
 

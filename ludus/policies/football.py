@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError
-from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.envs.football.script import Tactics, play
 from ludus.envs.football.sights import views
 from ludus.envs.football.view import Action
@@ -62,7 +62,7 @@ class FootballScript(_Side):
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """See `Policy.act`; observation float32[n, F]. Log-probabilities are 0. Raises PolicyError for another observation."""
         check_mode(self, mode)
         action = np.empty(len(observation), np.int32)
@@ -71,7 +71,7 @@ class FootballScript(_Side):
                 action[row] = play(view, self._tactics)[0]
         except ValueError as error:
             raise PolicyError(f"football_script: {error}.") from error
-        return Act(action if mask is None else _allowed(action, mask), np.zeros(len(action), np.float32))
+        return PolicyOutput(action if mask is None else _allowed(action, mask), np.zeros(len(action), np.float32))
 
 
 class FootballBuiltIn(_Side):
@@ -98,7 +98,7 @@ class FootballBuiltIn(_Side):
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """See `Policy.act`. Log-probabilities are 0."""
         check_mode(self, mode)
         if mask is None or mask.shape[1] <= self._action or not mask[:, self._action].all():
@@ -106,7 +106,7 @@ class FootballBuiltIn(_Side):
                 f"football_built_in was asked for level {self._action - len(Action)}, and the environment has not so many difficulties; "
                 "name them in its options: built_in: [0.05, 0.6]."
             )
-        return Act(np.full(len(observation), self._action, np.int32), np.zeros(len(observation), np.float32))
+        return PolicyOutput(np.full(len(observation), self._action, np.int32), np.zeros(len(observation), np.float32))
 
 
 _KICKS = (Action.LONG_PASS, Action.HIGH_PASS, Action.SHORT_PASS, Action.SHOT)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ludus.core.errors import PolicyError
-from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.policies.categorical import CategoricalPolicy
 from ludus.policies.checks import check_mode, entry, integer, integers
 from ludus.policies.heads import MultiCategorical
@@ -47,7 +47,7 @@ class RandomPolicy(CategoricalPolicy):
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `CategoricalPolicy.act`; vectors of actions as the class says. Masks of `choices` lie side by side, bool[n, Σ choices]."""
         if self._box is None and self._choices is None:
             return super().act(observation, mask, memory, noise, mode=mode)
@@ -58,9 +58,9 @@ class RandomPolicy(CategoricalPolicy):
         if mask is None:
             counts = np.array(self._choices.choices)
             logp = np.full(len(noise), -np.log(counts).sum(), np.float32)
-            return Act((noise.astype(np.float64) * counts).astype(np.int32), logp)
+            return PolicyOutput((noise.astype(np.float64) * counts).astype(np.int32), logp)
         level = np.zeros((len(noise), self._choices.outputs), np.float32)
-        return Act(*self._choices.act(level, mask, noise, greedy=False))
+        return PolicyOutput(*self._choices.act(level, mask, noise, greedy=False))
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """As `CategoricalPolicy.tabulate`; None for vectors of actions."""
@@ -96,7 +96,7 @@ class _Box:
             )
         return np.array([missing if bound is None else float(bound) for bound in given])
 
-    def draw(self, noise: NDArray[np.float64]) -> Act:
+    def draw(self, noise: NDArray[np.float64]) -> PolicyOutput:
         """noise [n, size] -> actions float32[n, *shape] and the logarithms of their densities."""
         low, high = self._low, self._high
         below, above = np.isfinite(low), np.isfinite(high)
@@ -111,4 +111,4 @@ class _Box:
             logp[:, one] = np.log1p(-noise[:, one])
             action[:, one] = start[one] - sign * logp[:, one]
         clipped = np.clip(action.astype(np.float32), low.astype(np.float32), high.astype(np.float32))
-        return Act(clipped.reshape(len(noise), *self.shape), logp.sum(axis=1).astype(np.float32))
+        return PolicyOutput(clipped.reshape(len(noise), *self.shape), logp.sum(axis=1).astype(np.float32))

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError
-from ludus.core.parts import load, missing
-from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights, row_mode
+from ludus.core.parts import missing, resolve_name
+from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights, condition_mode
 from ludus.policies.base import Policy
 from ludus.policies.categorical import CategoricalPolicy, draw, full_mask
 from ludus.policies.checks import check_mode, only_of
@@ -48,7 +48,7 @@ def build_policy(spec: PolicySpec, weights: Weights) -> Policy:
 
     Raises UnknownName for a kind that nobody registered, PolicyError if spec and weights do not fit each other.
     """
-    kind = load("policy", spec.kind, POLICIES)
+    kind = resolve_name("policy", spec.kind, POLICIES)
     if not (isinstance(kind, type) and callable(getattr(kind, "act", None))):
         raise PolicyError(
             f"policy kind {spec.kind!r} is not a class with a method `act`; see ludus.policies.base.Policy."
@@ -105,11 +105,11 @@ class TwoPolicies:
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `Policy.act`. Raises PolicyError for an unknown mode."""
         policy, inner = self.playing(mode)
         act = policy.act(observation, mask, memory, noise[:, : policy.noise_width], mode=inner)
-        return Act(act.action, act.logp)
+        return PolicyOutput(act.action, act.logp)
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """As `Policy.tabulate`."""
@@ -149,12 +149,12 @@ class StackedTwo:
         noise: NDArray[np.float32],
         index: NDArray[np.int32],
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
         policy, inner = self._first.playing(mode)
         stack = self._stacks[mode if mode in self._stacks else self._first.parts[1]]
         act = stack.act(observation, mask, memory, noise[:, : policy.noise_width], index, inner)
-        return Act(act.action, act.logp)
+        return PolicyOutput(act.action, act.logp)
 
 
 class NFSPPolicy(TwoPolicies):
@@ -183,7 +183,7 @@ class ChoicePolicy:
     policies of the game, each played in its mode. Weights: theirs, named "chooser/…", "0/…", "1/…" and so on. All have action
     probabilities.
 
-    A mode is the chooser's. `Act.logp` is that of the action, whoever was picked."""
+    A mode is the chooser's. `PolicyOutput.logp` is that of the action, whoever was picked."""
 
     modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")  # and what others the chooser has
     memory_shape: tuple[int, ...] | None = None
@@ -218,7 +218,7 @@ class ChoicePolicy:
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `Policy.act`. Raises PolicyError for an unknown mode."""
         picks, members = self._probabilities(observation, mask, mode)
         choice, choice_logp = draw(picks, noise[:, :1])
@@ -226,7 +226,7 @@ class ChoicePolicy:
         action, _ = draw(members[choice, rows], noise[:, 1:])
         with np.errstate(divide="ignore"):
             logp = np.log(np.einsum("nk,kn->n", picks, members[:, rows, action])).astype(np.float32)
-        return Act(action, logp, extras={CHOICE: choice, CHOICE_LOGP: choice_logp})
+        return PolicyOutput(action, logp, extras={CHOICE: choice, CHOICE_LOGP: choice_logp})
 
     def _probabilities(
         self, observation: Array, mask: NDArray[np.bool_] | None, mode: str
@@ -284,7 +284,7 @@ class ConditionedPolicy:
     """Kind `conditioned`; config {"network": {kind, config}}: a policy whose observations are those of the game, flat, and a condition
     behind them. Weights: "network/…", and "condition" float32[R, D], what R policies are told.
 
-    Each row is a mode, `row_mode(k)`; "explore" and "greedy" are the last one's."""
+    Each row is a mode, `condition_mode(k)`; "explore" and "greedy" are the last one's."""
 
     modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")  # and the rows
     takes_ids: bool = False
@@ -303,7 +303,7 @@ class ConditionedPolicy:
                 f"the weights of a 'conditioned' policy have `condition` float[R, D], finite, with a row at least; given {given.tolist()}."
             )
         self._condition = given.astype(np.float32)
-        self._rows = {row_mode(k): k for k in range(len(given))}
+        self._rows = {condition_mode(k): k for k in range(len(given))}
         self.modes = ("explore", "greedy", *self._rows)  # type: ignore[misc]  # as many as there are rows
         self.noise_width = self._network.noise_width
         self.memory_shape = self._network.memory_shape
@@ -321,7 +321,7 @@ class ConditionedPolicy:
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `Policy.act`. Raises PolicyError for an unknown mode."""
         row, inner = self._playing(mode)
         act = self._network.act(conditioned(observation, self._condition[row]), mask, memory, noise, mode=inner)

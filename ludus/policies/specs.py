@@ -14,7 +14,7 @@ from pydantic import BeforeValidator
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, PolicyError
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.core.types import Enumeration, PolicySpec, Weights
 
 Value = Literal["shared", "separate", "central", "none"]
@@ -33,7 +33,7 @@ def parse_body(value: Any) -> str | dict[str, Any]:
     if not isinstance(kind, str):
         raise ConfigError(f"a network was expected, by name or as a mapping with `kind`; given {value!r}.")
     if kind not in BODIES:
-        load("network", kind, {name: name for name in BODIES})
+        resolve_name("network", kind, {name: name for name in BODIES})
     elif options:
         raise ConfigError(
             f"{kind!r} has no option {next(iter(options))!r} there; those of mlp are the algorithm's own."

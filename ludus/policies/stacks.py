@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.core.device import Placement, to_device, to_host
+from ludus.core.device import Placement, to_device, to_numpy
 from ludus.core.types import Array
 from ludus.policies.actor_critic import Cell
 from ludus.policies.bodies import linear
@@ -165,9 +165,9 @@ class DeviceStack:
         with self._placement.products():
             numbers, *after = self._answers(index, given)
         if not after or isinstance(memory, Tensor):
-            return to_host(numbers.float()), after[0].float() if after else None
+            return to_numpy(numbers.float()), after[0].float() if after else None
         width = numbers.shape[1]
-        both = to_host(torch.cat([numbers.float(), after[0].float()], dim=1))
+        both = to_numpy(torch.cat([numbers.float(), after[0].float()], dim=1))
         return np.ascontiguousarray(both[:, :width]), np.ascontiguousarray(both[:, width:])
 
     def _there(self, rows: Memory) -> Tensor:

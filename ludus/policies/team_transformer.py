@@ -22,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.core.device import Placement, multiplications, to_device, to_host
+from ludus.core.device import Placement, multiplications, to_device, to_numpy
 from ludus.core.errors import PolicyError
-from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.policies.actor_critic import Normaliser, ReturnScale, load_arrays, shapes_of
 from ludus.policies.base import Teams, Values
 from ludus.policies.bodies import own_stream
@@ -371,7 +371,7 @@ def _play(
     *,
     greedy: bool,
     placement: Placement | None = None,
-) -> Act:
+) -> PolicyOutput:
     """What a network plays. placement: where it is; None: here."""
     device = torch.device("cpu") if placement is None else placement.torch
     head, n = network.head_of, len(observation)
@@ -380,7 +380,7 @@ def _play(
 
     def choose(rows: NDArray[np.int64], out: Tensor) -> Tensor:
         legal = None if mask is None else mask[rows]
-        action[rows], logp[rows] = head.act(to_host(out.float()), legal, noise[rows], greedy=greedy)
+        action[rows], logp[rows] = head.act(to_numpy(out.float()), legal, noise[rows], greedy=greedy)
         return to_device(action[rows], device)
 
     if n:
@@ -392,7 +392,7 @@ def _play(
             else:
                 with placement.products():
                     network.decode(x, sequences, choose)
-    return Act(action, logp)
+    return PolicyOutput(action, logp)
 
 
 class TeamTransformerPolicy:
@@ -422,7 +422,7 @@ class TeamTransformerPolicy:
         *,
         mode: str = "explore",
         teams: Teams | None = None,
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `JointPolicy.act`. Raises PolicyError for an unknown mode, observations of another shape, a row that has no legal action, and
         outputs that are not finite."""
         return _play(
@@ -529,7 +529,7 @@ class StackedTeamTransformers:
         index: NDArray[np.int32],
         mode: str = "explore",
         teams: Teams | None = None,
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `JointPolicy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
         first = self._first
         whose, seen = first.whose(teams, mode), first.shaped(observation)
@@ -546,7 +546,7 @@ class StackedTeamTransformers:
                 placement=self._placement,
             )
             if found is None:
-                found = Act(
+                found = PolicyOutput(
                     np.empty((len(index), *act.action.shape[1:]), act.action.dtype), np.empty(len(index), np.float32)
                 )
             found.action[rows], found.logp[rows] = act.action, act.logp

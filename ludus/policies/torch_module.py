@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from ludus.core.device import Placement, multiplications
 from ludus.core.errors import PolicyError
-from ludus.core.own_code import raised
-from ludus.core.parts import load
-from ludus.core.types import Act, Array, PolicySpec, Weights
+from ludus.core.own_code import describe_error
+from ludus.core.parts import resolve_name
+from ludus.core.types import Array, PolicyOutput, PolicySpec, Weights
 from ludus.policies.actor_critic import arrays_of, load_arrays, shapes_of
 from ludus.policies.bodies import own_stream
 from ludus.policies.categorical import (
@@ -42,12 +42,12 @@ def make_networks(spec: PolicySpec, *, seed: int = 0) -> nn.ModuleDict:
     """Fresh modules, initialised from `seed` alone; torch's own stream stays where it is. Raises PolicyError if making them raises, or
     none is "policy"."""
     name, inputs, actions = str(entry(spec, "maker")), integer(spec, "inputs"), integer(spec, "actions")
-    maker = load("maker of networks", name, {})(**entry(spec, "options"))
+    maker = resolve_name("maker of networks", name, {})(**entry(spec, "options"))
     with own_stream(seed):
         try:
             networks = maker.networks(inputs, actions)
         except Exception as error:
-            raise PolicyError(f"{name}: networks({inputs}, {actions}) raised {raised(error)}.") from error
+            raise PolicyError(f"{name}: networks({inputs}, {actions}) raised {describe_error(error)}.") from error
     if not isinstance(networks, Mapping | nn.ModuleDict):
         raise PolicyError(f"{name}: networks() made {type(networks).__name__}; expected modules by name.")
     if strange := [key for key, module in networks.items() if not isinstance(module, nn.Module)]:
@@ -151,13 +151,13 @@ class StackedModules:
         noise: NDArray[np.float32],
         index: NDArray[np.int32],
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
         del memory  # it has none
         check_mode(self._first, mode)
         logits, _ = self._stack(index, observation.reshape(len(observation), -1), None)
         legal = full_mask(mask, len(observation), self._first.actions)
-        return Act(*draw(self._first.chances(logits, legal, mode=mode), noise))
+        return PolicyOutput(*draw(self._first.chances(logits, legal, mode=mode), noise))
 
 
 @lru_cache(maxsize=64)

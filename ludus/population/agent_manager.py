@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 
 from ludus.core.arrays import read_only, same_weights
 from ludus.core.errors import DataError, nearest
-from ludus.core.types import Evaluated, Match, Mixture, PolicyRef, PolicySpec, State, TaskResult, Trained, Weights
+from ludus.core.types import (
+    EvaluationResult,
+    Match,
+    Mixture,
+    PolicyRef,
+    PolicySpec,
+    State,
+    TaskResult,
+    TrainingResult,
+    Weights,
+)
 from ludus.population.base import Lineage, PolicyRecord, Recorder, View, WeightsStore
 from ludus.population.matches import pack_record, unpack_record
 from ludus.population.payoff_table import PayoffTable
@@ -138,16 +148,16 @@ class AgentManager:
 
         Raises DataError, with nothing of the result kept, if any of it is refused.
         """
-        if isinstance(result, Trained):
+        if isinstance(result, TrainingResult):
             self._add_trained(result)
-        elif isinstance(result, Evaluated):
+        elif isinstance(result, EvaluationResult):
             if result.matches and result.payoffs is not None:
                 self.table.check(result.matches, result.payoffs)
             self.record_matches(result.matches)
             if result.payoffs is not None:
                 self.record_exact(result.payoffs)
 
-    def _add_trained(self, result: Trained) -> None:
+    def _add_trained(self, result: TrainingResult) -> None:
         task, start = result.task, result.task.start
         parent = start if isinstance(start, PolicyRef) else None
         if task.continues is not None:  # the snapshot that the task before has left

@@ -11,24 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.core.types import Array
 from ludus.replay.base import ON_HOST, ItemColumns, Sample, Table, TableSpec
-from ludus.replay.selectors import RESERVOIR, SELECTORS, ItemBook, Ordered, Selector, reservoir
+from ludus.replay.selectors import RESERVOIR, SELECTORS, ItemMetadata, Ordered, Selector, reservoir
 from ludus.replay.slots import Indices, RingSlots, SlotPool
 from ludus.replay.table import (
     BoundedTable,
-    Lent,
+    DeviceRowCache,
     QueueRules,
     ReplayRules,
     Schema,
-    brought,
+    columns_on_device,
     concatenate,
-    empty_there,
-    moved,
+    empty_on_device,
     put_rows,
     rows_of,
     schema_of,
+    to_host_columns,
     write_rows,
 )
 
@@ -85,7 +85,7 @@ class Queue(BoundedTable):
         """Where they are kept."""
         if self.device is None:
             return {name: np.array(array) for name, array in columns.items()}
-        there = moved(columns, self.device)
+        there = columns_on_device(columns, self.device)
         return {name: np.array(c) if isinstance(c, np.ndarray) else c for name, c in there.items()}
 
     def _draw(self, count: int, rng: np.random.Generator) -> Sample:
@@ -108,7 +108,7 @@ class Queue(BoundedTable):
         assert self._schema is not None
         empty = {name: np.empty((0, *shape), dtype) for name, (dtype, shape) in self._schema.items()}
         empty[_NUMBER] = np.empty(0, np.int64)
-        columns = concatenate([empty, *map(brought, self._blocks)])
+        columns = concatenate([empty, *map(to_host_columns, self._blocks)])
         return {"numbers": columns.pop(_NUMBER)}, columns
 
     def _restore(self, book: Mapping[str, Any], columns: ItemColumns, count: int) -> None:
@@ -147,7 +147,7 @@ class Replay(BoundedTable):
         rules = ReplayRules(spec)
         super().__init__(spec, rules)
         self.choice, self._different = rules.choice, rules.different
-        self._lent: list[weakref.ref[Lent]] = []  # whose rows may not be written over yet
+        self._lent: list[weakref.ref[DeviceRowCache]] = []  # whose rows may not be written over yet
         self._empty()
 
     def update_priorities(self, index: NDArray[np.int64], priority: NDArray[np.float64]) -> None:
@@ -239,9 +239,9 @@ class Replay(BoundedTable):
             return {name: array.take(slots, axis=0) for name, array in self._columns.items()}
         return rows_of(self._columns, slots)
 
-    def _lend(self, slots: Indices) -> Lent:
+    def _lend(self, slots: Indices) -> DeviceRowCache:
         """The same, of a device, copied when they are wanted."""
-        lent = Lent(self._columns, slots)
+        lent = DeviceRowCache(self._columns, slots)
         self._lent = [each for each in self._lent if each() is not None]
         self._lent.append(weakref.ref(lent))
         return lent
@@ -253,7 +253,7 @@ class Replay(BoundedTable):
         book, slots = self._book, self._book.slots.in_order()
         state: dict[str, Any] = {"slots": book.slots.state_dict(), "top": self.top}
         state |= {"priority": book.priority.copy(), "times": book.times.copy()}
-        return state, brought(self._rows(slots))
+        return state, to_host_columns(self._rows(slots))
 
     def _restore(self, book: Mapping[str, Any], columns: ItemColumns, count: int) -> None:
         mine, slots = self._book, self._new_slots()
@@ -271,7 +271,7 @@ class Replay(BoundedTable):
         self._book.times[:] = book["times"]
         self._allocate(schema_of(columns))
         held = slots.in_order()
-        put_rows(self._columns, held, columns if self.device is None else moved(columns, self.device))
+        put_rows(self._columns, held, columns if self.device is None else columns_on_device(columns, self.device))
         for selector in self._selectors:
             selector.changed(held)
 
@@ -293,16 +293,16 @@ class Replay(BoundedTable):
     def _begin(self, slots: RingSlots | SlotPool) -> None:
         """An empty table over these slots: no columns yet, a new book, and selectors that read it."""
         choice, capacity = self.choice, slots.capacity
-        kinds = [load("sampler", choice.sampler, SELECTORS)]
+        kinds = [resolve_name("sampler", choice.sampler, SELECTORS)]
         if choice.remover != RESERVOIR:
-            kinds.append(load("remover", choice.remover, SELECTORS))
+            kinds.append(resolve_name("remover", choice.remover, SELECTORS))
         if self._circular:
             kinds.pop()  # the slots see to it
         by = {kind.by for kind in kinds}
         priority = np.zeros(capacity if "priority" in by else 0)
         times = np.zeros(capacity if "times" in by or choice.times else 0, np.int64)
         self._columns: dict[str, Any] = {}
-        self._book = ItemBook(slots, priority, times)
+        self._book = ItemMetadata(slots, priority, times)
         self._selectors: list[Selector] = [kind(self._book, self.spec.priority_exponent) for kind in kinds]
         self._sampler, self._remover = self._selectors[0], self._selectors[1] if len(kinds) > 1 else None
         self.top = 1.0
@@ -314,7 +314,7 @@ class Replay(BoundedTable):
             self._columns = {name: np.empty(shape, dtype) for name, (shape, dtype) in shapes.items()}
         else:
             self._columns = {
-                name: np.empty(shape, dtype) if name in ON_HOST else empty_there(shape, dtype, self.device)
+                name: np.empty(shape, dtype) if name in ON_HOST else empty_on_device(shape, dtype, self.device)
                 for name, (shape, dtype) in shapes.items()
             }
 
@@ -326,7 +326,7 @@ class Replay(BoundedTable):
         self._lent = []
         book = self._book
         slots = book.slots.fill(numbers)
-        write_rows(self._columns, slots, columns if self.device is None else moved(columns, self.device))
+        write_rows(self._columns, slots, columns if self.device is None else columns_on_device(columns, self.device))
         if len(book.priority):
             if priority is not None:
                 self.top = float(priority.max(initial=self.top))
@@ -365,7 +365,7 @@ TABLES: Mapping[str, str] = {
 
 def build_table(spec: TableSpec, device: torch.device | None = None) -> Table:
     """The table that `spec` asks for, whose columns lie on a device (None: in memory). Raises UnknownName, DataError or Deadlock."""
-    table: Table = load("kind of table", spec.kind, TABLES)(spec)
+    table: Table = resolve_name("kind of table", spec.kind, TABLES)(spec)
     if device is not None:
         if not isinstance(table, Queue | Replay):
             raise DataError(

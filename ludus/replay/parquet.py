@@ -18,7 +18,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
-from ludus.core.files import aside_of, put_in_place, sync
+from ludus.core.files import atomic_replace, sync, temporary_path
 from ludus.core.packages import require
 from ludus.core.types import Array
 from ludus.replay.trajectories import OF_ROWS, Trajectories, select
@@ -222,7 +222,7 @@ class TrajectoryFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        aside = aside_of(self.path)
+        aside = temporary_path(self.path)
         try:
             if self._writer is not None:
                 self._writer.close()
@@ -231,7 +231,7 @@ class TrajectoryFile:
             if self._writer is None:
                 raise DataError(f"no trajectories were given for {str(self.path)!r}; give at least one piece.")
             sync(aside)
-            put_in_place(self.path)
+            atomic_replace(self.path)
         finally:
             aside.unlink(missing_ok=True)
 
@@ -244,7 +244,7 @@ class TrajectoryFile:
         self._schema = pa.schema(fields, metadata={_KEY: header})
         self._layout = layout
         self._writer = self._parquet.ParquetWriter(
-            str(aside_of(self.path)),
+            str(temporary_path(self.path)),
             self._schema,
             compression="zstd",
             use_dictionary=["policy"],  # of floats it would take all NaN for the same

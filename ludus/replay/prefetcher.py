@@ -16,9 +16,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 
 from ludus.core.errors import DataError
-from ludus.core.machine import roomy
+from ludus.core.machine import reserve_stack
 from ludus.replay.base import Sample
-from ludus.replay.table import Lent, moved
+from ludus.replay.table import DeviceRowCache, columns_on_device
 from ludus.replay.waiting import WaitCounts, WaitingTable
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -38,12 +38,12 @@ class ToDevice:
 
     def __call__(self, sample: Sample) -> Sample:
         if self._device.type != "cuda":
-            return replace(sample, columns=moved(sample.columns, self._device))
+            return replace(sample, columns=columns_on_device(sample.columns, self._device))
         users = torch.cuda.current_stream(self._device)
         if self._stream is None:
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         with torch.cuda.stream(self._stream):
-            columns = moved(sample.columns, self._device)
+            columns = columns_on_device(sample.columns, self._device)
         for column in columns.values():
             if isinstance(
                 column, torch.Tensor
@@ -53,9 +53,9 @@ class ToDevice:
         return replace(sample, columns=columns)
 
 
-def settled(sample: Sample) -> Sample:
+def detached_copy(sample: Sample) -> Sample:
     """The same, copied by now where it is a table's on a device; a `prepare`, where a thread puts other rows into the table."""
-    if isinstance(sample.columns, Lent):
+    if isinstance(sample.columns, DeviceRowCache):
         sample.columns.settle()
     return sample
 
@@ -107,7 +107,7 @@ class Prefetcher(Generic[Request, Batch]):
         would have come; DataError after `close`, and for a second loop within one. Leaving the loop early is fine."""
         return self._ahead(requests) if self._depth else self._now(requests)
 
-    def between(self, call: Callable[[], object]) -> None:
+    def run_between(self, call: Callable[[], object]) -> None:
         """Have something done after what was asked for so far, and before what will be: priority updates, say. Outside of a loop, and with
         depth 0, at once."""
         if self._line is None:
@@ -247,7 +247,7 @@ class _Line(Generic[Request, Batch]):
             self._thread.join()
         return self._thrown
 
-    @roomy
+    @reserve_stack
     def _run(self) -> None:
         while (work := self._next()) is not None:
             try:
@@ -284,7 +284,7 @@ class _Line(Generic[Request, Batch]):
             self._changed.notify_all()
 
 
-def unchanged(sample: Sample) -> Sample:
+def identity(sample: Sample) -> Sample:
     """A `prepare` that does nothing."""
     return sample
 

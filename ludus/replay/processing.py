@@ -20,9 +20,9 @@ from pydantic import Field, model_validator
 
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, LudusError, ScenarioError
-from ludus.core.own_code import brief, own_name, raised
-from ludus.core.parts import build_part, load
-from ludus.core.types import Array, EnvSpec, Tail
+from ludus.core.own_code import describe_error, qualified_name, short_repr
+from ludus.core.parts import build_part, resolve_name
+from ludus.core.types import Array, EnvSpec, SegmentEnd
 from ludus.replay.base import Processed, ProcessesTrajectories
 from ludus.replay.trajectories import OF_ROWS, Trajectories, join
 
@@ -59,7 +59,7 @@ def parse_processing(value: Any) -> tuple[Processing, ...]:
         part = build_part("processing", item, PROCESSING)
         if not isinstance(part, Processing):
             raise ConfigError(
-                f"{own_name(part)!r} is no processing: derive it from ludus.replay.processing.Processing, with its options as fields."
+                f"{qualified_name(part)!r} is no processing: derive it from ludus.replay.processing.Processing, with its options as fields."
             )
         found.append(part)
     return tuple(found)
@@ -82,9 +82,9 @@ def processed(
         except LudusError:
             raise
         except Exception as error:
-            raise ScenarioError(f"processing {own_name(each)} raised {raised(error)}.") from error
+            raise ScenarioError(f"processing {qualified_name(each)} raised {describe_error(error)}.") from error
         if wrong := why_not(each, rows, answer):
-            raise ScenarioError(f"processing {own_name(each)} answered {wrong}.")
+            raise ScenarioError(f"processing {qualified_name(each)} answered {wrong}.")
         rows = _with(rows, answer)
     return rows
 
@@ -119,12 +119,12 @@ def _read_only(rows: Trajectories) -> Trajectories:
 def why_not(each: ProcessesTrajectories, rows: Trajectories, answer: Any) -> str:
     """What keeps an answer from being used, as the end of a sentence; "" if nothing does."""
     if not isinstance(answer, Processed):
-        return f"{brief(answer)}, a {type(answer).__name__}; expected a ludus.replay.processing.Processed"
+        return f"{short_repr(answer)}, a {type(answer).__name__}; expected a ludus.replay.processing.Processed"
     columns = {**answer.extras} if answer.reward is None else {"reward": answer.reward, **answer.extras}
     for name, array in columns.items():
         kinds = "f" if name == "reward" else "biuf"
         if not isinstance(array, np.ndarray) or array.dtype.kind not in kinds:
-            given = f"of {array.dtype}" if isinstance(array, np.ndarray) else f"as {brief(array)}"
+            given = f"of {array.dtype}" if isinstance(array, np.ndarray) else f"as {short_repr(array)}"
             return f"{name!r} {given}; expected an array of {'floats' if name == 'reward' else 'numbers'}"
         if array.shape[:1] != (rows.num_rows,) or (name == "reward" and array.ndim != 1):
             return f"{name!r} of shape {list(array.shape)}; there are {rows.num_rows} rows"
@@ -138,10 +138,10 @@ def why_not(each: ProcessesTrajectories, rows: Trajectories, answer: Any) -> str
 
 def _why_not_more(rows: Trajectories, extras: Mapping[str, Array], more: Any) -> str:
     if not isinstance(more, Trajectories):
-        return f"{brief(more)} as `more`; expected Trajectories"
+        return f"{short_repr(more)} as `more`; expected Trajectories"
     start, segments = np.asarray(more.start), more.num_segments
     if start[0] != 0 or (np.diff(start) < 1).any():
-        return f"segments in `more` that start at {brief(start)}; expected 0 first, and at least one row in each"
+        return f"segments in `more` that start at {short_repr(start)}; expected 0 first, and at least one row in each"
     if more.extras.keys() != extras.keys():
         return f"extras {sorted(more.extras)} in `more`; the rows have {sorted(extras)}"
     if more.policy != rows.policy:
@@ -162,9 +162,9 @@ def _why_not_more(rows: Trajectories, extras: Mapping[str, Array], more: Any) ->
 
 def _why_not_column(given: Any, array: Any, length: int) -> str:
     if given is None or array is None:
-        return "" if given is None and array is None else f"as {brief(array)}, and in the rows {brief(given)}"
+        return "" if given is None and array is None else f"as {short_repr(array)}, and in the rows {short_repr(given)}"
     if not isinstance(array, np.ndarray) or array.dtype != given.dtype or array.shape != (length, *given.shape[1:]):
-        found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else brief(array)
+        found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else short_repr(array)
         return f"as {found}; expected {given.dtype}{[length, *given.shape[1:]]}"
     return ""
 
@@ -234,7 +234,7 @@ class HER(Processing):
                 f"goal is {list(self.goal)} and achieved {list(self.achieved)}: [first, last + 1] of as many entries of an observation"
             )
         if self.reward:
-            load("reward of hindsight", self.reward, {})
+            resolve_name("reward of hindsight", self.reward, {})
         return self
 
     def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
@@ -268,7 +268,7 @@ class HER(Processing):
         goal = after[later, achieved]
         came = after[row, achieved]
         reached = self._reached(came, goal)
-        failed = (rows.tail[segment[row]] == Tail.TERMINATED) & (row == last)
+        failed = (rows.tail[segment[row]] == SegmentEnd.TERMINATED) & (row == last)
         failed &= ~self._reached(came, rows.observation[row, wanted])
         over = failed | (reached & self.ends)
         return Processed(more=self._relabelled(rows, row, segment[row], goal, self._paid(came, goal, reached), over))
@@ -280,7 +280,7 @@ class HER(Processing):
 
     def _paid(self, came: Array, goal: Array, reached: NDArray[np.bool_]) -> Array:
         if self.reward:
-            pay = load("reward of hindsight", self.reward, {})
+            pay = resolve_name("reward of hindsight", self.reward, {})
             answer = np.asarray(pay(came.astype(np.float32), goal.astype(np.float32)), np.float32)
             if answer.shape != (len(came),):
                 raise ScenarioError(
@@ -327,7 +327,7 @@ class HER(Processing):
             bootstrap_mask=behind(rows.mask, rows.bootstrap_mask),
             t=rows.t[row],
             dt=None if rows.dt is None else rows.dt[row],
-            tail=np.where(over, Tail.TERMINATED, Tail.CUT).astype(np.int8),
+            tail=np.where(over, SegmentEnd.TERMINATED, SegmentEnd.CUT).astype(np.int8),
             agent=rows.agent[segment],
             seat=rows.seat[segment],
             episode=rows.episode[segment],

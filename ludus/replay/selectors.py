@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.replay.base import ItemColumns, TableSpec
 from ludus.replay.slots import (
     Indices,
@@ -56,7 +56,7 @@ _LEAST_WEIGHT = 1e-100  # of an item of priority 0: drawn only where all have pr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ItemBook:
+class ItemMetadata:
     """What a table knows about its items, by slot: priority float64[capacity] and times int64[capacity] that an item was sampled;
     kept only where a selector goes by it (empty otherwise). Selectors read it."""
 
@@ -95,7 +95,7 @@ class UniformSelector:
     by: ClassVar[Literal["", "priority", "times"]] = ""
     repeats: ClassVar[bool] = True
 
-    def __init__(self, book: ItemBook, exponent: float) -> None:
+    def __init__(self, book: ItemMetadata, exponent: float) -> None:
         self._slots = book.slots
 
     def changed(self, slots: Indices) -> None:
@@ -119,7 +119,7 @@ class Prioritised:
     by: ClassVar[Literal["", "priority", "times"]] = "priority"
     repeats: ClassVar[bool] = True
 
-    def __init__(self, book: ItemBook, exponent: float) -> None:
+    def __init__(self, book: ItemMetadata, exponent: float) -> None:
         self._book, self._exponent = book, exponent
         self._leaves = num_leaves(book.slots.capacity)
         self._tree = np.zeros(2 * self._leaves)
@@ -156,7 +156,7 @@ class Ordered:
     sign: ClassVar[int] = 1
     age: ClassVar[int] = 1  # 1: oldest first; −1: newest first
 
-    def __init__(self, book: ItemBook, exponent: float) -> None:
+    def __init__(self, book: ItemMetadata, exponent: float) -> None:
         capacity = book.slots.capacity
         self._book = book
         self._key = np.zeros(capacity)
@@ -287,9 +287,9 @@ class SelectorChoice:
     @property
     def by_priority(self) -> bool:
         """Whether anything goes by priorities."""
-        kinds = [load("sampler", self.sampler, SELECTORS)]
+        kinds = [resolve_name("sampler", self.sampler, SELECTORS)]
         if self.remover != RESERVOIR:
-            kinds.append(load("remover", self.remover, SELECTORS))
+            kinds.append(resolve_name("remover", self.remover, SELECTORS))
         return any(kind.by == "priority" for kind in kinds)
 
     def check_update(self, table: str, index: Any, priority: Any) -> tuple[Indices, NDArray[np.float64]]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import DataError, PartDied, RunError
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.core.types import Array, State
 from ludus.replay.base import ItemColumns, Sample, TableSpec
 from ludus.replay.kinds import TABLES, Queue, Replay, build_table
@@ -398,11 +398,11 @@ class ShardedTable(BoundedTable):
 
     def __init__(self, spec: TableSpec, shards: Sequence[Peer], key: Key) -> None:
         """key: what the shards know it by. Raises DataError for what cannot be spread, with the reason."""
-        kind = load("kind of table", spec.kind, TABLES)
+        kind = resolve_name("kind of table", spec.kind, TABLES)
         rules = QueueRules(spec) if kind is Queue else ReplayRules(spec)
         super().__init__(spec, rules)
         self._choice = rules.choice if isinstance(rules, ReplayRules) else None
-        self._sampler = Fifo if self._choice is None else load("sampler", self._choice.sampler, SELECTORS)
+        self._sampler = Fifo if self._choice is None else resolve_name("sampler", self._choice.sampler, SELECTORS)
         self._refuse(kind, len(shards))
         self._chance = self._choice is not None and self._choice.remover == RESERVOIR
         self._capacity = capacities(spec.capacity, len(shards))

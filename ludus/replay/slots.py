@@ -141,7 +141,7 @@ def pop_first(
 
 
 @kernel
-def swap_out(order: NDArray[np.int64], place: NDArray[np.int64], size: int, slots: Array) -> None:
+def compact_slots(order: NDArray[np.int64], place: NDArray[np.int64], size: int, slots: Array) -> None:
     """Move slots, which lie among the first `size` of `order`, behind those that stay; `place` is the inverse of `order`."""
     for k in range(len(slots)):
         size -= 1
@@ -231,7 +231,7 @@ class SlotPool:
 
     def release(self, slots: Indices) -> None:
         """The items of these different slots leave."""
-        swap_out(self._order, self._place, self.size, slots)
+        compact_slots(self._order, self._place, self.size, slots)
         self.size -= len(slots)
 
     def at(self, positions: Indices) -> Indices:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.device import Rows, columns_to_device, dtype_of, to_device, to_host
+from ludus.core.device import LazyRows, columns_to_device, dtype_of, to_device, to_numpy
 from ludus.core.errors import DataError, Deadlock, TableClosed
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.core.types import Array, State
 from ludus.replay.base import ON_HOST, ItemColumns, Sample, TableSpec
 from ludus.replay.rate_limiter import RateLimiter, TableFill, check_queue, check_replay
@@ -87,7 +87,7 @@ def rows_of(columns: Columns, rows: slice | NDArray[np.int64] | NDArray[np.bool_
     return out
 
 
-class Lent(Mapping[str, Any]):
+class DeviceRowCache(Mapping[str, Any]):
     """Copies of rows of a table on a device, made when one is asked for, or else before the table changes. So a step that is one graph can
     gather them itself."""
 
@@ -100,7 +100,7 @@ class Lent(Mapping[str, Any]):
             name: column[slots] for name, column in columns.items() if isinstance(column, np.ndarray)
         }
         there = {name: column for name, column in columns.items() if name not in self._own}
-        self.there: Rows | None = Rows(there, torch.from_numpy(np.array(slots, np.int64)))
+        self.there: LazyRows | None = LazyRows(there, torch.from_numpy(np.array(slots, np.int64)))
         """The columns on the device and which rows; None: they have been copied."""
 
     def __getitem__(self, name: str) -> Any:
@@ -126,10 +126,14 @@ class Lent(Mapping[str, Any]):
             self.there = None
 
 
-def resident(columns: Columns, device: torch.device, *, but: Collection[str]) -> Mapping[str, torch.Tensor] | Rows:
+def resident(columns: Columns, device: torch.device, *, but: Collection[str]) -> Mapping[str, torch.Tensor] | LazyRows:
     """Columns of a batch on a device, but for these; not gathered yet, if they lie there."""
     wanted = [name for name in columns if name not in but]
-    if isinstance(columns, Lent) and columns.there is not None and columns.there.columns.keys() >= set(wanted):
+    if (
+        isinstance(columns, DeviceRowCache)
+        and columns.there is not None
+        and columns.there.columns.keys() >= set(wanted)
+    ):
         return columns.there
     return {name: to_device(columns[name], device) for name in wanted}
 
@@ -149,22 +153,22 @@ def _joined(parts: Sequence[Any]) -> Any:
     return torch.cat(list(parts))
 
 
-def moved(columns: ItemColumns, device: torch.device) -> dict[str, Any]:
+def columns_on_device(columns: ItemColumns, device: torch.device) -> dict[str, Any]:
     """Copies of columns on a device, which take one transfer; but for those of `ON_HOST`, which are as they were."""
     there = columns_to_device({name: array for name, array in columns.items() if name not in ON_HOST}, device)
     return {name: there.get(name, array) for name, array in columns.items()}
 
 
-def empty_there(shape: tuple[int, ...], dtype: np.dtype[np.generic], device: torch.device) -> torch.Tensor:
+def empty_on_device(shape: tuple[int, ...], dtype: np.dtype[np.generic], device: torch.device) -> torch.Tensor:
     """Room on a device."""
     import torch
 
     return torch.empty(shape, dtype=dtype_of(np.empty(0, dtype)), device=device)
 
 
-def brought(columns: Columns) -> dict[str, Array]:
+def to_host_columns(columns: Columns) -> dict[str, Array]:
     """Columns in memory, wherever they were."""
-    return {name: c if isinstance(c, np.ndarray) else to_host(c) for name, c in columns.items()}
+    return {name: c if isinstance(c, np.ndarray) else to_numpy(c) for name, c in columns.items()}
 
 
 def write_rows(into: Columns, rows: NDArray[np.int64], columns: Columns) -> None:
@@ -489,7 +493,7 @@ class ReplayRules:
         """Raises DataError, UnknownName or Deadlock for what does not go together."""
         self.choice = SelectorChoice.of(spec)
         self.limiter, self.most = RateLimiter.of(spec.limiter), float(spec.capacity)
-        self.different = bool(self.choice.times) or not load("sampler", self.choice.sampler, SELECTORS).repeats
+        self.different = bool(self.choice.times) or not resolve_name("sampler", self.choice.sampler, SELECTORS).repeats
         self._spec = spec
 
     def admits(self, count: int, fill: TableFill) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
-from ludus.core.types import Array, EnvSpec, Tail
+from ludus.core.types import Array, EnvSpec, SegmentEnd
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,7 +20,8 @@ class Trajectories:
     Per row: observation [N, *shape] (int32[N] ids where the environment is enumerated), action [N, …], logp float32[N] of the
     behaviour, reward float32[N] (received after the row's action, up to the agent's next decision or the end), mask bool[N, A] or None,
     t int32[N] environment step, extras as the algorithm asked for.
-    Per segment: tail int8[S] (`Tail`), bootstrap_observation [S, *shape] (ids -1 where the game has none), bootstrap_mask, agent int16[S],
+    Per segment: tail int8[S] (`SegmentEnd`), bootstrap_observation [S, *shape] (ids -1 where the game has none), bootstrap_mask, agent
+    int16[S],
     seat int8[S], episode int64[S] (unique within a task), version_lo/hi int32[S] of the weights that acted,
     memory0 float32[S, *memory] of a recurrent policy at the segment's start, or None.
     state [N, *state], bootstrap_state [S, *state]: the environment's at each decision and at each segment's tail, where they were asked
@@ -170,7 +171,7 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
             f"no segment of player {player} is in these trajectories (seats: {sorted(set(trajectories.seat.tolist()))})."
         )
     _refuse_repeats(trajectories, segments)
-    place = spec.places[trajectories.agent[segments]]
+    place = spec.agent_index[trajectories.agent[segments]]
     episode, t, row = _steps(trajectories, segments, place, agents)
     episodes, piece = np.unique(trajectories.episode[segments], return_inverse=True)
     tail = np.full((len(episodes), agents), -1, np.int8)
@@ -240,9 +241,9 @@ def _left_with(
     if trajectories.bootstrap_state is None:
         return None
     tail, until = trajectories.tail[segments], trajectories.t[trajectories.start[segments + 1] - 1].astype(np.int64)
-    cut = (tail == Tail.CUT) & (when is not None)
+    cut = (tail == SegmentEnd.CUT) & (when is not None)
     late = until if when is None else np.where(cut, -when[segments], until)
-    order = np.lexsort((late, cut, tail != Tail.TERMINATED, piece))
+    order = np.lexsort((late, cut, tail != SegmentEnd.TERMINATED, piece))
     last = segments[order[np.searchsorted(piece[order], np.arange(pieces), side="right") - 1]]
     out: Array = trajectories.bootstrap_state[last]
     return out

@@ -17,7 +17,7 @@ from ludus.core.types import State
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class InFlightPermit:
     """One credit, held by an incarnation of a worker (it counts its restarts)."""
 
     id: int
@@ -37,7 +37,7 @@ class AsyncLimits:
     max_lag: int | None = 8
 
 
-class Credits:
+class InFlightLimiter:
     """The ledger. Lives in the driver; raises DataError for a limit below 1."""
 
     def __init__(self, limit: int) -> None:
@@ -47,8 +47,8 @@ class Credits:
         self.refused = 0  # deliveries of leases that were not (or no longer) being collected
         self._next = 0
         self._incarnation: dict[str, int] = {}
-        self._collecting: dict[int, Lease] = {}
-        self._delivered: dict[int, Lease] = {}
+        self._collecting: dict[int, InFlightPermit] = {}
+        self._delivered: dict[int, InFlightPermit] = {}
 
     @property
     def free(self) -> int:
@@ -56,25 +56,25 @@ class Credits:
         return self.limit - len(self._collecting) - len(self._delivered)
 
     @property
-    def collecting(self) -> tuple[Lease, ...]:
+    def collecting(self) -> tuple[InFlightPermit, ...]:
         """Leases whose data have not come yet, oldest first."""
         return tuple(self._collecting.values())
 
     @property
-    def delivered(self) -> tuple[Lease, ...]:
+    def delivered(self) -> tuple[InFlightPermit, ...]:
         """Leases whose data have come and are not yet in published weights, in order of arrival."""
         return tuple(self._delivered.values())
 
-    def reserve(self, worker: str) -> Lease | None:
+    def reserve(self, worker: str) -> InFlightPermit | None:
         """A credit for the worker's present incarnation; None: none is free, so it must wait."""
         if self.free == 0:
             return None
-        lease = Lease(self._next, worker, self._incarnation.get(worker, 0))
+        lease = InFlightPermit(self._next, worker, self._incarnation.get(worker, 0))
         self._next += 1
         self._collecting[lease.id] = lease
         return lease
 
-    def deliver(self, lease: Lease) -> bool:
+    def deliver(self, lease: InFlightPermit) -> bool:
         """The lease's data arrived. False, and counted: it came from a dead incarnation, or twice; throw the data away."""
         if self._collecting.get(lease.id) != lease:
             self.refused += 1
@@ -82,7 +82,7 @@ class Credits:
         self._delivered[lease.id] = self._collecting.pop(lease.id)
         return True
 
-    def release(self, leases: Iterable[Lease]) -> int:
+    def release(self, leases: Iterable[InFlightPermit]) -> int:
         """Weights trained on these are published; their credits are free again (the count). Raises DataError, and releases none, if
         one was not delivered."""
         ids = [lease.id for lease in leases]
@@ -95,7 +95,7 @@ class Credits:
             del self._delivered[number]
         return len(ids)
 
-    def died(self, worker: str) -> tuple[Lease, ...]:
+    def died(self, worker: str) -> tuple[InFlightPermit, ...]:
         """A worker died: what it was collecting, whose credits are free again, for a replacement to repeat. What it had delivered
         stays. Its next incarnation begins."""
         lost = tuple(lease for lease in self._collecting.values() if lease.worker == worker)
@@ -116,8 +116,8 @@ class Credits:
 
     def load_state_dict(self, state: State) -> None:
         """Raises DataError, and changes nothing, if more credits are out than this ledger has."""
-        collecting = {lease["id"]: Lease(**lease) for lease in state["collecting"]}
-        delivered = {lease["id"]: Lease(**lease) for lease in state["delivered"]}
+        collecting = {lease["id"]: InFlightPermit(**lease) for lease in state["collecting"]}
+        delivered = {lease["id"]: InFlightPermit(**lease) for lease in state["delivered"]}
         if len(collecting) + len(delivered) > self.limit:
             raise DataError(
                 f"the state has {len(collecting) + len(delivered)} credits out and the limit is {self.limit}; raise it."

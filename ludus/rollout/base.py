@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.types import Act, Due, Mixture, PolicyRef
+from ludus.core.types import ActionRequests, Mixture, PolicyOutput, PolicyRef
 from ludus.policies.base import Policy
 from ludus.replay.base import ProcessesTrajectories
 from ludus.replay.trajectories import Trajectories
@@ -56,7 +56,7 @@ class RolloutRequest:
     of the learner, leaving episodes open that the next request with `carry_on` continues.
     seed: key of this request's shard streams.
     carry_on: go on with the episodes that the last request left open (their opponents stay); the learner's weights are the new ones.
-    extras: names of `Act.extras` to record for the learner's rows. state: record the environment's state with them.
+    extras: names of `PolicyOutput.extras` to record for the learner's rows. state: record the environment's state with them.
     modes, modes_seed: the learner plays each seat of an episode in one of these modes (`ludus.policies.specs.drawn`); (): in its ref's.
     first_episode: what the request's episode indices count from, so that they can be unique within a task; ignored by `carry_on`,
     which goes on counting.
@@ -102,7 +102,7 @@ class RolloutRequest:
 class EpisodeResults:
     """Finished episodes, in order of (index): returns float64[n, P], length int32[n], terminated bool[n], seat int8[n] of the learner (its
     first one, where it plays several; -1: none), entry int32[n, F] drawn of each factor of the opponents (-1: a factor for the learner's
-    own seats), index int64[n]. statistics: float64[n, P, S] as in `Finished`; None where the environment has none."""
+    own seats), index int64[n]. statistics: float64[n, P, S] as in `FinishedEpisodes`; None where the environment has none."""
 
     returns: NDArray[np.float64]
     length: NDArray[np.int32]
@@ -211,7 +211,7 @@ class PolicyBank(Protocol):
         None without."""
         ...
 
-    def act(self, player: int, due: Due, noise: NDArray[np.float32]) -> Act:
+    def act(self, player: int, due: ActionRequests, noise: NDArray[np.float32]) -> PolicyOutput:
         """noise: [n, noise_width]. Groups rows by policy; same-architecture policies are stacked into one batched product. The
         worker's rows, in order; valid until the player's next `act`."""
         ...

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ludus.core.errors import ConfigError, LudusError, PartDied, PolicyError, either, one_line
+from ludus.core.errors import ConfigError, LudusError, PartDied, PolicyError, join_or, one_line
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, BotSettings, BotSpec, require_fit, what_raised
 from ludus.policies.registry import build_policy
-from ludus.rollout.bots import BotPlayers, BotPool, LoadedBot, Questions, Tell, unwatched
+from ludus.rollout.bots import BotPlayers, BotPool, BotRequests, BotStatusCallback, LoadedBot, unwatched
 from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised
 
 _NUMBER, _NUMBERS = 8, 3  # bytes of each, and how many
@@ -36,7 +36,7 @@ MAKING = 10.0
 """Seconds that a bot has to be made, however short the deadline is: it may load a network that then plays quickly."""
 
 
-class Asked:
+class BotCallStatus:
     """Which bot is made or asked, and since when, in a page of memory that two processes share: written by one, read by the other."""
 
     def __init__(self, file: int) -> None:
@@ -63,15 +63,15 @@ class Asked:
         return float(self._numbers[1])
 
 
-class Job(Protocol):
+class ProcessRole(Protocol):
     """What a process is for."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Of the bots, by the numbers that `Asked` hears; others may lie between them."""
+        """Of the bots, by the numbers that `BotCallStatus` hears; others may lie between them."""
         ...
 
-    def begin(self, asked: Tell) -> Callable[..., Any]:
+    def begin(self, asked: BotStatusCallback) -> Callable[..., Any]:
         """In the process: get ready. What it answers takes the arguments of each call of the parent's."""
         ...
 
@@ -82,9 +82,9 @@ class BotWorker:
     def __init__(self) -> None:
         self._play: Callable[..., Any] | None = None
 
-    def begin(self, job: Job, asked: int) -> None:
-        """Get ready. asked: a descriptor of what `Asked` is made of."""
-        hears = Asked(asked)
+    def begin(self, job: ProcessRole, asked: int) -> None:
+        """Get ready. asked: a descriptor of what `BotCallStatus` is made of."""
+        hears = BotCallStatus(asked)
         os.close(asked)
         self._play = job.begin(hears)
 
@@ -101,12 +101,12 @@ class BotProcess:
     """One process, seen from the parent. It ends with the parent, and is killed by `close`. longer: the option that gives bots more
     time."""
 
-    def __init__(self, job: Job, *, longer: str = "--deadline") -> None:
+    def __init__(self, job: ProcessRole, *, longer: str = "--deadline") -> None:
         self._job, self._longer = job, longer
         self._begun = False
         with tempfile.TemporaryFile() as shared:
             shared.truncate(_NUMBERS * _NUMBER)
-            self._asked = Asked(shared.fileno())
+            self._asked = BotCallStatus(shared.fileno())
             self._asked(_NOBODY)
             self._child = ChildProcess(BotWorker, "the bots are")
             try:
@@ -179,7 +179,7 @@ class BotProcess:
         except ChildRaised as raised:
             error: LudusError
             if raised.kind is None and "pickle" in str(raised):
-                whose = either(map(repr, self._job.names))
+                whose = join_or(map(repr, self._job.names))
                 error = PolicyError(
                     f"what bot {whose} answered cannot be sent from its process ({raised.name}: {raised}); an action was expected."
                 )
@@ -206,7 +206,7 @@ class _Answers:
 
     names: list[str] = field(default_factory=list)
 
-    def begin(self, asked: Tell) -> Callable[..., Any]:
+    def begin(self, asked: BotStatusCallback) -> Callable[..., Any]:
         """In the process: what answers by calling methods of a pool."""
         pool = BotPool(asked)
         return lambda method, *arguments: getattr(pool, method)(*arguments)
@@ -235,7 +235,7 @@ class BotProcesses:
             self._loaded = dict(zip(self._bots, loaded, strict=True))
         return [self._loaded[bot.text] for bot in bots]
 
-    def ask(self, questions: Questions) -> list[Any]:
+    def ask(self, questions: BotRequests) -> list[Any]:
         """See `BotPlayers.ask`. Raises PolicyError if a process ends, too."""
         at = questions.slot % self._count
         rows = [np.flatnonzero(at == k) for k in range(self._count)]
@@ -300,7 +300,7 @@ class NamedBot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Exam:
+class _BotCheck:
     """These bots are to be made, and to fit a game."""
 
     bots: tuple[BotSpec, ...]
@@ -312,7 +312,7 @@ class _Exam:
         """Of the bots."""
         return [bot.text for bot in self.bots]
 
-    def begin(self, asked: Tell) -> Callable[[], list[tuple[PolicySpec | None, str]]]:
+    def begin(self, asked: BotStatusCallback) -> Callable[[], list[tuple[PolicySpec | None, str]]]:
         """In the process: what answers with their identities, and the specs of those that are policies."""
 
         def examined(number: int, bot: BotSpec) -> tuple[PolicySpec | None, str]:
@@ -339,13 +339,13 @@ def read_bots(bots: Sequence[BotSpec], spec: EnvSpec, *, wrapped: bool, deadline
     for own in (False, True):
         if not (chosen := tuple(bot for bot in bots if bot.own is own)):
             continue
-        exam = _Exam(chosen, light, wrapped)
+        exam = _BotCheck(chosen, light, wrapped)
         answers = _in_process(exam, deadline) if own else exam.begin(unwatched)()
         found.update(zip(exam.names, answers, strict=True))
     return [_named(bot, *found[bot.text]) for bot in bots]
 
 
-def _in_process(exam: _Exam, deadline: float) -> Any:
+def _in_process(exam: _BotCheck, deadline: float) -> Any:
     process = BotProcess(exam, longer="--deadline (in a run: runtime.bots.deadline)")
     try:
         process.call()

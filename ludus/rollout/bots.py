@@ -19,7 +19,7 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError, PolicyError, ScenarioError
-from ludus.core.types import Act, Array, Due, EnvSpec, PolicyRef, Timestep
+from ludus.core.types import ActionRequests, Array, EnvSpec, PolicyOutput, PolicyRef, Timestep
 from ludus.envs.base import HoldsGames, VectorEnv
 from ludus.envs.processes.vector import SubprocessVectorEnv
 from ludus.envs.spaces import Choices
@@ -32,7 +32,7 @@ from ludus.rollout.inference.groups import merge
 # Instances of bots, and what they are asked.
 
 
-class Questions(NamedTuple):
+class BotRequests(NamedTuple):
     """n decisions of one player: bot int32[n], by the numbers that `BotPlayers.load` gave. slot int32[n], of the environments of `worker`.
     seed int64[n]: of the episode that begins here; -1: it goes on. observation [n, …]. mask bool[n, A], None if all actions always are
     legal. states: [n], None for bots that see observations."""
@@ -46,7 +46,7 @@ class Questions(NamedTuple):
     mask: NDArray[np.bool_] | None
     states: Sequence[Any]
 
-    def only(self, rows: NDArray[np.int64]) -> Questions:
+    def only(self, rows: NDArray[np.int64]) -> BotRequests:
         """These rows."""
         return self._replace(
             bot=self.bot[rows],
@@ -59,7 +59,7 @@ class Questions(NamedTuple):
 
 
 class LoadedBot(NamedTuple):
-    """number: which bot it is in `Questions`. by_state: whether it wants the game's state."""
+    """number: which bot it is in `BotRequests`. by_state: whether it wants the game's state."""
 
     number: int
     by_state: bool
@@ -72,7 +72,7 @@ class BotPlayers(Protocol):
         """Have these made, unless they are. Raises what `BotSpec.make` raises; PolicyError for one that is not made in time."""
         ...
 
-    def ask(self, questions: Questions) -> list[Any]:
+    def ask(self, questions: BotRequests) -> list[Any]:
         """Their answers, whatever they are. Raises PolicyError, with its name, for a bot that raises, or does not answer in time."""
         ...
 
@@ -85,21 +85,21 @@ class BotPlayers(Protocol):
         ...
 
 
-class Tell(Protocol):
+class BotStatusCallback(Protocol):
     """Called with the number of a bot before it is made or asked, and with -1 after."""
 
     def __call__(self, bot: int, *, making: bool = False) -> None: ...
 
 
 def unwatched(bot: int, *, making: bool = False) -> None:
-    """`Tell` of bots that nobody waits for."""
+    """`BotStatusCallback` of bots that nobody waits for."""
 
 
 class BotPool:
     """`BotPlayers` in this process, without a limit to their time. Each slot of each player has an instance of its own of the bot that
     plays there."""
 
-    def __init__(self, tell: Tell = unwatched) -> None:
+    def __init__(self, tell: BotStatusCallback = unwatched) -> None:
         """tell: hears who is about to be made or asked, so that somebody can watch how long it takes."""
         self._tell = tell
         self._names: list[str] = []
@@ -119,7 +119,7 @@ class BotPool:
         numbers = [self._names.index(spec.text) for spec in bots]
         return [LoadedBot(number, self._by_state[number]) for number in numbers]
 
-    def ask(self, questions: Questions) -> list[Any]:
+    def ask(self, questions: BotRequests) -> list[Any]:
         """See `BotPlayers.ask`."""
         worker, player, bots, slots, seeds, observation, mask, states = questions
         answers = []
@@ -198,8 +198,8 @@ class FollowedGames(Wrapper):
         self._episode = np.zeros(env.num_envs, np.int64)
         self._steps = np.zeros(env.num_envs, np.int64)  # of the present episode
         self._moves = np.full((env.num_envs, _STEPS, env.spec.num_players), _NONE, np.int32)
-        self._due: Sequence[Due] = ()
-        self._states: dict[int, _Followed] = {}
+        self._due: Sequence[ActionRequests] = ()
+        self._states: dict[int, _TrackedState] = {}
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
         """See `VectorEnv.reset`."""
@@ -217,7 +217,7 @@ class FollowedGames(Wrapper):
             luck = Luck(*self._luck(environment))
             state = self._game.new_state(luck)
             luck.play(state)
-            self._states[environment] = _Followed(state, luck, 0)
+            self._states[environment] = _TrackedState(state, luck, 0)
         state, luck, done = self._states[environment]
         try:
             for moves in self._moves[environment, done : self._steps[environment]].tolist():
@@ -228,7 +228,7 @@ class FollowedGames(Wrapper):
                 luck.play(state)
         except (pyspiel.SpielError, IndexError) as error:
             raise EnvError(f"environment {environment} is not in the state that its moves lead to: {error}.") from error
-        self._states[environment] = _Followed(state, luck, int(self._steps[environment]))
+        self._states[environment] = _TrackedState(state, luck, int(self._steps[environment]))
         return state.clone()
 
     def _luck(self, environment: int) -> tuple[int, int]:
@@ -267,7 +267,7 @@ def _innermost(env: VectorEnv) -> VectorEnv:
     return env
 
 
-class HeldGames(Wrapper):
+class CopiedGames(Wrapper):
     """A vector whose environments are objects; a state is a copy of one."""
 
     def __init__(self, env: VectorEnv) -> None:
@@ -291,7 +291,7 @@ class HeldGames(Wrapper):
             ) from error
 
 
-class _Followed(NamedTuple):
+class _TrackedState(NamedTuple):
     """A state, the chance of its episode, and how many of its steps were made."""
 
     state: Any
@@ -315,7 +315,7 @@ class BotBank:
         self.env = vector
         self._policies, self._players, self._worker = policies, players, worker
         self._vector, self._spec = vector, vector.spec
-        self._games: FollowedGames | HeldGames | None = None
+        self._games: FollowedGames | CopiedGames | None = None
         self._agents = [len(self._spec.agents_of(p)) for p in range(self._spec.num_players)]
         self._bot = [np.full(vector.num_envs * agents, _POLICY, np.int32) for agents in self._agents]  # by slot
         self._names: dict[int, str] = {}  # by number
@@ -341,7 +341,7 @@ class BotBank:
         self.recurrent = self._policies.recurrent
         self.noise_width = max(self._policies.noise_width, 2)
         if self._by_state.any() and self._games is None:
-            kind = FollowedGames if self._spec.id.startswith(OPENSPIEL) else HeldGames
+            kind = FollowedGames if self._spec.id.startswith(OPENSPIEL) else CopiedGames
             self.env = self._games = kind(self._vector)
 
     def release(self) -> None:
@@ -365,7 +365,7 @@ class BotBank:
         """See `PolicyBank.memory`; None of a bot, whose decisions may be recorded too."""
         return None if policy >= len(self._policies.refs) else self._policies.memory(player, slots, policy)
 
-    def act(self, player: int, due: Due, noise: NDArray[np.float32]) -> Act:
+    def act(self, player: int, due: ActionRequests, noise: NDArray[np.float32]) -> PolicyOutput:
         """See `PolicyBank.act`; a bot's log-probabilities are 0. Raises PolicyError, with its name, for a bot that raises, makes an illegal
         move or does not answer in time."""
         bots = self._bot[player][due.slot]
@@ -377,10 +377,10 @@ class BotBank:
         if len(evaluated):
             parts.append((evaluated, self._policies.act(player, _rows(due, evaluated), own[evaluated])))
         action = self._ask(player, _rows(due, asked), bots[asked], noise[asked])
-        parts.append((asked, Act(action, np.zeros(len(asked), np.float32))))
+        parts.append((asked, PolicyOutput(action, np.zeros(len(asked), np.float32))))
         return merge(parts, len(due.slot))
 
-    def _ask(self, player: int, due: Due, bots: NDArray[np.int32], noise: NDArray[np.float32]) -> Array:
+    def _ask(self, player: int, due: ActionRequests, bots: NDArray[np.int32], noise: NDArray[np.float32]) -> Array:
         seed = ((noise[:, 0] * _HIGH).astype(np.int64) << 15) + (noise[:, 1] * _LOW).astype(np.int64)
         observation, mask, enumeration = due.observation, due.mask, self._spec.enumeration
         if enumeration is not None:
@@ -389,17 +389,17 @@ class BotBank:
         for k in np.flatnonzero(self._by_state[bots]).tolist():
             assert self._games is not None
             states[k] = self._games.state(int(due.slot[k]) // self._agents[player])
-        questions = Questions(
+        questions = BotRequests(
             self._worker, player, bots, due.slot, np.where(due.first, seed, -1), observation, mask, states
         )
         answers = self._players.ask(questions)
         return self._moves[player].checked(answers, mask, [self._names[bot] for bot in bots.tolist()])
 
 
-def _rows(due: Due, rows: NDArray[np.int64]) -> Due:
+def _rows(due: ActionRequests, rows: NDArray[np.int64]) -> ActionRequests:
     """Copies."""
     mask = None if due.mask is None else due.mask[rows]
-    return Due(due.slot[rows], due.observation[rows], mask, due.reward[rows], due.first[rows])
+    return ActionRequests(due.slot[rows], due.observation[rows], mask, due.reward[rows], due.first[rows])
 
 
 class LegalMoves:

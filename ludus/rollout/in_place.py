@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core import seeding
-from ludus.core.device import fetched, generator_on, to_device, to_host
+from ludus.core.device import generator_on, scalars_to_host, to_device, to_numpy
 from ludus.core.errors import EnvError
 from ludus.core.types import Enumeration, EnvSpec, PolicyRef
 from ludus.envs.resident import DeviceTimestep, DeviceVectorEnv
@@ -28,7 +28,7 @@ from ludus.rollout.opponent_sampling import always, check_request, compiled, lea
 Stream = torch.Generator | None
 
 
-class Acts(Protocol):
+class NetworkOpponent(Protocol):
     """An opponent that plays by networks."""
 
     def act(self, x: Tensor, mask: Tensor | None, generator: Stream) -> Tensor:
@@ -40,7 +40,7 @@ class ActingLearner(Protocol):
     """A learner."""
 
     def act(self, x: Tensor, mask: Tensor | None, generator: Stream) -> tuple[Tensor, Tensor]:
-        """As `Acts.act`, and the actions' log-probabilities float32[n]."""
+        """As `NetworkOpponent.act`, and the actions' log-probabilities float32[n]."""
         ...
 
     def table(self) -> Tensor:
@@ -53,7 +53,7 @@ class Opponent(Protocol):
     """Gives a policy on the device: as probabilities float64[I_p, A] of a player's states in an enumerated game, else as what acts."""
 
     def table(self, ref: PolicyRef, player: int) -> NDArray[np.float64]: ...
-    def acts(self, ref: PolicyRef) -> Acts: ...
+    def acts(self, ref: PolicyRef) -> NetworkOpponent: ...
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ class Opponent(Protocol):
 LEARNER = 0  # among the policies of a request; its opponents come behind it
 
 
-class Seats:
+class SeatAssignment:
     """Draws of one request, on the device. refs: the opponents that the mixture names, in its order.
 
     learners: the players that the learner plays in some environment, rising. mine bool[E, P]: whether it plays; seat int64[E]: where, first
@@ -137,7 +137,7 @@ def _named_outside(request: RolloutRequest) -> set[PolicyRef]:
 # How they act.
 
 
-class Answer(NamedTuple):
+class DeviceActions(NamedTuple):
     """actions: as `DeviceVectorEnv.step` takes them. logp: [E, n] of the learner's, by player; None: said by its table afterwards."""
 
     actions: tuple[Tensor, ...]
@@ -147,14 +147,14 @@ class Answer(NamedTuple):
 class Players(Protocol):
     """All who play a request."""
 
-    def load(self, seats: Seats) -> None:
+    def load(self, seats: SeatAssignment) -> None:
         """The newest weights of the learner, and of its opponents."""
         ...
 
-    def act(self, timestep: DeviceTimestep, seats: Seats, generator: Stream) -> Answer: ...
+    def act(self, timestep: DeviceTimestep, seats: SeatAssignment, generator: Stream) -> DeviceActions: ...
 
 
-class Tables:
+class PolicyTables:
     """In an enumerated game: a row for each information state of each policy, all in one table, so that a step is a look-up."""
 
     def __init__(self, spec: EnvSpec, learner: ActingLearner, opponent: Opponent, seats: tuple[int, ...]) -> None:
@@ -165,14 +165,14 @@ class Tables:
         self.logp = self._theirs = self._below = self._first = torch.empty(0)
         self._loaded: tuple[object, ...] = ()
 
-    def load(self, seats: Seats) -> None:
+    def load(self, seats: SeatAssignment) -> None:
         self.logp = self._learner.table()
         if self._loaded != (loaded := (seats.refs, seats.plays)):
             self._load_others(seats)
             self._loaded = loaded
         self._below = torch.cat([thresholds(self.logp.exp()), self._theirs])
 
-    def _load_others(self, seats: Seats) -> None:
+    def _load_others(self, seats: SeatAssignment) -> None:
         """Behind the learner's rows."""
         device, actions = self.logp.device, self.logp.shape[1]
         first = np.zeros((len(seats.refs) + 1, len(self._game.offset) - 1), np.int64)  # row of id 0, had it one
@@ -185,14 +185,14 @@ class Tables:
         self._theirs = thresholds(to_device(np.concatenate(parts), device))
         self._first = to_device(first, device)
 
-    def act(self, timestep: DeviceTimestep, seats: Seats, generator: Stream) -> Answer:
+    def act(self, timestep: DeviceTimestep, seats: SeatAssignment, generator: Stream) -> DeviceActions:
         actions = []
         first = self._first.gather(0, seats.policy)  # [E, P]
         for p, slots in enumerate(timestep.slots):
             below = self._below[(slots.observation + first[:, p, None]).flatten()]
             u = torch.rand(len(below), 1, generator=generator, device=below.device)
             actions.append((u >= below).sum(1).view(slots.observation.shape))
-        return Answer(tuple(actions), None)
+        return DeviceActions(tuple(actions), None)
 
     def log_prob(self, observation: Tensor, action: Tensor) -> Tensor:
         """Of the learner's actions, for ids of the states of its seats (or any others, whose answers mean nothing)."""
@@ -213,13 +213,13 @@ class Networks:
 
     def __init__(self, learner: ActingLearner, opponent: Opponent) -> None:
         self._learner, self._opponent = learner, opponent
-        self._known: dict[PolicyRef, Acts] = {}
+        self._known: dict[PolicyRef, NetworkOpponent] = {}
 
-    def load(self, seats: Seats) -> None:
+    def load(self, seats: SeatAssignment) -> None:
         refs = {seats.refs[k - 1] for k, _ in seats.plays}
         self._known = {ref: self._known.get(ref) or self._opponent.acts(ref) for ref in refs}
 
-    def act(self, timestep: DeviceTimestep, seats: Seats, generator: Stream) -> Answer:
+    def act(self, timestep: DeviceTimestep, seats: SeatAssignment, generator: Stream) -> DeviceActions:
         actions, logps = [], {}
         for p, slots in enumerate(timestep.slots):
             envs, agents = slots.due.shape
@@ -235,7 +235,7 @@ class Networks:
                 found = action if found is None else torch.where(here, action, found)
             assert found is not None
             actions.append(found.view(envs, agents, *found.shape[1:]))
-        return Answer(tuple(actions), logps)
+        return DeviceActions(tuple(actions), logps)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class _Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ReadBack:
     """What was read back. newest: the highest number of an episode in its environment."""
 
     counters: dict[str, int]
@@ -267,7 +267,7 @@ class DevicePlay:
 
     def __init__(self, env: DeviceVectorEnv, players: Players) -> None:
         self.env, self._players = env, players
-        self._seats: Seats | None = None
+        self._seats: SeatAssignment | None = None
         self._generator: Stream = None
         self._timestep: DeviceTimestep | None = None
         self._pending: _Pending | None = None
@@ -290,7 +290,7 @@ class DevicePlay:
                 if not once:
                     seats.draw(self._generator, timestep.over)
         self._timestep = timestep
-        table = self._players if isinstance(self._players, Tables) else None
+        table = self._players if isinstance(self._players, PolicyTables) else None
         block, self._pending, found = steps.block(timestep, table, self._episode.max(), fresh=not request.carry_on)
         return Rollout(
             None,
@@ -302,14 +302,14 @@ class DevicePlay:
             sums=None if each else found.sums,
         )
 
-    def _begin(self, request: RolloutRequest) -> tuple[Seats, DeviceTimestep]:
+    def _begin(self, request: RolloutRequest) -> tuple[SeatAssignment, DeviceTimestep]:
         env = self.env
         if request.carry_on and self._seats is not None and self._timestep is not None:
             self._seats.load(request)
             self._players.load(self._seats)
             return self._seats, self._timestep
         players, device = env.spec.num_players, env.device
-        seats = Seats(request, num_envs=env.num_envs, num_players=players, device=device)
+        seats = SeatAssignment(request, num_envs=env.num_envs, num_players=players, device=device)
         self._seats, self._pending, self._first = seats, None, request.first_episode
         self._players.load(seats)
         self._generator = generator_on(device, seeding.key(request.seed, "actions"))
@@ -324,7 +324,7 @@ class _Steps:
     """What happens in one request, step by step, and what is made of it."""
 
     def __init__(
-        self, request: RolloutRequest, spec: EnvSpec, seats: Seats, *, once: bool, first: _Pending | None
+        self, request: RolloutRequest, spec: EnvSpec, seats: SeatAssignment, *, once: bool, first: _Pending | None
     ) -> None:
         """once: each environment plays one episode."""
         self._request, self._spec, self._once, self._first = request, spec, once, first
@@ -352,10 +352,10 @@ class _Steps:
                 return _AHEAD if longest is None else longest * self._spec.num_players
             if self._once and longest is not None:  # each step is somebody's decision
                 return 0
-            return 0 if fetched([self._over])[0] >= request.amount else _AHEAD
+            return 0 if scalars_to_host([self._over])[0] >= request.amount else _AHEAD
         if not taken:
             return -(-request.amount // self._most)
-        decided = int(fetched([torch.stack(self._columns["row"]).sum()])[0])
+        decided = int(scalars_to_host([torch.stack(self._columns["row"]).sum()])[0])
         if not decided and taken > _PATIENCE:
             raise EnvError(
                 f"{taken} steps of {self._spec.id} passed without a decision of the learner in seats {request.seats}."
@@ -363,7 +363,7 @@ class _Steps:
         missing = max(0, request.amount - decided)
         return -(-missing * taken // decided) if decided else _AHEAD
 
-    def acted(self, timestep: DeviceTimestep, answer: Answer) -> None:
+    def acted(self, timestep: DeviceTimestep, answer: DeviceActions) -> None:
         """In this timestep."""
         slots, mine = timestep.slots, [timestep.slots[p] for p in self._players]
         self._due.append(torch.cat([side.due for side in slots], 1))
@@ -377,7 +377,7 @@ class _Steps:
         if timestep.state is not None and self._request.state:
             self._keep("state", [self._of_slots(timestep.state)])
 
-    def came(self, timestep: DeviceTimestep, seats: Seats, episode: Tensor) -> None:
+    def came(self, timestep: DeviceTimestep, seats: SeatAssignment, episode: Tensor) -> None:
         """What the actions led to. episode int64[E]: which one it was of each environment."""
         mine = [timestep.slots[p] for p in self._players]
         for name in ("due", "reward", "ended", "terminated"):
@@ -409,8 +409,8 @@ class _Steps:
     # ------------------------------------------------------------------------------------------ what is made of it
 
     def block(
-        self, timestep: DeviceTimestep, table: Tables | None, newest: Tensor, *, fresh: bool
-    ) -> tuple[Block, _Pending | None, _Found]:
+        self, timestep: DeviceTimestep, table: PolicyTables | None, newest: Tensor, *, fresh: bool
+    ) -> tuple[Block, _Pending | None, _ReadBack]:
         """(what is learned from, what waits for the next block, what was read back)."""
         columns = {name: torch.stack(parts).flatten(1, 2) for name, parts in self._columns.items()}
         if table is not None:
@@ -425,7 +425,7 @@ class _Steps:
         reward, ended, terminated = (columns[name].gather(0, at) for name in ("reward", "ended", "terminated"))
         numbers = [row.sum(), (row & ended).sum(), (row & ended & ~terminated).sum()]
         numbers += [newest, due.any(2).sum(), due.sum(), decided, *self._sums()]
-        read = fetched(numbers)
+        read = scalars_to_host(numbers)
         rows, at_ends, cut_short, latest, *counted = map(int, read[:7])
         pending, last = self._waiting(columns, columns["row"] & ~row, timestep)
         block = Block(
@@ -452,7 +452,7 @@ class _Steps:
         )
         counters = dict(zip(("env_steps", "decisions", "learner_decisions"), counted, strict=True))
         sums = EpisodeSums(int(read[7]), *read[8:])
-        return block, pending, _Found({**counters, "episodes": sums.count}, sums, latest)
+        return block, pending, _ReadBack({**counters, "episodes": sums.count}, sums, latest)
 
     def _sums(self) -> list[Tensor]:
         """`EpisodeSums`, on the device."""
@@ -497,7 +497,7 @@ class _Steps:
         told = torch.stack(self._told).flatten(0, 1)
         where = placed_where(told[:, 0] > 0, count)
         places = torch.stack([where % envs, self._seat[where % envs]], 1).double()
-        rows = to_host(torch.cat([places, told[where, 1:]], 1))
+        rows = to_numpy(torch.cat([places, told[where, 1:]], 1))
         environment, seat, terminated, length, episode = (rows[:, k].astype(np.int64) for k in range(5))
         index = first + episode * envs + environment
         order = np.argsort(index, kind="stable")

@@ -24,7 +24,7 @@ from ludus.rollout.host import KEPT, SCORED, HostSpec, MakeEnv, PolicyMessage, R
 from ludus.rollout.inference.server import Servers, Serving, SharedInference
 from ludus.rollout.shards import check_shares, merge, shards_of
 from ludus.rollout.worker import endless
-from ludus.runtime.base import Handle, Ref, Runtime, nobody
+from ludus.runtime.base import Handle, Ref, Runtime, ignore
 from ludus.runtime.inprocess import InProcess
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ _STARTING = 300.0  # seconds that making a host may take before its deadline cou
 _PULSE = 20.0  # seconds that a host's process may take to say how it is
 
 
-class OwedAnswer(NamedTuple):
+class PendingReply(NamedTuple):
     """An answer that a host owes."""
 
     host: int
@@ -57,7 +57,7 @@ class _Question(NamedTuple):
     until: float
 
 
-class HostWatch:
+class HostMonitor:
     """A host that owes an answer is stuck when `deadline` seconds pass in which it gives none and makes no step (it is looked at that
     often, so it is noticed within twice that time, if somebody waits for answers then)."""
 
@@ -93,7 +93,7 @@ class HostWatch:
         """An answer was taken, or is not wanted any more."""
         self._owed[host] -= 1
 
-    def wait(self, owed: Sequence[OwedAnswer], *, at_least: int = 1, timeout: float | None = None) -> list[bool]:
+    def wait(self, owed: Sequence[PendingReply], *, at_least: int = 1, timeout: float | None = None) -> list[bool]:
         """Which of these are done, once `at_least` are or `timeout` seconds have passed. Hosts that are stuck are made again meanwhile,
         and where nothing is waited for, too, which makes what they owe done. Raises PartDied if one of them has no restart left."""
         end, answers = None if timeout is None else monotonic() + timeout, [each.answer for each in owed]
@@ -194,7 +194,7 @@ def _told(runtime: Runtime, answer: Ref) -> Any:
 Receive: TypeAlias = Callable[[Sequence[Ref]], Sequence[Any]]
 """Takes the trajectories that hosts have left to where they are learned from, and says by what they are known there. Raises PartDied if
 some are lost."""
-Hear: TypeAlias = Callable[[int], None]
+ProgressCallback: TypeAlias = Callable[[int], None]
 """Is told now and then, while a request of whole episodes is played, how many of them have ended. What it raises ends that."""
 
 _HEARD = 0.5  # seconds between two times that it is told
@@ -237,11 +237,11 @@ class _Within:
     def __init__(self, unended: Callable[[int], None]) -> None:
         """unended: takes `RolloutWorker.unended`."""
         self._unended = unended
-        self._hear: Hear | None = None
+        self._hear: ProgressCallback | None = None
         self._next = 0.0
 
     @contextmanager
-    def told(self, hear: Hear | None) -> Iterator[None]:
+    def told(self, hear: ProgressCallback | None) -> Iterator[None]:
         """Who is told meanwhile."""
         self._hear, self._next = hear, monotonic() + _HEARD
         try:
@@ -300,8 +300,8 @@ class RolloutManager:
         bots: BotSettings | None = None,
         device: DeviceChoice = CPU,
         kind: type[RolloutHost] = RolloutHost,
-        tell: Callable[[str], None] = nobody,
-        warn: Callable[[str], None] = nobody,
+        tell: Callable[[str], None] = ignore,
+        warn: Callable[[str], None] = ignore,
         scored: MakeEnv | None = None,
     ) -> None:
         """spec: of the environments. resources: that each host asks for. restarts: how often each is made again. deadline: seconds without
@@ -319,7 +319,7 @@ class RolloutManager:
         self._shards = shards_of(num_envs, shards)
         self._sent: RecentCache[tuple[Policy, Ref]] = RecentCache(KEPT, most=files_to_keep())
         self._open: list[Pending] = []  # requests that were started, and neither taken nor forgotten
-        self._unwanted: list[OwedAnswer] = []  # of forgotten ones, that hosts may still be playing
+        self._unwanted: list[PendingReply] = []  # of forgotten ones, that hosts may still be playing
         self._leave, self._tell, self._closing = leave, tell, max(_CLOSING, deadline or _IDLE_CLOSING)
         self._lives = 0  # restarts of hosts that were counted
         self._endless = _EndlessWarning(warn, spec, self._shards[0].num_envs)
@@ -349,7 +349,7 @@ class RolloutManager:
         ]
         self._servers = Servers(runtime, inference, self._hosts, deadline=deadline) if inference else None
         excused = self._servers.unstick if self._servers else None
-        self._watch = HostWatch(runtime, self._hosts, deadline=deadline, excused=excused)
+        self._watch = HostMonitor(runtime, self._hosts, deadline=deadline, excused=excused)
 
     def run(self, request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Policy | RemotePolicy]]) -> Rollout:
         """Play a request with exactly the policies that it names. Raises what `RolloutWorker.play` raises, and ScenarioError for a request
@@ -379,7 +379,7 @@ class RolloutManager:
         *,
         task_slot: int = 0,
         hosts: Sequence[int] | None = None,
-        hear: Hear | None = None,
+        hear: ProgressCallback | None = None,
     ) -> Pending:
         """Have a request played, by all hosts or these ones, and do not wait for it.
 
@@ -412,7 +412,9 @@ class RolloutManager:
         left = runtime.call(handle, "collect", *asked)
         return _PartialResult(host, runtime.call(handle, "told"), life, left, serving)
 
-    def finish(self, pending: Pending, *, receive: Receive | None = None, hear: Hear | None = None) -> Rollout:
+    def finish(
+        self, pending: Pending, *, receive: Receive | None = None, hear: ProgressCallback | None = None
+    ) -> Rollout:
         """Wait for a request and merge what the hosts bring, in the order of the shards. A host that dies and is made again plays its
         share again, also where only what it had brought is lost: whole episodes come out the same; episodes that were open from the
         last request are lost, and new ones begin in their place. receive: takes what hosts have left. Raises what `RolloutWorker.play`,
@@ -427,7 +429,7 @@ class RolloutManager:
                     self._ask_again(pending, partial)
                 found |= self._answers(pending, lost, look)
         except BaseException:
-            self.forget(pending)
+            self.cancel(pending)
             raise
         rollouts = [rollout for partial in pending.partials for rollout in found[partial.host]]
         return self._merged(pending, rollouts, left, perf_counter() - begun)
@@ -437,7 +439,7 @@ class RolloutManager:
         `receive` had taken what it left."""
         begun = perf_counter()
         (partial,) = pending.partials
-        self._watch.wait([OwedAnswer(partial.host, partial.answer)])
+        self._watch.wait([PendingReply(partial.host, partial.answer)])
         answer = self._answer(partial)
         left = None if answer is None else self._received(pending, receive)
         if answer is None or left is None:
@@ -451,11 +453,11 @@ class RolloutManager:
         partials = [single.partials[0] for single in pending]
         with self.profile.part("rollout"):
             done = self._watch.wait(
-                [OwedAnswer(p.host, p.answer) for p in partials], at_least=at_least, timeout=timeout
+                [PendingReply(p.host, p.answer) for p in partials], at_least=at_least, timeout=timeout
             )
         return [single for single, is_done in zip(pending, done, strict=True) if is_done]
 
-    def forget(self, pending: Pending) -> None:
+    def cancel(self, pending: Pending) -> None:
         """Nobody wants what comes of this request, which hosts play all the same. Nothing, if it was taken already."""
         if pending not in self._open:
             return
@@ -491,7 +493,7 @@ class RolloutManager:
                 with suppress(PartDied):  # then there is nothing to close
                     self._runtime.get(answer)
 
-    def _playing(self, owed: Sequence[OwedAnswer]) -> list[OwedAnswer]:
+    def _playing(self, owed: Sequence[PendingReply]) -> list[PendingReply]:
         """Those of these answers that are not there yet."""
         if not owed:
             return []
@@ -505,7 +507,7 @@ class RolloutManager:
         the others go on. look: called while they are waited for."""
         found: dict[int, list[Rollout]] = {}
         while left := [partial for partial in partials if partial.host not in found]:
-            owed = [OwedAnswer(partial.host, partial.answer) for partial in left]
+            owed = [PendingReply(partial.host, partial.answer) for partial in left]
             done = self._watch.wait(owed, timeout=None if look is None else _HEARD)
             if look is not None and not any(done):
                 look()
@@ -623,8 +625,8 @@ class RolloutManager:
         return sent
 
 
-def _owed(pending: Pending) -> list[OwedAnswer]:
-    return [OwedAnswer(partial.host, partial.answer) for partial in pending.partials]
+def _owed(pending: Pending) -> list[PendingReply]:
+    return [PendingReply(partial.host, partial.answer) for partial in pending.partials]
 
 
 def manage(runtime: Runtime, env: VectorEnv) -> RolloutManager:

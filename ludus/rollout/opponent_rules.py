@@ -16,7 +16,7 @@ from ludus.solvers.pfsp import Weighting, pfsp, pfsp_weights
 # The seam of rules that move the probabilities of opponents during a task.
 
 
-class Evidence(NamedTuple):
+class OpponentResults(NamedTuple):
     """What one rollout says of K entries. played: int64[K] episodes in which the entry was drawn. value: float64[K], the entry's own mean
     return in them (of a joint entry, over its seats), NaN where it was not played. won: float64[K], the episodes that the learner won,
     draws half each. earned: float64[K], the learner's mean return in them, NaN where the entry was not played."""
@@ -35,7 +35,7 @@ class Rule(Protocol):
         """The state that begins with float64[K] probabilities, K at least 1."""
         ...
 
-    def update(self, state: State, evidence: Evidence) -> State:
+    def update(self, state: State, evidence: OpponentResults) -> State:
         """The state after a rollout."""
         ...
 
@@ -85,7 +85,7 @@ class PFSPRule:
     def start(self, probs: NDArray[np.float64]) -> State:
         return {"won": np.zeros(len(probs)), "played": np.zeros(len(probs)), "start": np.array(probs)}
 
-    def update(self, state: State, evidence: Evidence) -> State:
+    def update(self, state: State, evidence: OpponentResults) -> State:
         won = self.decay * state["won"] + evidence.won
         return {**state, "won": won, "played": self.decay * state["played"] + evidence.played}
 
@@ -111,7 +111,7 @@ class Quality:
     def start(self, probs: NDArray[np.float64]) -> State:
         return {"score": np.log(np.maximum(probs, 1e-12))}
 
-    def update(self, state: State, evidence: Evidence) -> State:
+    def update(self, state: State, evidence: OpponentResults) -> State:
         """Each score falls at most by 1 in a rollout, however many episodes that has."""
         probs = self.probs(state)
         fall = np.minimum(1.0, self.rate * evidence.won / (len(probs) * np.maximum(probs, 1e-12)))
@@ -141,7 +141,7 @@ class RegretMatchingPlusRule:
     def start(self, probs: NDArray[np.float64]) -> State:
         return {"regret": np.zeros(len(probs)), "start": np.array(probs)}
 
-    def update(self, state: State, evidence: Evidence) -> State:
+    def update(self, state: State, evidence: OpponentResults) -> State:
         regret = np.maximum(state["regret"] + _advantage(evidence, self.probs(state)), 0.0)
         return {**state, "regret": regret}
 
@@ -170,7 +170,7 @@ class Hedge:
     def start(self, probs: NDArray[np.float64]) -> State:
         return {"sum": np.zeros(len(probs)), "start": np.array(probs), "rounds": 0, "scale": 0.0}
 
-    def update(self, state: State, evidence: Evidence) -> State:
+    def update(self, state: State, evidence: OpponentResults) -> State:
         gained = _advantage(evidence, self.probs(state))
         return {
             **state,
@@ -197,7 +197,7 @@ def _check(*, explore: float) -> None:
         raise ConfigError(f"explore is {explore}, expected a share from 0 to 1.")
 
 
-def _advantage(evidence: Evidence, probs: NDArray[np.float64]) -> NDArray[np.float64]:
+def _advantage(evidence: OpponentResults, probs: NDArray[np.float64]) -> NDArray[np.float64]:
     """float64[K]: each entry's value above the mean under `probs`; 0 where it was not played."""
     seen = evidence.played > 0
     if not seen.any():
@@ -257,7 +257,7 @@ class ReturnRows:
     def start(self, probs: Floats) -> State:
         return {"earned": np.zeros(len(probs)), "played": np.zeros(len(probs)), "start": np.array(probs)}
 
-    def update(self, state: State, evidence: Evidence) -> State:
+    def update(self, state: State, evidence: OpponentResults) -> State:
         new = np.where(evidence.played > 0, evidence.played * evidence.earned, 0.0)
         played = self.decay * state["played"] + evidence.played
         return {**state, "earned": self.decay * state["earned"] + new, "played": played}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.arrays import kernel
 from ludus.core.errors import PolicyError, ScenarioError
-from ludus.core.types import Factor, Mixture, PolicyRef
+from ludus.core.types import Mixture, OpponentFactor, PolicyRef
 from ludus.policies.specs import drawn, mode_keys
 from ludus.rollout.base import PlannedEpisodes, RolloutRequest
 from ludus.rollout.shards import Shard
@@ -131,7 +131,7 @@ def _check_modes(request: RolloutRequest) -> None:
         )
 
 
-def _check_factor(factor: Factor, num_players: int) -> None:
+def _check_factor(factor: OpponentFactor, num_players: int) -> None:
     total = sum(factor.probs)
     if not factor.entries or len(factor.entries) != len(factor.probs):
         raise ScenarioError(
@@ -208,7 +208,7 @@ def _planned(planned: PlannedEpisodes, shard: Shard, known: dict[PolicyRef, int]
 
 
 def compiled(
-    factors: Sequence[Factor], num_players: int, known: dict[PolicyRef, int], *, always: set[int]
+    factors: Sequence[OpponentFactor], num_players: int, known: dict[PolicyRef, int], *, always: set[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.bool_]]:
     """cumulative float64[F, K], bank indices int32[F, K, P] (-1 outside the factor's seats), seats bool[F, P]."""
     most = max((len(f.entries) for f in factors), default=1)

@@ -9,14 +9,14 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.own_code import distribution, own_name
+from ludus.core.own_code import distribution, qualified_name
 from ludus.core.parts import build_part
-from ludus.core.types import Adaptive, Factor, Mixture, Opponents, PolicyRef, State
+from ludus.core.types import AdaptiveMixture, Mixture, OpponentFactor, Opponents, PolicyRef, State
 from ludus.rollout.base import EpisodeResults
-from ludus.rollout.opponent_rules import RULES, Evidence, NoRegret, PerGroup, Rule
+from ludus.rollout.opponent_rules import RULES, NoRegret, OpponentResults, PerGroup, Rule
 
 
-class MovingOpponents:
+class AdaptiveOpponents:
     """`mixture()` is what the next request draws from. Factors with the same entries are moved as one, by what all of them have seen."""
 
     def __init__(self, opponents: Opponents) -> None:
@@ -28,7 +28,7 @@ class MovingOpponents:
         self._states: list[State] = []
         self._sums: list[NDArray[np.float64]] = []
         self._rounds = 0
-        if isinstance(opponents, Adaptive):
+        if isinstance(opponents, AdaptiveMixture):
             self._moves_live = opponents.moves_live
             found: dict[object, list[int]] = {}
             for f, factor in enumerate(self._start.factors):
@@ -71,7 +71,7 @@ class MovingOpponents:
                 continue
             self._sums[k] += self._meant(k, len(movable))
             seen = evidence_of(episodes, [self._start.factors[f].seats for f in group], group, self._size(group))
-            seen = Evidence(seen.played[movable], seen.value[movable], seen.won[movable], seen.earned[movable])
+            seen = OpponentResults(seen.played[movable], seen.value[movable], seen.won[movable], seen.earned[movable])
             self._states[k] = self._rules[k].update(self._states[k], seen)
 
     @property
@@ -116,21 +116,21 @@ class MovingOpponents:
     def _now(self, k: int, size: int) -> NDArray[np.float64]:
         """What rule k plays, of so many entries."""
         rule = self._rules[k]
-        return distribution(f"opponents' rule {own_name(rule)}", rule.probs(self._states[k]), size)
+        return distribution(f"opponents' rule {qualified_name(rule)}", rule.probs(self._states[k]), size)
 
     def _meant(self, k: int, size: int) -> NDArray[np.float64]:
         """The same, without what it explores."""
         rule = self._rules[k]
         if not isinstance(rule, NoRegret):
             return self._now(k, size)
-        return distribution(f"opponents' rule {own_name(rule)}", rule.strategy(self._states[k]), size)
+        return distribution(f"opponents' rule {qualified_name(rule)}", rule.strategy(self._states[k]), size)
 
     def _probs(self) -> list[tuple[float, ...]]:
         sizes = [len(self._movable(group)) for group in self._groups]
         now = [self._now(k, size) if size > 1 else None for k, size in enumerate(sizes)]
         return [factor.probs for factor in self._with(now)]
 
-    def _with(self, moved: Sequence[NDArray[np.float64] | None]) -> tuple[Factor, ...]:
+    def _with(self, moved: Sequence[NDArray[np.float64] | None]) -> tuple[OpponentFactor, ...]:
         """The factors with these probabilities of the movable entries, which share what the live ones leave."""
         factors = list(self._start.factors)
         for group, new in zip(self._groups, moved, strict=True):
@@ -146,7 +146,7 @@ class MovingOpponents:
 
 def evidence_of(
     episodes: EpisodeResults, seats: Sequence[tuple[int, ...]], factors: Sequence[int], entries: int
-) -> Evidence:
+) -> OpponentResults:
     """What episodes say of the entries of these factors, which play `seats`; [entries] each. The learner has won where its return is above
     that of everybody else, and drawn where somebody shares the highest one with it."""
     played, total, won, earned = np.zeros(entries, np.int64), np.zeros(entries), np.zeros(entries), np.zeros(entries)
@@ -164,7 +164,7 @@ def evidence_of(
         won += np.bincount(entry[drawn], weights=score[drawn], minlength=entries)
         earned += np.bincount(entry[drawn], weights=mine[drawn], minlength=entries)
     value, earned = (np.where(played > 0, sums / np.maximum(played, 1), np.nan) for sums in (total, earned))
-    return Evidence(played, value, won, earned)
+    return OpponentResults(played, value, won, earned)
 
 
 def _means(values: NDArray[np.float64], where: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -174,7 +174,7 @@ def _means(values: NDArray[np.float64], where: NDArray[np.bool_]) -> NDArray[np.
 
 def start_of(opponents: Opponents) -> Mixture:
     """What a task begins with."""
-    return opponents.start if isinstance(opponents, Adaptive) else opponents
+    return opponents.start if isinstance(opponents, AdaptiveMixture) else opponents
 
 
 def live_refs(opponents: Opponents) -> tuple[PolicyRef, ...]:

@@ -21,7 +21,16 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.arrays import addresses, flat_at, kernel, rows_at
 from ludus.core.errors import EnvError, ScenarioError
-from ludus.core.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Tail, Timestep
+from ludus.core.types import (
+    ActionRequests,
+    Array,
+    EnvSpec,
+    FinishedEpisodes,
+    PolicyOutput,
+    PolicyRef,
+    SegmentEnd,
+    Timestep,
+)
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
@@ -32,12 +41,12 @@ from ludus.rollout.base import EpisodeResults, PolicyBank, Rollout, RolloutReque
 from ludus.rollout.bots import BotBank, BotPlayers, BotPool
 from ludus.rollout.opponent_sampling import LEARNER, OpponentSampler
 from ludus.rollout.shards import Shard, whole
-from ludus.rollout.writer import Clocks, EnvironmentStates, Recall, TrajectoryWriter
+from ludus.rollout.writer import EnvironmentCounters, EnvironmentStates, RecurrentMemory, TrajectoryWriter
 
 _BLOCK = 1 << 12
 
 
-class Uniforms:
+class UniformStream:
     """A stream of uniforms in [0, 1), float32, drawn in blocks into one buffer: the same numbers as drawn one by one."""
 
     def __init__(self) -> None:
@@ -70,7 +79,7 @@ class Uniforms:
         self._at = 0
 
 
-class PlannedUniforms:
+class PerEpisodeUniformStream:
     """Each of the E environments has a stream of its own, which its planned episode's key names."""
 
     def __init__(self, num_envs: int) -> None:
@@ -117,7 +126,7 @@ class EpisodeLog:
 
     def __init__(
         self,
-        clocks: Clocks,
+        clocks: EnvironmentCounters,
         *,
         seat: NDArray[np.int8],
         entry: NDArray[np.int32],
@@ -139,7 +148,7 @@ class EpisodeLog:
         self._table = self._addresses()
         self.count = 0
 
-    def add(self, finished: Finished) -> None:
+    def add(self, finished: FinishedEpisodes) -> None:
         """Record these episodes; their environments go on to the next."""
         end = self.count + len(finished.environment)
         if end > len(self._columns[0]):
@@ -250,10 +259,10 @@ class RolloutWorker:
         self._shard = shard or whole(env.num_envs)
         spec = env.spec
         self._agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
-        self._clocks = Clocks(self._shard)
+        self._clocks = EnvironmentCounters(self._shard)
         self._writer = TrajectoryWriter(spec, self._clocks)
-        self._noise = Uniforms()
-        self._planned = PlannedUniforms(env.num_envs)
+        self._noise = UniformStream()
+        self._planned = PerEpisodeUniformStream(env.num_envs)
         self._idle = tuple(_no_actions(spec, p) for p in range(spec.num_players))
         self._place = (self._shard.environments / max(1, self._shard.total - 1)).astype(np.float32)
         self._timestep: Timestep | None = None
@@ -410,7 +419,7 @@ class RolloutWorker:
             policy = self._per_agent(p, sampler.acting(p, self._clocks.index[environments]))
             self.bank.bind(p, self._slots(p, environments), policy, keep_memory=True)
 
-    def _recall(self, sampler: OpponentSampler) -> Recall | None:
+    def _recall(self, sampler: OpponentSampler) -> RecurrentMemory | None:
         """What the learner's last decisions started from, if anything loaded remembers."""
         bank, learner = self.bank, sampler.learner
         return (lambda player, slots: bank.memory(player, slots, learner)) if bank.recurrent else None
@@ -455,7 +464,7 @@ class RolloutWorker:
         """What the learner's policy says that the bootstrap observations are worth, float32[S]; 0 where the game was over, and where nobody
         knows what was seen then. Slots are its own as long as the request lasts."""
         name, shard, value = run.request.bootstrap_value, self._shard, np.zeros(rows.num_segments, np.float32)
-        asked = rows.tail != Tail.TERMINATED
+        asked = rows.tail != SegmentEnd.TERMINATED
         if self.env.spec.enumeration is not None:
             asked &= rows.bootstrap_observation >= 0
         environment = (rows.episode - self._clocks.index[0]) % shard.total  # counted from the shard's first
@@ -476,7 +485,7 @@ class RolloutWorker:
         """The extras that bootstrap observations of these segments would be answered with."""
         mask, nothing = rows.bootstrap_mask, np.zeros(len(slot), np.float32)
         legal = None if mask is None else mask[segments]
-        due = Due(slot, rows.bootstrap_observation[segments], legal, nothing, np.zeros(len(slot), np.bool_))
+        due = ActionRequests(slot, rows.bootstrap_observation[segments], legal, nothing, np.zeros(len(slot), np.bool_))
         return self.bank.act(player, due, np.zeros((len(slot), self.bank.noise_width), np.float32)).extras
 
     def _processed(self, trajectories: Trajectories, request: RolloutRequest) -> Trajectories:
@@ -529,7 +538,7 @@ class RolloutWorker:
         return tuple(actions)
 
     def _uniforms(
-        self, request: RolloutRequest, sampler: OpponentSampler, player: int, due: Due
+        self, request: RolloutRequest, sampler: OpponentSampler, player: int, due: ActionRequests
     ) -> NDArray[np.float32]:
         """What the policies of these rows draw their actions with."""
         width, agents = self.bank.noise_width, self._agents[player]
@@ -541,7 +550,7 @@ class RolloutWorker:
             np.copyto(noise[:, 0], self._place[environment], where=sampler.mine[player, environment])
         return noise
 
-    def _write(self, run: _Run, sampler: OpponentSampler, player: int, due: Due, act: Act) -> None:
+    def _write(self, run: _Run, sampler: OpponentSampler, player: int, due: ActionRequests, act: PolicyOutput) -> None:
         """Record the learner's decisions; every environment in which somebody has to act counts this step."""
         if player not in sampler.learners:
             run.env_steps += self._clocks.tick(due.slot, self._agents[player])
@@ -574,7 +583,7 @@ class RolloutWorker:
                     f"{log.count} episodes of {self.env.spec.id} passed without a decision of the learner in seats {run.request.seats}."
                 )
 
-    def _finish(self, sampler: OpponentSampler, log: EpisodeLog, finished: Finished) -> None:
+    def _finish(self, sampler: OpponentSampler, log: EpisodeLog, finished: FinishedEpisodes) -> None:
         environments = finished.environment
         log.add(finished)
         self.episodes = log.count

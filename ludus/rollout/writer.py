@@ -10,7 +10,16 @@ from numpy.typing import DTypeLike, NDArray
 
 from ludus.core.arrays import addresses, flat_at, inner, kernel, rows_at
 from ludus.core.errors import EnvError, PolicyError, ScenarioError
-from ludus.core.types import Act, Array, Due, Ended, EnvSpec, PolicyRef, Tail, Timestep
+from ludus.core.types import (
+    ActionRequests,
+    Array,
+    ClosedDecisions,
+    EnvSpec,
+    PolicyOutput,
+    PolicyRef,
+    SegmentEnd,
+    Timestep,
+)
 from ludus.replay.trajectories import Trajectories
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.shards import Shard
@@ -162,7 +171,7 @@ def _sort(place, is_open, start, at, order):  # type: ignore[no-untyped-def]
 # Time in each environment: which episode it is in, how far it has come, and how many it is to play.
 
 
-class Clocks:
+class EnvironmentCounters:
     """Of the E environments of a shard. episode int64[E]: how many they have finished; index int64[E]: of the present ones; quota
     int64[E]: how many they play, -1 without end; clock int64[E, 2]: STEP and TIME. step: number of the present one; active: how many have
     not played their quota."""
@@ -286,7 +295,7 @@ class EnvironmentStates(NamedTuple):
 _FIRST_CAPACITY = 1 << 14
 
 
-Recall: TypeAlias = Callable[[int, NDArray[np.int64]], NDArray[np.float32] | None]
+RecurrentMemory: TypeAlias = Callable[[int, NDArray[np.int64]], NDArray[np.float32] | None]
 """(player, slots) -> the recurrent memory [n, …] that the last decisions of these slots started from; None: there is none."""
 
 
@@ -297,7 +306,7 @@ class TrajectoryWriter:
     at the end `flush`. states: the environments' now, to be set for each timestep of requests that record them.
     """
 
-    def __init__(self, spec: EnvSpec, clocks: Clocks) -> None:
+    def __init__(self, spec: EnvSpec, clocks: EnvironmentCounters) -> None:
         num_envs = len(clocks.episode)
         self._agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
         self._first_agent = [sum(self._agents[:p]) for p in range(spec.num_players)]
@@ -307,7 +316,7 @@ class TrajectoryWriter:
         self._segments = GrowingColumns(_FIRST_CAPACITY)
         self._bootstrap = GrowingColumns(_FIRST_CAPACITY)  # in the order in which segments close
         self._slots = [np.full((n, 3), -1, np.int64) for n in slots]
-        self._recall: Recall | None = None
+        self._recall: RecurrentMemory | None = None
         self._picked = np.empty(max(slots), np.int64)
         self._opened = np.empty(max(slots), np.int64)
         self._num_rows = self._num_segments = self._num_bootstrap = self._carried = self.complete = 0
@@ -324,7 +333,7 @@ class TrajectoryWriter:
         *,
         extras: Sequence[str] = (),
         states: EnvironmentStates | None = None,
-        recall: Recall | None = None,
+        recall: RecurrentMemory | None = None,
         carry_on: bool = False,
     ) -> None:
         """A new request. mine: bool[P, E], which environments the learner plays each player in. recall: of a learner with
@@ -349,7 +358,7 @@ class TrajectoryWriter:
                 self._slots[p][:, MINE] = np.repeat(mine[p], agents)
         self.complete = 0
 
-    def settle(self, player: int, ended: Ended, due: Due) -> None:
+    def settle(self, player: int, ended: ClosedDecisions, due: ActionRequests) -> None:
         """Decisions that ended get their reward, kind of end and final observation; the reward of due slots goes to their last decisions.
         Raises EnvError if an episode began over an open decision."""
         closed, paid = settle(
@@ -373,7 +382,7 @@ class TrajectoryWriter:
             )
         self.complete += closed + paid
 
-    def append(self, player: int, due: Due, act: Act) -> tuple[int, int]:
+    def append(self, player: int, due: ActionRequests, act: PolicyOutput) -> tuple[int, int]:
         """The learner's decisions among the due ones. Returns how many were, and how many environments' clocks this was the first to move
         in this step."""
         n = len(due.slot)
@@ -405,7 +414,7 @@ class TrajectoryWriter:
         self._num_segments += opened
         return taken, ticks
 
-    def flush(self, due: Sequence[Due]) -> Trajectories | None:
+    def flush(self, due: Sequence[ActionRequests]) -> Trajectories | None:
         """All complete decisions, by segment; None if there are none.
 
         Open segments are cut: their bootstrap observation is the slot's due observation. A decision that still waits for its reward off
@@ -445,7 +454,7 @@ class TrajectoryWriter:
             for slots in self._slots
         ]
 
-    def _put_rows(self, due: Due, act: Act, *, rows: NDArray[np.int64] | None) -> None:
+    def _put_rows(self, due: ActionRequests, act: PolicyOutput, *, rows: NDArray[np.int64] | None) -> None:
         start, put = self._num_rows, self._rows.put
         put("observation", due.observation, start=start, rows=rows)
         put("action", act.action, start=start, rows=rows)
@@ -504,7 +513,7 @@ class TrajectoryWriter:
 
     # ------------------------------------------------------------------------------------------------ fragments
 
-    def _cut(self, due: Sequence[Due], waiting: Sequence[NDArray[np.int64]]) -> None:
+    def _cut(self, due: Sequence[ActionRequests], waiting: Sequence[NDArray[np.int64]]) -> None:
         for player, now in enumerate(due):
             slots = self._slots[player]
             rows = np.flatnonzero(slots[now.slot, SEGMENT] >= 0)
@@ -578,7 +587,7 @@ class TrajectoryWriter:
         self._segments.move(segment)
         self._place[:carried, SEGMENT_OF] = np.arange(carried)
         self._head[:carried, VERSION][newer] = self._version
-        self._head[:carried, TAIL] = Tail.CUT
+        self._head[:carried, TAIL] = SegmentEnd.CUT
         for player, slots in enumerate(waiting):
             fresh = np.arange(counts[player], counts[player + 1])
             self._slots[player][slots, OPEN] = fresh

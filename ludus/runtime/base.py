@@ -223,21 +223,21 @@ def name_of(factory: Callable[[Any], Any]) -> str:
     return f"part {getattr(factory, '__qualname__', type(factory).__name__)!r}"
 
 
-def nobody(text: str) -> None:
+def ignore(text: str) -> None:
     """Hears what nobody wants to."""
 
 
-def raised_again(error: RunError | None) -> RunError:
+def copy_error(error: RunError | None) -> RunError:
     """The same error as a new object, so that tracebacks do not pile up on one."""
     return RunError(STOPPED) if error is None else type(error)(str(error))
 
 
-def made_again(name: str, why: str, *, spent: int, restarts: int) -> str:
+def restart_message(name: str, why: str, *, spent: int, restarts: int) -> str:
     """The sentence for a part that has died or was given up, and is made again."""
     return f"{name} {why}; it is made again ({restarts - spent} of {restarts} restarts are left)."
 
 
-def worn_out(name: str, why: str, *, restarts: int) -> str:
+def out_of_restarts_message(name: str, why: str, *, restarts: int) -> str:
     """The sentence for a part that is not made again."""
     if not restarts:
         return f"{name} {why}, and it has no restarts. A run goes on from its last checkpoint: `ludus resume`."

@@ -10,7 +10,7 @@ THREADS = ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB
 """What numerical libraries ask how many threads they may have. Parts in processes of their own have one."""
 
 
-class Carried(Exception):
+class PackedException(Exception):
     """An exception, packed.
 
     data: (class, args, attributes) pickled, None if even that cannot be. name, message, text: class, message and traceback in words.
@@ -31,7 +31,7 @@ class RemoteTraceback(Exception):
         return f'\n"""\n{self.args[0].rstrip()}\n"""'
 
 
-def carry(error: Exception) -> Carried:
+def pack_exception(error: Exception) -> PackedException:
     """The exception, packed. Its own pickling is not relied on: it fails for classes whose arguments are not their message's."""
     text = "".join(traceback.format_exception(error))
     data: bytes | None
@@ -40,10 +40,10 @@ def carry(error: Exception) -> Carried:
         cloudpickle.loads(data)
     except Exception:  # noqa: BLE001  an attribute that cannot be pickled: its words must do
         data = None
-    return Carried(data, type(error).__name__, str(error), text)
+    return PackedException(data, type(error).__name__, str(error), text)
 
 
-def unpack(carried: Carried) -> Exception | None:
+def unpack(carried: PackedException) -> Exception | None:
     """The original exception, or None where it could not be packed or its class is not known here."""
     if carried.data is None:
         return None

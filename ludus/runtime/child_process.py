@@ -32,7 +32,7 @@ from typing import Any, Protocol
 
 from ludus.core import errors
 from ludus.core.errors import ConfigError, LudusError, UnknownName
-from ludus.core.machine import leave_stopping_to_the_driver, roomy
+from ludus.core.machine import ignore_termination_signals, reserve_stack
 
 _GRACE = 2.0  # seconds that a child has to end by itself
 _LOOK = 1.0  # seconds of waiting after which it is looked whether a child is there at all
@@ -217,11 +217,11 @@ def end_all(children: Iterable[ChildProcess]) -> None:
 # Seen from the child.
 
 
-@roomy
+@reserve_stack
 def serve(descriptor: int, lifeline: int, module: str, name: str, what: str) -> None:
     """Answer the calls that come through a socket until asked to end, or the parent is gone: then the other end of `lifeline`, a pipe that
     carries nothing, is closed too."""
-    leave_stopping_to_the_driver()
+    ignore_termination_signals()
     for inherited in (descriptor, lifeline):
         os.set_inheritable(inherited, False)  # programs that are started here must not hold them open
     signal.signal(signal.SIGIO, signal.SIG_DFL)  # whatever was inherited

@@ -25,9 +25,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ludus.core.machine import leave_stopping_to_the_driver
+from ludus.core.machine import ignore_termination_signals
 from ludus.runtime.carried import THREADS
-from ludus.runtime.wires import Wires
+from ludus.runtime.wires import ConnectionLoop
 
 _PARENT_DEATH = 1  # prctl's PR_SET_PDEATHSIG
 _LOOK = 1000  # milliseconds between two looks whether the driver is there
@@ -46,7 +46,7 @@ class ForkServer:
 
     def __init__(
         self,
-        wires: Wires,
+        wires: ConnectionLoop,
         *,
         forked: Callable[[int, int, int], None],
         ended: Callable[[int, str], None],
@@ -124,7 +124,7 @@ class ForkServer:
 
 def serve(descriptor: int, driver: int) -> None:
     """Fork when told to, say who has ended, and end with the driver. driver: its process."""
-    leave_stopping_to_the_driver()
+    ignore_termination_signals()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who ignores it is not told how a child ended
     server = _Server(socket.socket(fileno=descriptor))
     os.set_inheritable(descriptor, False)

@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ludus.core.errors import PartDied, RunError
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.runtime.base import (
     CLOSED,
     GIVEN_UP,
     NO_PULSE,
     STOPPED,
     Runtime,
-    made_again,
+    ignore,
     name_of,
-    nobody,
+    out_of_restarts_message,
     require_answerable,
     require_concurrency,
     require_mine,
-    worn_out,
+    restart_message,
 )
 
 RUNTIMES: Mapping[str, str] = {
@@ -31,7 +31,7 @@ RUNTIMES: Mapping[str, str] = {
 
 def build_runtime(name: str, **options: Any) -> Runtime:
     """A registered runtime, or `module:Class`. Raises UnknownName."""
-    runtime: Runtime = load("runtime", name, RUNTIMES)(**options)
+    runtime: Runtime = resolve_name("runtime", name, RUNTIMES)(**options)
     return runtime
 
 
@@ -133,7 +133,7 @@ class InProcess:
     """
 
     def __init__(self) -> None:
-        self.tell: Callable[[str], None] = nobody
+        self.tell: Callable[[str], None] = ignore
         self._closed = False
 
     def spawn(
@@ -204,11 +204,11 @@ class InProcess:
         if handle.ended:
             return
         if handle.number == handle.restarts:
-            handle.end(PartDied(worn_out(handle.name, why, restarts=handle.restarts)))
+            handle.end(PartDied(out_of_restarts_message(handle.name, why, restarts=handle.restarts)))
             return
         handle.number += 1
         handle.make()
-        self.tell(made_again(handle.name, why, spent=handle.number, restarts=handle.restarts))
+        self.tell(restart_message(handle.name, why, spent=handle.number, restarts=handle.restarts))
 
     def peer(self, handle: Part) -> InProcessPeer:
         """The part's present incarnation, for other parts."""

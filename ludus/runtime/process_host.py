@@ -23,10 +23,10 @@ import cloudpickle
 from threadpoolctl import threadpool_limits
 
 from ludus.core.errors import RunError
-from ludus.core.machine import roomy
-from ludus.runtime.process_peers import Arrived, Surroundings, raised, settle_here
+from ludus.core.machine import reserve_stack
+from ludus.runtime.process_peers import ProcessContext, RemoteRef, raised, register_actor
 from ludus.runtime.shared_values import Value, pack
-from ludus.runtime.wires import BEGIN, CALL, DONE, PULSE, RAISED, Wire, Wires
+from ludus.runtime.wires import BEGIN, CALL, DONE, PULSE, RAISED, ConnectionLoop, FrameConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class Host:
         self._part: Any = None
         self._flaw: Exception | None = None
         self._name = "a part"
-        self._orders: SimpleQueue[tuple[Wire, int, Value]] = SimpleQueue()
-        self._calls: SimpleQueue[tuple[Wire, int, Value]] = SimpleQueue()
-        self._driver: Wire | None = None
-        self._wires = Wires(self._receive, self._gone, failed=self._end)
+        self._orders: SimpleQueue[tuple[FrameConnection, int, Value]] = SimpleQueue()
+        self._calls: SimpleQueue[tuple[FrameConnection, int, Value]] = SimpleQueue()
+        self._driver: FrameConnection | None = None
+        self._wires = ConnectionLoop(self._receive, self._gone, failed=self._end)
         self._driver = self._wires.add(connection)
         self._wires.listen(listens)
-        settle_here(Surroundings(self._wires, self._driver))
+        register_actor(ProcessContext(self._wires, self._driver))
 
     def run(self) -> None:
         """Make the part, then answer."""
@@ -89,7 +89,7 @@ class Host:
         except Exception as error:  # noqa: BLE001  (held for the calls)
             self._flaw = error
 
-    @roomy
+    @reserve_stack
     def _answer_all(self) -> None:
         while True:
             try:
@@ -105,7 +105,7 @@ class Host:
                 sys.stderr.flush()
                 os._exit(1)
 
-    def _answer(self, wire: Wire, number: int, value: Value) -> None:
+    def _answer(self, wire: FrameConnection, number: int, value: Value) -> None:
         try:
             kind, answer = DONE, self._answer_to(value)
         except Exception as error:  # noqa: BLE001  (carried)
@@ -117,7 +117,7 @@ class Host:
         if self._flaw is not None:
             raise self._flaw
         method, args = value.load()
-        args = [argument.fetch() if isinstance(argument, Arrived) else argument for argument in args]
+        args = [argument.fetch() if isinstance(argument, RemoteRef) else argument for argument in args]
         found = getattr(self._part, method)(*args)
         try:
             return pack(found)
@@ -126,7 +126,7 @@ class Host:
                 f"what {method!r} of {self._name} answers cannot be sent to another process: {error}"
             ) from error
 
-    def _receive(self, wire: Wire, kind: int, number: int, value: Value) -> None:
+    def _receive(self, wire: FrameConnection, kind: int, number: int, value: Value) -> None:
         """Called by the wires' thread."""
         if kind == BEGIN:
             self._orders.put((wire, number, value))
@@ -135,7 +135,7 @@ class Host:
         elif kind == PULSE:
             self._pulse(wire, number)
 
-    def _pulse(self, wire: Wire, number: int) -> None:
+    def _pulse(self, wire: FrameConnection, number: int) -> None:
         try:
             kind, answer = DONE, pack(None if self._part is None else self._part.pulse())
         except Exception as error:  # noqa: BLE001  (carried)
@@ -148,7 +148,7 @@ class Host:
         sys.stderr.flush()
         os._exit(1)
 
-    def _gone(self, wire: Wire) -> None:
+    def _gone(self, wire: FrameConnection) -> None:
         """Nobody is left to work for: end at once, with all that was started here."""
         if wire is self._driver:
             os.killpg(0, signal.SIGKILL)

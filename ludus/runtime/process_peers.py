@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ludus.core.errors import PartDied, RunError
-from ludus.runtime.carried import RemoteTraceback, carry, unpack
+from ludus.runtime.carried import RemoteTraceback, pack_exception, unpack
 from ludus.runtime.shared_values import Value, pack
-from ludus.runtime.wires import CALL, FETCH, RAISED, Outcome, Wire, Wires, connect
+from ludus.runtime.wires import CALL, FETCH, RAISED, ConnectionLoop, FrameConnection, Outcome, connect
 
 # --------------------------------------------------------------------------------------------------------------------
 # What came of a question.
@@ -40,12 +40,12 @@ def packed_call(name: str, method: str, args: tuple[Any, ...]) -> Value:
 # This process, where it is a part's: its wires, and the one to the driver.
 
 
-class Surroundings:
+class ProcessContext:
     """Of the part that lives in this process. driver: the wire to the driver, who has all values."""
 
-    def __init__(self, wires: Wires, driver: Wire) -> None:
+    def __init__(self, wires: ConnectionLoop, driver: FrameConnection) -> None:
         self._wires, self._driver = wires, driver
-        self._links: dict[str, Wire] = {}
+        self._links: dict[str, FrameConnection] = {}
         self._lock = threading.Lock()
 
     def fetch(self, number: int) -> Any:
@@ -75,21 +75,21 @@ class Surroundings:
         return self._wires.wait(lambda: bool(outcome.kind), timeout)
 
 
-_here: list[Surroundings] = []  # none in a driver
+_here: list[ProcessContext] = []  # none in a driver
 
 
-def settle_here(surroundings: Surroundings) -> None:
+def register_actor(surroundings: ProcessContext) -> None:
     """Say that this process is a part's."""
     _here[:] = [surroundings]
 
 
-def _surroundings() -> Surroundings:
+def _surroundings() -> ProcessContext:
     if not _here:
         raise RunError("a reference or a peer of a runtime of processes is used in a process that is no part of it.")
     return _here[0]
 
 
-class Arrived:
+class RemoteRef:
     """A reference where a part has it: the number of a value that the driver keeps as long as somebody there holds it."""
 
     __slots__ = ("number",)
@@ -98,7 +98,7 @@ class Arrived:
         self.number = number
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Arrived) and other.number == self.number
+        return isinstance(other, RemoteRef) and other.number == self.number
 
     def __hash__(self) -> int:
         return hash(self.number)
@@ -174,4 +174,4 @@ class ProcessPeer:
 
 def raised(error: Exception) -> Value:
     """An error as the value of a RAISED frame."""
-    return pack(carry(error))
+    return pack(pack_exception(error))

@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 import cloudpickle
 
 from ludus.core.errors import PartDied, RunError
-from ludus.core.machine import allow_files, open_standard_files, why_no_processes
+from ludus.core.machine import open_standard_files, raise_file_limit, why_no_processes
 from ludus.runtime import process_peers
 from ludus.runtime.base import (
     CLOSED,
@@ -31,24 +31,35 @@ from ludus.runtime.base import (
     NO_PULSE,
     STOPPED,
     PartState,
+    copy_error,
+    ignore,
     is_quiet,
     kind_of,
-    made_again,
     name_of,
-    nobody,
-    raised_again,
+    out_of_restarts_message,
     require_answerable,
     require_concurrency,
     require_mine,
+    restart_message,
     state_of,
-    worn_out,
 )
 from ludus.runtime.carried import RemoteTraceback
 from ludus.runtime.fork_server import ForkServer
 from ludus.runtime.process_host import Order
-from ludus.runtime.process_peers import Arrived, ProcessPeer, packed_call, raised, value_of
+from ludus.runtime.process_peers import ProcessPeer, RemoteRef, packed_call, raised, value_of
 from ludus.runtime.shared_values import Value, note, pack
-from ludus.runtime.wires import BEGIN, CALL, DONE, FETCH, PULSE, RAISED, Outcome, Wire, Wires, listener
+from ludus.runtime.wires import (
+    BEGIN,
+    CALL,
+    DONE,
+    FETCH,
+    PULSE,
+    RAISED,
+    ConnectionLoop,
+    FrameConnection,
+    Outcome,
+    listener,
+)
 
 _GRACE = 5.0  # seconds that a killed process may take to be gone, and what is known of its end to come
 _MOST_WORDS = 1 << 24  # bytes that are kept of what a part prints
@@ -58,7 +69,7 @@ _NEEDED = ("numpy", "ludus.runtime.process_host")  # by every part
 _numbers = count(1)
 
 
-class Life:
+class ProcessIncarnation:
     """One incarnation of a part: a process.
 
     process: its id, 0 before it is there. descriptor: of the process, which no other can come to have; -1 before it is there and once it
@@ -66,7 +77,7 @@ class Life:
     sign: of its pulse, where that was asked for, at the Unix time sign_at.
     """
 
-    def __init__(self, part: ProcessPart, wire: Wire, address: str, until: float) -> None:
+    def __init__(self, part: ProcessPart, wire: FrameConnection, address: str, until: float) -> None:
         self.part, self.wire, self.address, self.until = part, wire, address, until
         self.number = next(_numbers)
         self.process = 0
@@ -115,7 +126,7 @@ class Life:
         ):
             self.sign, self.sign_at = self.wire.ask(PULSE, Value()), time.time()
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """What it wrote to standard output and error at its end, the trace of a crash included."""
         with suppress(OSError):
             size = os.fstat(self.log).st_size
@@ -147,7 +158,7 @@ class ProcessPart:
         self.owner, self.name, self.order, self.module = owner, name, order, module
         self.restarts, self.pulse, self.cards = restarts, pulse, cards
         self.number = 0
-        self.life: Life
+        self.life: ProcessIncarnation
 
 
 class ProcessAnswer:
@@ -160,7 +171,7 @@ class ProcessAnswer:
         owner: ProcessRuntime,
         outcome: Outcome | None,
         *,
-        life: Life | None = None,
+        life: ProcessIncarnation | None = None,
         error: RunError | None = None,
     ) -> None:
         self.owner, self.outcome, self.life, self.error = owner, outcome, life, error
@@ -181,7 +192,7 @@ class ProcessAnswer:
         if self.outcome is None:
             raise RunError("a reference to something that cannot come any more was passed inside an argument.")
         note(self)
-        return Arrived, (self.number,)
+        return RemoteRef, (self.number,)
 
 
 class ProcessRuntime:
@@ -202,16 +213,16 @@ class ProcessRuntime:
         if why := why_no_processes():
             raise RunError(f"runtime.kind=processes was given, and {why}. Use --runtime ray, or inprocess.")
         open_standard_files()
-        allow_files()  # each large value that somebody holds has one
-        self.tell: Callable[[str], None] = nobody
+        raise_file_limit()  # each large value that somebody holds has one
+        self.tell: Callable[[str], None] = ignore
         self.refs: WeakValueDictionary[int, ProcessAnswer] = WeakValueDictionary()
         self._closed = False
         self._start_timeout = start_timeout
-        self._lives: dict[int, Life] = {}  # whose processes are not known to be over
-        self._starting: list[Life] = []
+        self._lives: dict[int, ProcessIncarnation] = {}  # whose processes are not known to be over
+        self._starting: list[ProcessIncarnation] = []
         self._parts: list[ProcessPart] = []
         self._cards: list[str] | None = None
-        self._wires = Wires(self._receive, self._gone)
+        self._wires = ConnectionLoop(self._receive, self._gone)
         self._server: ForkServer | None = None
 
     def spawn(
@@ -294,7 +305,7 @@ class ProcessRuntime:
             return value_of(ref.outcome)
         said = "" if ref.life is None else self._learn_of(ref.life)
         error = ref.error if ref.life is None else ref.life.why
-        raise raised_again(error) from (RemoteTraceback(said) if said else None)
+        raise copy_error(error) from (RemoteTraceback(said) if said else None)
 
     def incarnation(self, handle: ProcessPart) -> int:
         """How many times the part has been made again."""
@@ -340,7 +351,7 @@ class ProcessRuntime:
         if life.why is None and life.how is not None:
             self._learn_of(life)
         if life.why is not None:
-            raise raised_again(life.why)
+            raise copy_error(life.why)
         return ""
 
     def stop(self, handle: ProcessPart) -> None:
@@ -378,7 +389,9 @@ class ProcessRuntime:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         address, listens = listener()
         with theirs, listens:
-            life = part.life = Life(part, self._wires.add(ours), address, time.monotonic() + self._start_timeout)
+            life = part.life = ProcessIncarnation(
+                part, self._wires.add(ours), address, time.monotonic() + self._start_timeout
+            )
             self._lives[life.number] = life
             self._starting.append(life)
             server = self._forking()
@@ -398,34 +411,34 @@ class ProcessRuntime:
                 self._server.load(module)
         return self._server
 
-    def _learn_of(self, life: Life) -> str:
+    def _learn_of(self, life: ProcessIncarnation) -> str:
         """A life that has lost what it was asked is over: its part gets a new one, if it has a restart left. Its last words."""
         if life.why is not None:
             return ""
         self._wires.wait(partial(_is_over, life), _GRACE)
-        said = life.last_words()
+        said = life.stderr_tail()
         crash = re.search(r"Fatal Python error: ([^\n]*)", said)
         how = f"its process crashed: {crash[1]}" if crash else life.how or "its connection was closed"
         self._end(life, f"died before it had answered ({how})")
         return f"{how}. {said}"
 
-    def _end(self, life: Life, why: str) -> None:
+    def _end(self, life: ProcessIncarnation, why: str) -> None:
         """A life is over: its part gets a new one, if it has a restart left. A life ends once."""
         if life.why is not None:
             return
         part = life.part
         if part.number == part.restarts:
-            life.why = PartDied(worn_out(part.name, why, restarts=part.restarts))
+            life.why = PartDied(out_of_restarts_message(part.name, why, restarts=part.restarts))
             self._kill(life)
             self._give_back(part.cards)
             return
-        life.why = PartDied(made_again(part.name, why, spent=part.number + 1, restarts=part.restarts))
+        life.why = PartDied(restart_message(part.name, why, spent=part.number + 1, restarts=part.restarts))
         self._kill(life)
         part.number += 1
         self._begin(part)
         self.tell(str(life.why))
 
-    def _kill(self, life: Life) -> None:
+    def _kill(self, life: ProcessIncarnation) -> None:
         """And wait until it is over."""
         self._signal([life])
         if life in self._starting:
@@ -433,7 +446,7 @@ class ProcessRuntime:
         if life.process:
             self._wires.wait(partial(_is_over, life), _GRACE)
 
-    def _signal(self, lives: Sequence[Life]) -> None:
+    def _signal(self, lives: Sequence[ProcessIncarnation]) -> None:
         with self._wires.changed:  # whether one has a process by now
             for life in lives:
                 life.kill()
@@ -461,7 +474,7 @@ class ProcessRuntime:
 
     # ------------------------------------------------------------------------------------------ called by the wires' thread
 
-    def _receive(self, wire: Wire, kind: int, number: int, value: Value) -> None:
+    def _receive(self, wire: FrameConnection, kind: int, number: int, value: Value) -> None:
         """A part asks for a value."""
         assert kind == FETCH
         ref = self.refs.get(value.load())
@@ -479,7 +492,7 @@ class ProcessRuntime:
 
         ref.outcome.then(hand_over)
 
-    def _gone(self, wire: Wire) -> None:
+    def _gone(self, wire: FrameConnection) -> None:
         """A part has closed its connection: it is over, or soon will be."""
         for life in list(self._lives.values()):
             if life.wire is wire:
@@ -548,7 +561,7 @@ class ProcessRuntime:
             raise RunError(CLOSED)
 
 
-def _is_over(life: Life) -> bool:
+def _is_over(life: ProcessIncarnation) -> bool:
     return life.how is not None
 
 

@@ -13,8 +13,8 @@ from ray import cloudpickle
 from ray.exceptions import RaySystemError
 from threadpoolctl import threadpool_limits
 
-from ludus.core.machine import roomy
-from ludus.runtime.carried import THREADS, Carried, carry
+from ludus.core.machine import reserve_stack
+from ludus.runtime.carried import THREADS, PackedException, pack_exception
 
 
 class Host:
@@ -23,7 +23,7 @@ class Host:
     def __init__(self) -> None:
         self._made = threading.Event()
         self._part: Any = None
-        self._flaw: Carried | None = None
+        self._flaw: PackedException | None = None
         os.environ.update(
             dict.fromkeys(THREADS, "1")
         )  # before torch is loaded, which reads it once; Ray puts num_cpus there
@@ -46,10 +46,10 @@ class Host:
             factory, spec = cloudpickle.loads(order)
             self._part = factory(spec)
         except Exception as error:  # noqa: BLE001  (held for the calls)
-            self._flaw = carry(loading_error(error))
+            self._flaw = pack_exception(loading_error(error))
         self._made.set()
 
-    @roomy
+    @reserve_stack
     def call(self, method: str, *args: Any) -> Any:
         """`part.method(*args)`. Raises Carried with whatever that, or making the part, raised."""
         self._made.wait()  # calls that run at the same time may come before it
@@ -58,7 +58,7 @@ class Host:
         try:
             return getattr(self._part, method)(*args)
         except Exception as error:  # noqa: BLE001  (carried)
-            raise carry(loading_error(error)) from None
+            raise pack_exception(loading_error(error)) from None
 
     def pulse(self) -> Any:
         """What the part says beside its calls; None before it is made."""

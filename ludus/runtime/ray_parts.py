@@ -18,7 +18,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ludus.core.errors import PartDied, RunError
 from ludus.runtime.base import CLOSED, PartState, Runtime, kind_of, state_of
-from ludus.runtime.carried import Carried, RemoteTraceback, unpack
+from ludus.runtime.carried import PackedException, RemoteTraceback, unpack
 from ludus.runtime.ray_host import Host, loading_error
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -53,10 +53,10 @@ _CAUSES = {
 """What Ray's words and those of a crash mean, the first that are found."""
 
 
-def reason(error: Exception, last_words: str = "") -> str:
+def reason(error: Exception, stderr_tail: str = "") -> str:
     """Why a part died: in plain words where Ray's are known, or the sentence or two in which it says so. last_words: of its process."""
     for words, meaning in _CAUSES.items():
-        if found := re.search(words, f"{error}{last_words}"):
+        if found := re.search(words, f"{error}{stderr_tail}"):
             return found.expand(meaning)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     cause = next((line for line in lines if line.startswith("The actor is dead because")), lines[0] if lines else "")
@@ -70,7 +70,7 @@ def translate(error: Exception) -> Exception:
     while isinstance(inner, ray_exceptions.RayTaskError) and isinstance(inner.cause, Exception):
         inner = inner.cause
     inner = loading_error(inner)
-    if isinstance(inner, Carried):
+    if isinstance(inner, PackedException):
         original = unpack(inner) or RunError(
             f"a part raised {inner.name}, which cannot be carried between processes: {inner.message}"
         )
@@ -100,7 +100,7 @@ ROOM = 10.0
 """Seconds that a part without a process waits where a node was lost and those that are left are too small: another may come."""
 
 
-class Life:
+class RayIncarnation:
     """One incarnation of a part: an actor. Once it has ended, `why` what it did not answer fails.
 
     placed: done as soon as its process is there, or failed. made: done as soon as the part is, too. until: when it must be there, in
@@ -211,7 +211,7 @@ class RayPart:
         self.pulse = pulse
         self.number = 0
         self.spent = 0
-        self.life: Life
+        self.life: RayIncarnation
 
 
 class RayAnswer:
@@ -224,7 +224,7 @@ class RayAnswer:
         owner: Runtime,
         ref: ray.ObjectRef[Any] | None,
         *,
-        life: Life | None = None,
+        life: RayIncarnation | None = None,
         number: int = 0,
         error: RunError | None = None,
     ) -> None:
@@ -303,7 +303,7 @@ class RayPeer:
 
     __slots__ = ("_actor", "_actor_id", "_made", "_name")
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: RayIncarnation) -> None:
         self._actor = life.actor
         self._actor_id = life.actor_id
         self._name = life.part.name

@@ -17,22 +17,22 @@ from ludus.runtime.base import (
     NO_PULSE,
     STOPPED,
     PartState,
+    copy_error,
+    ignore,
     is_quiet,
-    made_again,
     name_of,
-    nobody,
-    raised_again,
+    out_of_restarts_message,
     require_answerable,
     require_concurrency,
     require_mine,
-    worn_out,
+    restart_message,
 )
 from ludus.runtime.carried import RemoteTraceback
 from ludus.runtime.ray_parts import (
     ROOM,
     UNSENT,
-    Life,
     RayAnswer,
+    RayIncarnation,
     RayPart,
     RayPeer,
     actor_options,
@@ -44,7 +44,7 @@ from ludus.runtime.ray_parts import (
     translate,
     words,
 )
-from ludus.runtime.ray_session import enter, kill, last_words, leave, require_alive, spilled
+from ludus.runtime.ray_session import enter, kill, leave, require_alive, spilled, stderr_tail
 
 _LOOK = 2.0  # seconds between two looks at the room for parts
 _PULSE = 1.0  # seconds between two looks at the Ray that was started here, while it is waited for
@@ -78,9 +78,9 @@ class RayRuntime:
         Ray. start_timeout: seconds a part may wait for resources and its process (`ROOM` of them once a node is lost
         and those that are left are too small). verbose: Ray's messages and what parts print.
         """
-        self.tell: Callable[[str], None] = nobody
+        self.tell: Callable[[str], None] = ignore
         self._closed = False
-        self._starting: list[Life] = []
+        self._starting: list[RayIncarnation] = []
         self._parts: list[RayPart] = []
         self._start_timeout = start_timeout
         self._session = enter(address=address, cpus=cpus, gpus=gpus, object_store=object_store, verbose=verbose)
@@ -169,7 +169,7 @@ class RayRuntime:
         self._require_open()
         require_mine(self, ref, RayAnswer)
         if ref.ref is None:
-            raise raised_again(ref.error)
+            raise copy_error(ref.error)
         begun = time.monotonic()
         try:
             self._wait([ref.ref], 1, timeout)
@@ -183,7 +183,7 @@ class RayRuntime:
             life, lost = ref.life, is_lost(error, ref.ref)
             if life is not None and (lost or is_death(error, life.actor_id)):
                 life.look()  # one that had no process yet (on a node that was being lost, say) costs no restart; its time goes on
-                said = last_words(self._session, life.process)
+                said = stderr_tail(self._session, life.process)
                 # A large answer stays on the part's node until it is fetched: where it is gone, so is the part.
                 why = (
                     "died with its node, and what it had answered is lost"
@@ -191,7 +191,7 @@ class RayRuntime:
                     else f"died before it had answered ({reason(error, said)})"
                 )
                 self._end(life, why, free=not (lost or life.process))
-                raise raised_again(life.why) from RemoteTraceback(f"{error}{said}")
+                raise copy_error(life.why) from RemoteTraceback(f"{error}{said}")
             raise translate(error)  # noqa: B904  its cause is the remote traceback
 
     @staticmethod
@@ -261,7 +261,7 @@ class RayRuntime:
         self._take_signs([life for life in lives if life.why is None])
         return [life.state() for life in lives]
 
-    def _take_signs(self, lives: Sequence[Life]) -> None:
+    def _take_signs(self, lives: Sequence[RayIncarnation]) -> None:
         waiting = {life.sign: life for life in lives if life.sign is not None}
         done = ray.wait([*waiting], num_returns=len(waiting), timeout=0.0)[0] if waiting else []
         for ref in done:
@@ -289,27 +289,27 @@ class RayRuntime:
         leave(self._session)
 
     def _begin(self, part: RayPart, until: float | None = None) -> None:
-        part.life = Life(part, time.monotonic() + self._start_timeout if until is None else until)
+        part.life = RayIncarnation(part, time.monotonic() + self._start_timeout if until is None else until)
         part.life.look_at = time.monotonic()
         self._starting.append(part.life)
 
-    def _end(self, life: Life, why: str, *, free: bool = False) -> None:
+    def _end(self, life: RayIncarnation, why: str, *, free: bool = False) -> None:
         """A life is over: its part gets a new one, `free` or if it has a restart left. A life ends once."""
         if life.why is not None:
             return
         part = life.part
         self._kill(life)
         if not free and part.spent == part.restarts:
-            life.why = PartDied(worn_out(part.name, why, restarts=part.restarts))
+            life.why = PartDied(out_of_restarts_message(part.name, why, restarts=part.restarts))
             return
         part.spent += not free
         part.number += 1
-        life.why = PartDied(made_again(part.name, why, spent=part.spent, restarts=part.restarts))
+        life.why = PartDied(restart_message(part.name, why, spent=part.spent, restarts=part.restarts))
         self._begin(part, life.until if free else None)
         if not free:
             self.tell(str(life.why))
 
-    def _kill(self, life: Life) -> None:
+    def _kill(self, life: RayIncarnation) -> None:
         if life in self._starting:
             self._starting.remove(life)
         with contextlib.suppress(Exception):  # it is dead already, or all of Ray is
@@ -347,7 +347,7 @@ class RayRuntime:
     def _wanted(self) -> list[tuple[Mapping[str, Any], str]]:
         return [(part.options, part.life.node) for part in self._parts if part.life.why is None]
 
-    def _give_up(self, life: Life, why: str) -> None:
+    def _give_up(self, life: RayIncarnation, why: str) -> None:
         life.why = RunError(_no_room(life.part.name, why, life.part.options))
         self._kill(life)
 

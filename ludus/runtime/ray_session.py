@@ -119,7 +119,7 @@ def spilled(session: Session) -> int:
     return 0
 
 
-def last_words(session: Session, process: int) -> str:
+def stderr_tail(session: Session, process: int) -> str:
     """What a process of a local Ray wrote to standard error at its end, the trace of a crash included; empty if nothing is known."""
     pattern = os.path.join(session.folder, "session_2*", "logs", f"worker-*-{process}.err")
     for file in glob.glob(pattern) if session.folder and process else ():

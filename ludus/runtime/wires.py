@@ -2,7 +2,8 @@
 
     frame: kind, whether a file comes with it, number, size | the bytes of a value (or none: they are in the file)
 
-Whoever sends does so at once, from its own thread; what the other side has no room for yet is sent by the `Wires` thread. That thread
+Whoever sends does so at once, from its own thread; what the other side has no room for yet is sent by the `ConnectionLoop` thread. That
+thread
 reads all that comes: answers go to who waits for them, everything else to `receive`. So no two processes can wait for each other to read.
 
 Both ends are processes of this user: the kernel says so, or they are not listened to. That is what makes it safe to unpickle.
@@ -43,7 +44,7 @@ class Outcome:
 
     LOST = 255
 
-    def __init__(self, wires: Wires, *, holds: Sequence[object] = ()) -> None:
+    def __init__(self, wires: ConnectionLoop, *, holds: Sequence[object] = ()) -> None:
         self._wires = wires
         self.kind = 0
         self.value: Value | None = None
@@ -70,7 +71,7 @@ class Outcome:
         call(self)
 
 
-class _Unsent:
+class _PendingFrame:
     """The rest of a frame, and the value whose file goes with its first byte."""
 
     __slots__ = ("data", "value")
@@ -79,14 +80,14 @@ class _Unsent:
         self.data, self.value = data, value
 
 
-class Wire:
+class FrameConnection:
     """One connection."""
 
-    def __init__(self, wires: Wires, sock: socket.socket) -> None:
+    def __init__(self, wires: ConnectionLoop, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._wires, self._socket = wires, sock
         self._lock = threading.Lock()
-        self._out: deque[_Unsent] = deque()
+        self._out: deque[_PendingFrame] = deque()
         self._in = bytearray()
         self._files: deque[int] = deque()
         self._asked: dict[int, Outcome] = {}
@@ -117,7 +118,7 @@ class Wire:
         with self._lock:
             if self.closed:
                 return False
-            self._out.append(_Unsent(memoryview(data), value if value.is_large else None))
+            self._out.append(_PendingFrame(memoryview(data), value if value.is_large else None))
             if len(self._out) > 1 or self._flush():
                 return True
         self._wires.soon(self._look)
@@ -139,7 +140,7 @@ class Wire:
         with self._wires.changed:
             self.owed -= 1
 
-    # ------------------------------------------------------------------------------------------ the thread of `Wires`
+    # ------------------------------------------------------------------------------------------ the thread of `ConnectionLoop`
 
     def open(self) -> None:
         """Begin to listen."""
@@ -239,7 +240,7 @@ class Wire:
         self._files.clear()
 
 
-class Wires:
+class ConnectionLoop:
     """All connections of a process, and the thread that serves them.
 
     receive: takes (wire, kind, number, value) for every question that comes, in that thread, and must not wait. gone: takes a wire whose
@@ -249,8 +250,8 @@ class Wires:
 
     def __init__(
         self,
-        receive: Callable[[Wire, int, int, Value], None],
-        gone: Callable[[Wire], None],
+        receive: Callable[[FrameConnection, int, int, Value], None],
+        gone: Callable[[FrameConnection], None],
         *,
         failed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -266,9 +267,9 @@ class Wires:
         self._thread = threading.Thread(target=self._run, name="wires", daemon=True)
         self._thread.start()
 
-    def add(self, sock: socket.socket) -> Wire:
+    def add(self, sock: socket.socket) -> FrameConnection:
         """A connection that is there."""
-        wire = Wire(self, sock)
+        wire = FrameConnection(self, sock)
         self.soon(wire.open)
         return wire
 
@@ -309,7 +310,7 @@ class Wires:
             with suppress(OSError):  # it has ended
                 os.eventfd_write(self._wake, 1)
 
-    def lost(self, wire: Wire) -> None:
+    def lost(self, wire: FrameConnection) -> None:
         """The other end is gone."""
         self._gone(wire)
         wire.close()

@@ -22,8 +22,17 @@ from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 
 from ludus.core.errors import ScenarioError
-from ludus.core.parts import build_part, kind_of
-from ludus.core.types import Adaptive, Factor, Mixture, PolicyRef, Solution, State, Trained, TrainingTask
+from ludus.core.parts import build_part, registered_name
+from ludus.core.types import (
+    AdaptiveMixture,
+    MetaSolution,
+    Mixture,
+    OpponentFactor,
+    PolicyRef,
+    State,
+    TrainingResult,
+    TrainingTask,
+)
 from ludus.population.base import View
 from ludus.rollout.opponent_rules import RULES
 from ludus.schedulers.match_selection import MatchSelection
@@ -67,14 +76,14 @@ class MeanMixtures:
         self._population = population
         self._means: dict[str, Mixture] = {}  # population that has trained -> what its opponents have played
 
-    def record(self, result: Trained) -> None:
+    def record(self, result: TrainingResult) -> None:
         """Keep what the rule has come to."""
-        if isinstance(result.task.opponents, Adaptive):
+        if isinstance(result.task.opponents, AdaptiveMixture):
             self._means.pop(str(result.task.population), None)
             if result.average is not None:
                 self._means[str(result.task.population)] = result.average
 
-    def solution(self, view: View) -> Solution | None:
+    def solution(self, view: View) -> MetaSolution | None:
         """The means as meta-strategies, in which new policies have no weight yet, as in the paper; None if one is not known."""
         marginals = []
         for player, which in enumerate(self._population):
@@ -82,7 +91,7 @@ class MeanMixtures:
             if by is None:
                 return None
             marginals.append(_marginal(by, player, view.populations[which]))
-        return Solution(tuple(marginals), np.nan)
+        return MetaSolution(tuple(marginals), np.nan)
 
     def state_dict(self) -> State:
         state: State = _MEANS.dump_python(self._means, mode="json")
@@ -104,12 +113,14 @@ class AnytimePSROOptions(PSROOptions, MovedMixtureOptions):
         super().check_schedule(context)
         if "joint" in self.responses.needs:
             raise ScenarioError(
-                f"responses {kind_of(self.responses, RESPONSES)!r} need a joint meta-strategy, and what is announced here is the mean of "
+                f"responses {registered_name(self.responses, RESPONSES)!r} need a joint meta-strategy, and what is announced here "
+                f"is the mean of "
                 "each player's distribution, which a rule has moved. Use responses: best, or scenario psro."
             )
         if isinstance(self.responses, RectifiedResponse | SequentialLeague):
             raise ScenarioError(
-                f"responses {kind_of(self.responses, RESPONSES)!r} say whom not to meet, and here each meets all members, by a rule that "
+                f"responses {registered_name(self.responses, RESPONSES)!r} say whom not to meet, and here each meets all members, "
+                f"by a rule that "
                 "moves their weights. Give responses=best, or scenario psro."
             )
 
@@ -128,22 +139,26 @@ class AnytimePSROScheduler(PSROScheduler):
         super().__init__(options, population=population, selection=selection)
         self._means = MeanMixtures(population)
 
-    def trained(self, result: Trained, view: View) -> None:
+    def trained(self, result: TrainingResult, view: View) -> None:
         self._means.record(result)
 
-    def solve(self, view: View) -> Solution:
+    def solve(self, view: View) -> MetaSolution:
         """The means of the last distributions."""
         return self._means.solution(view) or super().solve(view)
 
-    def opponents(self, target: Target, view: View) -> Adaptive:
+    def opponents(self, target: Target, view: View) -> AdaptiveMixture:
         """All members, whatever their weight is now."""
         marginals = {}
         for player, which in enumerate(self.population):
             refs = view.populations[which]
             uniform = np.full(len(refs), 1.0 / len(refs))
-            probs = uniform if self.options.begin == "uniform" else with_newcomers(target.opponents.strategies[player])
+            probs = (
+                uniform
+                if self.options.begin == "uniform"
+                else weight_for_new_policies(target.opponents.strategies[player])
+            )
             marginals[player] = (refs, probs.tolist())
-        return Adaptive(Mixture.product(marginals), self.options.rule, self.options.rule_options)
+        return AdaptiveMixture(Mixture.product(marginals), self.options.rule, self.options.rule_options)
 
     def state_dict(self) -> State:
         return {**super().state_dict(), "averages": self._means.state_dict()}
@@ -174,7 +189,7 @@ class SelfPlayPSROScheduler(AnytimePSROScheduler):
     options: SelfPlayPSROOptions
     together = 2
 
-    def groups(self, population: int, view: View, solution: Solution) -> Sequence[Sequence[TrainingTask]]:
+    def groups(self, population: int, view: View, solution: MetaSolution) -> Sequence[Sequence[TrainingTask]]:
         """Pairs of a response and the new strategy that it meets."""
         seats = self.seats(population)
         other = population if len(seats) == 2 else self.population[1 - seats[0]]
@@ -184,7 +199,7 @@ class SelfPlayPSROScheduler(AnytimePSROScheduler):
         generation, label = response.generation, f"-{k + 1}" if k else ""
         name = f"{other}-{generation}-new{label}"
         seats = self.seats(other)
-        assert isinstance(response.opponents, Adaptive)
+        assert isinstance(response.opponents, AdaptiveMixture)
         start = response.opponents.start
         live = PolicyRef(other, name, None)
         factors = tuple(
@@ -192,7 +207,7 @@ class SelfPlayPSROScheduler(AnytimePSROScheduler):
         )
         met = PolicyRef(response.population, response.policy, None)
         mine = self.seats(response.population)
-        against = tuple(Factor(f.seats, ((met,),), (1.0,)) if f.seats[0] in mine else f for f in start.factors)
+        against = tuple(OpponentFactor(f.seats, ((met,),), (1.0,)) if f.seats[0] in mine else f for f in start.factors)
         new = TrainingTask(
             id=f"new-{other}-{generation}{label}",
             generation=generation,
@@ -206,13 +221,13 @@ class SelfPlayPSROScheduler(AnytimePSROScheduler):
         return [replace(response, opponents=moving), new]
 
 
-def _shared(factor: Factor, live: PolicyRef, share: float) -> Factor:
+def _shared(factor: OpponentFactor, live: PolicyRef, share: float) -> OpponentFactor:
     """`live` has `share`, and the others what is left."""
     probs = (share, *((1.0 - share) * p for p in factor.probs))
-    return Factor(factor.seats, ((live,), *factor.entries), probs)
+    return OpponentFactor(factor.seats, ((live,), *factor.entries), probs)
 
 
-def with_newcomers(probs: NDArray[np.float64]) -> NDArray[np.float64]:
+def weight_for_new_policies(probs: NDArray[np.float64]) -> NDArray[np.float64]:
     """float64[n]: those without weight get a uniform share each, as a rule that multiplies weights would never move them from zero."""
     new = probs == 0
     return np.where(new, 1.0 / len(probs), probs * (1.0 - new.mean()))

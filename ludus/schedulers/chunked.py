@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypedDict
 
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.types import Mixture, PolicyRef, State, Task, Trained, TrainingTask
+from ludus.core.types import Mixture, PolicyRef, State, Task, TrainingResult, TrainingTask
 from ludus.population.base import View
 from ludus.population.payoffs import Places
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import PlayMode, ScheduleContext, ScheduleOptions
-from ludus.schedulers.queue import PlanningScheduler, alone, announcement
+from ludus.schedulers.queue import PlanningScheduler, announcement, one_task_per_group
 from ludus.schedulers.win_rates import spans_of
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 from ludus.solvers.match_selection import PolicyProfile
 
 Start = PolicyRef | str | None
@@ -134,10 +134,10 @@ class ChunkedScheduler(PlanningScheduler):
         """Called once after each chunk (and before the first), when the needed cells are there."""
 
     @abstractmethod
-    def solution(self, view: View) -> Solution:
+    def solution(self, view: View) -> MetaSolution:
         """The meta-strategies that are announced after a chunk."""
 
-    def trained(self, result: Trained, view: View) -> None:
+    def trained(self, result: TrainingResult, view: View) -> None:
         """Called once per training result; whoever adds to it calls this one too."""
         now = result.task.generation
         self._failed = {task: saved for task, saved in self._failed.items() if saved[0] == now}
@@ -188,7 +188,7 @@ class ChunkedScheduler(PlanningScheduler):
             if missing := self.payoffs.missing(name, self.chunk, view.payoffs, game=game, needed=needed):
                 return missing
             self.review(view)
-            groups += alone([announcement(self.chunk, self.solution(view))])
+            groups += one_task_per_group([announcement(self.chunk, self.solution(view))])
             self._announced = True
         if not self.over:
             groups += self.groups(view)

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, PlainSerializer
 
-from ludus.core.errors import ConfigError, ScenarioError, either
-from ludus.core.own_code import brief, own_name
-from ludus.core.parts import build_part, dump_part, kind_of, load, require
-from ludus.core.types import Adaptive, Diversity, Mixture, PolicyRef, PolicySpec
+from ludus.core.errors import ConfigError, ScenarioError, join_or
+from ludus.core.own_code import qualified_name, short_repr
+from ludus.core.parts import build_part, dump_part, registered_name, require, resolve_name
+from ludus.core.types import AdaptiveMixture, Diversity, Mixture, PolicyRef, PolicySpec
 from ludus.learners.base import ComputedOracle
 from ludus.learners.registry import ALGORITHMS
 from ludus.policies.specs import tabulates
@@ -62,7 +62,7 @@ class DiversityRule(Protocol):
 
     def opponents(
         self, target: Target, payoffs: Payoffs, populations: tuple[tuple[PolicyRef, ...], ...]
-    ) -> Adaptive | None:
+    ) -> AdaptiveMixture | None:
         """What it is trained against, in place of the target's mixture. populations: [P] each player's policies."""
         ...
 
@@ -84,11 +84,13 @@ class BehaviouralDiversity:
             )
 
     def check(self, algorithm: object, policies: Sequence[PolicySpec] = ()) -> None:
-        name = kind_of(algorithm, ALGORITHMS)
+        name = registered_name(algorithm, ALGORITHMS)
         if not getattr(type(algorithm), "differs", False):
-            others = [other for other in ALGORITHMS if getattr(load("algorithm", other, ALGORITHMS), "differs", False)]
+            others = [
+                other for other in ALGORITHMS if getattr(resolve_name("algorithm", other, ALGORITHMS), "differs", False)
+            ]
             raise ScenarioError(
-                f"the algorithm {name!r} has no term for behavioural diversity; use {either(others)}, or leave diversity out."
+                f"the algorithm {name!r} has no term for behavioural diversity; use {join_or(others)}, or leave diversity out."
             )
         for spec in policies:
             if not tabulates(spec, mode="explore"):
@@ -105,7 +107,7 @@ class BehaviouralDiversity:
 
     def opponents(
         self, target: Target, payoffs: Payoffs, populations: tuple[tuple[PolicyRef, ...], ...]
-    ) -> Adaptive | None:
+    ) -> AdaptiveMixture | None:
         return None
 
 
@@ -126,8 +128,8 @@ class ResponseDiversity:
     def check(self, algorithm: object, policies: Sequence[PolicySpec] = ()) -> None:
         if isinstance(algorithm, ComputedOracle):
             raise ScenarioError(
-                f"response diversity moves the opponents while a response trains, and the algorithm {kind_of(algorithm, ALGORITHMS)!r} "
-                "computes it at once. Use one that learns, such as ppo, or leave diversity out."
+                f"response diversity moves the opponents while a response trains, and the algorithm "
+                f"{registered_name(algorithm, ALGORITHMS)!r} computes it at once. Use one that learns, such as ppo, or leave diversity out."
             )
 
     def objective(self, members: Sequence[PolicyRef]) -> Diversity | None:
@@ -135,7 +137,7 @@ class ResponseDiversity:
 
     def opponents(
         self, target: Target, payoffs: Payoffs, populations: tuple[tuple[PolicyRef, ...], ...]
-    ) -> Adaptive | None:
+    ) -> AdaptiveMixture | None:
         """From the target's mixture (of a joint one, its marginals)."""
         if not self.weight or payoffs.sizes[target.seats[0]] < 2:
             return None
@@ -159,7 +161,7 @@ class ResponseDiversity:
             "weight": self.weight / span,
             "explore": self.explore,
         }
-        return Adaptive(Mixture.product(marginals), RULE, options)
+        return AdaptiveMixture(Mixture.product(marginals), RULE, options)
 
 
 def rows_of(
@@ -184,24 +186,26 @@ def _pair(mean: Array, strategies: tuple[Array, ...], mine: int, other: int) -> 
     return mean if mine < other else mean.T
 
 
-def objective_of(rule: DiversityRule, members: Sequence[PolicyRef]) -> Diversity | None:
+def training_objective(rule: DiversityRule, members: Sequence[PolicyRef]) -> Diversity | None:
     """What the rule answers. Raises ScenarioError for anything that a learner cannot differ by."""
     answer = rule.objective(members)
     if answer is not None and not isinstance(answer, Diversity):
         raise ScenarioError(
-            f"diversity {own_name(rule)} answered {brief(answer)} for an objective; expected a Diversity of ludus.core.types, or None."
+            f"diversity {qualified_name(rule)} answered {short_repr(answer)} for an objective; expected a Diversity of "
+            f"ludus.core.types, or None."
         )
     return answer
 
 
-def moved_by(
+def diversified_opponents(
     rule: DiversityRule, target: Target, payoffs: Payoffs, populations: tuple[tuple[PolicyRef, ...], ...]
-) -> Adaptive | None:
+) -> AdaptiveMixture | None:
     """What the rule answers. Raises ScenarioError for anything that cannot be trained against."""
     answer = rule.opponents(target, payoffs, populations)
-    if answer is not None and not isinstance(answer, Adaptive):
+    if answer is not None and not isinstance(answer, AdaptiveMixture):
         raise ScenarioError(
-            f"diversity {own_name(rule)} answered {brief(answer)} for opponents; expected an Adaptive of ludus.core.types, or None."
+            f"diversity {qualified_name(rule)} answered {short_repr(answer)} for opponents; expected an Adaptive of "
+            f"ludus.core.types, or None."
         )
     return answer
 
@@ -215,7 +219,8 @@ def check_diversity(rule: Any, algorithm: object, policies: Sequence[PolicySpec]
     rule.check(algorithm, policies)
     if moved and rule.moves:
         raise ScenarioError(
-            f"diversity {kind_of(rule, DIVERSITIES)!r} moves the opponents of a response, which this kind of scenario decides itself. "
+            f"diversity {registered_name(rule, DIVERSITIES)!r} moves the opponents of a response, which this kind of scenario "
+            f"decides itself. "
             "Use behavioural diversity here, or scenario psro."
         )
 

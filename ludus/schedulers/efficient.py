@@ -27,11 +27,20 @@ import numpy as np
 from pydantic import Field
 
 from ludus.core import seeding
-from ludus.core.types import Adaptive, Mixture, PolicyRef, Solution, State, Task, Trained, TrainingTask
+from ludus.core.types import (
+    AdaptiveMixture,
+    MetaSolution,
+    Mixture,
+    PolicyRef,
+    State,
+    Task,
+    TrainingResult,
+    TrainingTask,
+)
 from ludus.population.base import View
-from ludus.schedulers.anytime import MeanMixtures, MovedMixtureOptions, with_newcomers
+from ludus.schedulers.anytime import MeanMixtures, MovedMixtureOptions, weight_for_new_policies
 from ludus.schedulers.psro import ResponseScheduler
-from ludus.schedulers.queue import alone, announcement, require_two_players
+from ludus.schedulers.queue import announcement, one_task_per_group, require_two_players
 from ludus.solvers.fixed import Uniform
 
 
@@ -71,15 +80,15 @@ class EfficientPSROScheduler(ResponseScheduler):
         groups: list[Sequence[Task]] = []
         if self.solution is None:
             self.solution = self._solve(view)
-            groups += alone([announcement(self.generation, self.solution)])
+            groups += one_task_per_group([announcement(self.generation, self.solution)])
         if self.generation < self.options.generations and not self._asked:
             levels = self.options.levels
             self._asked, self._training = True, levels
             tasks = [self._level(k, level, view) for level in range(1, levels + 1) for k in self.populations]
-            groups += [tasks] if levels > 1 else alone(tasks)
+            groups += [tasks] if levels > 1 else one_task_per_group(tasks)
         return groups
 
-    def _solve(self, view: View) -> Solution:
+    def _solve(self, view: View) -> MetaSolution:
         """The means of the last mixtures; of algorithms that moved nothing, all members alike."""
         rng = seeding.generator(self.options.seed, "solve", self.generation)
         return self._means.solution(view) or Uniform().solve(view.payoffs, rng=rng)
@@ -88,7 +97,7 @@ class EfficientPSROScheduler(ResponseScheduler):
         """The response of a population in a level."""
         return self.response(population, self._restricted(level, view), view, label=self._label(level))
 
-    def _restricted(self, level: int, view: View) -> Adaptive:
+    def _restricted(self, level: int, view: View) -> AdaptiveMixture:
         """The members, and the levels below."""
         assert self.solution is not None
         marginals = {}
@@ -97,9 +106,11 @@ class EfficientPSROScheduler(ResponseScheduler):
             below = [PolicyRef(which, self._name(which, lower), None) for lower in range(1, level)]
             probs = np.full(len(known) + len(below), 1.0 / (len(known) + len(below)))
             if self.options.begin == "last":
-                probs = with_newcomers(np.append(self.solution.strategies[player], np.zeros(len(below))))
+                probs = weight_for_new_policies(np.append(self.solution.strategies[player], np.zeros(len(below))))
             marginals[player] = ((*known, *below), probs.tolist())
-        return Adaptive(Mixture.product(marginals), self.options.rule, self.options.rule_options, moves_live=True)
+        return AdaptiveMixture(
+            Mixture.product(marginals), self.options.rule, self.options.rule_options, moves_live=True
+        )
 
     def _label(self, level: int) -> str:
         return f"-{level}" if self._training > 1 else ""
@@ -108,7 +119,7 @@ class EfficientPSROScheduler(ResponseScheduler):
         """Of the policy that it trains in this generation."""
         return f"{population}-{self.generation + 1}{self._label(level)}"
 
-    def trained(self, result: Trained, view: View) -> None:
+    def trained(self, result: TrainingResult, view: View) -> None:
         """The mixture that the last level has met is what is announced."""
         if result.ref.policy == self._name(result.task.population, self._training):
             self._means.record(result)

@@ -15,8 +15,8 @@ from ludus.population.base import View
 from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import PlayMode
-from ludus.schedulers.queue import alone, pack_mixture, unpack_mixture
-from ludus.solvers.base import Solution
+from ludus.schedulers.queue import one_task_per_group, pack_mixture, unpack_mixture
+from ludus.solvers.base import MetaSolution
 from ludus.solvers.match_selection import PolicyProfile
 
 
@@ -84,7 +84,7 @@ class FixedOpponentsScheduler(ChunkedScheduler):
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
         """One task per learner."""
         opponents = self._mixture(view)
-        return alone([self._task(k, opponents, self._before(k, view)) for k in self.learners])
+        return one_task_per_group([self._task(k, opponents, self._before(k, view)) for k in self.learners])
 
     def _before(self, population: int, view: View) -> str | None:
         """A learner's task of the last chunk; None if it has no snapshot of it, as when it was added to `learners` since."""
@@ -150,7 +150,7 @@ class FixedOpponentsScheduler(ChunkedScheduler):
                             cell[other] = newest if other == seat else place[ref.population, ref.policy]
                     yield tuple(cell)
 
-    def solution(self, view: View) -> Solution:
+    def solution(self, view: View) -> MetaSolution:
         """The newest snapshot of each learner; the others play their share of the opponents."""
         mixture, marginals = self._mixture(view), []
         for player, which in enumerate(self.population):
@@ -165,7 +165,7 @@ class FixedOpponentsScheduler(ChunkedScheduler):
                 for entry, share in zip(factor.entries, factor.probs, strict=True):
                     probs[place[entry[column].policy]] += share
             marginals.append(probs)
-        return Solution(tuple(marginals), np.nan)
+        return MetaSolution(tuple(marginals), np.nan)
 
     def state_dict(self) -> State:
         """As `ChunkedScheduler`, with the opponents."""

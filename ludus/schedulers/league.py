@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, article
 from ludus.core.parts import build_part, dump_part
-from ludus.core.types import Mixture, PolicyRef, Solution, State, Trained, TrainingTask
+from ludus.core.types import MetaSolution, Mixture, PolicyRef, State, TrainingResult, TrainingTask
 from ludus.population.base import View
 from ludus.population.payoffs import Places
 from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_changes
@@ -367,7 +367,7 @@ class LeagueScheduler(ChunkedScheduler):
     def _rate(self, player: LeaguePlayer, opponent: Opponent, rates: WinRates) -> float:
         return rates.of(self._members(player), self._members(opponent), decay=self.options.decay)
 
-    def trained(self, result: Trained, view: View) -> None:
+    def trained(self, result: TrainingResult, view: View) -> None:
         """A new snapshot."""
         super().trained(result, view)
         place = view.place(result.ref)
@@ -382,7 +382,7 @@ class LeagueScheduler(ChunkedScheduler):
 
     # ------------------------------------------------------------------------------------------ what is announced
 
-    def solution(self, view: View) -> Solution:
+    def solution(self, view: View) -> MetaSolution:
         """Of the main agents."""
         places, payoffs = self._main_places(), self.payoffs.completed(view.payoffs)
         if self.options.meta_solver is None:
@@ -391,7 +391,7 @@ class LeagueScheduler(ChunkedScheduler):
                 games.spread(np.full(len(newest[k]), 1.0 / len(newest[k])), newest[k], len(view.populations[k]))
                 for k in self.population
             )
-            return Solution(marginals, np.nan)
+            return MetaSolution(marginals, np.nan)
         rng = seeding.generator(self.options.seed, "solve", self.chunk)
         return games.lifted(solve(self.options.meta_solver, payoffs.part(places), rng=rng), payoffs, places)
 

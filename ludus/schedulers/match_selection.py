@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.types import EvaluationTask, State
 from ludus.population.payoffs import Payoffs, Places
-from ludus.schedulers.queue import alone
+from ludus.schedulers.queue import one_task_per_group
 from ludus.solvers.base import MetaSolver
-from ludus.solvers.match_selection import AdaptiveEvaluation, Goal, PolicyProfile, filled, mirrored
+from ludus.solvers.match_selection import AdaptiveEvaluation, Goal, PolicyProfile, impute_missing, mirrored
 
 
 @runtime_checkable
@@ -47,7 +47,7 @@ class MatchSelection(Protocol):
     def load_state_dict(self, state: State) -> None: ...
 
 
-class EveryHole:
+class AllMissing:
     """Each missing cell once, one portion each."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class EveryHole:
 
 class AdaptiveSelection:
     """Portions of episodes go where the goal (by default the meta-strategy) depends on them, as `AdaptiveEvaluation` says; cells that were
-    never played are guessed (`filled`). Needed cells get `episodes` first."""
+    never played are guessed (`impute_missing`). Needed cells get `episodes` first."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class AdaptiveSelection:
 
     def completed(self, payoffs: Payoffs) -> Payoffs:
         """With guesses in the holes."""
-        return filled(payoffs)
+        return impute_missing(payoffs)
 
     def state_dict(self) -> State:
         return {"number": self._number, "asked": self._asked, "evaluation": self._evaluation.state_dict()}
@@ -174,7 +174,7 @@ class PayoffTasks:
 
     def __init__(self, selection: MatchSelection | None) -> None:
         """None: every hole."""
-        self._selection, self._steps = selection or EveryHole(), 0
+        self._selection, self._steps = selection or AllMissing(), 0
 
     def begin(self) -> None:
         """A new meta-game is to be evaluated."""
@@ -197,7 +197,7 @@ class PayoffTasks:
             return []
         self._steps += 1
         number = "" if self._steps == 1 else f"-{self._steps}"
-        return alone([EvaluationTask(f"payoffs-{name}{number}", generation, profiles)])
+        return one_task_per_group([EvaluationTask(f"payoffs-{name}{number}", generation, profiles)])
 
     def completed(self, payoffs: Payoffs) -> Payoffs:
         """What the meta-solver is given."""

@@ -28,23 +28,23 @@ from pydantic import Field
 
 from ludus.core import seeding
 from ludus.core.types import (
-    Factor,
+    MetaSolution,
     Mixture,
+    OpponentFactor,
+    PolicyCondition,
     PolicyRef,
-    PolicyRow,
-    Solution,
     State,
     Task,
-    Trained,
+    TrainingResult,
     TrainingTask,
-    row_mode,
+    condition_mode,
 )
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs, Places
 from ludus.schedulers.chunked import refuse_changes
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
-from ludus.schedulers.queue import PlanningScheduler, alone, announcement
+from ludus.schedulers.queue import PlanningScheduler, announcement, one_task_per_group
 from ludus.solvers import games
 from ludus.solvers.registry import solve
 
@@ -105,7 +105,9 @@ class NeuPLScheduler(PlanningScheduler):
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         if self._saving:
-            return alone(self._save(k, row, view) for k in self.populations for row in range(len(self._graph)))
+            return one_task_per_group(
+                self._save(k, row, view) for k in self.populations for row in range(len(self._graph))
+            )
         groups: list[Sequence[Task]] = []
         if not self._solved:
             places = self._places(view)
@@ -114,7 +116,7 @@ class NeuPLScheduler(PlanningScheduler):
                 return missing
             solution = self._solve(self.payoffs.completed(view.payoffs), places, view)
             self._solved = True
-            groups += alone([announcement(self.generation, solution)])
+            groups += one_task_per_group([announcement(self.generation, solution)])
         if self.generation < self.options.generations and not self._asked:
             self._asked = True
             groups.append([self._train(k, view) for k in self.populations])
@@ -145,7 +147,7 @@ class NeuPLScheduler(PlanningScheduler):
             found[k] = [*range(view.first(k)), *saved]
         return found
 
-    def _solve(self, payoffs: Payoffs, places: Places, view: View) -> Solution:
+    def _solve(self, payoffs: Payoffs, places: Places, view: View) -> MetaSolution:
         """Of all; and for each row of the next generation, of those below it."""
         self._graph = []
         for row in range(min(self.options.policies, self._rows + 1)):
@@ -154,9 +156,9 @@ class NeuPLScheduler(PlanningScheduler):
             self._graph.append([np.asarray(probs, np.float64) for probs in found.strategies])
         return games.lifted(self._solution(payoffs.part(places), self.options.policies), payoffs, places)
 
-    def _solution(self, payoffs: Payoffs, row: int) -> Solution:
+    def _solution(self, payoffs: Payoffs, row: int) -> MetaSolution:
         rng = seeding.generator(self.options.seed, "solve", self.generation, row)
-        solution: Solution = solve(self.options.meta_solver, payoffs, rng=rng)
+        solution: MetaSolution = solve(self.options.meta_solver, payoffs, rng=rng)
         return solution
 
     def _condition(self, population: int, row: int, view: View) -> tuple[float, ...]:
@@ -180,16 +182,16 @@ class NeuPLScheduler(PlanningScheduler):
             first = view.first(k)
             refs = list(view.populations[k][:first])
             for lower in range(row):
-                mode = row_mode(lower)
+                mode = condition_mode(lower)
                 now = PolicyRef(k, self._name(k, self.generation + 1), None, mode)
                 refs.append(now if live else view.populations[k][self._places(view)[k][first + lower]])
-            factors.append(Factor.of((seat,), [refs], self._graph[row][seat]))
+            factors.append(OpponentFactor.of((seat,), [refs], self._graph[row][seat]))
         return Mixture(tuple(factors))
 
     def _train(self, population: int, view: View) -> TrainingTask:
         """The network in all its rows, from where the last generation left it."""
         rows = tuple(
-            PolicyRow(self._condition(population, row, view), self._opponents(row, view, live=True))
+            PolicyCondition(self._condition(population, row, view), self._opponents(row, view, live=True))
             for row in range(len(self._graph))
         )
         lost = self._lost.get(str(population))
@@ -224,7 +226,7 @@ class NeuPLScheduler(PlanningScheduler):
             takes_row=row,
         )
 
-    def trained(self, result: Trained, view: View) -> None:
+    def trained(self, result: TrainingResult, view: View) -> None:
         """A training that ended early is gone on from by its last good weights."""
         if result.task.takes_row is None:
             self._lost.pop(str(result.task.population), None)
@@ -262,5 +264,5 @@ def _together(mixtures: Sequence[Mixture]) -> Mixture:
         for factor in parts:
             for entry, prob in zip(factor.entries, factor.probs, strict=True):
                 probs[entry] = probs.get(entry, 0.0) + prob / len(mixtures)
-        factors.append(Factor(parts[0].seats, tuple(probs), tuple(probs.values())))
+        factors.append(OpponentFactor(parts[0].seats, tuple(probs), tuple(probs.values())))
     return Mixture(tuple(factors))

@@ -30,14 +30,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ludus.core.ties import TIE, best_index
-from ludus.core.types import Solution, State, Task
+from ludus.core.types import MetaSolution, State, Task
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs, Places
-from ludus.schedulers.anytime import with_newcomers
+from ludus.schedulers.anytime import weight_for_new_policies
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.psro import ResponseOptions, ResponseScheduler
-from ludus.schedulers.queue import alone, announcement, require_two_players
+from ludus.schedulers.queue import announcement, one_task_per_group, require_two_players
 from ludus.schedulers.responses import opponents
 
 Array = NDArray[np.float64]
@@ -105,7 +105,7 @@ class OnlinePlayer:
         mean = self.mean_played(all_windows=False) if begin == "last" else np.zeros(len(self.played))
         self.effective = [*self.effective, place]
         count = len(self.effective)
-        self.prior = with_newcomers(mean[self.effective]) if begin == "last" else np.full(count, 1.0 / count)
+        self.prior = weight_for_new_policies(mean[self.effective]) if begin == "last" else np.full(count, 1.0 / count)
         self.gains, self.met, self.rounds = np.zeros(count), np.zeros(len(self.met)), 0
         self.past, self.played = self.past + self.played, np.zeros(len(self.played))
 
@@ -185,10 +185,10 @@ class ODOScheduler(ResponseScheduler):
             if missing := self.payoffs.missing(name, self.generation, view.payoffs, game=self._game(view)):
                 return missing
             self.solution = self._play(self.payoffs.completed(view.payoffs))
-            groups += alone([announcement(self.generation, self.solution)])
+            groups += one_task_per_group([announcement(self.generation, self.solution)])
         if self.generation < self.options.generations and not self._asked:
             self._asked = True
-            groups += alone(self._response(k, view) for k in self.populations)
+            groups += one_task_per_group(self._response(k, view) for k in self.populations)
         return groups
 
     def _game(self, view: View) -> Places:
@@ -202,7 +202,7 @@ class ODOScheduler(ResponseScheduler):
             places[which] = sorted(known | set(range(seen, len(view.populations[which]))))
         return places
 
-    def _play(self, payoffs: Payoffs) -> Solution:
+    def _play(self, payoffs: Payoffs) -> MetaSolution:
         """The rounds of a generation, after its responses have been looked at."""
         tables, sizes = tables_of(payoffs.mean), payoffs.sizes
         if not self._players:
@@ -214,7 +214,7 @@ class ODOScheduler(ResponseScheduler):
             self._consider(player, range(first, sizes[p]), np.nan_to_num(tables[p]) @ player.mean_met(), unit)
         play_rounds(self._players, tables, unit=unit, rounds=self.options.rounds)
         run = self.options.average == "run"
-        return Solution(tuple(player.mean_played(all_windows=run) for player in self._players), np.nan)
+        return MetaSolution(tuple(player.mean_played(all_windows=run) for player in self._players), np.nan)
 
     def _consider(self, player: OnlinePlayer, new: Sequence[int], earned: Array, unit: float) -> None:
         """Whether the best of the new strategies is to play. earned: float64[n], by each against what the player has met."""
@@ -227,7 +227,7 @@ class ODOScheduler(ResponseScheduler):
     def _response(self, population: int, view: View) -> Task:
         """To what its players have met in their windows: to each, what the other has played there."""
         met = tuple(self._players[1 - q].mean_met() for q in range(2))
-        return self.response(population, opponents(Solution(met, np.nan), self.members(view)), view)
+        return self.response(population, opponents(MetaSolution(met, np.nan), self.members(view)), view)
 
     def state_dict(self) -> State:
         return {

@@ -11,8 +11,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_
 
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, ScenarioError
-from ludus.core.parts import build_part, dump_part, kind_of, require
-from ludus.core.types import EnvSpec, PolicySpec, Solution
+from ludus.core.parts import build_part, dump_part, registered_name, require
+from ludus.core.types import EnvSpec, MetaSolution, PolicySpec
 from ludus.learners.registry import Algorithms
 from ludus.policies.file import load_policy
 from ludus.population.base import seats_of
@@ -70,7 +70,7 @@ class ScheduleContext:
         """Raises ConfigError if it is no meta-solver, ScenarioError or SolverError if it cannot solve this game."""
         require(solver, "meta-solver", (MetaSolver,), META_SOLVERS)
         assert isinstance(solver, MetaSolver)
-        env, needs, name = self.env, solver.needs, kind_of(solver, META_SOLVERS)
+        env, needs, name = self.env, solver.needs, registered_name(solver, META_SOLVERS)
         others = "Use cce, alpha_rank, projected_replicator_dynamics or fictitious_play."
         if "two_player" in needs and env.num_players != 2:
             raise ScenarioError(
@@ -85,7 +85,7 @@ class ScheduleContext:
         if name in META_SOLVERS:  # one of the user's own is asked when there is something to solve
             self.answer(solver)
 
-    def answer(self, solver: MetaSolver) -> Solution:
+    def answer(self, solver: MetaSolver) -> MetaSolution:
         """What it says where each player has one policy, and all payoffs are 0. Raises SolverError if it cannot."""
         env, shape = self.env, (1,) * self.env.num_players
         nothing, counts, known = np.zeros((env.num_players, *shape)), np.ones(shape, np.int64), np.ones(shape, np.bool_)

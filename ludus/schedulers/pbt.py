@@ -20,7 +20,7 @@ from ludus.core import seeding
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, article
 from ludus.core.parts import build_part, dump_part, with_options
-from ludus.core.types import Mixture, PolicyRef, Solution, State, Trained, TrainingTask
+from ludus.core.types import MetaSolution, Mixture, PolicyRef, State, TrainingResult, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_changes
 from ludus.schedulers.match_selection import MatchSelection
@@ -125,7 +125,7 @@ def matched(rates: Array, spread: float | None) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class PBTMember:
     """A learner. task: the one that it goes on from, its own or the one it has copied. place: of its newest snapshot, or of the copied one;
     -1: none yet."""
 
@@ -136,8 +136,8 @@ class Tuned:
     place: int = -1
 
 
-Rival: TypeAlias = Tuned | Member
-_LEARNERS = TypeAdapter(tuple[Tuned, ...])
+Rival: TypeAlias = PBTMember | Member
+_LEARNERS = TypeAdapter(tuple[PBTMember, ...])
 
 
 TUNING_RULES = {"truncation": "ludus.schedulers.pbt:TuningRules"}
@@ -212,7 +212,7 @@ class PBTScheduler(ChunkedScheduler):
         """As `ChunkedScheduler`."""
         super().__init__(options, population=population, selection=selection)
         self._learners = tuple(
-            Tuned(k, number, drawn(options.ranges, seeding.generator(options.seed, "draw", k, number)))
+            PBTMember(k, number, drawn(options.ranges, seeding.generator(options.seed, "draw", k, number)))
             for k in self.populations
             for number in range(options.learners)
         )
@@ -220,10 +220,10 @@ class PBTScheduler(ChunkedScheduler):
 
     # ------------------------------------------------------------------------------------------ ratings
 
-    def _of(self, population: int) -> list[Tuned]:
+    def _of(self, population: int) -> list[PBTMember]:
         return [learner for learner in self._learners if learner.population == population]
 
-    def _rivals(self, learner: Tuned, population: int, view: View) -> list[Rival]:
+    def _rivals(self, learner: PBTMember, population: int, view: View) -> list[Rival]:
         """Whom it meets: the other learners, and opponents that were given."""
         given = [Member(population, place) for place in range(1, view.first(population))]
         return [*(other for other in self._of(population) if other is not learner), *given]
@@ -246,7 +246,7 @@ class PBTScheduler(ChunkedScheduler):
         reference = {k: max(0, self._of(k)[0].place) for k in self.populations}
         return WinRates(view.payoffs, reference=reference, span=self.options.span)
 
-    def _rating(self, learner: Tuned, view: View) -> float:
+    def _rating(self, learner: PBTMember, view: View) -> float:
         """Its mean win rate against all that it meets; of a single player, its return."""
         if len(self.population) == 1:
             return float(view.payoffs.mean[0, learner.place])
@@ -267,24 +267,24 @@ class PBTScheduler(ChunkedScheduler):
                 hyper = explored(best.hyper, self.options.ranges, self.options.rules, rng)
                 self._put(replace(some[loser], hyper=hyper, task=best.task, place=best.place))
 
-    def _put(self, learner: Tuned) -> None:
+    def _put(self, learner: PBTMember) -> None:
         key = (learner.population, learner.number)
         self._learners = tuple(learner if (old.population, old.number) == key else old for old in self._learners)
 
-    def trained(self, result: Trained, view: View) -> None:
+    def trained(self, result: TrainingResult, view: View) -> None:
         """A new snapshot."""
         super().trained(result, view)
         population = result.task.population
         (learner,) = (t for t in self._of(population) if self._task_id(t, result.task.generation) == result.task.id)
         self._put(replace(learner, task=result.task.id, place=view.place(result.ref)))
 
-    def solution(self, view: View) -> Solution:
+    def solution(self, view: View) -> MetaSolution:
         """The best of each population; before there are any, the first policy."""
         best = dict.fromkeys(self.populations, 0)
         if self.chunk:
             best = {k: max(self._of(k), key=lambda t: self._rating(t, view)).place for k in self.populations}
         marginals = (games.spread(np.ones(1), [best[k]], len(view.populations[k])) for k in self.population)
-        return Solution(tuple(marginals), np.nan)
+        return MetaSolution(tuple(marginals), np.nan)
 
     # ------------------------------------------------------------------------------------------ tasks
 
@@ -295,13 +295,13 @@ class PBTScheduler(ChunkedScheduler):
         return [[self._task(learner, view, rates) for learner in self._learners]]
 
     @staticmethod
-    def _name(learner: Tuned, chunk: int) -> str:
+    def _name(learner: PBTMember, chunk: int) -> str:
         return f"{learner.population}-{learner.number}-{chunk}"
 
-    def _task_id(self, learner: Tuned, chunk: int) -> str:
+    def _task_id(self, learner: PBTMember, chunk: int) -> str:
         return f"chunk-{self._name(learner, chunk)}"
 
-    def _task(self, learner: Tuned, view: View, rates: WinRates | None) -> TrainingTask:
+    def _task(self, learner: PBTMember, view: View, rates: WinRates | None) -> TrainingTask:
         chunk = self.chunk + 1
         return TrainingTask(
             id=self._task_id(learner, chunk),
@@ -317,7 +317,7 @@ class PBTScheduler(ChunkedScheduler):
             overrides=learner.hyper,
         )
 
-    def _opponents(self, learner: Tuned, view: View, rates: WinRates | None) -> Mixture:
+    def _opponents(self, learner: PBTMember, view: View, rates: WinRates | None) -> Mixture:
         """rates: None of a single player, who meets nobody."""
 
         def met(population: int) -> tuple[Sequence[PolicyRef], Sequence[float]]:
@@ -345,7 +345,7 @@ class PBTScheduler(ChunkedScheduler):
         self._learners = learners
 
 
-def _options(learners: Sequence[Tuned]) -> dict[str, object]:
+def _options(learners: Sequence[PBTMember]) -> dict[str, object]:
     """The options that say which learners there are, and what of them is tuned."""
     first = learners[0]
     return {
@@ -359,7 +359,7 @@ def _member(rival: Rival) -> Member:
     return Member(rival.population, rival.place)
 
 
-def _rate(rates: WinRates, mine: Tuned, other: Rival) -> float:
+def _rate(rates: WinRates, mine: PBTMember, other: Rival) -> float:
     if mine.place < 0 or other.place < 0:
         return 0.5
     return rates.of([_member(mine)], [_member(other)])

@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter, model_validator
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.types import Diversity, PolicyRef, Solution, State, Trained, TrainingTask
+from ludus.core.types import Diversity, MetaSolution, PolicyRef, State, TrainingResult, TrainingTask
 from ludus.population.base import View
 from ludus.population.payoffs import Places
 from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
@@ -126,7 +126,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
             k: [*range(self._initial[i]), *(level.places[i] for level in known)] for i, k in enumerate(self.populations)
         }
 
-    def _solve(self, below: int, view: View) -> Solution:
+    def _solve(self, below: int, view: View) -> MetaSolution:
         """The meta-strategies of the levels under `below`, among all policies."""
         places = self._places(below)
         rng = seeding.generator(self.options.seed, "solve", self.chunk, below)
@@ -173,7 +173,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
     def _put(self, level: PipelineLevel) -> None:
         self._levels = tuple(level if old.number == level.number else old for old in self._levels)
 
-    def trained(self, result: Trained, view: View) -> None:
+    def trained(self, result: TrainingResult, view: View) -> None:
         """A new snapshot of a level."""
         super().trained(result, view)
         population = result.task.population
@@ -184,7 +184,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
             replace(level, ages=_with(level.ages, i, level.ages[i] + 1), places=_with(level.places, i, place)),
         )
 
-    def solution(self, view: View) -> Solution:
+    def solution(self, view: View) -> MetaSolution:
         """Over all levels."""
         return self._solve(len(self._levels) + 1, view)
 
@@ -209,7 +209,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
         return tuple(tuple(now[k]) for k in self.population)
 
     def _task(
-        self, level: PipelineLevel, i: int, refs: tuple[tuple[PolicyRef, ...], ...], against: Solution
+        self, level: PipelineLevel, i: int, refs: tuple[tuple[PolicyRef, ...], ...], against: MetaSolution
     ) -> TrainingTask:
         population, age = self.populations[i], level.ages[i]
         return TrainingTask(

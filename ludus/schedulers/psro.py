@@ -18,15 +18,15 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from ludus.core import seeding
 from ludus.core.config import Config, is_stored
 from ludus.core.errors import ConfigError, ScenarioError, SolverError
-from ludus.core.parts import build_part, dump_part, kind_of, require
+from ludus.core.parts import build_part, dump_part, registered_name, require
 from ludus.core.ties import TIE, best_index
-from ludus.core.types import Opponents, PolicyRef, Rival, State, Task, Trained, TrainingTask
+from ludus.core.types import Opponents, PolicyRef, Rival, State, Task, TrainingResult, TrainingTask
 from ludus.learners.registry import COMPUTED
 from ludus.population.base import View
-from ludus.schedulers.diversity import DiversityField, check_diversity, moved_by, objective_of
+from ludus.schedulers.diversity import DiversityField, check_diversity, diversified_opponents, training_objective
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
-from ludus.schedulers.queue import PlanningScheduler, alone, announcement, pack_solution, unpack_solution
+from ludus.schedulers.queue import PlanningScheduler, announcement, one_task_per_group, pack_solution, unpack_solution
 from ludus.schedulers.responses import (
     RESPONSES,
     BestResponse,
@@ -38,7 +38,7 @@ from ludus.schedulers.responses import (
     opponents,
     targets_of,
 )
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 from ludus.solvers.games import against, payoff_range, symmetrised
 from ludus.solvers.registry import META_SOLVERS, solve
 
@@ -143,7 +143,7 @@ class ResponseScheduler(PlanningScheduler):
         super().__init__(population)
         self.options = options
         self.generation = 0
-        self.solution: Solution | None = None  # of this generation, once solved
+        self.solution: MetaSolution | None = None  # of this generation, once solved
         self._asked = False  # for its responses
 
     def advance(self) -> None:
@@ -178,7 +178,7 @@ class ResponseScheduler(PlanningScheduler):
             opponents=opponents,
             start=self._start(population, view, target),
             mode=self.options.mode,
-            diversity=None if rule is None else objective_of(rule, (first, *trained)),
+            diversity=None if rule is None else training_objective(rule, (first, *trained)),
         )
 
     def _start(self, population: int, view: View, target: Target | None) -> PolicyRef | str | None:
@@ -229,8 +229,8 @@ class PSROOptions(ResponseOptions):
 
     @model_validator(mode="after")
     def _check_rectified(self) -> Self:
-        named = kind_of(self.meta_solver, META_SOLVERS) == "rectified_nash"
-        if named and kind_of(self.responses, RESPONSES) != "rectified" and not is_stored():
+        named = registered_name(self.meta_solver, META_SOLVERS) == "rectified_nash"
+        if named and registered_name(self.responses, RESPONSES) != "rectified" and not is_stored():
             raise ValueError(
                 "meta_solver rectified_nash solves as nash does: what makes it PSRO_rN is whom each policy meets; give responses: "
                 "rectified, too, or meta_solver: nash"
@@ -241,11 +241,11 @@ class PSROOptions(ResponseOptions):
         context.check_solver(self.meta_solver)
         super().check_schedule(context)
         require(self.responses, "response rule", (ResponseRule,), RESPONSES)
-        env, needs, name = context.env, self.responses.needs, kind_of(self.responses, RESPONSES)
+        env, needs, name = context.env, self.responses.needs, registered_name(self.responses, RESPONSES)
         if "joint" in needs and not self._solves_jointly(context):
             raise ScenarioError(
                 f"responses {name!r} need a meta-solver that gives a joint distribution; "
-                f"{kind_of(self.meta_solver, META_SOLVERS)!r} gives one for each player. Use ce or cce, or responses: best."
+                f"{registered_name(self.meta_solver, META_SOLVERS)!r} gives one for each player. Use ce or cce, or responses: best."
             )
         if "two_player" in needs and env.num_players != 2:
             raise ScenarioError(
@@ -317,7 +317,7 @@ class PSROScheduler(ResponseScheduler):
             self.solution = self.solve(view)
             if self._turn == 0:
                 tasks.append(announcement(self.generation, self.solution))
-        groups: list[Sequence[Task]] = [*alone(tasks)]
+        groups: list[Sequence[Task]] = [*one_task_per_group(tasks)]
         if self.generation < self.options.generations and not self._asked:
             self._asked = True
             if "joint" in self.options.responses.needs and self.solution.joint is None:
@@ -338,7 +338,7 @@ class PSROScheduler(ResponseScheduler):
             "NashConv is the meta-solver's own gap)"
         )
 
-    def trained(self, result: Trained, view: View) -> None:
+    def trained(self, result: TrainingResult, view: View) -> None:
         """Whether it gained something; of what was learned that is assumed."""
         rival = result.task.rival
         better = rival is None or result.place != COMPUTED or result.metrics["return"] > rival.bar
@@ -346,29 +346,29 @@ class PSROScheduler(ResponseScheduler):
 
     # ------------------------------------------------------------------------------------------ what variants change
 
-    def solve(self, view: View) -> Solution:
+    def solve(self, view: View) -> MetaSolution:
         """The meta-strategies of this generation and turn."""
         path = (self.generation, self._turn) if self._turn else (self.generation,)
         rng = seeding.generator(self.options.seed, "solve", *path)
-        solution: Solution = solve(self.options.meta_solver, view.payoffs, warm=self._warm, rng=rng)
+        solution: MetaSolution = solve(self.options.meta_solver, view.payoffs, warm=self._warm, rng=rng)
         self._warm = solution.warm
         tolerance = getattr(self.options.meta_solver, "tolerance", np.inf)
         self._rough = bool(solution.gap > tolerance * payoff_range(view.payoffs.mean))
         return solution
 
-    def groups(self, population: int, view: View, solution: Solution) -> Sequence[Sequence[TrainingTask]]:
+    def groups(self, population: int, view: View, solution: MetaSolution) -> Sequence[Sequence[TrainingTask]]:
         """The responses of a population, in groups that are trained together."""
-        return alone(self.tasks(population, view, solution))
+        return one_task_per_group(self.tasks(population, view, solution))
 
     def opponents(self, target: Target, view: View) -> Opponents:
         """What a response is trained against."""
         refs, rule = self.members(view), self.options.diversity
-        moved: Opponents | None = None if rule is None else moved_by(rule, target, view.payoffs, refs)
+        moved: Opponents | None = None if rule is None else diversified_opponents(rule, target, view.payoffs, refs)
         return moved or opponents(target.opponents, refs)
 
     # ------------------------------------------------------------------------------------------ responses
 
-    def tasks(self, population: int, view: View, solution: Solution) -> list[TrainingTask]:
+    def tasks(self, population: int, view: View, solution: MetaSolution) -> list[TrainingTask]:
         """The responses of a population."""
         targets = targets_of(
             self.options.responses,

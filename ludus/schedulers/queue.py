@@ -10,7 +10,16 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from ludus.core.errors import ConfigError, ScenarioError
-from ludus.core.types import EvaluationTask, Mixture, Solution, State, Task, TaskResult, Trained, TrainingTask
+from ludus.core.types import (
+    EvaluationTask,
+    MetaSolution,
+    Mixture,
+    State,
+    Task,
+    TaskResult,
+    TrainingResult,
+    TrainingTask,
+)
 from ludus.population.base import View, seats_in
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -20,15 +29,15 @@ _TRAINING = TypeAdapter(TrainingTask)
 _MIXTURE = TypeAdapter(Mixture)
 
 
-def pack_solution(solution: Solution) -> State:
+def pack_solution(solution: MetaSolution) -> State:
     """Field by field; arrays as they are."""
     return {f.name: getattr(solution, f.name) for f in dataclasses.fields(solution)}
 
 
-def unpack_solution(state: Mapping[str, Any]) -> Solution:
+def unpack_solution(state: Mapping[str, Any]) -> MetaSolution:
     """What `pack_solution` packed."""
     marginals = state["marginals"]
-    return Solution(
+    return MetaSolution(
         None if marginals is None else tuple(marginals),
         float(state["gap"]),
         joint=state["joint"],
@@ -141,12 +150,12 @@ class TaskQueue:
         self._planned = [tuple(unpack_task(task) for task in group) for group in state["groups"]]
 
 
-def alone(tasks: Iterable[T]) -> list[Sequence[T]]:
+def one_task_per_group(tasks: Iterable[T]) -> list[Sequence[T]]:
     """Each task as a group of its own."""
     return [(task,) for task in tasks]
 
 
-def announcement(generation: int, solution: Solution) -> EvaluationTask:
+def announcement(generation: int, solution: MetaSolution) -> EvaluationTask:
     """Says a generation's meta-strategies, and has their exploitability found out."""
     return EvaluationTask(f"exploitability-{generation}", generation, solution=solution)
 
@@ -188,7 +197,7 @@ class PlanningScheduler(ABC):
     def on_result(self, result: TaskResult, view: View) -> None:
         if not self._queue.answered(result.task):
             return  # given twice
-        if isinstance(result, Trained):
+        if isinstance(result, TrainingResult):
             self.trained(result, view)
             if not self._queue.training:
                 self.advance()
@@ -197,7 +206,7 @@ class PlanningScheduler(ABC):
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         """Groups of what can be done now; nothing when the schedule is complete."""
 
-    def trained(self, result: Trained, view: View) -> None:  # noqa: B027 - the view may have all that is needed
+    def trained(self, result: TrainingResult, view: View) -> None:  # noqa: B027 - the view may have all that is needed
         """Called once per training result."""
 
     @abstractmethod

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, ScenarioError, SolverError
-from ludus.core.own_code import brief, own_name
+from ludus.core.own_code import qualified_name, short_repr
 from ludus.core.ties import TIE
-from ludus.core.types import Mixture, PolicyRef, Solution
+from ludus.core.types import MetaSolution, Mixture, PolicyRef
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.games import distribution, payoff_range, shared
@@ -46,7 +46,7 @@ class Target:
     """
 
     seats: tuple[int, ...]
-    opponents: Solution
+    opponents: MetaSolution
     scores: Array
     improves: int | None = None
 
@@ -58,7 +58,7 @@ class ResponseRule(Protocol):
 
     needs: ClassVar[frozenset[str]]
 
-    def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
+    def targets(self, payoffs: Payoffs, solution: MetaSolution, seats: tuple[int, ...]) -> tuple[Target, ...]:
         """The responses of one population, whose players are `seats`. Raises SolverError for a solution that does not suit."""
         ...
 
@@ -85,7 +85,7 @@ class BestResponse:
     def __post_init__(self) -> None:
         _check_count(self.count)
 
-    def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
+    def targets(self, payoffs: Payoffs, solution: MetaSolution, seats: tuple[int, ...]) -> tuple[Target, ...]:
         """A joint meta-strategy is marginalised over the responder (JPSRO(CCE)): what it recommends to the responder is not heard."""
         scores = games.against(payoffs.mean[seats[0]], solution, seats[0])
         return (Target(seats, solution, scores),) * self.count
@@ -104,7 +104,7 @@ class RecommendedResponse:
     def __post_init__(self) -> None:
         _check_support(self.least, self.most)
 
-    def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
+    def targets(self, payoffs: Payoffs, solution: MetaSolution, seats: tuple[int, ...]) -> tuple[Target, ...]:
         """Raises SolverError for a product of marginals, where every recommendation says the same, and for players who share a
         population in a game of more than two: a response to what one seat is told would play in all of theirs."""
         if solution.joint is None:
@@ -123,12 +123,12 @@ class RecommendedResponse:
             whole = both.sum(axis=1)
             for strategy in supported(whole / whole.sum(), least=self.least, most=self.most):
                 other = both[strategy] / whole[strategy]
-                told = Solution((other, other), np.nan)
+                told = MetaSolution((other, other), np.nan)
                 out.append(Target(seats, told, games.against(payoffs.mean[seats[0]], told, seats[0])))
             return tuple(out)
         (seat,) = seats
         for strategy in supported(solution.strategies[seat], least=self.least, most=self.most):
-            told = Solution(None, np.nan, joint=conditional(solution.joint, seat, strategy))
+            told = MetaSolution(None, np.nan, joint=conditional(solution.joint, seat, strategy))
             out.append(Target(seats, told, games.against(payoffs.mean[seat], told, seat)))
         return tuple(out)
 
@@ -145,7 +145,7 @@ class RectifiedResponse:
     def __post_init__(self) -> None:
         _check_support(self.least, self.most)
 
-    def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
+    def targets(self, payoffs: Payoffs, solution: MetaSolution, seats: tuple[int, ...]) -> tuple[Target, ...]:
         """Raises SolverError for other than two players."""
         if payoffs.num_players != 2:
             raise SolverError(f"rectified responses are defined for two players; this game has {payoffs.num_players}.")
@@ -155,7 +155,7 @@ class RectifiedResponse:
         for strategy in supported(strategies[player], least=self.least, most=self.most):
             against = rectified(payoffs.mean, strategies, player=player, strategy=strategy)
             marginals = (against, against) if len(seats) == 2 else _placed(strategies, other, against)
-            told = Solution(marginals, np.nan)
+            told = MetaSolution(marginals, np.nan)
             out.append(Target(seats, told, games.against(payoffs.mean[player], told, player), improves=strategy))
         return tuple(out)
 
@@ -172,7 +172,7 @@ class PreferenceResponse:
     def __post_init__(self) -> None:
         _check_count(self.count)
 
-    def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
+    def targets(self, payoffs: Payoffs, solution: MetaSolution, seats: tuple[int, ...]) -> tuple[Target, ...]:
         """`count` equal targets."""
         return (Target(seats, solution, preference_scores(payoffs, solution, seats[0])),) * self.count
 
@@ -187,7 +187,7 @@ class SequentialLeague:
     first: Literal["main", "exploiter"] = "main"
 
     def targets(
-        self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...], *, initial: Sequence[int] = ()
+        self, payoffs: Payoffs, solution: MetaSolution, seats: tuple[int, ...], *, initial: Sequence[int] = ()
     ) -> tuple[Target, ...]:
         """One; whose turn it is, the size of the population tells. initial: how many policies each player's population began with
         (default: one)."""
@@ -195,7 +195,7 @@ class SequentialLeague:
         if self._main(sizes[seats[0]] - began[seats[0]]):
             return (Target(seats, solution, games.against(payoffs.mean[seats[0]], solution, seats[0])),)
         newest = (max(i for i in range(n) if self._main(i - m)) for n, m in zip(sizes, began, strict=True))
-        told = Solution(tuple(np.eye(1, n, k)[0] for n, k in zip(sizes, newest, strict=True)), np.nan)
+        told = MetaSolution(tuple(np.eye(1, n, k)[0] for n, k in zip(sizes, newest, strict=True)), np.nan)
         return (Target(seats, told, games.against(payoffs.mean[seats[0]], told, seats[0])),)
 
     def _main(self, made: int) -> bool:
@@ -204,7 +204,7 @@ class SequentialLeague:
 
 
 def targets_of(
-    rule: ResponseRule, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...], *, initial: Sequence[int] = ()
+    rule: ResponseRule, payoffs: Payoffs, solution: MetaSolution, seats: tuple[int, ...], *, initial: Sequence[int] = ()
 ) -> tuple[Target, ...]:
     """What the rule answers, which a run can train. initial: how many policies each player's population began with (default: one). Raises
     SolverError, as the rule does, or ScenarioError for an answer that is no responses of these seats."""
@@ -214,23 +214,23 @@ def targets_of(
     else:
         targets = rule.targets(payoffs, solution, seats)
     if wrong := _wrong(targets, payoffs, seats):
-        raise ScenarioError(f"response rule {own_name(rule)} answered {wrong}.")
+        raise ScenarioError(f"response rule {qualified_name(rule)} answered {wrong}.")
     return tuple(targets)
 
 
 def _wrong(targets: object, payoffs: Payoffs, seats: tuple[int, ...]) -> str:
     if not isinstance(targets, Sequence) or not targets or not all(isinstance(target, Target) for target in targets):
-        return f"{brief(targets)}; expected one or several Target of ludus.schedulers.responses"
+        return f"{short_repr(targets)}; expected one or several Target of ludus.schedulers.responses"
     size = payoffs.sizes[seats[0]]
     for target in targets:
         if not target.seats or not set(target.seats) <= set(seats):
-            return f"a target for the seats {brief(target.seats)}; expected some of {list(seats)}, which the population plays"
+            return f"a target for the seats {short_repr(target.seats)}; expected some of {list(seats)}, which the population plays"
         if wrong := wrong_solution(target.opponents, payoffs):
             return f"a target against {wrong}"
         if np.shape(target.scores) != (size,):
-            return f"a target with scores {brief(target.scores)}; expected one for each of the population's {size} policies"
+            return f"a target with scores {short_repr(target.scores)}; expected one for each of the population's {size} policies"
         if target.improves is not None and target.improves not in range(size):
-            return f"a target that improves policy {brief(target.improves)}; expected one of 0 to {size - 1}"
+            return f"a target that improves policy {short_repr(target.improves)}; expected one of 0 to {size - 1}"
     return ""
 
 
@@ -257,7 +257,7 @@ def rectified(mean: Array, strategies: tuple[Array, ...], *, player: int, strate
     return distribution(weights) if weights.sum() > 0 else strategies[1 - player]
 
 
-def preference_scores(payoffs: Payoffs, solution: Solution, player: int) -> Array:
+def preference_scores(payoffs: Payoffs, solution: MetaSolution, player: int) -> Array:
     """float64[n_player]: the PBR score of each strategy (Muller et al. 2020), the mass of profiles that it is preferred in.
 
     One population of two players: the mass of strategies that it beats. Otherwise the mass of profiles in which it would earn more than
@@ -279,12 +279,12 @@ def supported(probs: Array, *, least: float, most: int | None = None) -> list[in
     return sorted(int(i) for i in likeliest[: min(count, most or count)])
 
 
-def opponents(solution: Solution, populations: tuple[tuple[PolicyRef, ...], ...]) -> Mixture:
+def opponents(solution: MetaSolution, populations: tuple[tuple[PolicyRef, ...], ...]) -> Mixture:
     """The meta-strategy as opponents for any seat: one factor per seat, or a joint one. Policies without weight are left out."""
     return Mixture(solution.factors(populations, range(len(populations))))
 
 
-def _joint(solution: Solution) -> Array:
+def _joint(solution: MetaSolution) -> Array:
     """float64[n_0, …, n_{P-1}]."""
     if solution.joint is not None:
         return solution.joint

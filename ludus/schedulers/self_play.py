@@ -17,18 +17,18 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError
-from ludus.core.own_code import distribution, own_name
+from ludus.core.own_code import distribution, qualified_name
 from ludus.core.parts import build_part, dump_part
-from ludus.core.types import Mixture, PolicyRef, State, Trained, TrainingTask
+from ludus.core.types import Mixture, PolicyRef, State, TrainingResult, TrainingTask
 from ludus.learners.base import Algorithm
 from ludus.policies.specs import Modes
 from ludus.population.base import View
 from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
-from ludus.schedulers.queue import alone
+from ludus.schedulers.queue import one_task_per_group
 from ludus.schedulers.win_rates import Member, WinRates
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 from ludus.solvers.fixed import Last, LastK, Uniform
 from ludus.solvers.match_selection import PolicyProfile
 from ludus.solvers.pfsp import Weighting, pfsp
@@ -49,7 +49,7 @@ PASTS = {
 
 
 @runtime_checkable
-class PastRule(Protocol):
+class OpponentSamplingRule(Protocol):
     """scores: float64[n], oldest opponent first; rates: float64[n], win rates of the learner's newest snapshot against them, or zeros
     unless the rule `reads` them; games: how many the learner has played against the past in its last chunk."""
 
@@ -213,7 +213,7 @@ class FictitiousSelfPlayOptions(_SolvedOptions):
 
     latest: ClassVar[float] = 0.0
     every_seat: ClassVar[bool] = False
-    past: ClassVar[PastRule] = UniformPast()
+    past: ClassVar[OpponentSamplingRule] = UniformPast()
 
     meta_solver: Solver = "uniform"
 
@@ -228,7 +228,7 @@ class PFSPOptions(_MixedOptions):
     weighting: Weighting = "squared"
 
     @property
-    def past(self) -> PastRule:
+    def past(self) -> OpponentSamplingRule:
         """Whom it meets."""
         return PrioritisedPast(weighting=self.weighting)
 
@@ -259,7 +259,7 @@ class SelfPlayScheduler(ChunkedScheduler):
             )
         self.together = len(self.populations) if options.latest > 0 else 1
         self.modes = [own or (("explore", 1.0),) for own in modes or [()] * len(self.populations)]
-        self.past: PastRule = options.past
+        self.past: OpponentSamplingRule = options.past
         self._scores: dict[str, Array] = {}  # "learner/opponents' population"
         self._rates: dict[str, Array] = {}
         self._games: dict[str, float] = {}  # of each learner, in its last chunk
@@ -297,16 +297,16 @@ class SelfPlayScheduler(ChunkedScheduler):
         reference = {k: _newest(view, k).place for k in self.populations}
         return WinRates(view.payoffs, reference=reference, span=self.options.span)
 
-    def trained(self, result: Trained, view: View) -> None:
+    def trained(self, result: TrainingResult, view: View) -> None:
         """Count its games."""
         super().trained(result, view)
         self._games[str(result.task.population)] = float(result.counters.get("episodes", 0))
 
-    def solution(self, view: View) -> Solution:
+    def solution(self, view: View) -> MetaSolution:
         """The meta-solver's."""
         rng = seeding.generator(self.options.seed, "solve", self.chunk)
         payoffs = self.payoffs.completed(view.payoffs)
-        solution: Solution = solve(self.options.meta_solver, payoffs, warm=self._warm, rng=rng)
+        solution: MetaSolution = solve(self.options.meta_solver, payoffs, warm=self._warm, rng=rng)
         self._warm = solution.warm
         return solution
 
@@ -315,7 +315,7 @@ class SelfPlayScheduler(ChunkedScheduler):
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
         """One task per population; together where they meet each other's newest weights."""
         tasks = [self._task(k, view) for k in self.populations]
-        return [tasks] if self.options.latest > 0 else alone(tasks)
+        return [tasks] if self.options.latest > 0 else one_task_per_group(tasks)
 
     def _task(self, population: int, view: View) -> TrainingTask:
         chunk = self.chunk + 1
@@ -346,7 +346,7 @@ class SelfPlayScheduler(ChunkedScheduler):
             if latest < 1:
                 scores = self._scores[key]
                 probs_of_past = self.past.probabilities(scores, self._rates[key])
-                past = (1.0 - latest) * distribution(f"rule {own_name(self.past)}", probs_of_past, len(scores))
+                past = (1.0 - latest) * distribution(f"rule {qualified_name(self.past)}", probs_of_past, len(scores))
                 refs += [view.populations[which][i] for i in np.flatnonzero(past)]
                 probs += past[past > 0].tolist()
             return refs, probs

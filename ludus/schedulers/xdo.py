@@ -27,14 +27,14 @@ from pydantic import Field
 
 from ludus.core.errors import ScenarioError
 from ludus.core.types import (
+    MetaSolution,
     Mixture,
     PolicyRef,
     PolicySpec,
     RestrictedGame,
-    Solution,
     State,
     Task,
-    Trained,
+    TrainingResult,
     TrainingTask,
 )
 from ludus.learners.base import Algorithm
@@ -45,7 +45,7 @@ from ludus.population.base import View
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.psro import ResponseOptions, ResponseScheduler
-from ludus.schedulers.queue import alone, announcement, require_two_players
+from ludus.schedulers.queue import announcement, one_task_per_group, require_two_players
 from ludus.schedulers.responses import opponents
 
 META, RESPONSE = "meta", "response"
@@ -184,10 +184,10 @@ class XDOScheduler(ResponseScheduler):
             if missing := self.payoffs.missing(name, self.generation, view.payoffs, game=game, needed=[place]):
                 return missing
             self.solution = solution
-            groups += alone([announcement(self.generation, solution)])
+            groups += one_task_per_group([announcement(self.generation, solution)])
         if self.generation < self.options.generations and not self._asked:
             self._asked = True
-            groups += alone(self._response(k, view) for k in self.populations)
+            groups += one_task_per_group(self._response(k, view) for k in self.populations)
         return groups
 
     def advance(self) -> None:
@@ -221,14 +221,14 @@ class XDOScheduler(ResponseScheduler):
         metas = {self._name(population, generation) for generation in range(self.generation + 1)}
         return tuple(ref for ref in view.populations[population][1:] if ref.policy not in metas)
 
-    def _announced(self, view: View) -> Solution:
+    def _announced(self, view: View) -> MetaSolution:
         """This generation's equilibrium; the initial policies where there was nothing to pick from."""
         marginals = []
         for which in self.population:
             names = [ref.policy for ref in view.populations[which]]
             name = self._name(which, self.generation)
             marginals.append(np.eye(1, len(names), names.index(name) if name in names else 0)[0])
-        return Solution(tuple(marginals), self._gap)
+        return MetaSolution(tuple(marginals), self._gap)
 
     # ------------------------------------------------------------------------------------------ tasks
 
@@ -261,7 +261,7 @@ class XDOScheduler(ResponseScheduler):
         task = self.response(population, against, replace(view, populations=populations))
         return replace(task, role=RESPONSE)
 
-    def trained(self, result: Trained, view: View) -> None:
+    def trained(self, result: TrainingResult, view: View) -> None:
         """What it earned, and how near an equilibrium it is."""
         task, earned = result.task, float(result.metrics.get("return", 0.0))
         self._earned[task.role] += earned * len(task.seats)

@@ -16,7 +16,7 @@ from ludus.core.errors import ConfigError, SolverError
 from ludus.core.ties import TIE
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 from ludus.solvers.games import joint_gains, symmetric_joint
 from ludus.solvers.limits import look, require_memory
 
@@ -264,22 +264,22 @@ class AlphaRank:
         if self.answer == "joint" and self.model == "single_population":
             raise ConfigError("alpha_rank: a single population has no joint answer; use model: multi_population.")
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN, a single-population model of anything but two players of one population, an alpha that
         splits the chain in floating point, and games of more than 12,000 profiles that are all visited. `warm` is not used."""
         games.require_complete(payoffs, "alpha_rank")
         mean = games.symmetrised(payoffs)
         if self._single(payoffs):
             ranked = self._ranked(single_population(mean[0]), games.payoff_range(mean))
-            return Solution((ranked, ranked), games.nash_conv(payoffs, (ranked, ranked)))
+            return MetaSolution((ranked, ranked), games.nash_conv(payoffs, (ranked, ranked)))
         ranked = self._ranked(multi_population(mean), games.payoff_range(mean)).reshape(payoffs.sizes)
         joint = symmetric_joint(ranked, payoffs.population)
         if self.answer == "joint":
-            return Solution(None, float(joint_gains(mean, joint, "cce").sum()), joint=joint)
+            return MetaSolution(None, float(joint_gains(mean, joint, "cce").sum()), joint=joint)
         marginals = games.pooled(
-            [games.distribution(m) for m in Solution(None, math.nan, joint=joint).strategies], payoffs.population
+            [games.distribution(m) for m in MetaSolution(None, math.nan, joint=joint).strategies], payoffs.population
         )
-        return Solution(marginals, games.nash_conv(payoffs, marginals))
+        return MetaSolution(marginals, games.nash_conv(payoffs, marginals))
 
     def _single(self, payoffs: Payoffs) -> bool:
         fits = payoffs.num_players == 2 and games.shared(payoffs)

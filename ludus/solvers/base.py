@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from ludus.core.types import Solution
+from ludus.core.types import MetaSolution
 from ludus.population.payoffs import Payoffs
 
-__all__ = ["MetaSolver", "Solution"]
+__all__ = ["MetaSolution", "MetaSolver"]
 
 
 @runtime_checkable
@@ -23,6 +23,6 @@ class MetaSolver(Protocol):
 
     needs: ClassVar[frozenset[str]]
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError if the payoffs have holes, NaN, or lack what the solver needs."""
         ...

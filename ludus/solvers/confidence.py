@@ -12,7 +12,7 @@ from scipy.special import betaln, expit, logit, stdtrit, xlogy
 
 from ludus.core.errors import DataError
 from ludus.core.ties import TIE
-from ludus.core.types import Solution
+from ludus.core.types import MetaSolution
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.games import against
@@ -217,7 +217,7 @@ def constant_sum(payoffs: Payoffs) -> float:
     return float(total[known].mean()) if known.any() else 0.0
 
 
-def nash_conv_bounds(bounds: PayoffBounds, payoffs: Payoffs, solution: Solution) -> tuple[float, float]:
+def nash_conv_bounds(bounds: PayoffBounds, payoffs: Payoffs, solution: MetaSolution) -> tuple[float, float]:
     """(least, most): what the solution's NashConv in the meta-game can be within the bounds. The solution may have been chosen by the same
     matches, since the bounds hold for all payoffs at once."""
     if payoffs.zero_sum and payoffs.num_players == 2:  # values cancel; only the constant is left
@@ -233,7 +233,7 @@ def nash_conv_bounds(bounds: PayoffBounds, payoffs: Payoffs, solution: Solution)
     return least, most
 
 
-def _value(values: NDArray[np.float64], solution: Solution) -> float:
+def _value(values: NDArray[np.float64], solution: MetaSolution) -> float:
     if solution.joint is not None:
         return float((values * solution.joint).sum())
     return float(against(values, solution, 0) @ solution.strategies[0])

@@ -14,7 +14,7 @@ from ludus.core.errors import ConfigError, SolverError
 from ludus.core.ties import TIE
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 from ludus.solvers.games import DeviationKind, coarse_rows, correlated_rows, joint_gains, symmetric_joint
 from ludus.solvers.limits import USEFUL, note_of, require_memory
 from ludus.solvers.nash import solve_interior_point
@@ -62,7 +62,7 @@ class CoarseCorrelated:
                 f"{self.kind}: tolerance is {self.tolerance}, expected a fraction of the payoffs' range between 1e-10 and 1e-2."
             )
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN. The answer is a joint distribution; `warm` is not used."""
         games.require_complete(payoffs, self.kind)
         mean = games.symmetrised(payoffs)
@@ -70,7 +70,7 @@ class CoarseCorrelated:
         joint = np.zeros(payoffs.sizes)
         joint[np.ix_(*part)] = weights.reshape([len(places) for places in part])
         joint = symmetric_joint(joint, payoffs.population)
-        return Solution(None, float(joint_gains(mean, joint, self.kind).sum()), joint=joint, note=note)
+        return MetaSolution(None, float(joint_gains(mean, joint, self.kind).sum()), joint=joint, note=note)
 
     def _answer(self, mean: NDArray[np.float64]) -> tuple[NDArray[np.float64], Sequence[NDArray[np.int64]], str]:
         """(weights of the profiles of a part, [P] the places of the strategies in it, a note or "")."""
@@ -119,8 +119,8 @@ class CoarseCorrelated:
             rows, limits = with_row(rows, -welfare), np.append(limits, -most(welfare, rows, limits))
         found = minimise(SimplexProgram(rows, limits), tolerance=0.1 * self.tolerance)
         if found.error > 10.0 * self.tolerance:  # where limits leave no room rounding may stop it; a little room helps
-            roomy = minimise(SimplexProgram(rows, limits + self.tolerance), tolerance=0.1 * self.tolerance)
-            found = min(found, roomy, key=lambda optimum: optimum.error)
+            reserve_stack = minimise(SimplexProgram(rows, limits + self.tolerance), tolerance=0.1 * self.tolerance)
+            found = min(found, reserve_stack, key=lambda optimum: optimum.error)
         weights, error = found.x, found.error
         if not error <= USEFUL:  # a vertex, which may not be the one that `select` asks for
             missed, weights = least_epsilon(rows)

@@ -13,7 +13,7 @@ from ludus.core.errors import ConfigError
 from ludus.core.ties import TIE
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 from ludus.solvers.dynamics import SUMS, add, contract, mix_rows, own_axis_last, padded_uniform
 
 REFRESH = 1_000
@@ -116,7 +116,7 @@ class FictitiousPlay:
         if self.iterations < 1:
             raise ConfigError(f"fictitious_play: iterations is {self.iterations}, expected at least 1.")
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN. Each solve starts anew: averages over an older game would be stale."""
         games.require_complete(payoffs, "fictitious_play")
         mean, sizes = games.symmetrised(payoffs), np.array(payoffs.sizes, dtype=np.int64)
@@ -124,4 +124,4 @@ class FictitiousPlay:
         tables = own_axis_last(mean) / (games.payoff_range(mean) or 1.0)  # ties are within a part of the range
         fictitious_play(tables, sizes, counts, 1.0, self.iterations)
         marginals = games.unpadded(counts, payoffs)
-        return Solution(marginals, float(games.deviation_gains(mean, marginals).sum()))
+        return MetaSolution(marginals, float(games.deviation_gains(mean, marginals).sum()))

@@ -10,7 +10,7 @@ import numpy as np
 from ludus.core.errors import ConfigError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,11 +19,11 @@ class Uniform:
 
     needs: ClassVar[frozenset[str]] = frozenset()
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError if a population is empty."""
         games.require_populated(payoffs, "uniform")
         marginals = tuple(games.uniform(size) for size in payoffs.sizes)
-        return Solution(marginals, games.nash_conv(payoffs, marginals))
+        return MetaSolution(marginals, games.nash_conv(payoffs, marginals))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +32,11 @@ class Last:
 
     needs: ClassVar[frozenset[str]] = frozenset()
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError if a population is empty."""
         games.require_populated(payoffs, "last")
         marginals = tuple(np.eye(1, size, size - 1)[0] for size in payoffs.sizes)
-        return Solution(marginals, games.nash_conv(payoffs, marginals))
+        return MetaSolution(marginals, games.nash_conv(payoffs, marginals))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class LastK:
         if self.k < 1:
             raise ConfigError(f"last_k: k is {self.k}, expected at least 1.")
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError if a population is empty."""
         games.require_populated(payoffs, "last_k")
         marginals = []
@@ -62,4 +62,4 @@ class LastK:
             marginal = np.zeros(size)
             marginal[-self.k :] = 1.0 / min(self.k, size)
             marginals.append(marginal)
-        return Solution(tuple(marginals), games.nash_conv(payoffs, marginals))
+        return MetaSolution(tuple(marginals), games.nash_conv(payoffs, marginals))

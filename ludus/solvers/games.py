@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import SolverError
-from ludus.core.types import Solution
+from ludus.core.types import MetaSolution
 from ludus.population.base import seats_of
 from ludus.population.matches import SUM_TOLERANCE
 from ludus.population.payoffs import Payoffs, Places
@@ -86,7 +86,7 @@ def values_against(
     return np.asarray(table)
 
 
-def others(solution: Solution, player: int) -> NDArray[np.float64]:
+def others(solution: MetaSolution, player: int) -> NDArray[np.float64]:
     """float64[n_0, … without n_player]: how probable each profile of the other players is."""
     if solution.joint is not None:
         return np.asarray(solution.joint.sum(axis=player))
@@ -97,7 +97,7 @@ def others(solution: Solution, player: int) -> NDArray[np.float64]:
     return np.asarray(weight)
 
 
-def against(values: NDArray[np.float64], solution: Solution, player: int) -> NDArray[np.float64]:
+def against(values: NDArray[np.float64], solution: MetaSolution, player: int) -> NDArray[np.float64]:
     """float64[n_player]: the mean of values float64[n_0, …] for each of the player's policies, others drawn from the solution; what that
     recommends to the player is not heard."""
     weight = others(solution, player)
@@ -203,7 +203,7 @@ def uniform(size: int) -> NDArray[np.float64]:
     return np.full(size, 1.0 / size)
 
 
-def lifted(solution: Solution, payoffs: Payoffs, places: Places) -> Solution:
+def lifted(solution: MetaSolution, payoffs: Payoffs, places: Places) -> MetaSolution:
     """A solution of the part of a meta-game at `places` as one of all its policies: the others have no weight. gap and warm stay those of
     the part."""
     if solution.marginals is not None:

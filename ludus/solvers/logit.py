@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from ludus.core.errors import ConfigError, SolverError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 from ludus.solvers.limits import look
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ class Logit:
                 f"logit: rationality is {self.rationality}, expected a number per unit of payoff, 0 or more."
             )
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN, and if the branch cannot be followed up to `rationality`, or to where that makes no
         difference (with a note). `warm` is not used."""
         games.require_complete(payoffs, "logit")
@@ -248,4 +248,4 @@ class Logit:
                 f"logit: rounding ended the branch of equilibria at rationality {reached / scale:.3g}; {self.rationality:.3g} was asked "
                 f"for. The answer is the equilibrium there, next to Nash's; a rationality of {FAR / scale:.1g} is enough for that."
             )
-        return Solution(marginals, games.nash_conv(payoffs, marginals), note=note)
+        return MetaSolution(marginals, games.nash_conv(payoffs, marginals), note=note)

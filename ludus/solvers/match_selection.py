@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError
-from ludus.core.types import Solution, State
+from ludus.core.types import MetaSolution, State
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import MetaSolver
@@ -31,7 +31,7 @@ RIDGE = 2.0
 """Profiles of average payoff that are added to each policy's own: few results are believed less."""
 
 
-def filled(payoffs: Payoffs) -> Payoffs:
+def impute_missing(payoffs: Payoffs) -> Payoffs:
     """The same view with a guess in every hole, which counts as one unit without spread. Played and exact cells stay as they are.
 
     Least squares with a ridge over the played profiles, each with equal weight, by sweeps over the players; clipped to the utility range.
@@ -95,7 +95,7 @@ def over_orders(reduce: np.ufunc, values: NDArray[Any], population: Sequence[int
     return np.asarray(values)
 
 
-def firsts(sizes: Sequence[int], population: Sequence[int]) -> NDArray[np.bool_]:
+def first_of_orbit(sizes: Sequence[int], population: Sequence[int]) -> NDArray[np.bool_]:
     """bool[n_0, …]: True for one profile of each block, the first in the table."""
     index = np.arange(int(np.prod(sizes, dtype=np.int64))).reshape(sizes)
     return np.asarray(over_orders(np.minimum, index, population) == index)
@@ -120,22 +120,24 @@ class CellSelection:
 class Goal(Protocol):
     """What the matches are for."""
 
-    def demand(self, payoffs: Payoffs, solution: Solution, units: int) -> NDArray[np.float64]:
+    def demand(self, payoffs: Payoffs, solution: MetaSolution, units: int) -> NDArray[np.float64]:
         """float64[n_0, …]: more units for each cell, some `units` in all, one of each block's cells counted (more are scaled down); zeros
-        where the goal is reached. The view may have holes: a goal that steers by estimates fills them (`filled`), one that decides does
+        where the goal is reached. The view may have holes: a goal that steers by estimates fills them (`impute_missing`), one that
+        decides does
         not take guesses for results."""
         ...
 
 
-def next_cells(payoffs: Payoffs, solution: Solution, *, goal: Goal, units: int, at_least: int = 1) -> CellSelection:
+def next_cells(payoffs: Payoffs, solution: MetaSolution, *, goal: Goal, units: int, at_least: int = 1) -> CellSelection:
     """The cells that get about `units` more units, in portions of `at_least`; nothing where the goal is reached.
 
-    solution: of the same view, with holes `filled`. Largest remainders are rounded up, as far as `units` goes. Raises ConfigError for
+    solution: of the same view, with holes `impute_missing`. Largest remainders are rounded up, as far as `units` goes. Raises ConfigError
+    for
     amounts below 1.
     """
     if units < 1 or at_least < 1:
         raise ConfigError(f"adaptive evaluation: {units} units in portions of {at_least}; expected at least 1 of each.")
-    first = firsts(payoffs.sizes, payoffs.population) & ~payoffs.exact
+    first = first_of_orbit(payoffs.sizes, payoffs.population) & ~payoffs.exact
     demand = np.where(first, goal.demand(payoffs, solution, units), 0.0).ravel()
     portions = np.minimum(demand.sum(), units) / max(demand.sum(), 1e-300) * demand / at_least
     given = np.floor(portions)
@@ -150,7 +152,7 @@ def first_cells(
 ) -> CellSelection:
     """Random holes, `at_least` units each, so that every policy has been played in at least `profiles` profiles (None: in all).
 
-    Solvers need a payoff in every cell and `filled` guesses the others, for which each policy must have met some.
+    Solvers need a payoff in every cell and `impute_missing` guesses the others, for which each policy must have met some.
     """
     known = over_orders(np.minimum, payoffs.known, payoffs.population)
     itself = self_play_known(payoffs)
@@ -166,7 +168,7 @@ def first_cells(
         wanted = (place < lacking[:, None]) & np.isfinite(rows)
         chosen = over_orders(np.maximum, chosen | np.moveaxis(wanted.reshape(score.shape), 0, p), payoffs.population)
         known = known | chosen
-    return _cells((chosen & firsts(payoffs.sizes, payoffs.population)).astype(np.float64), at_least)
+    return _cells((chosen & first_of_orbit(payoffs.sizes, payoffs.population)).astype(np.float64), at_least)
 
 
 def _cells(portions: NDArray[np.float64], at_least: int) -> CellSelection:
@@ -214,19 +216,19 @@ class MetaStrategy:
 
     def errors(self, payoffs: Payoffs) -> float:
         """z: how many standard errors gains are taken to be larger than estimated."""
-        units = payoffs.count[firsts(payoffs.sizes, payoffs.population)].sum() / max(payoffs.sizes)
+        units = payoffs.count[first_of_orbit(payoffs.sizes, payoffs.population)].sum() / max(payoffs.sizes)
         return float(self.optimism * np.sqrt(2.0 * np.log1p(units)))
 
-    def demand(self, payoffs: Payoffs, solution: Solution, units: int) -> Array:
+    def demand(self, payoffs: Payoffs, solution: MetaSolution, units: int) -> Array:
         """See `Goal`."""
-        payoffs, first = filled(payoffs), firsts(payoffs.sizes, payoffs.population)
+        payoffs, first = impute_missing(payoffs), first_of_orbit(payoffs.sizes, payoffs.population)
         for doubled in range(5):
             found = _within(units, payoffs, self.sides(payoffs, solution, self.errors(payoffs) * 2**doubled))
             if found[first].sum() > 0.5 * units:
                 break
         return found
 
-    def sides(self, payoffs: Payoffs, solution: Solution, errors: float) -> list[_Side]:
+    def sides(self, payoffs: Payoffs, solution: MetaSolution, errors: float) -> list[_Side]:
         """Each player's policies, their widths being so many standard errors."""
         mean, spread = games.symmetrised(payoffs), spreads(payoffs, self.min_units)
         found = []
@@ -240,7 +242,7 @@ class MetaStrategy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certainty:
+class UntilConfident:
     """Until the estimates of `MetaStrategy` put every optimistic gain within a quarter of the tolerance of the best, its demand; after that
     what brings the simultaneous intervals of `payoff_bounds`, weighted by the others' mixture, within `tolerance` / P.
 
@@ -255,9 +257,9 @@ class Certainty:
         if not self.tolerance > 0.0:
             raise ConfigError(f"adaptive evaluation: tolerance is {self.tolerance}, expected a NashConv above 0.")
 
-    def demand(self, payoffs: Payoffs, solution: Solution, units: int) -> Array:
+    def demand(self, payoffs: Payoffs, solution: MetaSolution, units: int) -> Array:
         """See `Goal`."""
-        payoffs = filled(payoffs)
+        payoffs = impute_missing(payoffs)
         estimated = self.steer.sides(payoffs, solution, self.steer.errors(payoffs))
         if _needed(estimated, self.tolerance / 4 / payoffs.num_players, payoffs).any():
             return _within(units, payoffs, estimated)
@@ -281,7 +283,7 @@ class ResponseGraph:
     confidence: float = 0.95
     min_units: int = MIN_UNITS
 
-    def demand(self, payoffs: Payoffs, solution: Solution, units: int) -> Array:
+    def demand(self, payoffs: Payoffs, solution: MetaSolution, units: int) -> Array:
         """See `Goal`."""
         bounds = payoff_bounds(payoffs, confidence=self.confidence, min_units=self.min_units)
         if payoffs.num_players == 2 and games.shared(payoffs):
@@ -293,7 +295,7 @@ class ResponseGraph:
                 undecided |= overlapping(bounds.low[p], bounds.high[p], axis=p)
         wanted = over_orders(np.maximum, undecided & ~payoffs.exact, payoffs.population)
         count = over_orders(np.minimum, payoffs.count, payoffs.population)
-        level = _level(count[wanted & firsts(payoffs.sizes, payoffs.population)], units)
+        level = _level(count[wanted & first_of_orbit(payoffs.sizes, payoffs.population)], units)
         return np.where(wanted, np.maximum(level - count, 0.0), 0.0)
 
 
@@ -382,7 +384,7 @@ def _within(units: int, payoffs: Payoffs, sides: list[_Side], *, least: float = 
     More where a little less excess jumps from less than half of them to more than all: a policy whose units are not where they are wanted
     now needs many before its width falls at all.
     """
-    first = firsts(payoffs.sizes, payoffs.population)
+    first = first_of_orbit(payoffs.sizes, payoffs.population)
     if least > 0.0:
         all_of_it = _needed(sides, least, payoffs)
         if all_of_it[first].sum() <= units:
@@ -437,7 +439,7 @@ class SamplingStanding:
     tolerance is asked for (`nash_conv_bounds` says it at any time). These matches steered: figures that are published come from fresh
     ones."""
 
-    solution: Solution
+    solution: MetaSolution
     most: float
 
 
@@ -447,7 +449,8 @@ class AdaptiveEvaluation:
 
     In units of mirrored blocks: batches of `growth` times what was ordered so far, at least `batch` (or one of `LOOKS` parts of the budget,
     if that is less), at most what `budget` leaves, each cell in portions of `portion`. At first every policy is played in `start` random
-    profiles (None: in all), also beyond the budget; what is never played is guessed from these (`filled`), so a new policy does not cost a
+    profiles (None: in all), also beyond the budget; what is never played is guessed from these (`impute_missing`), so a new policy does
+    not cost a
     whole row.
     """
 
@@ -473,7 +476,7 @@ class AdaptiveEvaluation:
                 "expected a batch and a portion of at least 1, and nothing negative."
             )
         steer = MetaStrategy()
-        certain = Certainty(tolerance=tolerance, confidence=confidence, steer=steer) if tolerance > 0.0 else None
+        certain = UntilConfident(tolerance=tolerance, confidence=confidence, steer=steer) if tolerance > 0.0 else None
         self.solver, self.budget, self.goal = solver, budget, goal or certain or steer
         self.tolerance, self.confidence, self.seed = tolerance, confidence, seed
         self._start, self._growth, self._portion = start, growth, portion
@@ -528,7 +531,7 @@ class AdaptiveEvaluation:
 
     def _look(self, payoffs: Payoffs) -> SamplingStanding:
         rng = seeding.generator(self.seed, "adaptive", self.step)
-        solution = solve(self.solver, filled(payoffs), warm=self._warm, rng=rng)
+        solution = solve(self.solver, impute_missing(payoffs), warm=self._warm, rng=rng)
         self._warm = solution.warm
         most = np.nan
         if self.tolerance > 0.0:

@@ -13,7 +13,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 from ludus.core.errors import ConfigError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 from ludus.solvers.limits import look
 from ludus.solvers.nash import MatrixSolution, certified_gap, solve_highs, solve_interior_point
 
@@ -155,7 +155,7 @@ class MaxEntropyNash:
                 f"max_entropy_nash: tolerance is {self.tolerance}, expected a fraction of the payoffs' range between 1e-10 and 1e-2."
             )
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes, NaN, more than two players, or a game that is not zero-sum. `warm` is not used."""
         games.require_two_player_zero_sum(payoffs, "max_entropy_nash")
         games.require_complete(payoffs, "max_entropy_nash")
@@ -165,7 +165,7 @@ class MaxEntropyNash:
         found = self._equilibrium(scaled)
         x, note = self._most_even(scaled, found.row)
         y, other = (x, note) if games.shared(payoffs) else self._most_even(-scaled.T, found.column)
-        return Solution((x, y), max(certified_gap(matrix, x, y), 0.0), note=note or other)
+        return MetaSolution((x, y), max(certified_gap(matrix, x, y), 0.0), note=note or other)
 
     def _equilibrium(self, matrix: NDArray[np.float64]) -> MatrixSolution:
         """One of them, nearly: what it guarantees is the value, nearly."""

@@ -14,7 +14,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 from ludus.core.errors import ConfigError, SolverError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 from ludus.solvers.games import distribution
 from ludus.solvers.limits import look
 
@@ -433,7 +433,7 @@ class Nash:
         if not 0.0 <= self.slack < 1.0:
             raise ConfigError(f"nash: slack is {self.slack}, expected 0 (exact) to below 1.")
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes, NaN, more than two players, or a game that is not zero-sum."""
         games.require_two_player_zero_sum(payoffs, "nash")
         games.require_complete(payoffs, "nash")
@@ -441,13 +441,13 @@ class Nash:
         last = _fitting(warm, matrix.shape)
         allowed = self._allowed(matrix, last)
         if last is not None and min(matrix.shape) >= LARGE and _stands(matrix, warm, last, allowed):
-            return Solution(last, max(certified_gap(matrix, *last), 0.0), warm=last)
+            return MetaSolution(last, max(certified_gap(matrix, *last), 0.0), warm=last)
         found = self._solve(matrix, last, allowed)
         least = 0.04 * self.tolerance / max(matrix.shape)
         row, column = games.distribution(found.row, least=least), games.distribution(found.column, least=least)
         if games.shared(payoffs):
             row = column = games.distribution(row + column)
-        return Solution((row, column), max(certified_gap(matrix, row, column), 0.0), warm=(row, column))
+        return MetaSolution((row, column), max(certified_gap(matrix, row, column), 0.0), warm=(row, column))
 
     def _allowed(
         self, matrix: NDArray[np.float64], last: tuple[NDArray[np.float64], NDArray[np.float64]] | None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, SolverError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 from ludus.solvers.correlated import LEAST, least_epsilon
 from ludus.solvers.games import joint_gains, symmetric_joint
 from ludus.solvers.limits import note_of
@@ -53,7 +53,7 @@ class NashBargaining:
                 f"nash_bargaining: tolerance is {self.tolerance}, expected a fraction of the payoffs' range between 1e-10 and 1e-2."
             )
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN, and if no agreement is better for everybody than to disagree. `warm` is not used."""
         games.require_complete(payoffs, "nash_bargaining")
         mean = games.symmetrised(payoffs)
@@ -63,7 +63,7 @@ class NashBargaining:
         surplus = (flat - self._disagreement(mean)[:, None])[bargains] / spread[bargains]
         weights, note = self._joint(surplus)
         joint = symmetric_joint(weights.reshape(payoffs.sizes), payoffs.population)
-        return Solution(None, float(joint_gains(mean, joint, "cce").sum()), joint=joint, note=note)
+        return MetaSolution(None, float(joint_gains(mean, joint, "cce").sum()), joint=joint, note=note)
 
     def _disagreement(self, mean: NDArray[np.float64]) -> NDArray[np.float64]:
         """float64[P]"""

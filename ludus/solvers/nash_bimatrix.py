@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, SolverError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 from ludus.solvers.limits import USEFUL, look, note_of
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class NashBimatrix:
         if not 0.0 < self.tolerance < 1.0:
             raise ConfigError(f"nash_bimatrix: tolerance is {self.tolerance}, expected between 0 and 1, like 1e-6.")
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes, NaN, more than two players, too many pairs of supports, or if no equilibrium was found."""
         games.require_two_player(payoffs, "nash_bimatrix")
         games.require_complete(payoffs, "nash_bimatrix")
@@ -243,7 +243,7 @@ class NashBimatrix:
 
     def _best(
         self, mean: Matrix, candidates: Iterator[Pair], *, shared: bool
-    ) -> tuple[Solution | None, Solution | None]:
+    ) -> tuple[MetaSolution | None, MetaSolution | None]:
         """(the candidate with the highest sum of payoffs among those that are equilibria, the one with the least gap)."""
         allowed = self.tolerance * max(games.payoff_range(mean), 1e-300)
         best, most, nearest = None, -math.inf, None
@@ -254,9 +254,9 @@ class NashBimatrix:
             gap = float(games.deviation_gains(mean, marginals).sum())
             welfare = float(marginals[0] @ mean.sum(axis=0) @ marginals[1])
             if gap <= allowed and welfare > most + allowed:
-                best, most = Solution(marginals, gap), welfare
+                best, most = MetaSolution(marginals, gap), welfare
             if nearest is None or gap < nearest.gap:
-                nearest = Solution(marginals, gap)
+                nearest = MetaSolution(marginals, gap)
         return best, nearest
 
 

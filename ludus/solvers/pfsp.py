@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, SolverError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 
 Weighting: TypeAlias = Literal["squared", "variance", "linear", "linear_capped"]
 WEIGHTINGS: tuple[Weighting, ...] = ("squared", "variance", "linear", "linear_capped")
@@ -67,14 +67,14 @@ class PFSPSolver:
                 f"pfsp: span is {self.span}, expected the return of a defeat and a larger one of a victory."
             )
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for an empty population, a hole or NaN among the profiles that are read, and unbounded returns without a
         `span`. One player has no opponents: uniform."""
         games.require_populated(payoffs, "pfsp")
         spans = self._spans(payoffs)
         each = [pfsp(_beaten(payoffs, player, spans), self.weighting) for player in range(payoffs.num_players)]
         marginals = games.pooled(each, payoffs.population)
-        return Solution(marginals, games.nash_conv(payoffs, marginals))
+        return MetaSolution(marginals, games.nash_conv(payoffs, marginals))
 
     def _spans(self, payoffs: Payoffs) -> NDArray[np.float64]:
         """float64[P, 2]: each player's returns of a defeat and of a victory."""

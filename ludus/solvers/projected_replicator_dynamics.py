@@ -12,7 +12,7 @@ from ludus.core.arrays import inner, kernel
 from ludus.core.errors import ConfigError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 from ludus.solvers.dynamics import SUMS, add, contract, own_axis_last, padded_uniform, put
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class ProjectedReplicatorDynamics:
                 f"projected_replicator_dynamics: precision is {self.precision}, expected 0 to 1e-3, like 1e-11."
             )
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN.
 
         `gamma` is lowered to 1 / n where a population has too many policies for it. Each solve starts anew.
@@ -276,4 +276,4 @@ class ProjectedReplicatorDynamics:
             self.precision * games.payoff_range(mean),
         )
         marginals = games.unpadded(average, payoffs)
-        return Solution(marginals, float(games.deviation_gains(mean, marginals).sum()))
+        return MetaSolution(marginals, float(games.deviation_gains(mean, marginals).sum()))

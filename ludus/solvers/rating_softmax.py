@@ -14,7 +14,7 @@ from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.bradley_terry import Likelihood, maximise
 from ludus.population.ratings.results import Pairs
 from ludus.solvers import games
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 
 PRIOR = 1.0  # draws against an average policy that each starts with, so that unbeaten ones stay finite
 
@@ -46,12 +46,12 @@ class RatingSoftmax:
         if self.rounds < 1:
             raise ConfigError(f"rating_softmax: rounds is {self.rounds}, expected at least 1.")
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN, and with "elo" for other games than two-player zero-sum ones with bounds."""
         games.require_complete(payoffs, "rating_softmax")
         ratings = self._elo(payoffs) if self.rating == "elo" else mean_ratings(payoffs)
         marginals = games.pooled([softmax(r / self.temperature) for r in ratings], payoffs.population)
-        return Solution(marginals, games.nash_conv(payoffs, marginals))
+        return MetaSolution(marginals, games.nash_conv(payoffs, marginals))
 
     def _elo(self, payoffs: Payoffs) -> list[NDArray[np.float64]]:
         """[P] float64[n_p], natural units; both populations on one scale."""

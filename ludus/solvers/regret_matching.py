@@ -12,7 +12,7 @@ from ludus.core.arrays import inner, kernel
 from ludus.core.errors import ConfigError
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 from ludus.solvers.dynamics import SUMS, contract, own_axis_last, padded_uniform
 
 
@@ -83,7 +83,7 @@ def _require_iterations(iterations: int, solver: str) -> None:
         raise ConfigError(f"{solver}: iterations is {iterations}, expected at least 1.")
 
 
-def _solve(payoffs: Payoffs, *, solver: str, iterations: int, gamma: float, plus: bool) -> Solution:
+def _solve(payoffs: Payoffs, *, solver: str, iterations: int, gamma: float, plus: bool) -> MetaSolution:
     games.require_complete(payoffs, solver)
     mean, sizes = games.symmetrised(payoffs), np.array(payoffs.sizes, dtype=np.int64)
     iterations = iterations if sizes.max() > 1 else 1  # or nobody has a choice
@@ -92,7 +92,7 @@ def _solve(payoffs: Payoffs, *, solver: str, iterations: int, gamma: float, plus
         own_axis_last(mean), sizes, padded_uniform(payoffs.sizes), iterations, gamma, plus, in_turn
     )
     marginals = games.unpadded(average, payoffs)
-    return Solution(marginals, float(games.deviation_gains(mean, marginals).sum()))
+    return MetaSolution(marginals, float(games.deviation_gains(mean, marginals).sum()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class RegretMatching:
         if not 0.0 <= self.gamma < 1.0:
             raise ConfigError(f"regret_matching: gamma is {self.gamma}, expected a probability below 1.")
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN. Each solve starts anew: regrets of an older game would be stale."""
         return _solve(payoffs, solver="regret_matching", iterations=self.iterations, gamma=self.gamma, plus=False)
 
@@ -135,6 +135,6 @@ class RegretMatchingPlus:
     def __post_init__(self) -> None:
         _require_iterations(self.iterations, "regret_matching_plus")
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN. Each solve starts anew: regrets of an older game would be stale."""
         return _solve(payoffs, solver="regret_matching_plus", iterations=self.iterations, gamma=0.0, plus=True)

@@ -159,7 +159,7 @@ class Observer(Protocol):
         ...
 
 
-class Silent:
+class NullObserver:
     """An observer that does nothing, and a base for those that want few of the calls."""
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
@@ -233,7 +233,7 @@ class Observers:
             observer.pace_changed(pace)
 
 
-class Doing:
+class ActiveTasks:
     """The tasks in progress, in a few words. Training tasks that began together are."""
 
     def __init__(self) -> None:

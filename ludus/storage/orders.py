@@ -24,27 +24,27 @@ Change = Callable[[LiveOrder], LiveOrder]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ControlRequest:
     """What is wanted of a run. change: of the order that lies there. reached: whether the driver does so."""
 
     change: Change
     reached: Callable[[Status], bool]
 
 
-PAUSE = Wish(lambda order: replace(order, paused=True), lambda status: status.paused)
-GO_ON = Wish(lambda order: replace(order, paused=False), lambda status: not status.paused)
-STOP = Wish(lambda order: replace(order, stop=True), lambda status: status.stopping)
+PAUSE = ControlRequest(lambda order: replace(order, paused=True), lambda status: status.paused)
+GO_ON = ControlRequest(lambda order: replace(order, paused=False), lambda status: not status.paused)
+STOP = ControlRequest(lambda order: replace(order, stop=True), lambda status: status.stopping)
 
 
-def throttle(speed: float) -> Wish:
+def throttle(speed: float) -> ControlRequest:
     """speed: share of full speed, in (0, 1]."""
-    return Wish(lambda order: replace(order, speed=speed), lambda status: status.speed == speed)
+    return ControlRequest(lambda order: replace(order, speed=speed), lambda status: status.speed == speed)
 
 
-def checkpoint_now(status: Status) -> Wish:
+def checkpoint_now(status: Status) -> ControlRequest:
     """One more than the driver has been asked for so far."""
     wanted = status.checkpoints + 1
-    return Wish(
+    return ControlRequest(
         lambda order: replace(order, checkpoints=max(order.checkpoints, wanted)),
         lambda status: status.checkpoints >= wanted,
     )
@@ -63,7 +63,7 @@ def driver_of(folder: Path, name: str) -> Status:
     return status
 
 
-def goes_on(folder: Path, before: Status) -> bool:
+def still_running(folder: Path, before: Status) -> bool:
     """Whether the driver is still there. On another machine its lock may not be seen; it takes its status away when it ends."""
     if is_running(folder):
         return True
@@ -71,7 +71,7 @@ def goes_on(folder: Path, before: Status) -> bool:
     return status is not None and status.session == before.session and status.host != socket.gethostname()
 
 
-def leave(folder: Path, change: Change) -> None:
+def write_request(folder: Path, change: Change) -> None:
     """Puts the order there, unless it lies there: on top of what another command may have wanted in the meantime. Raises RunError."""
     status = live.read_status(folder)
     if status is None:
@@ -97,19 +97,19 @@ def leave(folder: Path, change: Change) -> None:
             live.remove(folder)
 
 
-def give(folder: Path, name: str, wish: Wish, before: Status, *, wait: float) -> Status | None:
+def submit_and_wait(folder: Path, name: str, wish: ControlRequest, before: Status, *, wait: float) -> Status | None:
     """Leaves an order until the driver has taken it, and says what it does now; None if that takes longer than `wait` seconds: the order
     stands. Raises RunError if the run ends meanwhile."""
     status: Status | None = before
     end = time.monotonic() + wait
-    leave(folder, wish.change)  # even if it is so now: another order may lie there that the driver has not seen
+    write_request(folder, wish.change)  # even if it is so now: another order may lie there that the driver has not seen
     while status is None or not wish.reached(status):
-        if not goes_on(folder, before):
+        if not still_running(folder, before):
             raise not_running(name, folder)
         if time.monotonic() >= end:
             return None
         time.sleep(POLL)
-        leave(folder, wish.change)
+        write_request(folder, wish.change)
         status = live.read_status(folder)
     return status
 

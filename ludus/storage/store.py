@@ -18,7 +18,17 @@ from numpy.typing import NDArray
 
 from ludus.core.curves import FIXED
 from ludus.core.errors import RunError
-from ludus.core.types import Adaptive, Curve, Match, Mixture, PolicyRef, Task, TaskResult, Trained, TrainingTask
+from ludus.core.types import (
+    AdaptiveMixture,
+    Curve,
+    Match,
+    Mixture,
+    PolicyRef,
+    Task,
+    TaskResult,
+    TrainingResult,
+    TrainingTask,
+)
 from ludus.population.base import PolicyRecord
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import APPLICATION_ID, COVERED, FILE, INSERT, TABLES, VERSION, migrate
@@ -216,11 +226,11 @@ class Store:
     def task_started(self, task: Task) -> None:
         self._task(task, "started", {}, {}, None)
         if isinstance(task, TrainingTask):
-            start = task.opponents.start if isinstance(task.opponents, Adaptive) else task.opponents
+            start = task.opponents.start if isinstance(task.opponents, AdaptiveMixture) else task.opponents
             self._opponents(task, start)
 
     def task_done(self, result: TaskResult) -> None:
-        if isinstance(result, Trained):
+        if isinstance(result, TrainingResult):
             if result.curve is not None:
                 self.curve_recorded(result.task.id, result.curve)
                 del self._curves[result.task.id]

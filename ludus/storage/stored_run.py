@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ludus.core.config import from_yaml
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.own_code import code_in
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.core.player_names import PlayerNames
-from ludus.core.types import PolicyRef, PolicySpec, Solution
+from ludus.core.types import MetaSolution, PolicyRef, PolicySpec
 from ludus.envs.options import Environment
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
@@ -43,7 +43,7 @@ def refuse_code(part: Any) -> None:
     name, called = values.get("id"), ""
     if isinstance(name, str) and ":" in name and "/" not in name and not name.startswith(_OURS):
         called = name  # Ludus's own too, whose functions can do as much
-        found = load("environment", name, {})
+        found = resolve_name("environment", name, {})
         if isinstance(found, type) and all(callable(getattr(found, method, None)) for method in ("reset", "step")):
             del values["id"]
             called = ""
@@ -135,11 +135,11 @@ class StoredRun:
         return self._finished().number
 
     @cached_property
-    def solution(self) -> Solution:
+    def solution(self) -> MetaSolution:
         """The meta-strategies of the last finished generation. Raises RunError if none has, or if policies of theirs are missing."""
         return self._solved(self._finished())
 
-    def solution_after(self, generation: int) -> Solution | None:
+    def solution_after(self, generation: int) -> MetaSolution | None:
         """The meta-strategies after a generation; None if the run has no such generation. Raises RunError as `solution`."""
         if self._last is None or generation > self._last.number:
             return None  # nor of one that has finished since this was read
@@ -149,9 +149,9 @@ class StoredRun:
             record = reader.generation(generation)
             return None if record is None else self._solved(record)
 
-    def _solved(self, record: GenerationRecord) -> Solution:
+    def _solved(self, record: GenerationRecord) -> MetaSolution:
         marginals, joint = tuple(np.array(m) for m in record.marginals), record.joint
-        solution = Solution(marginals if joint is None else None, record.solver_gap, joint=joint)
+        solution = MetaSolution(marginals if joint is None else None, record.solver_gap, joint=joint)
         for player, marginal in enumerate(solution.strategies):
             known = len(self.members.get(self.population[player], []))
             if len(marginal) > known:
@@ -199,7 +199,7 @@ class StoredRun:
         return chosen
 
     @cached_property
-    def _earnings(self) -> tuple[list[NDArray[np.float64]], Solution, float]:
+    def _earnings(self) -> tuple[list[NDArray[np.float64]], MetaSolution, float]:
         """([P] float64[policies] what each earns against the last meta-strategies; these, over all policies; what differs by less is
         equal)."""
         with Reader(self.folder, check=False) as reader:
@@ -265,7 +265,7 @@ def open_run(folder: Path | str) -> StoredRun:
     return run
 
 
-def _padded(solution: Solution, sizes: Sequence[int]) -> Solution:
+def _padded(solution: MetaSolution, sizes: Sequence[int]) -> MetaSolution:
     """With zeros for policies that came later. sizes: [P] of all."""
     if solution.joint is not None:
         return replace(
@@ -276,7 +276,7 @@ def _padded(solution: Solution, sizes: Sequence[int]) -> Solution:
     return replace(solution, marginals=tuple(marginals))
 
 
-def _values(mean: NDArray[np.float64], solution: Solution, player: int) -> NDArray[np.float64]:
+def _values(mean: NDArray[np.float64], solution: MetaSolution, player: int) -> NDArray[np.float64]:
     """float64[n_player]: what each policy earns by mean float64[n_0, …] against the others' part of a solution; NaN where a match is
     missing."""
     own, weight = np.moveaxis(mean, player, 0), others(solution, player).ravel()

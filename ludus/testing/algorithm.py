@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ludus.core.config import Config
 from ludus.core.errors import PolicyError, TrainingError
-from ludus.core.types import Array, EnvSpec, State, Tail, Weights
+from ludus.core.types import Array, EnvSpec, SegmentEnd, State, Weights
 from ludus.envs.spaces import Choices
 from ludus.learners.base import Algorithm, Collect, Learner, LearnerContext, priorities_of
 from ludus.policies.base import Policy, Teams, team_size_of
@@ -70,11 +70,11 @@ def synthetic_rollout(
         actions.append(act.action)
         logps.append(act.logp)
         extras.append(act.extras)
-    tail = rng.integers(0, len(Tail), segments).astype(np.int8)
+    tail = rng.integers(0, len(SegmentEnd), segments).astype(np.int8)
     after = _observe(env, seat, policy.takes_ids, rng)
     bootstrap_observation = after.given
     if env.enumeration is not None:
-        bootstrap_observation = np.where(tail == Tail.TERMINATED, -1, after.given).astype(np.int32)
+        bootstrap_observation = np.where(tail == SegmentEnd.TERMINATED, -1, after.given).astype(np.int32)
     implied = env.enumeration is not None
     rows = int(alive.sum())
     return Trajectories(
@@ -107,7 +107,7 @@ def _worth(policy: Policy, after: _Seen, tail: NDArray[np.int8], collect: Collec
     if collect is None or not collect.bootstrap_value:
         return None
     act = policy.act(after.taken, after.mask, None, np.zeros((len(tail), policy.noise_width), np.float32))
-    return np.where(tail == Tail.TERMINATED, 0.0, act.extras[collect.bootstrap_value]).astype(np.float32)
+    return np.where(tail == SegmentEnd.TERMINATED, 0.0, act.extras[collect.bootstrap_value]).astype(np.float32)
 
 
 def _rows(steps: list[Array], alive: NDArray[np.bool_]) -> Array:

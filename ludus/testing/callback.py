@@ -12,15 +12,15 @@ import numpy as np
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import (
-    Evaluated,
+    EvaluationResult,
     EvaluationTask,
     Exploitability,
     Match,
+    MetaSolution,
     Mixture,
     PolicyRef,
     PolicySpec,
-    Solution,
-    Trained,
+    TrainingResult,
     TrainingTask,
 )
 from ludus.rollout.base import EpisodeResults
@@ -132,7 +132,7 @@ def _training(generation: int, population: int, players: int, rng: np.random.Gen
         yield "on_update", (UpdateRecord(task, iteration, 1, metrics, counters),), {}
     ref, spec = PolicyRef(population, name, mode="greedy"), PolicySpec("random", {"actions": 2})
     failed = "the loss became NaN" if population else None
-    trained = Trained(task, ref, spec, {}, {"return": 0.5}, counters, failure=failed)
+    trained = TrainingResult(task, ref, spec, {}, {"return": 0.5}, counters, failure=failed)
     yield "on_task", (trained,), {}
 
 
@@ -147,21 +147,21 @@ def _episodes(n: int, first: int, seat: int, players: int, rng: np.random.Genera
     )
 
 
-def _matches(generation: int, players: int, *, exact: bool) -> Evaluated:
+def _matches(generation: int, players: int, *, exact: bool) -> EvaluationResult:
     profile = (generation,) * players
     task = EvaluationTask(f"payoffs-{generation}", generation, (profile,))
     if exact:
-        return Evaluated(task, payoffs=np.zeros((players, *[generation + 1] * players)))
+        return EvaluationResult(task, payoffs=np.zeros((players, *[generation + 1] * players)))
     seats, mean = tuple(PolicyRef(p, f"{p}-{generation}") for p in range(players)), np.zeros(players)
     match = Match(f"{task.id}-0", profile, seats, 10, mean, mean + 10.0, wins=((4, 2, 4),) * players)
-    return Evaluated(task, (match,))
+    return EvaluationResult(task, (match,))
 
 
-def _solved(generation: int, players: int) -> Evaluated:
+def _solved(generation: int, players: int) -> EvaluationResult:
     uniform = np.full(generation + 1, 1.0 / (generation + 1))
-    solution = Solution((uniform,) * players, gap=float("nan"))
+    solution = MetaSolution((uniform,) * players, gap=float("nan"))
     known = Exploitability(np.zeros(players), np.zeros(players)) if players <= 2 else None
-    return Evaluated(EvaluationTask(f"solve-{generation}", generation, solution=solution), exploitability=known)
+    return EvaluationResult(EvaluationTask(f"solve-{generation}", generation, solution=solution), exploitability=known)
 
 
 def _record(generation: int, players: int) -> GenerationRecord:

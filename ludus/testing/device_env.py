@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.device import to_device, to_host
+from ludus.core.device import to_device, to_numpy
 from ludus.core.types import Array, EnvSpec, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.resident import DeviceSlots, DeviceTimestep
@@ -33,7 +33,7 @@ class CopiedEnv:
 
     def step(self, actions: tuple[torch.Tensor, ...]) -> DeviceTimestep:
         """See `DeviceVectorEnv.step`."""
-        dense = [to_host(action).reshape(-1, *action.shape[2:]) for action in actions]
+        dense = [to_numpy(action).reshape(-1, *action.shape[2:]) for action in actions]
         return self._timestep(self.env.step(tuple(d[slot] for d, slot in zip(dense, self._slots, strict=True))))
 
     def close(self) -> None:

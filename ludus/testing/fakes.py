@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError
 from ludus.core.types import (
-    Act,
+    ActionRequests,
     AgentSpec,
     Array,
-    Due,
-    Ended,
+    ClosedDecisions,
     Enumeration,
     EnvSpec,
-    Finished,
+    FinishedEpisodes,
+    PolicyOutput,
     PolicySpec,
     Timestep,
     Weights,
@@ -174,7 +174,7 @@ class ScriptedEnv:
         return Timestep(
             tuple(_due(rows) for rows in due),
             tuple(_ended(rows) for rows in ended),
-            Finished(
+            FinishedEpisodes(
                 np.array(finished, np.int32),
                 np.array([self._scripts[e].returns for e in finished], np.float64).reshape(-1, len(due)),
                 np.array([self._scripts[e].terminated for e in finished], np.bool_),
@@ -198,8 +198,8 @@ class ScriptedEnv:
         return environment * team + self._local[agent]
 
 
-def _due(rows: list[tuple[int, float, float, bool]]) -> Due:
-    return Due(
+def _due(rows: list[tuple[int, float, float, bool]]) -> ActionRequests:
+    return ActionRequests(
         np.array([row[0] for row in rows], np.int32),
         np.array([[row[1]] for row in rows], np.float32).reshape(-1, 1),
         np.ones((len(rows), _ACTIONS), np.bool_),
@@ -208,8 +208,8 @@ def _due(rows: list[tuple[int, float, float, bool]]) -> Due:
     )
 
 
-def _ended(rows: list[tuple[int, float, bool, float]]) -> Ended:
-    return Ended(
+def _ended(rows: list[tuple[int, float, bool, float]]) -> ClosedDecisions:
+    return ClosedDecisions(
         np.array([row[0] for row in rows], np.int32),
         np.array([row[1] for row in rows], np.float32),
         np.array([row[2] for row in rows], np.bool_),
@@ -244,11 +244,11 @@ class FixedPolicy:
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """The same action for every row; the extra "seen" repeats the first number of each observation."""
         n = len(observation)
         seen = np.asarray(observation, np.float32).reshape(n, -1)[:, 0].copy()
-        return Act(np.full(n, self.action, np.int32), np.full(n, self.logp, np.float32), None, {"seen": seen})
+        return PolicyOutput(np.full(n, self.action, np.int32), np.full(n, self.logp, np.float32), None, {"seen": seen})
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """None: the action may be illegal."""
@@ -280,9 +280,9 @@ class StackedFixed:
         noise: NDArray[np.float32],
         index: NDArray[np.int32],
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         StackedFixed.calls += 1
-        return Act(self.actions[index], np.full(len(index), self.logp, np.float32))
+        return PolicyOutput(self.actions[index], np.full(len(index), self.logp, np.float32))
 
 
 class CountingPolicy:
@@ -304,10 +304,10 @@ class CountingPolicy:
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         assert memory is not None
         count = memory[:, 0].astype(np.int32)
-        return Act(count % _ACTIONS, np.zeros(len(count), np.float32), memory + 1)
+        return PolicyOutput(count % _ACTIONS, np.zeros(len(count), np.float32), memory + 1)
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """None: it has memory."""

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.types import Array, Due, Ended, EnvSpec, Finished, Timestep
+from ludus.core.types import ActionRequests, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.spaces import Choices
 
@@ -34,7 +34,7 @@ class Actor:
         """One action per due row of each player."""
         return tuple(self._of(p, due) for p, due in enumerate(timestep.due))
 
-    def _of(self, player: int, due: Due) -> Array:
+    def _of(self, player: int, due: ActionRequests) -> Array:
         space = self._spec.agents_of(player)[0].action
         choices = Choices.of(space)
         if choices is None:
@@ -53,7 +53,7 @@ class Actor:
         dtype = np.int64 if isinstance(space, Discrete) else space.dtype
         return np.array(chosen, dtype).reshape(len(due.slot), *(space.shape or ()))
 
-    def _noise(self, player: int, due: Due, width: int) -> NDArray[np.float64]:
+    def _noise(self, player: int, due: ActionRequests, width: int) -> NDArray[np.float64]:
         """float64[n, width] in [0, 1)."""
         agents = len(self._spec.agents_of(player))
         keys = self._seeds[due.slot // agents] + np.uint64(1 + player) * (due.slot % agents + 1).astype(np.uint64)
@@ -64,7 +64,7 @@ class Actor:
         return np.stack(columns, axis=1) if columns else np.empty((len(keys), 0))
 
 
-def legal_actions(spec: EnvSpec, due: Due, choices: Choices) -> list[list[list[int]]]:
+def legal_actions(spec: EnvSpec, due: ActionRequests, choices: Choices) -> list[list[list[int]]]:
     """Of each due row, the legal values of each number of its action."""
     if due.mask is not None:
         return [choices.values(row) for row in due.mask]
@@ -136,7 +136,7 @@ def observations(spec: EnvSpec, p: int, observation: Array) -> None:
     assert row < 0, f"player {p}: an observation is not in its space: {observation[row]}."
 
 
-def finals(spec: EnvSpec, p: int, ended: Ended) -> None:
+def finals(spec: EnvSpec, p: int, ended: ClosedDecisions) -> None:
     """Final observations, likewise, and their masks."""
     n = len(ended.slot)
     space = spec.agents_of(p)[0].observation
@@ -152,7 +152,7 @@ def finals(spec: EnvSpec, p: int, ended: Ended) -> None:
         assert len(ended.mask) == n, f"player {p}: `ended.mask` has {len(ended.mask)} rows for {n} slots."
 
 
-def masks(spec: EnvSpec, p: int, due: Due) -> None:
+def masks(spec: EnvSpec, p: int, due: ActionRequests) -> None:
     """Masks of due rows: their shape, and something legal in each."""
     if due.mask is None:
         return
@@ -254,7 +254,7 @@ class Ledger:
 
     # ------------------------------------------------------------------------------------------ decisions
 
-    def _see_due(self, p: int, due: Due) -> None:
+    def _see_due(self, p: int, due: ActionRequests) -> None:
         self._try("observations", observations, self.spec, p, due.observation)
         self._try("masks", masks, self.spec, p, due)
         self._try("first decisions", self._check_first, p, due)
@@ -266,7 +266,7 @@ class Ledger:
         self._open[p][due.slot] = True
         self._busy[environment] = True
 
-    def _check_first(self, p: int, due: Due) -> None:
+    def _check_first(self, p: int, due: ActionRequests) -> None:
         odd = due.slot[due.first == self._there[p][due.slot]]
         assert not len(odd), (
             f"player {p}: `first` must mark exactly the slots' first decisions in their episodes; slots {odd} differ."
@@ -275,7 +275,7 @@ class Ledger:
             f"player {p}: a first decision came with a reward; nothing was decided before it."
         )
 
-    def _see_ended(self, p: int, ended: Ended, finished: NDArray[np.int32]) -> None:
+    def _see_ended(self, p: int, ended: ClosedDecisions, finished: NDArray[np.int32]) -> None:
         self._try("observations", finals, self.spec, p, ended)
         self._try("closed decisions", self._check_was_open, p, ended)
         self._try("rewards", rewards, p, ended.reward, "ended")
@@ -285,7 +285,7 @@ class Ledger:
         self._closed_early[p][ended.slot] = early
         self.left += int(early.sum())
 
-    def _check_was_open(self, p: int, ended: Ended) -> None:
+    def _check_was_open(self, p: int, ended: ClosedDecisions) -> None:
         closed = ended.slot[~self._open[p][ended.slot]]
         assert not len(closed), f"player {p}: slots {closed} are in `ended` and had no open decision."
 
@@ -317,7 +317,7 @@ class Ledger:
         )
         self._check_statistics(finished)
 
-    def _check_statistics(self, finished: Finished) -> None:
+    def _check_statistics(self, finished: FinishedEpisodes) -> None:
         """Where an episode was cut off, or lost, they may be unknown."""
         if finished.statistics is None:
             return

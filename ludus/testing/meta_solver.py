@@ -18,7 +18,7 @@ from ludus.core.errors import SolverError
 from ludus.core.own_code import wrong_distribution
 from ludus.core.parts import missing
 from ludus.population.payoffs import Payoffs
-from ludus.solvers.base import MetaSolver, Solution
+from ludus.solvers.base import MetaSolution, MetaSolver
 from ludus.solvers.games import deviation_gains, symmetrised
 
 NEEDS = frozenset({"two_player", "zero_sum", "symmetric"})
@@ -118,15 +118,15 @@ def check_meta_solver(solver: MetaSolver, *, seed: int = 0) -> None:
     _check_holes(solver, needs, seed)
 
 
-def _solve(solver: MetaSolver, payoffs: Payoffs, *, seed: int, warm: Any = None) -> Solution:
+def _solve(solver: MetaSolver, payoffs: Payoffs, *, seed: int, warm: Any = None) -> MetaSolution:
     return solver.solve(payoffs, warm=warm, rng=np.random.default_rng(seed))
 
 
 # ---------------------------------------------------------------------------------------------- what is answered
 
 
-def _check_solution(name: str, game: _Game, solution: Solution) -> None:
-    assert isinstance(solution, Solution), (
+def _check_solution(name: str, game: _Game, solution: MetaSolution) -> None:
+    assert isinstance(solution, MetaSolution), (
         f"{name}.solve answers {type(solution).__name__} for {game.name}; expected a Solution."
     )
     given = (solution.marginals is None) + (solution.joint is None)
@@ -159,7 +159,7 @@ def _check_distribution(what: str, probs: NDArray[np.float64], shape: tuple[int,
     assert not wrong, f"{what} is {wrong}."
 
 
-def _check_gap(name: str, game: _Game, solution: Solution) -> None:
+def _check_gap(name: str, game: _Game, solution: MetaSolution) -> None:
     """A reported gap is true, and a small one means the equilibrium where there is only one."""
     marginals, mean = solution.marginals, symmetrised(game.payoffs)
     if marginals is None or math.isnan(solution.gap):
@@ -196,25 +196,25 @@ def _check_plain(name: str, warm: Any) -> None:
 # ---------------------------------------------------------------------------------------------- purity
 
 
-def _distributions(solution: Solution) -> tuple[NDArray[np.float64], ...]:
+def _distributions(solution: MetaSolution) -> tuple[NDArray[np.float64], ...]:
     if solution.marginals is not None:
         return solution.marginals
     return () if solution.joint is None else (solution.joint,)
 
 
-def _same(a: Solution, b: Solution) -> bool:
+def _same(a: MetaSolution, b: MetaSolution) -> bool:
     same_gap = a.gap == b.gap or (math.isnan(a.gap) and math.isnan(b.gap))
     return same_gap and all(np.array_equal(x, y) for x, y in zip(_distributions(a), _distributions(b), strict=True))
 
 
-def _check_same_again(solver: MetaSolver, game: _Game, solution: Solution, seed: int) -> None:
+def _check_same_again(solver: MetaSolver, game: _Game, solution: MetaSolution, seed: int) -> None:
     again = _solve(solver, game.payoffs, seed=seed)
     assert _same(solution, again), (
         f"{type(solver).__name__} answers {game.name} differently the second time, with equal rng."
     )
 
 
-def _check_warm(solver: MetaSolver, game: _Game, solution: Solution, seed: int) -> None:
+def _check_warm(solver: MetaSolver, game: _Game, solution: MetaSolution, seed: int) -> None:
     before = _arrays(solution.warm)
     copies = [array.copy() for array in before]
     again = _solve(solver, game.payoffs, seed=seed, warm=solution.warm)
@@ -246,7 +246,7 @@ def _check_growth(solver: MetaSolver, seed: int) -> None:
 # ---------------------------------------------------------------------------------------------- refusals
 
 
-def _refusal(solver: MetaSolver, payoffs: Payoffs, seed: int) -> tuple[Solution | None, str]:
+def _refusal(solver: MetaSolver, payoffs: Payoffs, seed: int) -> tuple[MetaSolution | None, str]:
     """The answer, or None and what the SolverError says."""
     try:
         return _solve(solver, payoffs, seed=seed), ""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError
 from ludus.core.parts import missing
-from ludus.core.types import Act, Array, Enumeration, PolicySpec
+from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec
 from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.policies.registry import build_policy
 
@@ -72,7 +72,7 @@ def _rows(
     return _Rows(observation, mask, memory, noise)
 
 
-def _act(policy: Policy, rows: _Rows, mode: str) -> Act:
+def _act(policy: Policy, rows: _Rows, mode: str) -> PolicyOutput:
     return policy.act(
         rows.observation, rows.mask, rows.memory, rows.noise, mode=mode, **_teams(policy, len(rows.noise))
     )

@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.parts import missing
 from ludus.core.types import (
-    Adaptive,
-    Evaluated,
+    AdaptiveMixture,
+    EvaluationResult,
     EvaluationTask,
     Exploitability,
     Match,
+    MetaSolution,
     Mixture,
     PolicyRef,
     PolicySpec,
-    Solution,
     State,
     Task,
     TaskResult,
-    Trained,
+    TrainingResult,
     TrainingTask,
 )
 from ludus.population.base import View
@@ -64,7 +64,7 @@ def _check_evaluation(task: EvaluationTask, view: View) -> None:
         _check_solution(task.id, task.solution, sizes)
 
 
-def _check_solution(task: str, solution: Solution, sizes: tuple[int, ...]) -> None:
+def _check_solution(task: str, solution: MetaSolution, sizes: tuple[int, ...]) -> None:
     given = tuple(len(m) for m in solution.marginals or ()) if solution.joint is None else solution.joint.shape
     assert given == sizes, f"task {task!r}: its solution is for sizes {given}, the payoff table has {sizes}"
     for probs in solution.strategies:
@@ -84,7 +84,7 @@ def _check_training(task: TrainingTask, view: View, members: set[Name], live: se
             f"task {task.id!r} starts from {task.start.policy!r}, which is in no population"
         )
     mixture = task.opponents
-    if isinstance(mixture, Adaptive):
+    if isinstance(mixture, AdaptiveMixture):
         assert mixture.rule, f"task {task.id!r}: its opponents adapt by no rule"
         mixture = mixture.start
     _check_mixture(task.id, mixture, view.payoffs.population, members, live)
@@ -276,13 +276,15 @@ class _World:
     def answer(self, task: Task) -> TaskResult:
         if isinstance(task, TrainingTask):
             ref = PolicyRef(task.population, task.policy)
-            average = task.opponents.start if isinstance(task.opponents, Adaptive) else None
-            return Trained(task, ref, PolicySpec("random"), {}, {"return": 0.0}, {"episodes": 1}, average=average)
+            average = task.opponents.start if isinstance(task.opponents, AdaptiveMixture) else None
+            return TrainingResult(
+                task, ref, PolicySpec("random"), {}, {"return": 0.0}, {"episodes": 1}, average=average
+            )
         if task.solution is not None:
             players = len(self.population)
-            return Evaluated(task, exploitability=Exploitability(np.full(players, 0.1), np.zeros(players)))
+            return EvaluationResult(task, exploitability=Exploitability(np.full(players, 0.1), np.zeros(players)))
         profiles = task.profiles or tuple(itertools.product(*(range(len(self.policies[k])) for k in self.population)))
-        return Evaluated(task, tuple(self._match(task.id, profile) for profile in profiles))
+        return EvaluationResult(task, tuple(self._match(task.id, profile) for profile in profiles))
 
     def _match(self, task: str, profile: tuple[int, ...]) -> Match:
         seats = tuple(self.policies[k][i] for k, i in zip(self.population, profile, strict=True))
@@ -293,7 +295,7 @@ class _World:
         if result.task.id in self.recorded:
             return
         self.recorded.add(result.task.id)
-        if isinstance(result, Trained):
+        if isinstance(result, TrainingResult):
             self.policies[result.ref.population].append(result.ref)
         else:
             self.known |= {match.profile: match.mean for match in result.matches}

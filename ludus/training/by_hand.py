@@ -20,9 +20,9 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.device import parse_device, placement_of
+from ludus.core.device import parse_device, placement_for_table
 from ludus.core.errors import ConfigError, DataError, ScenarioError, TrainingError, nearest
-from ludus.core.parts import build_part, kind_of, require
+from ludus.core.parts import build_part, registered_name, require
 from ludus.core.types import (
     AgentSpec,
     Array,
@@ -32,8 +32,8 @@ from ludus.core.types import (
     Mixture,
     PolicyRef,
     PolicySpec,
+    SegmentEnd,
     State,
-    Tail,
     Weights,
 )
 from ludus.core.user_code import standard_settings
@@ -61,7 +61,7 @@ _NONE = -1
 _GIVEN: Final = 1 << 40  # episodes of arrays are numbered from here: what is played in one session does not come so far
 
 
-class HandLearner:
+class StandaloneLearner:
     """A learner of one policy, which the caller feeds. Made by `learner`."""
 
     def __init__(
@@ -96,7 +96,7 @@ class HandLearner:
         self._policy: Policy | None = None
 
     def __repr__(self) -> str:
-        return f"<HandLearner {kind_of(self.algorithm, ALGORITHMS)} in {self.env.id}>"
+        return f"<StandaloneLearner {registered_name(self.algorithm, ALGORITHMS)} in {self.env.id}>"
 
     # ------------------------------------------------------------------------------------------ learning
 
@@ -111,7 +111,7 @@ class HandLearner:
         for table, items in self._learner.items(self._counted(batch)):
             rows = len(next(iter(items.values())))
             sample = Sample(items, np.arange(rows), np.ones(rows))
-            place = placement_of(self._learner, table)
+            place = placement_for_table(self._learner, table)
             if place is not None and place.device != "cpu":
                 sample = ToDevice(place.torch)(sample)
             metrics = {**metrics, **self._learner.update(sample)}
@@ -150,7 +150,7 @@ class HandLearner:
         if isinstance(batch, Mapping):
             last = int(rows.episode[-1])
             self._given = max(self._given, last + 1)
-            self._open = last if rows.tail[-1] == Tail.CUT else _NONE
+            self._open = last if rows.tail[-1] == SegmentEnd.CUT else _NONE
         return rows
 
     def _of_file(self, path: Path) -> Trajectories:
@@ -311,7 +311,7 @@ def learner(
     total: int | None = None,
     device: str = "auto",
     **options: Any,
-) -> HandLearner:
+) -> StandaloneLearner:
     """A learner to be fed by hand.
 
     algorithm: a name, `module:Class`, a class, or an object; options: its own, of the first three; what is left out follows from the
@@ -334,7 +334,7 @@ def learner(
     if start is not None:
         policy = load_policy(start) if isinstance(start, str | PathLike) else start
         weights = policy.weights()
-    return HandLearner(
+    return StandaloneLearner(
         part,
         environment,
         players=tuple(players),
@@ -531,14 +531,14 @@ def _segments(given: Mapping[str, Array], env: EnvSpec, player: int) -> Trajecto
     truncated = given.get("truncated", np.zeros(rows, np.bool_)).astype(np.bool_)
     ends = terminated | truncated
     last = np.flatnonzero(np.append(ends[:-1], True))
-    tail = np.where(terminated[last], Tail.TERMINATED, np.where(truncated[last], Tail.TRUNCATED, Tail.CUT)).astype(
-        np.int8
-    )
+    tail = np.where(
+        terminated[last], SegmentEnd.TERMINATED, np.where(truncated[last], SegmentEnd.TRUNCATED, SegmentEnd.CUT)
+    ).astype(np.int8)
     ids = None if env.enumeration is None else np.dtype(np.int32)
     observation = _plain(given["observation"], whole=ids)
     if "next_observation" in given:
         after = _plain(given["next_observation"], whole=ids)[last]
-    elif (tail == Tail.TERMINATED).all():
+    elif (tail == SegmentEnd.TERMINATED).all():
         after = np.full_like(observation[last], -1 if env.enumeration is not None else 0)
     else:
         raise DataError(
@@ -547,7 +547,7 @@ def _segments(given: Mapping[str, Array], env: EnvSpec, player: int) -> Trajecto
     mask, bootstrap_mask = given.get("mask"), None
     if mask is not None:
         mask = mask.astype(np.bool_)
-        if "next_mask" not in given and env.enumeration is None and not (tail == Tail.TERMINATED).all():
+        if "next_mask" not in given and env.enumeration is None and not (tail == SegmentEnd.TERMINATED).all():
             raise DataError(
                 "next_mask is missing, and some rows end without having terminated: what follows them is bootstrapped, over the actions "
                 "that are legal there. Give it, as you gave mask."

@@ -14,7 +14,7 @@ from ludus.core.errors import CallbackError, ConfigError, nearest
 from ludus.core.own_code import place
 from ludus.core.parts import build_part
 from ludus.core.types import Metrics, TaskResult, TrainingTask
-from ludus.storage.base import GenerationRecord, RunInfo, RunSummary, Silent
+from ludus.storage.base import GenerationRecord, NullObserver, RunInfo, RunSummary
 
 if TYPE_CHECKING:
     from ludus.rollout.base import EpisodeResults
@@ -56,7 +56,7 @@ class Callback:
         """A learner has learned from an iteration's data, in one step or in many."""
 
     def on_task(self, result: TaskResult) -> None:
-        """A task is done: a `Trained` policy, or matches or a meta-strategy `Evaluated`."""
+        """A task is done: a `TrainingResult` policy, or matches or a meta-strategy `EvaluationResult`."""
 
     def on_generation(self, record: GenerationRecord) -> None:
         """A generation is done; generation 0 has the first policies."""
@@ -68,7 +68,7 @@ class Callback:
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
-class CallbackObserver(Silent):
+class CallbackObserver(NullObserver):
     """Several callbacks as one observer, told in the order given, and of more than observers are."""
 
     def __init__(self, callbacks: Sequence[Callback] = ()) -> None:

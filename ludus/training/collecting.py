@@ -14,7 +14,7 @@ from typing import Protocol
 from ludus.core.errors import ScenarioError
 from ludus.core.types import PolicyRef
 from ludus.policies.base import Policy
-from ludus.rollout.async_limits import AsyncLimits, Credits, Lease
+from ludus.rollout.async_limits import AsyncLimits, InFlightLimiter, InFlightPermit
 from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.manager import Pending, Receive, RemotePolicy, RolloutManager
 
@@ -47,11 +47,11 @@ class Collector(Protocol):
         """Wait for the next iteration's rollouts."""
         ...
 
-    def ahead(self) -> None:
+    def prefetch_requests(self) -> None:
         """What was taken is counted, and will be learned from: hosts that need not wait for that get requests."""
         ...
 
-    def learned(self) -> None:
+    def on_published(self) -> None:
         """Weights that were trained on what was taken are published."""
         ...
 
@@ -94,10 +94,10 @@ class SyncCollector:
         self._pending, self._open = None, self._carries_on
         return Collected((rollout,))
 
-    def ahead(self) -> None:
+    def prefetch_requests(self) -> None:
         return None
 
-    def learned(self) -> None:
+    def on_published(self) -> None:
         return None
 
     def drain(self) -> Collected:
@@ -106,12 +106,12 @@ class SyncCollector:
 
     def close(self) -> None:
         if self._pending is not None:
-            self._rollouts.forget(self._pending)
+            self._rollouts.cancel(self._pending)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
-    lease: Lease
+    lease: InFlightPermit
     host: int
     pending: Pending
 
@@ -138,7 +138,7 @@ class AsyncCollector:
         self._rollouts, self._request, self._task_slot, self._async_limits = rollouts, request, task_slot, async_limits
         self._carries_on, self._version, self._wants = carries_on, version, wants
         self._hosts, self._receive = hosts, receive
-        self._credits = Credits(async_limits.in_flight * len(hosts))
+        self._credits = InFlightLimiter(async_limits.in_flight * len(hosts))
         self._least = len(hosts) if async_limits.min_completed is None else async_limits.min_completed
         if self._least > self._credits.limit:
             raise ScenarioError(
@@ -147,7 +147,7 @@ class AsyncCollector:
             )
         self._asked: list[_Asked] = []
         self._open = [False] * rollouts.hosts
-        self._taken: list[Lease] = []
+        self._taken: list[InFlightPermit] = []
         self._draining = False
 
     def begin(self) -> None:
@@ -160,10 +160,10 @@ class AsyncCollector:
         self.begin()
         return self._gather(self._least)
 
-    def ahead(self) -> None:
+    def prefetch_requests(self) -> None:
         self.begin()
 
-    def learned(self) -> None:
+    def on_published(self) -> None:
         self._credits.release(self._taken)
         self._taken = []
 
@@ -176,7 +176,7 @@ class AsyncCollector:
 
     def close(self) -> None:
         for asked in self._asked:
-            self._rollouts.forget(asked.pending)
+            self._rollouts.cancel(asked.pending)
         self._asked = []
 
     def _ask(self, host: int) -> bool:
@@ -220,7 +220,7 @@ class AsyncCollector:
         if rollout is None:
             owed = [other for other in self._asked if other.host == asked.host]
             for lost in [other for other in owed if other.lease.worker == asked.lease.worker]:
-                self._rollouts.forget(lost.pending)
+                self._rollouts.cancel(lost.pending)
                 self._asked.remove(lost)
                 owed.remove(lost)
             self._credits.died(asked.lease.worker)

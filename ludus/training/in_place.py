@@ -21,19 +21,19 @@ from ludus.core.timings import Timings
 from ludus.core.types import EnvSpec, PolicyRef, TrainingTask
 from ludus.envs.base import VectorEnv
 from ludus.envs.resident import DeviceVectorEnv, OffersDevice
-from ludus.learners.acting import DevicePolicy, LearnsInPlace, acts_on_device
+from ludus.learners.acting import DevicePolicy, SupportsOnDevice, acts_on_device
 from ludus.learners.base import Collect
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
 from ludus.rollout.base import RecentCache, RolloutRequest
 from ludus.rollout.host import KEPT
-from ludus.rollout.in_place import Acts, DevicePlay, Networks, Tables
+from ludus.rollout.in_place import DevicePlay, NetworkOpponent, Networks, PolicyTables
 from ludus.rollout.manager import RemotePolicy
 from ludus.rollout.opponents import live_refs
 from ludus.training.collecting import Collected, MakeRequest, Policies
 from ludus.training.trainer import Trainer
 
-Asked = Literal["auto", "host", "device"]
+PlacementRequest = Literal["auto", "host", "device"]
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +41,7 @@ class DeviceVectors:
     """The vectors on devices that tasks of a run play on, one for each task slot, which is kept from task to task. asked: by the option
     `runtime.environments`. env: a vector of the same game in memory."""
 
-    asked: Asked
+    asked: PlacementRequest
     env: VectorEnv
     num_envs: int
     _made: dict[int, DeviceVectorEnv] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class DeviceVectors:
         return table
 
 
-def in_place(
+def select_collector(
     vectors: DeviceVectors | None,
     trainer: Trainer | None,
     task: TrainingTask,
@@ -84,7 +84,7 @@ def in_place(
     *,
     frozen: Policies,
     asynchronous: bool,
-) -> LearnsInPlace | str:
+) -> SupportsOnDevice | str:
     """The one function that decides whether a task's games are played on its learner's device: the learner that they are played for; or why
     they are played in memory, "" where nobody asks. With "auto" they are played there where the learner is on a card.
 
@@ -97,7 +97,7 @@ def in_place(
     if vectors.asked == "auto" and (place is None or place.device == "cpu"):
         return ""
     found = ELSEWHERE if trainer is None else trainer.in_place
-    reason = found if isinstance(found, str) else why_never(vectors.env, collect, asynchronous=asynchronous)
+    reason = found if isinstance(found, str) else why_not_on_device(vectors.env, collect, asynchronous=asynchronous)
     reason = reason or _why_not(vectors.env.spec, task, collect, frozen=frozen)
     if reason and vectors.asked == "device":
         raise refused(f"task {task.id}", reason)
@@ -112,7 +112,7 @@ def refused(who: str, why: str) -> ConfigError:
     return ConfigError(f"runtime.environments=device was given, and {who} cannot do that: {why}. Leave it out.")
 
 
-def why_never(env: VectorEnv, collect: Collect, *, asynchronous: bool) -> str:
+def why_not_on_device(env: VectorEnv, collect: Collect, *, asynchronous: bool) -> str:
     """Why no task of a learner that collects so can be played on a device, whatever its opponents; "": nothing is against it."""
     why = {
         f"{env.spec.id} is stepped in memory only, or what is around it (env.tree, env.workers, env.wrappers)": not isinstance(
@@ -163,7 +163,7 @@ class _Opponents:
     def table(self, ref: PolicyRef, player: int) -> NDArray[np.float64]:
         return self.vectors.table(ref, self._policy(ref), player)
 
-    def acts(self, ref: PolicyRef) -> Acts:
+    def acts(self, ref: PolicyRef) -> NetworkOpponent:
         return DevicePolicy(self._policy(ref), ref.mode, self.placement)
 
     def _policy(self, ref: PolicyRef) -> Policy:
@@ -172,13 +172,13 @@ class _Opponents:
         return policy
 
 
-class InPlaceCollector:
+class OnDeviceCollector:
     """Plays on the learner's device, by the learner itself; nobody else is asked (`Collector`)."""
 
     def __init__(
         self,
         vectors: DeviceVectors,
-        learner: LearnsInPlace,
+        learner: SupportsOnDevice,
         request: MakeRequest,
         collect: Collect,
         *,
@@ -221,16 +221,16 @@ class InPlaceCollector:
             self._play = DevicePlay(env, self._players(request))
         return self._play
 
-    def _players(self, request: RolloutRequest) -> Tables | Networks:
+    def _players(self, request: RolloutRequest) -> PolicyTables | Networks:
         spec = self._vectors.env.spec
         if spec.enumeration is not None:
-            return Tables(spec, self._learner, self._opponents, request.seats)
+            return PolicyTables(spec, self._learner, self._opponents, request.seats)
         return Networks(self._learner, self._opponents)
 
-    def ahead(self) -> None:
+    def prefetch_requests(self) -> None:
         return None
 
-    def learned(self) -> None:
+    def on_published(self) -> None:
         return None
 
     def drain(self) -> Collected:

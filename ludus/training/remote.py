@@ -24,7 +24,7 @@ import torch
 from torch import distributed
 
 from ludus.core.errors import PartDied, RunError
-from ludus.core.machine import same_bits
+from ludus.core.machine import deterministic_algorithms
 from ludus.core.timings import Timings
 from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.learners.ranks import ALONE, Ranks, share_of
@@ -34,7 +34,7 @@ from ludus.replay.trajectories import Trajectories, join
 from ludus.rollout.host import PolicyMessage
 from ludus.rollout.manager import RemotePolicy
 from ludus.runtime.base import Handle, Peer, Ref, Runtime
-from ludus.training.trainer import FROM_MEMORY, Feed, LearnResult, Trainer, TrainerSpec
+from ludus.training.trainer import HOST_REPLAY, BatchPlacement, LearnResult, Trainer, TrainerSpec
 
 __all__ = ["ProcessGroup", "RankMeeting"]
 
@@ -204,7 +204,7 @@ class RankSpec:
     size: int
     seed: int
     shards: tuple[Peer, ...] = ()
-    feed: Feed = FROM_MEMORY
+    feed: BatchPlacement = HOST_REPLAY
     threads: int = 1
 
 
@@ -221,7 +221,7 @@ class TrainerHost:
         if spec.threads > 1:  # a part's process has one until it asks for more
             torch.set_num_threads(spec.threads)
 
-    def meet(self, local: bool) -> str:
+    def rendezvous(self, local: bool) -> str:
         """Where the ranks find each other. Of rank 0. local: all are on one machine."""
         self._meeting = RankMeeting(LOCAL if local else _address())
         return str(self._meeting.address)
@@ -233,7 +233,7 @@ class TrainerHost:
     def begin(self, spec: TrainerSpec) -> PolicySpec:
         """A new task. Returns the spec of its policy."""
         self.end()
-        self._open.enter_context(same_bits(spec.context.device.deterministic))
+        self._open.enter_context(deterministic_algorithms(spec.context.device.deterministic))
         here = replace(spec, context=replace(spec.context, ranks=self._ranks))
         episodes = EpisodeServer(self._spec.seed, self._spec.shards)
         self._trainer = Trainer(here, episodes, feed=self._spec.feed)
@@ -433,7 +433,7 @@ class Trainers:
         profile: Timings,
         resources: Mapping[str, float] | None = None,
         shards: Sequence[Peer] = (),
-        feed: Feed = FROM_MEMORY,
+        feed: BatchPlacement = HOST_REPLAY,
         threads: int = 1,
         deadline: float | None = None,
     ) -> None:
@@ -473,7 +473,7 @@ class Trainers:
         nodes = {runtime.node(rank) for rank in handles}  # waits until all are there: no deadline holds for that
         ranks = _RankParts(runtime, handles, self._deadline)
         if len(handles) > 1:
-            ranks.answers("join", ranks.first("meet", len(nodes) == 1))
+            ranks.answers("join", ranks.first("rendezvous", len(nodes) == 1))
         return ranks
 
 

@@ -10,14 +10,14 @@ from weakref import WeakValueDictionary
 
 from ludus.core import curves, seeding
 from ludus.core.errors import ScenarioError
-from ludus.core.types import Array, Mixture, PolicyRef, State, TrainingTask, row_mode
+from ludus.core.types import Array, Mixture, PolicyRef, State, TrainingTask, condition_mode
 from ludus.learners.base import Collect
 from ludus.policies.base import Policy
 from ludus.population.matches import won
 from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.manager import RemotePolicy, RolloutManager
 from ludus.rollout.opponent_sampling import learner_refs, mixture_refs
-from ludus.rollout.opponents import MovingOpponents, live_refs, start_of
+from ludus.rollout.opponents import AdaptiveOpponents, live_refs, start_of
 from ludus.training.collecting import Policies
 from ludus.training.stopping import Progress
 
@@ -127,8 +127,8 @@ class RequestMaker:
     ) -> None:
         """policy: gives a frozen one. seed: of the task. asynchronous: whether hosts have requests of their own. Raises UnknownName or
         ConfigError for opponents that are moved by a rule that there is not."""
-        self.opponents = MovingOpponents(task.opponents)
-        self._rows = [MovingOpponents(row.opponents) for row in task.rows]
+        self.opponents = AdaptiveOpponents(task.opponents)
+        self._rows = [AdaptiveOpponents(row.opponents) for row in task.rows]
         self._task, self._collect, self._rollouts, self._seed = task, collect, rollouts, seed
         self._asynchronous = asynchronous
         refs = mixture_refs(start_of(task.opponents))
@@ -137,7 +137,7 @@ class RequestMaker:
         self._learners: WeakValueDictionary[tuple[int, str], NewestWeights] = WeakValueDictionary()
         self._seats: dict[int, tuple[int, ...]] = {}  # by host: its environment e plays seats[e mod len]
 
-    def meet(self, learners: Mapping[tuple[int, str], NewestWeights]) -> None:
+    def set_live_opponents(self, learners: Mapping[tuple[int, str], NewestWeights]) -> None:
         """The trainings in progress together, by (population, policy), which the caller keeps: whose newest weights live opponents are."""
         self._learners = WeakValueDictionary(learners)  # a task meets itself, too
 
@@ -176,7 +176,7 @@ class RequestMaker:
             envs = self._rollouts.num_envs
             count.next_episode = -(-count.next_episode // envs) * envs
         row = count.requests % len(self._rows) if self._rows else None
-        asked = collect if row is None else replace(collect, modes=((row_mode(row), 1.0),))
+        asked = collect if row is None else replace(collect, modes=((condition_mode(row), 1.0),))
         opponents, policies = self.playing(learner, weights, row=row)
         share = self._task.together
         request = asked.request(

@@ -18,8 +18,8 @@ from pydantic import BaseModel, Field, PlainSerializer, PlainValidator
 from ludus.core import curves
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, ScenarioError, UnknownName
-from ludus.core.own_code import brief, own_name
-from ludus.core.parts import load, of_class, require
+from ludus.core.own_code import qualified_name, short_repr
+from ludus.core.parts import build_from_class, require, resolve_name
 
 # --------------------------------------------------------------------------------------------------------------------
 # The progress record that stoppers, schedules and displays read. Counters are separate and named (invariant 9).
@@ -83,34 +83,35 @@ class Stopper(Protocol):
         ...
 
 
-def reason_of(stopper: Stopper, progress: Progress) -> str | None:
+def stop_reason(stopper: Stopper, progress: Progress) -> str | None:
     """Why it stops; None: it does not. Raises ScenarioError for an answer that is neither."""
     reason = stopper.reason(progress)
     if reason is not None and not (isinstance(reason, str) and reason):
         raise ScenarioError(
-            f"stopper {own_name(stopper)}.reason answered {brief(reason)}; expected a sentence, or None to go on."
+            f"stopper {qualified_name(stopper)}.reason answered {short_repr(reason)}; expected a sentence, or None to go on."
         )
     return reason
 
 
-def share_of(stopper: Stopper, progress: Progress) -> float | None:
+def fraction_done(stopper: Stopper, progress: Progress) -> float | None:
     """The share that is done, in [0, 1]; None where it cannot say. Raises ScenarioError for another answer."""
     share = stopper.fraction(progress)
     if share is not None and not (isinstance(share, int | float | np.number) and share == share):  # no NaN
         raise ScenarioError(
-            f"stopper {own_name(stopper)}.fraction answered {brief(share)}; expected a number from 0 to 1, or None."
+            f"stopper {qualified_name(stopper)}.fraction answered {short_repr(share)}; expected a number from 0 to 1, or None."
         )
     return None if share is None else min(1.0, max(0.0, float(share)))
 
 
-def limit_of(stopper: Stopper, unit: str) -> float | None:
+def limit_in_unit(stopper: Stopper, unit: str) -> float | None:
     """The most of a counter that there can be, an int but for seconds; None: it does not say. Raises ScenarioError for another answer."""
     limit = stopper.limit(unit)
     clock = unit == "seconds"
     kinds = (int, np.integer, float) if clock else (int, np.integer)
     if limit is not None and (not isinstance(limit, kinds) or not limit >= 0):
         raise ScenarioError(
-            f"stopper {own_name(stopper)}.limit({unit!r}) answered {brief(limit)}; expected a {'' if clock else 'whole '}number, or None."
+            f"stopper {qualified_name(stopper)}.limit({unit!r}) answered {short_repr(limit)}; expected a "
+            f"{'' if clock else 'whole '}number, or None."
         )
     return None if limit is None else float(limit) if clock else int(limit)
 
@@ -126,7 +127,7 @@ def training_budget(stopper: Stopper, unit: str) -> tuple[int | None, str]:
         (limit, unit): the limit in that unit; where there is none, the limit in the other one; (None, unit) where there is neither.
     """
     for counter in (unit, *({"episodes", "decisions"} - {unit})):
-        limit = limit_of(stopper, counter)
+        limit = limit_in_unit(stopper, counter)
         if limit is not None:
             return int(limit), counter
     return None, unit
@@ -135,7 +136,7 @@ def training_budget(stopper: Stopper, unit: str) -> tuple[int | None, str]:
 def parse_stopper(value: Any) -> Stopper:
     """The stopper that `value` describes (or is, or is the class of). Raises UnknownName with the nearest name, or ConfigError."""
     if isinstance(value, type):
-        value = of_class("stopper", value)
+        value = build_from_class("stopper", value)
     if isinstance(value, Stopper):
         return value
     if not isinstance(value, Mapping) or not value:
@@ -149,7 +150,7 @@ def parse_stopper(value: Any) -> Stopper:
     head, _, rest = str(name).partition(":")
     if rest and setting is None and head in STOPPERS:  # as YAML reads {seconds:600}
         raise ConfigError(f"{name!r} was given, where a space is missing: {{{head}: {rest}}}.")
-    cls = load("stopper", str(name), STOPPERS)
+    cls = resolve_name("stopper", str(name), STOPPERS)
     if not hasattr(cls, "setting"):
         raise ConfigError(
             f"stopper {name!r}: {cls!r} lacks `setting`, the name of its main field; see ludus.training.stopping.Stopper."
@@ -382,16 +383,18 @@ class AnyOf(_Setting):
     of: tuple[StopperField, ...] = Field(min_length=1)
 
     def reason(self, progress: Progress) -> str | None:
-        return next((why for stopper in self.of if (why := reason_of(stopper, progress))), None)
+        return next((why for stopper in self.of if (why := stop_reason(stopper, progress))), None)
 
     def fraction(self, progress: Progress) -> float | None:
-        return max((done for stopper in self.of if (done := share_of(stopper, progress)) is not None), default=None)
+        return max(
+            (done for stopper in self.of if (done := fraction_done(stopper, progress)) is not None), default=None
+        )
 
     def limit(self, unit: str) -> float | None:
-        return min((most for stopper in self.of if (most := limit_of(stopper, unit)) is not None), default=None)
+        return min((most for stopper in self.of if (most := limit_in_unit(stopper, unit)) is not None), default=None)
 
     def lacks(self, grows: Collection[str]) -> str | None:
-        missing = [out_of_reach(stopper, grows) for stopper in self.of]
+        missing = [missing_measures(stopper, grows) for stopper in self.of]
         return None if None in missing else missing[0]
 
 
@@ -402,21 +405,21 @@ class AllOf(_Setting):
     of: tuple[StopperField, ...] = Field(min_length=1)
 
     def reason(self, progress: Progress) -> str | None:
-        reasons = [reason_of(stopper, progress) for stopper in self.of]
+        reasons = [stop_reason(stopper, progress) for stopper in self.of]
         return None if None in reasons else " and ".join(why for why in reasons if why)
 
     def fraction(self, progress: Progress) -> float | None:
-        shares = [share_of(stopper, progress) for stopper in self.of]
+        shares = [fraction_done(stopper, progress) for stopper in self.of]
         known = [share for share in shares if share is not None]
         return min(known) if len(known) == len(shares) else None
 
     def limit(self, unit: str) -> float | None:
-        limits = [limit_of(stopper, unit) for stopper in self.of]
+        limits = [limit_in_unit(stopper, unit) for stopper in self.of]
         known = [most for most in limits if most is not None]
         return max(known) if len(known) == len(limits) else None
 
     def lacks(self, grows: Collection[str]) -> str | None:
-        return next((field for stopper in self.of if (field := out_of_reach(stopper, grows))), None)
+        return next((field for stopper in self.of if (field := missing_measures(stopper, grows))), None)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -438,7 +441,7 @@ class Measures(Protocol):
         ...
 
 
-def out_of_reach(stopper: Stopper, grows: Collection[str]) -> str | None:
+def missing_measures(stopper: Stopper, grows: Collection[str]) -> str | None:
     """What a stopper lacks; None if it can fire, or is of a kind that does not tell."""
     return stopper.lacks(grows) if isinstance(stopper, Measures) else None
 
@@ -447,7 +450,7 @@ def check_response(stopper: Stopper | None) -> None:
     """Raises ScenarioError if a training task would go on for ever."""
     if stopper is None:
         raise ScenarioError("an algorithm that learns needs `response`: when to stop, such as {episodes: 20000}.")
-    if field := out_of_reach(stopper, RESPONSE):
+    if field := missing_measures(stopper, RESPONSE):
         raise ScenarioError(
             f"response: the stopper waits for {field}, which does not change during one response, so it would go on for ever. "
             "Use episodes, decisions, steps, samples, updates, seconds, win_rate or no_improvement of scores."
@@ -457,7 +460,7 @@ def check_response(stopper: Stopper | None) -> None:
 def check_stop(stopper: Stopper | None, *, learns: bool, exploitability: bool) -> None:
     """Raises ScenarioError if it could never end a run. learns: whether the algorithm does. exploitability: whether it is computed."""
     grows = RUN | (set(curves.PROGRESS) if learns else set()) | ({"nash_conv"} if exploitability else set())
-    if stopper is not None and (field := out_of_reach(stopper, grows)):
+    if stopper is not None and (field := missing_measures(stopper, grows)):
         raise ScenarioError(
             f"stop: the stopper waits for {field}, which this run does not have, so it could never fire. Leave it out."
         )

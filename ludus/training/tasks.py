@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ludus.core.types import Metrics, State, Trained, TrainingTask
+from ludus.core.types import Metrics, State, TrainingResult, TrainingTask
 from ludus.rollout.opponents import live_refs
 from ludus.training.training import Training
 
@@ -47,7 +47,7 @@ def train(
     checkpoint: Checkpoint,
     states: Mapping[str, State],
     keep: Keep,
-) -> Iterator[Trained]:
+) -> Iterator[TrainingResult]:
     """The results of `tasks`, in their order, each as soon as it and those before it are there.
 
     make(task, task_slot): a new training. barriers: when they come. proceed(share, metrics): called after each
@@ -60,7 +60,7 @@ def train(
     for training in resumed:
         training.load_state_dict(states[training.task.id])
     for training in trainings:
-        training.meet(learners)
+        training.set_live_opponents(learners)
     for training in resumed:  # now that its opponents have their weights again
         training.offer()
     if any(plays_others(task) for task in tasks):
@@ -78,7 +78,7 @@ def plays_others(task: TrainingTask) -> bool:
     return any((ref.population, ref.policy) != (task.population, task.policy) for ref in live_refs(task.opponents))
 
 
-def _result(training: Training, keep: Keep) -> Trained:
+def _result(training: Training, keep: Keep) -> TrainingResult:
     if training.task.keep:
         keep(training.task, training.learner_state())
     return training.result()
@@ -92,7 +92,7 @@ def _independently(
     checkpoint: Checkpoint,
     states: Mapping[str, State],
     keep: Keep,
-) -> Iterator[Trained]:
+) -> Iterator[TrainingResult]:
     last = {training.task.id: states[training.task.id] for training in trainings if training.task.id in states}
     active = [training for training in trainings if training.finished() is None]
     for training in active:

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ludus.core.arrays import read_only
-from ludus.core.device import Placed, Placement, placement_of, where
-from ludus.core.errors import Deadlock, ScenarioError, TrainingError, either
+from ludus.core.device import HasPlacement, Placement, describe_device, placement_for_table
+from ludus.core.errors import Deadlock, ScenarioError, TrainingError, join_or
 from ludus.core.machine import out_of_memory
-from ludus.core.own_code import brief, own_name
+from ludus.core.own_code import qualified_name, short_repr
 from ludus.core.timings import Timings
 from ludus.core.types import Metrics, PolicySpec, State, Weights
-from ludus.learners.acting import LearnsInPlace, learns_in_place
+from ludus.learners.acting import SupportsOnDevice, learns_in_place
 from ludus.learners.base import Algorithm, Learner, LearnerContext, priorities_of, sizes_of, tell_version
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import ItemColumns, Sample, TableSpec
 from ludus.replay.blocks import Block
 from ludus.replay.episode_server import EpisodeServer
-from ludus.replay.prefetcher import Prefetcher, ToDevice, settled, unchanged
+from ludus.replay.prefetcher import Prefetcher, ToDevice, detached_copy, identity
 from ludus.replay.selectors import SelectorChoice
 from ludus.replay.table import num_rows, rows_of
 from ludus.replay.trajectories import Trajectories
@@ -45,7 +45,7 @@ class TrainerSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class BatchPlacement:
     """How batches come to a learner.
 
     prefetch: those that are sampled, and moved to its device, while it learns from another. None: 2 where that is no CPU, and it replays
@@ -57,11 +57,11 @@ class Feed:
     prefetch: int | None = None
     on_device: bool = False
 
-    def stays(self, table: TableSpec, *, sharded: bool) -> bool:
+    def keep_on_device(self, table: TableSpec, *, sharded: bool) -> bool:
         """Whether a table of a learner on a device lies there."""
         return self.on_device or (table.kind == "queue" and not sharded)
 
-    def depth(self, moved: Sequence[TableSpec]) -> int:
+    def prefetch_depth(self, moved: Sequence[TableSpec]) -> int:
         """Batches that are prepared ahead. moved: the tables whose batches have a way to go."""
         if self.prefetch is not None:
             return self.prefetch
@@ -69,7 +69,7 @@ class Feed:
         return 2 if replayed and not any(SelectorChoice.of(table).by_priority for table in replayed) else 0
 
 
-FROM_MEMORY: Final = Feed()
+HOST_REPLAY: Final = BatchPlacement()
 """Tables beside the learner, and what is sampled ahead where that is worth it."""
 
 
@@ -89,20 +89,27 @@ class Trainer:
     """Owns a learner and the tables that feed it. `weights` are always the last good ones."""
 
     def __init__(
-        self, spec: TrainerSpec, episodes: EpisodeServer, profile: Timings | None = None, *, feed: Feed = FROM_MEMORY
+        self,
+        spec: TrainerSpec,
+        episodes: EpisodeServer,
+        profile: Timings | None = None,
+        *,
+        feed: BatchPlacement = HOST_REPLAY,
     ) -> None:
         """Raises what `Algorithm.learner` raises, and DataError if the task has tables already, or some that cannot lie on a device."""
         self._task, self._episodes, self._profile = spec.task, episodes, profile or Timings()
         self._algorithm, self._learner = spec.algorithm, spec.algorithm.learner(spec.context, spec.start)
         self._policy: tuple[int, Policy] | None = None
-        self._waiting: list[tuple[str, ItemColumns]] = []  # items that a table's limiter does not let in yet
+        self._pending_items: list[tuple[str, ItemColumns]] = []  # items that a table's limiter does not let in yet
         tables = spec.algorithm.tables()
         devices = _elsewhere(self._learner, tables)
-        there = {table.name for table in tables if feed.stays(table, sharded=episodes.sharded)} & devices.keys()
+        there = {
+            table.name for table in tables if feed.keep_on_device(table, sharded=episodes.sharded)
+        } & devices.keys()
         moved = [table for table in tables if table.name in devices.keys() - there]
         draw = partial(_draw, episodes, spec.task, {table.name: ToDevice(devices[table.name]) for table in moved})
-        depth = feed.depth(moved)
-        self._prefetcher = Prefetcher(draw, settled if depth else unchanged, depth=depth)
+        depth = feed.prefetch_depth(moved)
+        self._prefetcher = Prefetcher(draw, detached_copy if depth else identity, depth=depth)
         self._weights, self._newest = read_only(self._learner.weights()), True
         self._replays_there = feed.on_device and bool(there)
         sizes = sizes_of(spec.algorithm)
@@ -121,7 +128,7 @@ class Trainer:
     @property
     def place(self) -> str:
         """Where it learns; see `where`."""
-        return where(self._learner)
+        return describe_device(self._learner)
 
     def policy(self, version: int) -> Policy:
         """The policy with the present weights, which are `version`."""
@@ -133,8 +140,8 @@ class Trainer:
         """Insert what was collected, and do every update that is due. version: of the weights that the learner has."""
         try:
             for trajectories in collected:
-                self._waiting += self._learner.items(trajectories)
-                self._let_in()
+                self._pending_items += self._learner.items(trajectories)
+                self._flush_pending()
             learned = self._updates(version)
             self._keep(self._learner.weights())
             return learned
@@ -161,23 +168,24 @@ class Trainer:
         smaller = [f"{change[name]} algorithm.{name} (it is {value})" for name, value in settings if value is not None]
         smaller += ["runtime.replay=host"] if self._replays_there else []
         return (
-            f"{own_name(algorithm)}: there was not enough memory to learn from {rows:,} new decisions with {count:,} numbers of weights: "
-            f"{full}. The weights from before are kept. Give {either([*smaller, 'fewer tasks on one card (runtime.tasks)', 'device=cpu'])}."
+            f"{qualified_name(algorithm)}: there was not enough memory to learn from {rows:,} new decisions with {count:,} "
+            f"numbers of weights: {full}. The weights from before are kept. Give "
+            f"{join_or([*smaller, 'fewer tasks on one card (runtime.tasks)', 'device=cpu'])}."
         )
 
     @property
     def placement(self) -> Placement | None:
         """Where the learner computes; None: it knows of the CPU only."""
-        return self._learner.placement if isinstance(self._learner, Placed) else None
+        return self._learner.placement if isinstance(self._learner, HasPlacement) else None
 
     @property
-    def in_place(self) -> LearnsInPlace | str:
+    def in_place(self) -> SupportsOnDevice | str:
         """The learner, if it can learn from what lies on its device; else why it cannot."""
         return learns_in_place(self._learner)
 
     def learn_in_place(self, block: Block) -> LearnResult:
         """One update from a block on the learner's device."""
-        assert isinstance(self._learner, LearnsInPlace)
+        assert isinstance(self._learner, SupportsOnDevice)
         learner, self._newest = self._learner, False
         try:
             with self._profile.part("learning"):
@@ -189,27 +197,27 @@ class Trainer:
             return failed
         return LearnResult(block.num_rows, 1, metrics)
 
-    def _let_in(self) -> None:
+    def _flush_pending(self) -> None:
         """Insert what waits, as far as the tables' limiters allow it now: where `max_diff` holds inserts back, updates go between them.
         More than a table holds comes in one piece after the other."""
         waiting: list[tuple[str, ItemColumns]] = []
-        for table, items in self._waiting:
+        for table, items in self._pending_items:
             left = items
             while True:
                 rows = num_rows(left)
                 room = int(min(rows, self._episodes.room(self._task, table)))
                 part = left if room == rows else rows_of(left, slice(room))
                 if (room or not rows) and not self._episodes.try_insert(self._task, table, part):
-                    raise self._stuck(table, room)
+                    raise self._deadlock(table, room)
                 if room == rows:
                     break
                 left = rows_of(left, slice(room, None))
                 if not room:
                     waiting.append((table, left))
                     break
-        self._waiting = waiting
+        self._pending_items = waiting
 
-    def _stuck(self, table: str, rows: int) -> Deadlock:
+    def _deadlock(self, table: str, rows: int) -> Deadlock:
         return Deadlock(
             f"task {self._task}: table {table!r} refuses the {rows} items of one rollout while nothing else could make room; collect less "
             "at a time, or raise its max_diff or capacity."
@@ -218,8 +226,8 @@ class Trainer:
     def _requests(self) -> Iterator[tuple[str, int]]:
         """The batches that are due; between them more of what waits comes in."""
         for request in self._learner.batches():
-            if self._waiting:
-                self._prefetcher.between(self._let_in)
+            if self._pending_items:
+                self._prefetcher.run_between(self._flush_pending)
             yield request
 
     def _updates(self, version: int) -> LearnResult:
@@ -232,19 +240,20 @@ class Trainer:
                     metrics, last = self._checked(self._learner.update(batch)), batch
                 for name, index, priority in priorities_of(self._learner):
                     update = partial(self._episodes.update_priorities, self._task, name, index, priority)
-                    self._prefetcher.between(update)
+                    self._prefetcher.run_between(update)
                 samples += len(batch.index)
                 updates += 1
-        self._let_in()
-        if self._waiting:
-            raise self._stuck(self._waiting[0][0], num_rows(self._waiting[0][1]))
+        self._flush_pending()
+        if self._pending_items:
+            raise self._deadlock(self._pending_items[0][0], num_rows(self._pending_items[0][1]))
         return LearnResult(samples, updates, metrics if last is None else {**metrics, **_lag(last, version)})
 
     def _checked(self, metrics: Metrics) -> Metrics:
         for name, value in metrics.items() if isinstance(metrics, Mapping) else [("metrics", metrics)]:
             if not isinstance(name, str) or not isinstance(value, int | float | np.number):
                 raise ScenarioError(
-                    f"learner {own_name(self._learner)}.update answered {brief(value)} for {name!r}; expected names with numbers."
+                    f"learner {qualified_name(self._learner)}.update answered {short_repr(value)} for {name!r}; expected names "
+                    f"with numbers."
                 )
         return metrics
 
@@ -292,7 +301,7 @@ def _draw(
 
 def _elsewhere(learner: Learner, tables: Sequence[TableSpec]) -> dict[str, torch.device]:
     """Where a learner wants what its tables hold, by table, unless that is memory."""
-    places = {table.name: placement_of(learner, table.name) for table in tables}
+    places = {table.name: placement_for_table(learner, table.name) for table in tables}
     return {name: place.torch for name, place in places.items() if place is not None and place.device != "cpu"}
 
 

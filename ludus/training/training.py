@@ -16,7 +16,17 @@ from typing import Protocol
 from ludus.core import curves, seeding
 from ludus.core.errors import TrainingError
 from ludus.core.timings import Timings
-from ludus.core.types import CPU, Adaptive, DeviceChoice, Metrics, PolicyRef, State, Trained, TrainingTask, Weights
+from ludus.core.types import (
+    CPU,
+    AdaptiveMixture,
+    DeviceChoice,
+    Metrics,
+    PolicyRef,
+    State,
+    TrainingResult,
+    TrainingTask,
+    Weights,
+)
 from ludus.learners.base import Algorithm, LearnerContext
 from ludus.learners.diversity import diversity_targets
 from ludus.policies.base import Policy
@@ -25,14 +35,14 @@ from ludus.rollout.async_limits import AsyncLimits
 from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.manager import RemotePolicy, RolloutManager
 from ludus.rollout.shards import merge
-from ludus.storage.base import Observer, Silent
+from ludus.storage.base import NullObserver, Observer
 from ludus.training.callbacks import CallbackObserver, UpdateRecord
 from ludus.training.collecting import AsyncCollector, Collected, Collector, Policies, SyncCollector
-from ludus.training.in_place import DeviceVectors, InPlaceCollector, in_place
+from ludus.training.in_place import DeviceVectors, OnDeviceCollector, select_collector
 from ludus.training.remote import RemoteTrainer, Trainers
 from ludus.training.rollout_requests import RequestMaker, TrainingCounts
-from ludus.training.stopping import Progress, Stopper, limit_of, reason_of, share_of, training_budget
-from ludus.training.trainer import FROM_MEMORY, Feed, LearnResult, Trainer, TrainerSpec
+from ludus.training.stopping import Progress, Stopper, fraction_done, limit_in_unit, stop_reason, training_budget
+from ludus.training.trainer import HOST_REPLAY, BatchPlacement, LearnResult, Trainer, TrainerSpec
 
 LoadPolicy = Callable[[PolicyRef], Policy]
 
@@ -40,13 +50,13 @@ LoadPolicy = Callable[[PolicyRef], Policy]
 class Scorer(Protocol):
     """What scores versions of a policy while it goes on learning (`ludus.evaluation.background`)."""
 
-    def offer(
+    def submit(
         self, task: TrainingTask, version: int, policies: Sequence[tuple[PolicyRef, Policy | RemotePolicy]]
     ) -> None:
         """A new version of a task's policy is out. policies: that one and its opponents."""
         ...
 
-    def take(self, *, wait_for: str | None = None) -> None:
+    def collect(self, *, wait_for: str | None = None) -> None:
         """Record the scores that have come. wait_for: a task, all of whose scores are waited for."""
         ...
 
@@ -67,8 +77,8 @@ class TrainingParts:
     trainers: Trainers | None = None
     background: Scorer | None = None
     callbacks: CallbackObserver = field(default_factory=CallbackObserver)
-    observer: Observer = field(default_factory=Silent)
-    feed: Feed = FROM_MEMORY
+    observer: Observer = field(default_factory=NullObserver)
+    feed: BatchPlacement = HOST_REPLAY
     device: DeviceChoice = CPU
     vectors: DeviceVectors | None = None
     clock: Callable[[], float] = time.perf_counter
@@ -104,8 +114,8 @@ class Training:
         self._requests = RequestMaker(
             task, self._collect, parts.rollouts, parts.policy, seed=seed, asynchronous=async_limits is not None
         )
-        self._total = limit_of(stop, self._collect.unit)
-        self._limit = limit_of(stop, "seconds")
+        self._total = limit_in_unit(stop, self._collect.unit)
+        self._limit = limit_in_unit(stop, "seconds")
         total, unit = training_budget(stop, self._collect.unit)
         targets = diversity_targets(task.diversity, parts.policy)
         context = LearnerContext(
@@ -131,7 +141,7 @@ class Training:
             self._first, self._count.next_episode = int(goes_on["version"]), int(goes_on["next_episode"])
         self._failure: str | None = None
         self._started = parts.clock()
-        found = in_place(
+        found = select_collector(
             parts.vectors,
             self._trainer if isinstance(self._trainer, Trainer) else None,
             task,
@@ -156,8 +166,8 @@ class Training:
 
         if vectors is not None and self._in_place is not None:
             profile = self._parts.profile
-            each = bool(self._parts.callbacks) or isinstance(self.task.opponents, Adaptive)
-            return InPlaceCollector(
+            each = bool(self._parts.callbacks) or isinstance(self.task.opponents, AdaptiveMixture)
+            return OnDeviceCollector(
                 vectors, self._in_place, request, self._collect, task_slot=task_slot, profile=profile, each=each
             )
         receive = self._trainer.receive if isinstance(self._trainer, RemoteTrainer) else None
@@ -175,10 +185,10 @@ class Training:
             receive=receive,
         )
 
-    def meet(self, learners: Mapping[tuple[int, str], Training]) -> None:
+    def set_live_opponents(self, learners: Mapping[tuple[int, str], Training]) -> None:
         """The trainings in progress together, by (population, policy), this one included: whose newest weights live opponents are. Before
         the first request."""
-        self._requests.meet(learners)
+        self._requests.set_live_opponents(learners)
 
     def newest(self, mode: str) -> tuple[PolicyRef, Policy | RemotePolicy]:
         """The weights that others play against."""
@@ -221,7 +231,7 @@ class Training:
             returns = count.add(rollout)
             self._requests.opponents.learn(rollout.episodes)
             if ahead:
-                self._collector.ahead()
+                self._collector.prefetch_requests()
             self._parts.callbacks.episodes_done(self.task, rollout.episodes)
             learned = self._learned(rollout)
             count.samples += learned.samples
@@ -247,7 +257,7 @@ class Training:
             if learned.updates and self._parts.callbacks:
                 done = UpdateRecord(self.task, count.iterations, learned.updates, self.metrics, count.totals)
                 self._parts.callbacks.updated(done)
-        self._collector.learned()
+        self._collector.on_published()
 
     def _learned(self, rollout: Rollout) -> LearnResult:
         if self._in_place is not None and isinstance(self._trainer, Trainer):
@@ -297,7 +307,7 @@ class Training:
         """Have the newest version scored beside training, if it is to be, against its opponents as they are now."""
         if self._parts.background is not None and self._requests.met:
             opponents, policies = self._requests.playing(*self.newest("explore"))
-            self._parts.background.offer(replace(self.task, opponents=opponents), self._version, policies)
+            self._parts.background.submit(replace(self.task, opponents=opponents), self._version, policies)
 
     # ------------------------------------------------------------------------------------------ around it
 
@@ -331,7 +341,7 @@ class Training:
     @property
     def fraction(self) -> float | None:
         """Share that is done, in [0, 1]; None if the stopper cannot say."""
-        return share_of(self._stop, self.progress)
+        return fraction_done(self._stop, self.progress)
 
     @property
     def metrics(self) -> Metrics:
@@ -349,7 +359,7 @@ class Training:
 
     def finished(self) -> str | None:
         """Why the task is over; None while it is not."""
-        return self._failure or reason_of(self._stop, self.progress)
+        return self._failure or stop_reason(self._stop, self.progress)
 
     def barrier(self) -> None:
         """A checkpoint is taken here, in every run: episodes that are open end as counted, bootstrapped truncations. (Their fragments
@@ -367,18 +377,18 @@ class Training:
         if self._count.unpublished:
             self._publish_newest()
 
-    def result(self) -> Trained:
+    def result(self) -> TrainingResult:
         """The trained policy; close the task with it."""
         count, task = self._count, self.task
         if self._parts.background is not None:
-            self._parts.background.take(wait_for=task.id)
+            self._parts.background.collect(wait_for=task.id)
         try:
             weights, place = self._trainer.weights, self._place
         except TrainingError as error:  # of a learner in place, whose weights are looked at only now
             self._failure = self._failure or f"{error} (task {task.id}, iteration {count.iterations})"
             weights, place = self._trainer.weights, self._place
         self.close()
-        return Trained(
+        return TrainingResult(
             task=task,
             ref=PolicyRef(task.population, task.policy, mode=task.mode),
             spec=self._trainer.spec,

@@ -75,8 +75,10 @@ def _of_mixtures(
     records: Sequence[GenerationRecord], reader: Reader, value: Callable[[int, tuple[int, ...]], float]
 ) -> Array:
     """What the players' meta-strategies come to against the first policies, which play at random: the mean over players."""
-    firsts = [stored.record for stored in reader.policies() if stored.record.index == 0]
-    known = len(firsts) == len(set(reader.info().population)) and all(first.spec.kind == "random" for first in firsts)
+    first_of_orbit = [stored.record for stored in reader.policies() if stored.record.index == 0]
+    known = len(first_of_orbit) == len(set(reader.info().population)) and all(
+        first.spec.kind == "random" for first in first_of_orbit
+    )
     if not records or len(records[0].marginals) < 2 or not known:
         return np.full(len(records), math.nan)
     found: dict[tuple[int, int], float] = {}

@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.text import Text
 
 from ludus.core.curves import per_second
-from ludus.core.types import Curve, EvaluationTask, Metrics, Task, TaskResult, Trained, TrainingTask
-from ludus.storage.base import Doing, GenerationRecord, RunInfo, RunSummary, Silent
+from ludus.core.types import Curve, EvaluationTask, Metrics, Task, TaskResult, TrainingResult, TrainingTask
+from ludus.storage.base import ActiveTasks, GenerationRecord, NullObserver, RunInfo, RunSummary
 from ludus.view.curves import compact, learner_of, newest, picture, told
 
 Clock = Callable[[], float]
@@ -76,7 +76,7 @@ class _Nowhere(io.StringIO):
         return len(text)
 
 
-class PlainProgress(Silent):
+class PlainProgress(NullObserver):
     """One line per generation, at most one every `every` seconds (the last is never lost), for logs and pipes; and a line of how a training
     goes, or the matches of a generation, where none has come for a while, so that a run of a day has some hundred of them. Nobody need
     listen: a closed pipe or a full disk under the log ends the lines, not the run."""
@@ -124,7 +124,7 @@ class PlainProgress(Silent):
             self._write(f"{learner_of(task)}, generation {task.generation}{share}  {progress_of(so_far)}")
 
     def task_done(self, result: TaskResult) -> None:
-        if isinstance(result, Trained) and "return" in result.metrics:
+        if isinstance(result, TrainingResult) and "return" in result.metrics:
             self._returns[result.task.population] = result.metrics["return"]
 
     def generation_done(self, record: GenerationRecord) -> None:
@@ -170,7 +170,7 @@ class PlainProgress(Silent):
             self._stream = _Nowhere()
 
 
-class RichProgress(Silent):
+class RichProgress(NullObserver):
     """A live bar under a short table of the newest generations and the trainings in progress: a line of numbers for each of the first few,
     and the curve of the first one's returns once it has lasted a while. Its drawing thread repaints twice a second, whatever the pace of
     the run. The picture is one text, laid out by hand: Rich's own tables cost ten times as much to draw. A terminal that was closed ends
@@ -191,7 +191,7 @@ class RichProgress(Silent):
         self._rates = Rates(clock)
         self._clock = clock
         self._records: tuple[GenerationRecord, ...] = ()
-        self._tasks = Doing()
+        self._tasks = ActiveTasks()
         self._doing = str(self._tasks)
         self._fraction: float | None = None
         self._trainings: dict[str, tuple[str, Curve]] = {}  # task -> whose, and its curve; replaced, never changed
@@ -238,7 +238,7 @@ class RichProgress(Silent):
             self._trainings = {**self._trainings, task.id: (learner_of(task), curve())}
 
     def task_done(self, result: TaskResult) -> None:
-        if isinstance(result, Trained) and result.curve:
+        if isinstance(result, TrainingResult) and result.curve:
             self._ended = (*self._ended, result.task.id)
             self._looked.pop(result.task.id, None)
             self._trainings = {**self._trainings, result.task.id: (learner_of(result.task), result.curve)}

@@ -14,8 +14,8 @@ from typing import Any
 
 from ludus.core.errors import ConfigError
 from ludus.core.packages import optional
-from ludus.core.types import Curve, Metrics, TaskResult, Trained, TrainingTask
-from ludus.storage.base import GenerationRecord, RunInfo, RunSummary, Silent
+from ludus.core.types import Curve, Metrics, TaskResult, TrainingResult, TrainingTask
+from ludus.storage.base import GenerationRecord, NullObserver, RunInfo, RunSummary
 from ludus.view.curves import learner_of, newest
 
 FOLDER = "tensorboard"
@@ -24,7 +24,7 @@ _FLUSH = 2.0  # seconds after which TensorBoard may see what was written
 _NUMBER = itertools.count()  # of the files of this process
 
 
-class TensorBoardWriter(Silent):
+class TensorBoardWriter(NullObserver):
     """An observer that writes each generation's numbers into `<run>/tensorboard`, over generations; and how learners learn, over the
     decisions of the run, once a second at most, and at the end of a task that lasts that long.
 
@@ -79,7 +79,7 @@ class TensorBoardWriter(Silent):
             self._learning(task, curve(), now)
 
     def task_done(self, result: TaskResult) -> None:
-        if not isinstance(result, Trained) or not result.curve or result.task.id not in self._begun:
+        if not isinstance(result, TrainingResult) or not result.curve or result.task.id not in self._begun:
             return
         now, told = self._clock(), self._told.get(learner_of(result.task), 0.0)
         if told >= self._begun[result.task.id][1] or now >= told + _EVERY:  # of short tasks not each

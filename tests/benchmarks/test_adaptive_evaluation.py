@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.adaptive_evaluation_worker import main, reached
 from benchmarks.adaptive_games import GAMES, Game
-from ludus.core.types import Solution
+from ludus.core.types import MetaSolution
 from ludus.solvers.match_selection import CellSelection, first_cells
 
 
@@ -41,8 +41,8 @@ def test_nash_conv_by_hand():
     game = Game("elo", n=2, seed=0, sampling="test")
     better = int(np.argmax(game.payoff.sum(axis=1)))
     best, worst = np.eye(2)[better], np.eye(2)[1 - better]
-    assert game.nash_conv(Solution((best, best), 0.0)) == 0
-    assert game.nash_conv(Solution((worst, worst), 0.0)) == pytest.approx(2 * np.abs(game.payoff).max())
+    assert game.nash_conv(MetaSolution((best, best), 0.0)) == 0
+    assert game.nash_conv(MetaSolution((worst, worst), 0.0)) == pytest.approx(2 * np.abs(game.payoff).max())
 
 
 def test_one_good_look_is_not_enough():

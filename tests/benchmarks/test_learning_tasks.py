@@ -29,7 +29,7 @@ from ludus.driver.control import StopRequest
 from ludus.driver.runner import resume
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import parse_scenario
-from ludus.storage.base import RunSummary, Silent
+from ludus.storage.base import NullObserver, RunSummary
 from ludus.testing.fakes import Cue
 
 NEEDS = {
@@ -141,10 +141,10 @@ def test_exploitability_at_the_end_is_that_of_the_run(tmp_path: Path) -> None:
         {"episodes": 48},
         "off",
     )
-    told = trained(to_yaml({**given, "evaluation": {"exploitability": "auto"}}), tmp_path / "tree", Silent())
+    told = trained(to_yaml({**given, "evaluation": {"exploitability": "auto"}}), tmp_path / "tree", NullObserver())
     assert exploitability(task, tmp_path / "tree")["score"] == pytest.approx(told.nash_conv[-1] / 2)
     alone = {**given, "env": {**keys["env"], "tree": "off"}}
-    trained(to_yaml(alone), tmp_path / "alone", Silent())
+    trained(to_yaml(alone), tmp_path / "alone", NullObserver())
     assert 0.0 < exploitability(task, tmp_path / "alone")["score"] < 2.0
     assert [TASKS[f"tictactoe-{kind}"].at_end for kind in ("alphazero", "muzero")] == [False, True]
 
@@ -382,7 +382,7 @@ def test_report_runs_nothing(played: list[Run], tmp_path: Path, capsys: pytest.C
     assert "leduc-nfsp" in capsys.readouterr().out
 
 
-class Stopping(Silent):
+class Stopping(NullObserver):
     """Raises at the third sign of progress, unless it is told not to."""
 
     def __init__(self, *, raises: bool) -> None:
@@ -414,7 +414,7 @@ def test_a_run_of_hours_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch
         patch.setattr(learning_run, "resume", partial(resume, stop=stop))
         # Stopped in good order: what it has is no result either.
         with pytest.raises(SystemExit, match="The same command goes on"), place(task, 0, text, root=tmp_path) as folder:
-            trained(text, folder, Silent())
+            trained(text, folder, NullObserver())
     watching = Stopping(raises=False)
     with place(task, 0, text, root=tmp_path) as folder:
         trained(text, folder, watching)

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ludus.core.types import Solution
+from ludus.core.types import MetaSolution
 
 
 @dataclass(frozen=True)
 class Raises:
     needs: ClassVar[frozenset[str]] = frozenset()
 
-    def solve(self, payoffs: Any, *, warm: Any = None, rng: Any) -> Solution:
+    def solve(self, payoffs: Any, *, warm: Any = None, rng: Any) -> MetaSolution:
         raise ZeroDivisionError("nothing can be divided by nothing")
 
 
@@ -22,5 +22,5 @@ class Raises:
 class TwoTooMany:
     needs: ClassVar[frozenset[str]] = frozenset()
 
-    def solve(self, payoffs: Any, *, warm: Any = None, rng: Any) -> Solution:
-        return Solution(tuple(np.full(n, 2.0 / n) for n in payoffs.sizes), 0.0)
+    def solve(self, payoffs: Any, *, warm: Any = None, rng: Any) -> MetaSolution:
+        return MetaSolution(tuple(np.full(n, 2.0 / n) for n in payoffs.sizes), 0.0)

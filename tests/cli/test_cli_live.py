@@ -18,7 +18,7 @@ from ludus.cli.main import main
 from ludus.core.types import Mixture, TrainingTask
 from ludus.driver.control import Control, StopRequest
 from ludus.storage import live
-from ludus.storage.base import RunSummary, Silent
+from ludus.storage.base import NullObserver, RunSummary
 from ludus.storage.live import LiveOrder
 from ludus.storage.store import Store
 
@@ -47,7 +47,7 @@ class Driver(threading.Thread):
         self.checkpoints += 1
 
     def run(self) -> None:
-        class Watcher(Silent):
+        class Watcher(NullObserver):
             def pace_changed(_, pace: str) -> None:
                 self.paces.append(pace)
 
@@ -227,7 +227,7 @@ def test_status_of_runs_that_have_ended(folder: Path, capsys: pytest.CaptureFixt
 
 def leave_as_killed(folder: Path, **changes: object) -> None:
     """What a driver that was killed has left: both files, no lock."""
-    control = Control(folder, StopRequest(), observer=Silent(), event=lambda kind, text: None)
+    control = Control(folder, StopRequest(), observer=NullObserver(), event=lambda kind, text: None)
     control.task_started(TrainingTask("t", 3, 1, (1,), "1-3", Mixture(())))
     control._tell_at = 0.0
     control.check()

@@ -24,7 +24,7 @@ from ludus.cli import ui
 from ludus.cli.main import main
 from ludus.cli.page_beside import page_beside
 from ludus.core.errors import ConfigError
-from ludus.storage.base import Silent
+from ludus.storage.base import NullObserver
 from ludus.view.server import serving
 from ludus.view.server.address import STEER, WATCH, Address, Tokens, is_any, is_loopback, listen
 
@@ -160,7 +160,7 @@ def wait_for(answer: Any) -> Any:
     raise AssertionError("it never came")
 
 
-class Told(Silent):
+class Told(NullObserver):
     def __init__(self) -> None:
         self.texts = list[str]()
 

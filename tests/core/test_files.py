@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus.core.files import replace_file, without_folders
+from ludus.core.files import redact_paths, replace_file
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -43,4 +43,4 @@ def test_a_file_is_on_disk_before_its_name_and_its_folder_after_it(
     ],
 )
 def test_messages_name_files_without_their_folders(text: str, said: str) -> None:
-    assert without_folders(text) == said
+    assert redact_paths(text) == said

@@ -1,4 +1,4 @@
-"""Room for the frames of calls (`ludus.core.machine.roomy`)."""
+"""Room for the frames of calls (`ludus.core.machine.reserve_stack`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from ludus.core.machine import roomy
+from ludus.core.machine import reserve_stack
 
 
 def _leaf(x: int) -> int:
@@ -23,11 +23,11 @@ def _faults(depth: int) -> int:
 
 
 def test_calls_bring_in_no_memory_at_any_depth() -> None:
-    assert roomy(_faults)(300) < 100  # without: some 200 where the calls cross the end of a piece
+    assert reserve_stack(_faults)(300) < 100  # without: some 200 where the calls cross the end of a piece
 
 
 def test_a_roomy_function_stays_what_it_is() -> None:
-    @roomy
+    @reserve_stack
     def ratio(a: float, *, by: float = 2.0) -> float:
         """Half."""
         return a / by

@@ -11,23 +11,23 @@ import pytest
 from ludus.cli.main import main
 from ludus.core.config import Config
 from ludus.core.errors import LudusError, ScenarioError, SolverError
-from ludus.core.own_code import own_frames, told
-from ludus.core.types import Adaptive, Array, EvaluationTask, Mixture, PolicyRef, Solution, State
+from ludus.core.own_code import describe_user_error, user_frames
+from ludus.core.types import AdaptiveMixture, Array, EvaluationTask, MetaSolution, Mixture, PolicyRef, State
 from ludus.driver.driver import tasks_of
 from ludus.evaluation.ratings import rate
 from ludus.population.ratings.base import RatingTable
-from ludus.rollout.opponents import MovingOpponents
-from ludus.schedulers.diversity import moved_by, objective_of
+from ludus.rollout.opponents import AdaptiveOpponents
+from ludus.schedulers.diversity import diversified_opponents, training_objective
 from ludus.schedulers.responses import Target, targets_of
 from ludus.solvers.registry import solve
 from ludus.testing.meta_solver import zero_sum_view
-from ludus.training.stopping import Progress, limit_of, reason_of, share_of
+from ludus.training.stopping import Progress, fraction_done, limit_in_unit, stop_reason
 from ludus.training.trainer import Trainer
 
 HERE = __name__
 VIEW = zero_sum_view([[1.0, 0.0, 2.0]])  # one policy against three
 THIRD = np.full(3, 1 / 3)
-FIRST = Solution((np.ones(1), THIRD), 0.0)
+FIRST = MetaSolution((np.ones(1), THIRD), 0.0)
 
 
 @dataclass(frozen=True)
@@ -113,23 +113,23 @@ class Odd(Answers):
 def test_whose_fault_it_is() -> None:
     with pytest.raises(LudusError) as ours:
         solve(Answers(), VIEW, rng=np.random.default_rng(0))
-    assert told(ours.value) is None  # Ludus's own code lies innermost
+    assert describe_user_error(ours.value) is None  # Ludus's own code lies innermost
     with pytest.raises(ValueError, match="odd") as caught:
         solve(Odd(), VIEW, rng=np.random.default_rng(0))
     theirs = caught.value
-    assert (told(theirs) or "").startswith(f"Odd.solve raised ValueError: odd ({__file__}, line ")
+    assert (describe_user_error(theirs) or "").startswith(f"Odd.solve raised ValueError: odd ({__file__}, line ")
     wrapped = RuntimeError("wrapped")
     wrapped.__cause__ = theirs
-    assert own_frames(wrapped) == own_frames(theirs)
+    assert user_frames(wrapped) == user_frames(theirs)
     remote = RuntimeError("wrapped")
     remote.__cause__ = Exception(
         f'  File "{solve.__code__.co_filename}", line 3, in solve\n  File "/home/me/own.py", line 7, in run\n'
     )
-    assert [(f.file, f.line, f.name) for f in own_frames(remote)] == [("/home/me/own.py", 7, "run")]
+    assert [(f.file, f.line, f.name) for f in user_frames(remote)] == [("/home/me/own.py", 7, "run")]
 
 
-def _answer(*marginals: Any, **more: Any) -> Solution:
-    return Solution(tuple(marginals), **{"gap": 0.0, **more})
+def _answer(*marginals: Any, **more: Any) -> MetaSolution:
+    return MetaSolution(tuple(marginals), **{"gap": 0.0, **more})
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,9 @@ def _answer(*marginals: Any, **more: Any) -> Solution:
         (_answer(np.ones(1)), "expected one array for each of 2 players"),
         (_answer(np.ones(1), THIRD, gap=-1.0), "answered the gap -1.0"),
         (_answer(np.ones(1), THIRD, gap=None), "answered the gap None"),
-        (Solution(None, 0.0), "answered neither of marginals and joint"),
+        (MetaSolution(None, 0.0), "answered neither of marginals and joint"),
         (_answer(np.ones(1), THIRD, joint=THIRD[None]), "answered both of marginals and joint"),
-        (Solution(None, 0.0, joint=THIRD), r"for joint an array of shape \[3\]; expected \[1, 3\]"),
+        (MetaSolution(None, 0.0, joint=THIRD), r"for joint an array of shape \[3\]; expected \[1, 3\]"),
     ],
 )  # fmt: skip
 def test_what_a_meta_solver_may_not_answer(answer: Any, words: str) -> None:
@@ -159,14 +159,19 @@ def test_what_a_meta_solver_may_not_answer(answer: Any, words: str) -> None:
 
 def test_what_a_stopper_may_not_answer() -> None:
     now = Progress()
-    assert reason_of(Answers("enough"), now) == "enough"
-    assert share_of(Answers(1.5), now) == 1.0
-    assert limit_of(Answers(np.int64(7)), "episodes") == 7
-    for asked, answer in ((reason_of, True), (reason_of, ""), (share_of, "half"), (share_of, float("nan"))):
+    assert stop_reason(Answers("enough"), now) == "enough"
+    assert fraction_done(Answers(1.5), now) == 1.0
+    assert limit_in_unit(Answers(np.int64(7)), "episodes") == 7
+    for asked, answer in (
+        (stop_reason, True),
+        (stop_reason, ""),
+        (fraction_done, "half"),
+        (fraction_done, float("nan")),
+    ):
         with pytest.raises(ScenarioError, match=rf"stopper {HERE}:Answers\.(reason|fraction) answered"):
             asked(Answers(answer), now)
     with pytest.raises(ScenarioError, match=r"Answers\.limit\('episodes'\) answered 2.5; expected a whole number"):
-        limit_of(Answers(2.5), "episodes")
+        limit_in_unit(Answers(2.5), "episodes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +191,7 @@ class Rule:
 def test_what_an_opponents_rule_may_not_answer() -> None:
     refs = [PolicyRef(1, f"1-{k}", 0) for k in range(2)]
     mixture = Mixture.product({1: (refs, [0.25, 0.75])})
-    moving = MovingOpponents(Adaptive(mixture, f"{HERE}:Rule"))
+    moving = AdaptiveOpponents(AdaptiveMixture(mixture, f"{HERE}:Rule"))
     with pytest.raises(ScenarioError, match=f"opponents' rule {HERE}:Rule answered .*, which sums to 2.0; expected 1"):
         moving.mixture(lambda ref: ref)
 
@@ -203,7 +208,7 @@ def test_what_the_rule_of_self_play_may_not_answer(tmp_path: Any, capsys: pytest
         (None, "answered None; expected one or several Target"),
         ((), r"answered \(\); expected one or several Target"),
         ((Target((1,), FIRST, np.zeros(1)),), r"a target for the seats \(1,\); expected some of \[0\]"),
-        ((Target((0,), Solution((np.ones(1), 2 * THIRD), 0.0), np.zeros(1)),), "a target against for player 1 .* sums to 2"),
+        ((Target((0,), MetaSolution((np.ones(1), 2 * THIRD), 0.0), np.zeros(1)),), "a target against for player 1 .* sums to 2"),
         ((Target((0,), FIRST, np.zeros(3)),), "with scores .* for each of the population's 1 policies"),
         ((Target((0,), FIRST, np.zeros(1), improves=1),), "improves policy 1; expected one of 0 to 0"),
     ],
@@ -214,7 +219,7 @@ def test_what_a_response_rule_may_not_answer(answer: Any, words: str) -> None:
 
 
 def test_what_a_diversity_may_not_answer() -> None:
-    for call in (lambda rule: objective_of(rule, ()), lambda rule: moved_by(rule, None, VIEW, ())):
+    for call in (lambda rule: training_objective(rule, ()), lambda rule: diversified_opponents(rule, None, VIEW, ())):
         assert call(Answers(None)) is None
         with pytest.raises(ScenarioError, match=rf"diversity {HERE}:Answers answered 7 for .*, or None"):
             call(Answers(7))

@@ -5,7 +5,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from ludus.core.plain import plain, to_json
+from ludus.core.plain import to_builtins, to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ def test_records_are_told_by_their_fields(worth: str) -> None:
         "é": [np.int64(1), np.bool_(True)],
         "file": Path("/a/b.html"),
     }
-    assert plain(value) == told
+    assert to_builtins(value) == told
     text = '{"0":[{"from":[1,2],"worth":W}],"é":[1,true],"file":"b.html"}'
     assert to_json(value) == text.replace("W", "0.5" if worth == "0.5" else "null").encode()
 

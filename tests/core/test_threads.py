@@ -18,7 +18,7 @@ from ludus.driver.assembly import _learning
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import load_scenario
 from ludus.runtime.inprocess import InProcess
-from ludus.storage.base import Silent
+from ludus.storage.base import NullObserver
 
 LIMITED = """
 import numba, numpy as np, torch
@@ -70,7 +70,7 @@ def test_a_trainer_has_its_threads() -> None:
     assert printed(TRAINER) == [1, 2]
 
 
-class Count(Silent):
+class Count(NullObserver):
     def __init__(self) -> None:
         self.threads: set[int] = set()
 

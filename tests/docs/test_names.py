@@ -19,7 +19,7 @@ import ludus
 from ludus.cli.check_env import ELSEWHERE
 from ludus.core import errors
 from ludus.core.packages import EXTRAS
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.core.timings import PARTS
 from ludus.driver.scenario import AdaptivePayoffs, Checkpoints, Evaluation, Scenario
 from ludus.driver.scenario_files import list_presets, load_scenario
@@ -58,7 +58,7 @@ def fields(part: Any) -> set[str]:
 
 
 def options(table: Mapping[str, str]) -> dict[str, set[str]]:
-    return {name: fields(load("part", name, table)) for name in table}
+    return {name: fields(resolve_name("part", name, table)) for name in table}
 
 
 # ---------------------------------------------------------------------------------------------- tables of names
@@ -86,7 +86,11 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
         (
             "docs/concepts/errors.md",
             "class",
-            [name for name in errors.__all__ if name not in ("LudusError", "article", "either", "nearest", "one_line")],
+            [
+                name
+                for name in errors.__all__
+                if name not in ("LudusError", "article", "join_or", "nearest", "one_line")
+            ],
         ),
     ],
 )
@@ -107,7 +111,7 @@ def test_tables_are_complete(page: str, heading: str, names: Iterable[str]) -> N
 def test_parts_of_schedules_are_named(part: str, table: Mapping[str, str]) -> None:
     rows = next(rows for rows in pages.tables("ludus/schedulers/README.md") if rows[0][0] == "key")
     named = {word for key, values in rows[1:] if key == f"`{part}`" for word in re.findall(r"`(\w+)`", values)}
-    their = set().union(*(fields(load(part, name, table)) for name in table))
+    their = set().union(*(fields(resolve_name(part, name, table)) for name in table))
     assert set(table) <= named <= set(table) | their
 
 
@@ -205,7 +209,7 @@ def test_options_of_wrappers_are_their_arguments() -> None:
     page = "docs/how-to/wrappers.md"
     for names, words in zip(pages.cells(page, "wrapper"), pages.cells(page, "wrapper", 1), strict=True):
         (name,) = names
-        known = list(inspect.signature(load("wrapper", name, WRAPPERS)).parameters)
+        known = list(inspect.signature(resolve_name("wrapper", name, WRAPPERS)).parameters)
         assert words == known[1:], name
 
 

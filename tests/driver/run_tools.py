@@ -27,7 +27,7 @@ from ludus.envs.registry import make_env
 from ludus.policies.file import save_policy
 from ludus.policies.specs import tabular_spec
 from ludus.storage import checkpoint
-from ludus.storage.base import Silent
+from ludus.storage.base import NullObserver
 from ludus.storage.store import Store
 
 SCENARIOS = {
@@ -370,7 +370,7 @@ class Whole(dict[str, Path]):
             self.check_a_kill(name, kill * self.changes(name) // (kills + 1), folder)
 
 
-class Impatient(Silent):
+class Impatient(NullObserver):
     """Asks for a stop at the n-th call."""
 
     def __init__(self, calls: int) -> None:

@@ -11,12 +11,12 @@ from ludus.core.types import Metrics, Task, TaskResult
 from ludus.driver import control
 from ludus.driver.runner import run
 from ludus.storage import live, orders
-from ludus.storage.base import Silent
+from ludus.storage.base import NullObserver
 
 NAMES = ("adaptive", "by_player", "exact", "self_play")
 
 
-class Asking(Silent):
+class Asking(NullObserver):
     """Asks for one whenever anything happens."""
 
     def __init__(self, run_dir: Path) -> None:
@@ -25,7 +25,7 @@ class Asking(Silent):
     def _ask(self) -> None:
         status = live.read_status(self.run_dir)
         assert status is not None
-        orders.leave(self.run_dir, orders.checkpoint_now(status).change)
+        orders.write_request(self.run_dir, orders.checkpoint_now(status).change)
 
     def task_started(self, task: Task) -> None:
         self._ask()

@@ -16,11 +16,11 @@ from ludus.core.types import EvaluationTask, Mixture, TrainingTask
 from ludus.driver.control import LOOK, STOPPED, Control, StopRequest
 from ludus.runtime.base import PartState
 from ludus.storage import live
-from ludus.storage.base import Observer, RunInfo, Silent
+from ludus.storage.base import NullObserver, Observer, RunInfo
 from ludus.storage.live import LiveOrder
 
 
-class Watcher(Silent):
+class Watcher(NullObserver):
     def __init__(self) -> None:
         self.told: list[str] = []
 

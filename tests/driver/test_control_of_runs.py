@@ -16,7 +16,7 @@ from ludus.cli.main import main
 from ludus.core.types import Metrics
 from ludus.driver.runner import run
 from ludus.storage import live
-from ludus.storage.base import Silent
+from ludus.storage.base import NullObserver
 from ludus.storage.reader import Reader
 
 _LONG = ["generations=1", "response.episodes=8000"]
@@ -126,7 +126,7 @@ def test_a_pause_counts_for_no_limit_in_seconds(tmp_path: Path) -> None:
 def test_an_order_that_is_spoilt_harms_no_run(tmp_path: Path) -> None:
     """Replaced by nonsense at every step."""
 
-    class Spoils(Silent):
+    class Spoils(NullObserver):
         def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
             (tmp_path / "run" / live.CONTROL).write_bytes(b"{")
 

@@ -13,7 +13,7 @@ from pettingzoo import ParallelEnv
 import ludus
 from benchmarks.spellings_run import settings, spellings
 from ludus.core.config import to_yaml
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.driver.defaults import complete, missing_settings, spec_of
 from ludus.driver.scenario_files import list_presets, load_scenario, parse_scenario
 from ludus.learners.defaults import complete_algorithm
@@ -74,7 +74,7 @@ def test_every_algorithm_has_settings_that_suit_the_environment(name: str) -> No
 
 def fits(algorithm: str, spec: Any) -> bool:
     try:
-        check_fits(complete_algorithm(load("algorithm", algorithm, ALGORITHMS)(), spec), spec)
+        check_fits(complete_algorithm(resolve_name("algorithm", algorithm, ALGORITHMS)(), spec), spec)
     except ludus.LudusError:
         return False
     return True

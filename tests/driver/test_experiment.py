@@ -76,7 +76,7 @@ def test_wrong_seeds(text: str) -> None:
 
 
 def test_runs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "cores", lambda: 5)
+    monkeypatch.setattr(driver, "available_cpus", lambda: 5)
     assert at_a_time(load_scenario("kuhn")) == 5
     assert at_a_time(load_scenario("kuhn", ["runtime.threads=2"])) == 2
     assert at_a_time(load_scenario("kuhn", ["runtime.threads=8"])) == 1

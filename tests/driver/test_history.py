@@ -13,7 +13,7 @@ import pytest
 import run_tools as tools
 
 from ludus.core.errors import ScenarioError
-from ludus.core.types import Factor, Mixture, PolicySpec, TrainingTask
+from ludus.core.types import Mixture, OpponentFactor, PolicySpec, TrainingTask
 from ludus.driver.driver import History, tasks_of
 from ludus.driver.runner import resume, run
 from ludus.driver.task_runner import TaskRunner
@@ -93,13 +93,15 @@ def test_a_value_by_the_payoff_table() -> None:
     a, b, c = ([manager.add(p, f"{p}-{k}", spec, {}) for k in range(2)] for p in range(3))
     payoffs = np.arange(24.0).reshape(3, 2, 2, 2)
     independent = Mixture.product({0: (a, [0.5, 0.5]), 1: (b, [0.25, 0.75]), 2: (c, [1.0, 0.0])})
-    assert manager.value(independent.instead(0, a[1]), 0, payoffs) == 0.25 * 4 + 0.75 * 6
+    assert manager.value(independent.with_seat_fixed(0, a[1]), 0, payoffs) == 0.25 * 4 + 0.75 * 6
     assert manager.value(independent, 2, payoffs) == 16 + 0.5 * 4 + 0.75 * 2
-    joint = Mixture((Factor((1, 2), ((b[0], c[1]), (b[1], c[0])), (0.5, 0.5)), Factor((0,), ((a[1],),), (1.0,))))
+    joint = Mixture(
+        (OpponentFactor((1, 2), ((b[0], c[1]), (b[1], c[0])), (0.5, 0.5)), OpponentFactor((0,), ((a[1],),), (1.0,)))
+    )
     assert manager.value(joint, 0, payoffs) == 0.5 * 5 + 0.5 * 6
     payoffs[0, 1, 0, 1] = np.nan
     assert math.isnan(manager.value(joint, 0, payoffs))
-    assert manager.value(independent.instead(0, a[1]), 0, payoffs) == 5.5, "nobody draws that"
+    assert manager.value(independent.with_seat_fixed(0, a[1]), 0, payoffs) == 5.5, "nobody draws that"
     other = Mixture.product({0: ([a[0]._replace(mode="greedy")], [1.0]), 1: (b, [1.0, 0.0]), 2: (c, [1.0, 0.0])})
     assert math.isnan(manager.value(other, 0, payoffs)), "members play otherwise"
 

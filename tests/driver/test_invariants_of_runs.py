@@ -14,7 +14,7 @@ import pytest
 
 from ludus.core.curves import joined
 from ludus.core.errors import RunError
-from ludus.core.types import Act, Due, PolicyRef, Solution
+from ludus.core.types import ActionRequests, MetaSolution, PolicyOutput, PolicyRef
 from ludus.driver.runner import _files_hint, resume, run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.driver.scenario_kinds import PSRO
@@ -60,7 +60,7 @@ class Watch:
         self.rollouts: list[tuple[RolloutRequest, Rollout]] = []
         act, steps = LocalBank.act, RolloutWorker._steps
 
-        def acting(bank: LocalBank, player: int, due: Due, noise: np.ndarray) -> Act:
+        def acting(bank: LocalBank, player: int, due: ActionRequests, noise: np.ndarray) -> PolicyOutput:
             self.decision(bank, player, due)
             return act(bank, player, due, noise)
 
@@ -76,7 +76,7 @@ class Watch:
         monkeypatch.setattr(LocalBank, "act", acting)
         monkeypatch.setattr(RolloutWorker, "_steps", playing)
 
-    def decision(self, bank: LocalBank, player: int, due: Due) -> None:
+    def decision(self, bank: LocalBank, player: int, due: ActionRequests) -> None:
         assert self.request is not None
         learner = self.request.learner
         for slot, first in zip(due.slot.tolist(), due.first.tolist(), strict=True):
@@ -251,7 +251,7 @@ def test_displayed_numbers_follow_from_stored_ones(tmp_path: Path) -> None:
         for population in result.populations:
             ref = population[generation.number].ref
             exact.add(ref, load_policy(tmp_path / "policies" / str(ref.population) / f"{ref.policy}.safetensors"))
-        found = exact.exploitability(Solution(tuple(np.array(m) for m in generation.marginals), 0.0))
+        found = exact.exploitability(MetaSolution(tuple(np.array(m) for m in generation.marginals), 0.0))
         assert generation.nash_conv == pytest.approx(found.nash_conv, abs=1e-12)
         np.testing.assert_allclose(generation.gains, found.gain, atol=1e-12)
         np.testing.assert_allclose(generation.values, found.value, atol=1e-12)

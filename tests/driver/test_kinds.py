@@ -13,7 +13,7 @@ import run_tools as tools
 
 from ludus.core.config import as_stored, to_yaml
 from ludus.core.errors import ConfigError, LudusError, ScenarioError
-from ludus.core.parts import load, with_options
+from ludus.core.parts import resolve_name, with_options
 from ludus.core.types import PolicyRef, TrainingTask
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_check import check_vector
@@ -70,7 +70,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_kind_is_here() -> None:
     assert KINDS.keys() == SCENARIOS.keys()
-    assert all(load("scenario", name, SCENARIOS).kind == name for name in SCENARIOS)
+    assert all(resolve_name("scenario", name, SCENARIOS).kind == name for name in SCENARIOS)
 
 
 class Mine(PSRO):

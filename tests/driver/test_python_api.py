@@ -21,7 +21,7 @@ from ludus.cli.main import main
 from ludus.driver.scenario_kinds import SCENARIOS
 from ludus.learners.registry import ALGORITHMS
 from ludus.policies.base import Policy
-from ludus.storage.base import Silent
+from ludus.storage.base import NullObserver
 from ludus.storage.reader import Reader
 from ludus.testing.fakes import TEAM, ScriptedEnv
 from ludus.training.callbacks import Callback, UpdateRecord
@@ -350,7 +350,7 @@ def test_a_run_ends_though_its_environments_cannot_be_closed(tmp_path: Path) -> 
         def close(self) -> None:
             raise RuntimeError("the display is gone")
 
-    class Hears(Silent):
+    class Hears(NullObserver):
         said: ClassVar[list[str]] = []
 
         def message(self, text: str) -> None:
@@ -376,3 +376,24 @@ def test_a_lambda_goes_to_the_workers(apart: str, tmp_path: Path) -> None:
     for name, runtime in (("here", {}), ("apart", {"kind": apart, "workers": 2, "tasks": 1})):
         ludus.run(learner(make, runtime={"shards": 2, **runtime}), run_dir=tmp_path / name, report=False)
     assert tools.policies_of(tmp_path / "here") == tools.policies_of(tmp_path / "apart")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(module, name) for module in (ludus, ludus.core.types) for name in vars(module)["_RENAMED"]]
+)
+def test_former_name_warns_and_is_the_new_one(module, name):
+    with pytest.warns(DeprecationWarning, match=f"{name} is called .*{module._RENAMED[name]} now"):
+        former = getattr(module, name)
+    assert former is getattr(module, module._RENAMED[name])
+
+
+def test_former_properties_of_records_warn():
+    spec = ludus.make_env("openspiel/kuhn_poker", num_envs=1).spec
+    with pytest.warns(DeprecationWarning, match="constant_sum"):
+        assert spec.constant == spec.constant_sum == 0.0
+    with pytest.warns(DeprecationWarning, match="agent_index"):
+        assert spec.places.tolist() == [0, 0]
+    own, other = ludus.PolicyRef(0, "0-0"), ludus.PolicyRef(0, "0-1")
+    mixture = ludus.Mixture((ludus.core.types.OpponentFactor((1,), ((own,),), (1.0,)),))
+    with pytest.warns(DeprecationWarning, match="with_seat_fixed"):
+        assert mixture.instead(1, other) == mixture.with_seat_fixed(1, other)

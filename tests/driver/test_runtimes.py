@@ -20,7 +20,7 @@ from ludus.driver.scenario_runtime import RuntimeChoice
 from ludus.policies.file import load_policy
 from ludus.policies.stacks import DeviceStack
 from ludus.runtime.inprocess import InProcess
-from ludus.storage.base import Silent
+from ludus.storage.base import NullObserver
 from ludus.storage.reader import Reader
 
 PSRO = """
@@ -157,7 +157,7 @@ class Stuck(InProcess):
         return super().wait(refs, at_least=at_least, timeout=timeout)
 
 
-class Hears(Silent):
+class Hears(NullObserver):
     def __init__(self) -> None:
         self.heard: list[str] = []
 

@@ -11,7 +11,7 @@ import run_tools as tools
 import torch
 
 from ludus.core.errors import ConfigError
-from ludus.core.machine import same_bits
+from ludus.core.machine import deterministic_algorithms
 from ludus.core.types import DeviceChoice
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_runtime import RuntimeChoice
@@ -34,13 +34,13 @@ def settings() -> tuple[bool, bool, bool, str | None]:
 def test_torch_is_told_and_told_again_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(WORKSPACE, raising=False)
     before = settings()
-    with same_bits(False):
+    with deterministic_algorithms(False):
         assert settings() == before == (False, False, False, None)
-    with same_bits(True):
+    with deterministic_algorithms(True):
         assert settings() == (True, False, True, ":4096:8")
     assert settings() == before
     monkeypatch.setenv(WORKSPACE, ":16:8")
-    with same_bits(True):
+    with deterministic_algorithms(True):
         assert settings()[-1] == ":16:8"
     assert settings()[-1] == ":16:8"
 
@@ -49,15 +49,15 @@ def test_what_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     before = settings()
     with (
         pytest.raises(ConfigError, match=r"deterministic was given, and put_ has no kernel on this device"),
-        same_bits(True),
+        deterministic_algorithms(True),
     ):
         torch.zeros(3).put_(torch.tensor([1]), torch.ones(1))
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"), same_bits(True):
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"), deterministic_algorithms(True):
         torch.zeros(2, 3) @ torch.zeros(2, 3)
     assert settings() == before
     monkeypatch.delenv(WORKSPACE, raising=False)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    with pytest.raises(ConfigError, match=f"Start Python with {WORKSPACE}=:4096:8"), same_bits(True):
+    with pytest.raises(ConfigError, match=f"Start Python with {WORKSPACE}=:4096:8"), deterministic_algorithms(True):
         pass
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import run_tools as tools
 
-from ludus.core.types import Solution
+from ludus.core.types import MetaSolution
 from ludus.driver import driver
 from ludus.driver.control import StopRequest
 from ludus.driver.runner import resume, run
@@ -65,7 +65,7 @@ def test_a_note_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Once a run, however many generations have one."""
     solved = nash.Nash.solve
 
-    def noted(*args: object, **options: object) -> Solution:
+    def noted(*args: object, **options: object) -> MetaSolution:
         return dataclasses.replace(solved(*args, **options), note="nash: stopped early.")  # type: ignore[arg-type]
 
     monkeypatch.setattr(nash.Nash, "solve", noted)

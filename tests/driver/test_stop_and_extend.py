@@ -15,7 +15,7 @@ from ludus.core.errors import ConfigError, RunError, ScenarioError
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_runtime import RuntimeChoice
 from ludus.evaluation import ratings
-from ludus.storage.base import GenerationRecord, Silent
+from ludus.storage.base import GenerationRecord, NullObserver
 from ludus.storage.reader import Reader, run_state
 from ludus.storage.run_dirs import RunLock
 from ludus.storage.stored_run import StoredRun
@@ -241,7 +241,7 @@ def test_a_run_with_an_option_that_is_refused_by_now_goes_on(tmp_path: Path) -> 
 def test_a_run_whose_folder_is_moved_stops_at_the_next_barrier(tmp_path: Path) -> None:
     """What it wrote from there on would lie beside it, in a folder that nobody removes. It goes on where it is."""
 
-    class Moves(Silent):
+    class Moves(NullObserver):
         def generation_done(self, record: GenerationRecord) -> None:
             if record.number == 1:
                 (tmp_path / "run").rename(tmp_path / "moved")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import ludus
 from ludus.core import seeding
 from ludus.core.errors import EnvError, LudusError, ScenarioError
-from ludus.core.types import AgentSpec, Array, Due, Ended, EnvSpec, Finished, Timestep
+from ludus.core.types import ActionRequests, AgentSpec, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
 from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.worker import RolloutWorker
 from ludus.testing.env import check_env
@@ -78,14 +78,16 @@ class Votes:
             agent = np.tile(np.eye(TEAM, dtype=np.float32), (len(playing), 1))
             seen = np.concatenate([coins[playing, p].reshape(-1, 1).astype(np.float32), agent], axis=1)
             reward = np.repeat(self._reward[playing, p] * (not first), TEAM).astype(np.float32)
-            due.append(Due(self._slots(playing), seen, None, reward, np.full(n, first)))
+            due.append(ActionRequests(self._slots(playing), seen, None, reward, np.full(n, first)))
             reward = np.repeat(self._reward[ended, p], TEAM).astype(np.float32)
             m = len(reward)
-            closed.append(Ended(self._slots(ended), reward, np.ones(m, np.bool_), np.zeros((m, 3), np.float32)))
+            closed.append(
+                ClosedDecisions(self._slots(ended), reward, np.ones(m, np.bool_), np.zeros((m, 3), np.float32))
+            )
         returns = self._returns[ended].copy()
         self._returns[ended] = 0
         k = len(ended)
-        finished = Finished(ended.astype(np.int32), returns, np.ones(k, np.bool_), np.full(k, STEPS, np.int32))
+        finished = FinishedEpisodes(ended.astype(np.int32), returns, np.ones(k, np.bool_), np.full(k, STEPS, np.int32))
         return Timestep(tuple(due), tuple(closed), finished)
 
     def snapshot(self) -> bytes | None:

@@ -16,7 +16,7 @@ from pettingzoo import ParallelEnv
 import ludus
 from ludus.cli.main import main
 from ludus.rollout import manager, worker
-from ludus.storage.base import Silent
+from ludus.storage.base import NullObserver
 
 KUHN: dict[str, Any] = {"env": {"id": "openspiel/kuhn_poker", "num_envs": 16}, "share": "never"}
 LEARNS = {"min_size": 10, "batch": 4, "updates_per_decision": 0.5}
@@ -69,7 +69,7 @@ def endless(**env: Any) -> ludus.PSRO:
     return ludus.PSRO(env=made, algorithm=PPO, evaluation={"episodes": 4}, generations=0)
 
 
-class Listener(Silent):
+class Listener(NullObserver):
     """What is said while a run goes on."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from ludus.driver.control import StopRequest
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.storage import live
-from ludus.storage.base import Silent
+from ludus.storage.base import NullObserver
 from ludus.storage.reader import Reader
 from ludus.view.figures.panels import PANELS
 
@@ -25,7 +25,7 @@ def test_a_long_match_is_told_of_while_it_is_played(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("ludus.driver.control.LOOK", 0.0)
     stop = StopRequest()
 
-    class Watches(Silent):
+    class Watches(NullObserver):
         told, seen = list[float](), list[float | None]()
 
         def task_progress(self, fraction: float | None, metrics: Metrics) -> None:

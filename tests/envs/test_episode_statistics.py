@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import EnvError
-from ludus.core.types import Factor, Mixture, PolicyRef, Timestep
+from ludus.core.types import Mixture, OpponentFactor, PolicyRef, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.processes.vector import SubprocessVectorEnv
 from ludus.envs.python_loop import Happened, PythonVectorEnv
@@ -215,7 +215,7 @@ def played(
 ) -> EpisodeResults:
     """Player 0 takes and player 1 leaves every coin."""
     refs = PolicyRef(0, "takes"), PolicyRef(0, "leaves")
-    mixture = Mixture((Factor((0, 1), (refs,), (1.0,)),))
+    mixture = Mixture((OpponentFactor((0, 1), (refs,), (1.0,)),))
     request = RolloutRequest(refs[0] if learner else None, (0,) * learner, mixture, unit, amount, seed=3)
     policies = [(refs[0], FixedPolicy.of(1)), (refs[1], FixedPolicy.of(0))]
     return manage(InProcess(), env).run(request, policies).episodes

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ludus.core.types import Due, Ended, Timestep
+from ludus.core.types import ActionRequests, ClosedDecisions, Timestep
 from ludus.envs.adapters.openspiel import load_game
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.registry import list_envs
@@ -81,21 +81,21 @@ class Broken(ScriptedEnv):
 
 
 def _due(timestep: Timestep, **columns) -> Timestep:
-    def spoil(due: Due) -> Due:
+    def spoil(due: ActionRequests) -> ActionRequests:
         return due._replace(**{name: change(getattr(due, name)) for name, change in columns.items()})
 
     return timestep._replace(due=tuple(spoil(due) for due in timestep.due))
 
 
 def _ended(timestep: Timestep, **columns) -> Timestep:
-    def spoil(ended: Ended) -> Ended:
+    def spoil(ended: ClosedDecisions) -> ClosedDecisions:
         return ended._replace(**{name: change(getattr(ended, name)) for name, change in columns.items()})
 
     return timestep._replace(ended=tuple(spoil(ended) for ended in timestep.ended))
 
 
 def _forget_player_0(timestep: Timestep) -> Timestep:
-    empty = Ended(
+    empty = ClosedDecisions(
         np.empty(0, np.int32),
         np.empty(0, np.float32),
         np.empty(0, np.bool_),

@@ -415,8 +415,8 @@ def test_ids_are_not_put_beside_bytes() -> None:
 def test_what_two_players_returns_sum_to(ranges: tuple[tuple[float, float], ...], said: float) -> None:
     """What both ends of the ranges say; loose ranges say nothing."""
     spec = EnvSpec(id="made up", agents=(), utility_range=ranges, symmetry=((0,), (1,)), zero_sum=True)
-    assert spec.constant == said
-    assert replace(spec, zero_sum=False).constant is None
+    assert spec.constant_sum == said
+    assert replace(spec, zero_sum=False).constant_sum is None
 
 
 def test_a_refused_action_is_no_step_of_a_time_limit() -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ludus.rollout.bot_process import Job
+from ludus.rollout.bot_process import ProcessRole
 
 
 class Asked:
@@ -19,7 +19,7 @@ class Asked:
 class BotsHere:
     """A `BotProcess` without a process. An error in a bot is raised where it is asked."""
 
-    def __init__(self, job: Job, *, longer: str = "") -> None:
+    def __init__(self, job: ProcessRole, *, longer: str = "") -> None:
         self._play: Callable[..., Any] = job.begin(Asked())  # type: ignore[arg-type]
         self._ready = os.open(os.devnull, os.O_RDONLY)  # has always something to say
         self._answer: Any = None

@@ -20,7 +20,7 @@ from ludus.evaluation.background import BackgroundEvaluator, Score
 from ludus.rollout.base import EpisodeResults, Rollout, RolloutRequest
 from ludus.rollout.manager import Pending
 from ludus.runtime.base import Runtime
-from ludus.storage.base import Silent
+from ludus.storage.base import NullObserver
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
 
@@ -82,7 +82,7 @@ def test_a_child_scores_versions_while_one_process_learns(tmp_path: Path, monkey
         assert set(found) <= set(scores(tmp_path / "between", task))
 
 
-class Stopping(Silent):
+class Stopping(NullObserver):
     """Asks for a stop after so many iterations."""
 
     def __init__(self, iterations: int) -> None:
@@ -211,7 +211,7 @@ class Watched:
     def offer(self, *versions: int) -> None:
         for version in versions:
             ref = PolicyRef(0, "0-1", version)
-            self.background.offer(self.task, version, [(ref, None)])  # type: ignore[list-item]
+            self.background.submit(self.task, version, [(ref, None)])  # type: ignore[list-item]
 
 
 def test_a_score_belongs_to_its_version_also_when_the_evaluator_dies() -> None:
@@ -221,7 +221,7 @@ def test_a_score_belongs_to_its_version_also_when_the_evaluator_dies() -> None:
     error = 2**0.5 / 2**0.5  # two returns, 1 above and 1 below their mean
     assert watched.scores == [Score("task", 1, 2, 0.5, error), Score("task", 4, 2, 0.25, error)]
     assert watched.told == []
-    watched.background.take(wait_for="task")
+    watched.background.collect(wait_for="task")
     (text,) = watched.told
     assert text.startswith("task: 2 of the versions that were to be scored have no score:")
 
@@ -239,7 +239,7 @@ def test_a_run_goes_on_without_an_evaluator_that_is_worn_out() -> None:
     assert watched.rollouts.started == [1, 2, 3], "two wait, and the fourth is passed over"
     watched.rollouts.ends.append(PartDied("part 'Evaluator' died."))
     watched.offer(5, 6)
-    watched.background.take(wait_for="task")
+    watched.background.collect(wait_for="task")
     watched.background.close()
     assert watched.rollouts.started == [1, 2, 3]
     assert [score.version for score in watched.scores] == [1]
@@ -252,16 +252,16 @@ def test_what_an_earlier_session_has_scored_is_not_played_again() -> None:
     watched = Watched([0.1, 0.2], scored=frozenset({1, 3}))
     watched.offer(1, 3, 4)
     assert [score.version for score in watched.scores] == [4]
-    watched.background.take(wait_for="task")
+    watched.background.collect(wait_for="task")
     assert watched.rollouts.started == [4]
 
 
 def test_who_waits_for_scores_hears_of_a_stop() -> None:
     watched = Watched([])
     watched.offer(1)
-    watched.background.take()
+    watched.background.collect()
     with pytest.raises(InterruptedError):
-        watched.background.take(wait_for="task")
+        watched.background.collect(wait_for="task")
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 
 from ludus.core.errors import ConfigError, EnvError, ScenarioError
-from ludus.core.types import Act, AgentSpec, EnvSpec, Mixture, PolicyRef, PolicySpec
+from ludus.core.types import AgentSpec, EnvSpec, Mixture, PolicyOutput, PolicyRef, PolicySpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import TERMINATED
 from ludus.envs.python_loop import Happened, PythonVectorEnv
@@ -421,7 +421,7 @@ def test_a_policy_that_raises_ends_the_episode_too(monkeypatch: pytest.MonkeyPat
     policy, asked = random(3), list[int]()
     act = policy.act
 
-    def stumble(*args: Any, **keywords: Any) -> Act:
+    def stumble(*args: Any, **keywords: Any) -> PolicyOutput:
         asked.append(1)
         if len(asked) == 3:
             raise ValueError("stumbled")

@@ -17,7 +17,7 @@ from ludus.driver.scenario_files import parse_scenario
 from ludus.driver.scenario_runtime import RuntimeChoice
 from ludus.evaluation.matches import EarlyMatches, MatchPlayer, MatchProfile
 from ludus.rollout.manager import Pending, RolloutManager
-from ludus.runtime.base import nobody
+from ludus.runtime.base import ignore
 from ludus.storage.reader import Reader
 
 PSRO = """
@@ -64,7 +64,7 @@ class Player:
         self.closed += 1
 
 
-def early(*players: Player, tell: Callable[[str], None] = nobody) -> Any:
+def early(*players: Player, tell: Callable[[str], None] = ignore) -> Any:
     return EarlyMatches(cast("list[MatchPlayer]", list(players)), 40, tell=tell)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from ludus.core import device as core_device
 from ludus.core.errors import ConfigError, ScenarioError
-from ludus.core.types import Factor, Mixture, PolicyRef, PolicySpec, Solution
+from ludus.core.types import MetaSolution, Mixture, OpponentFactor, PolicyRef, PolicySpec
 from ludus.driver import assembly
 from ludus.driver.scenario_files import parse_scenario
 from ludus.envs.tree.game_tree import GameTree, compile_tree
@@ -73,7 +73,7 @@ def test_exploitability_of_a_mixture_is_pyspiels() -> None:
     """Mixed at the root: the merged behaviour policy has the same NashConv and returns in OpenSpiel."""
     tree = compile_tree("kuhn_poker")
     exact, _ = filled(tree, (3, 3))
-    solution = Solution((np.array([0.2, 0.0, 0.8]), np.array([0.5, 0.5])), 0.0)  # the newest is not weighted yet
+    solution = MetaSolution((np.array([0.2, 0.0, 0.8]), np.array([0.5, 0.5])), 0.0)  # the newest is not weighted yet
     found = exact.exploitability(solution)
     behaviour = [tree.behaviour(p, plan) for p, plan in enumerate(exact.mixed(solution))]
     rows = dict(zip(tree.enumeration.key, np.concatenate(behaviour), strict=True))
@@ -89,7 +89,10 @@ def test_a_product_as_a_joint_distribution_is_the_product() -> None:
     exact, _ = filled(tree, (2, 3, 2))
     marginals = (np.array([0.3, 0.7]), np.array([0.1, 0.4, 0.5]), np.array([0.6, 0.4]))
     joint = np.einsum("i,j,k->ijk", *marginals)
-    one, other = exact.exploitability(Solution(marginals, 0.0)), exact.exploitability(Solution(None, 0.0, joint=joint))
+    one, other = (
+        exact.exploitability(MetaSolution(marginals, 0.0)),
+        exact.exploitability(MetaSolution(None, 0.0, joint=joint)),
+    )
     np.testing.assert_allclose(one.value, other.value, atol=1e-12)
     np.testing.assert_allclose(one.gain, other.gain, atol=1e-12)
 
@@ -102,7 +105,7 @@ def test_a_device_finds_what_the_compiled_sweeps_find() -> None:
     joint = np.zeros((2, 3, 2))
     joint[0, 2, 1], joint[1, 0, 0] = 0.3, 0.7
     marginals = (np.array([0.3, 0.7]), np.array([0.1, 0.9]), np.array([1.0]))
-    for solution in (Solution(marginals, 0.0), Solution(None, 0.0, joint=joint)):
+    for solution in (MetaSolution(marginals, 0.0), MetaSolution(None, 0.0, joint=joint)):
         found, wanted = there.exploitability(solution), exact.exploitability(solution)
         np.testing.assert_allclose(found.gain, wanted.gain, rtol=0, atol=1e-12)
         np.testing.assert_allclose(found.value, wanted.value, rtol=0, atol=1e-12)
@@ -162,7 +165,7 @@ def test_a_correlated_solution_is_deviated_from_unseen() -> None:
         for action in (0, 1):
             spec = tabular_spec(tree.enumeration, (p,))
             exact.add(PolicyRef(p, f"{p}-{action}"), build_policy(spec, {"probs": np.eye(2)[[action]]}))
-    found = exact.exploitability(Solution(None, 0.0, joint=np.array([[0.5, 0.0], [0.0, 0.5]])))
+    found = exact.exploitability(MetaSolution(None, 0.0, joint=np.array([[0.5, 0.0], [0.0, 0.5]])))
     np.testing.assert_allclose(found.value, [2.5, 2.5])
     np.testing.assert_allclose(found.gain, [1.5 - 2.5, 1.5 - 2.5])
     assert found.nash_conv == 0.0
@@ -180,9 +183,9 @@ def test_value_against_products_and_correlated_draws() -> None:
             wanted = np.einsum("ij,i,j->", np.take(table[seat], k, axis=seat), probs, probs)
             assert exact.value_against(ref, seat, product) == pytest.approx(wanted, abs=1e-12)
     # players 1 and 2 draw together: (first, second) or (second, first)
-    pair = Factor((1, 2), ((refs[1][0], refs[2][1]), (refs[1][1], refs[2][0])), (0.4, 0.6))
+    pair = OpponentFactor((1, 2), ((refs[1][0], refs[2][1]), (refs[1][1], refs[2][0])), (0.4, 0.6))
     wanted = 0.4 * table[0, 0, 0, 1] + 0.6 * table[0, 0, 1, 0]
-    alone = Factor((0,), ((refs[0][1],),), (1.0,))  # of the seat itself: not asked
+    alone = OpponentFactor((0,), ((refs[0][1],),), (1.0,))  # of the seat itself: not asked
     assert exact.value_against(refs[0][0], 0, Mixture((alone, pair))) == pytest.approx(wanted, abs=1e-12)
 
 
@@ -256,17 +259,17 @@ def test_a_policy_with_memory_has_no_plan() -> None:
     known = exact.values(mixture), exact.exploitability(first(2))
     remembers = PolicyRef(0, "0-2")
     exact.add(remembers, policy)
-    assert np.isnan(exact.values(mixture.instead(0, remembers))).all()
-    assert exact.exploitability(Solution((np.eye(3)[2], np.eye(2)[0]), 0.0)) is None
+    assert np.isnan(exact.values(mixture.with_seat_fixed(0, remembers))).all()
+    assert exact.exploitability(MetaSolution((np.eye(3)[2], np.eye(2)[0]), 0.0)) is None
     assert known[0].tolist() == exact.values(mixture).tolist()
     assert known[1].nash_conv == exact.exploitability(first(3)).nash_conv
     with pytest.raises(ScenarioError, match=r"actor_critic does not. Set evaluation.payoffs=simulate"):
         exact.payoffs()
 
 
-def first(of: int) -> Solution:
+def first(of: int) -> MetaSolution:
     """The first policies alone, of so many of player 0 and two of player 1."""
-    return Solution((np.eye(of)[0], np.eye(2)[0]), 0.0)
+    return MetaSolution((np.eye(of)[0], np.eye(2)[0]), 0.0)
 
 
 def test_two_teams_of_joint_strategies_are_drawn_apart() -> None:
@@ -274,7 +277,7 @@ def test_two_teams_of_joint_strategies_are_drawn_apart() -> None:
     exact, refs = filled(tree, (2, 2, 2, 2))
     probs = ((0.25, 0.75), (0.4, 0.6))
     teams = tuple(
-        Factor(seats, tuple(tuple(refs[seat][k] for seat in seats) for k in range(2)), chances)
+        OpponentFactor(seats, tuple(tuple(refs[seat][k] for seat in seats) for k in range(2)), chances)
         for seats, chances in zip(((0, 1), (2, 3)), probs, strict=True)
     )
     table = exact.payoffs()

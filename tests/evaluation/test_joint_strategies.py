@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ludus.core.types import Factor, Mixture, PolicyRef, Solution
+from ludus.core.types import MetaSolution, Mixture, OpponentFactor, PolicyRef
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.evaluate import EvaluationReport, evaluate_run
@@ -16,7 +16,7 @@ from ludus.evaluation.exploiters import exploit_run
 from ludus.storage.reader import Reader
 
 MEMBERS = tuple(tuple(PolicyRef(p, f"{p}-{i}") for i in range(2)) for p in range(3))
-TRAFFIC = Solution(None, 0.0, joint=np.array([[[0.5, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.25, 0.25]]]))
+TRAFFIC = MetaSolution(None, 0.0, joint=np.array([[[0.5, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.25, 0.25]]]))
 
 
 def refs(*names: str) -> tuple[PolicyRef, ...]:
@@ -40,21 +40,21 @@ def test_some_seats_of_a_joint_distribution() -> None:
 
 
 def test_marginals_are_drawn_apart() -> None:
-    solution = Solution((np.array([0.0, 1.0]), np.array([0.5, 0.5]), np.array([1.0, 0.0])), 0.0)
+    solution = MetaSolution((np.array([0.0, 1.0]), np.array([0.5, 0.5]), np.array([1.0, 0.0])), 0.0)
     first, second = solution.factors(MEMBERS, [0, 1])
-    assert first == Factor((0,), (refs("0-1"),), (1.0,))
-    assert second == Factor((1,), (refs("1-0"), refs("1-1")), (0.5, 0.5))
+    assert first == OpponentFactor((0,), (refs("0-1"),), (1.0,))
+    assert second == OpponentFactor((1,), (refs("1-0"), refs("1-1")), (0.5, 0.5))
 
 
 def test_another_policy_in_a_seat_of_a_joint_distribution() -> None:
     new = PolicyRef(1, "new")
     (joint,) = TRAFFIC.factors(MEMBERS, [0, 1, 2])
-    others, mine = Mixture((joint,)).instead(1, new).factors
-    assert mine == Factor((1,), ((new,),), (1.0,))
+    others, mine = Mixture((joint,)).with_seat_fixed(1, new).factors
+    assert mine == OpponentFactor((1,), ((new,),), (1.0,))
     assert others.entries == (refs("0-0", "2-0"), refs("0-1", "2-0"), refs("0-1", "2-1"))
-    (both,) = Mixture((others, mine)).instead(0, PolicyRef(0, "new")).factors[1:2]
-    assert both == Factor((0,), ((PolicyRef(0, "new"),),), (1.0,))
-    assert Mixture((others, mine)).instead(0, PolicyRef(0, "new")).factors[0] == Factor(
+    (both,) = Mixture((others, mine)).with_seat_fixed(0, PolicyRef(0, "new")).factors[1:2]
+    assert both == OpponentFactor((0,), ((PolicyRef(0, "new"),),), (1.0,))
+    assert Mixture((others, mine)).with_seat_fixed(0, PolicyRef(0, "new")).factors[0] == OpponentFactor(
         (2,), (refs("2-0"), refs("2-1")), (0.75, 0.25)
     )
 

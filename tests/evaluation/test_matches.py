@@ -13,7 +13,7 @@ from scipy import stats
 
 import ludus
 from ludus.core.errors import ConfigError, LudusError, RunError
-from ludus.core.types import Factor, Match, Mixture, PolicyRef
+from ludus.core.types import Match, Mixture, OpponentFactor, PolicyRef
 from ludus.envs.options import Environment
 from ludus.envs.registry import make_env
 from ludus.evaluation.evaluate import HeadToHead, evaluate_run
@@ -138,7 +138,7 @@ def test_profiles_have_luck_of_their_own_in_every_order_of_the_seats() -> None:
 
 
 def alone(*names: str) -> Mixture:
-    return Mixture((Factor((0, 1), (refs(*names),), (1.0,)),))
+    return Mixture((OpponentFactor((0, 1), (refs(*names),), (1.0,)),))
 
 
 def test_outcomes_by_hand() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pyspiel
 import pytest
 
-from ludus.core.plain import plain
+from ludus.core.plain import to_builtins
 from ludus.evaluation.play.boards import board_of, dealt, hides, legal_of, shows_moves
 from ludus.evaluation.play.records import Card, CardsBoard, GridBoard, MatrixBoard, TextBoard
 
@@ -207,7 +207,7 @@ def test_deals_name_their_cards(game: str, cards: list[str]) -> None:
 
 
 def test_json_has_field_names_and_null_for_what_is_no_number() -> None:
-    assert plain({"a": float("nan"), "b": (1, 2.5), 3: None}) == {"a": None, "b": [1, 2.5], "3": None}
-    assert plain(legal_of(after("breakthrough"), 0, [])) == []
-    [legal] = plain(legal_of(after("tic_tac_toe"), 0, [8]))
+    assert to_builtins({"a": float("nan"), "b": (1, 2.5), 3: None}) == {"a": None, "b": [1, 2.5], "3": None}
+    assert to_builtins(legal_of(after("breakthrough"), 0, [])) == []
+    [legal] = to_builtins(legal_of(after("tic_tac_toe"), 0, [8]))
     assert legal == {"action": 8, "label": "row 3 column 3", "cell": [2, 2], "from": None}

@@ -17,7 +17,7 @@ import pytest
 from play_games import AnyGame, openspiel
 
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.plain import plain, to_json
+from ludus.core.plain import to_builtins, to_json
 from ludus.envs.options import Environment
 from ludus.evaluation.debugger import RecordedEpisode
 from ludus.evaluation.play.drawing import BoardDrawer
@@ -46,7 +46,7 @@ def test_replays_are_kept_beside_their_run(tmp_path: Path) -> None:
     id = keep(tmp_path, to_json(replay))
     (tmp_path / "replays" / "notes.json").write_text("{}")
     (tmp_path / "replays" / f"{'0' * 16}.json").write_text("[]")
-    assert read(tmp_path, id) == plain(replay)
+    assert read(tmp_path, id) == to_builtins(replay)
     [line] = kept(tmp_path)
     assert (line.id, line.seats, line.steps, line.returns) == (id, ["player_0", "player_1"], 1, list(replay.returns))
     assert line.people == [False, False]
@@ -85,7 +85,7 @@ def _spread(frame: dict[str, Any]) -> None:
     ],
 )
 def test_a_file_that_was_spoilt_is_no_replay(tmp_path: Path, spoil: Callable[[dict[str, Any]], None]) -> None:
-    replay = plain(play(openspiel("tic_tac_toe"), ["random"], seed=1))
+    replay = to_builtins(play(openspiel("tic_tac_toe"), ["random"], seed=1))
     spoil(replay)
     path = tmp_path / "replays" / f"{'1' * 16}.json"
     path.parent.mkdir()
@@ -113,7 +113,9 @@ def test_what_the_debugger_wrote_is_a_replay_too(tmp_path: Path) -> None:
 
 def test_films_of_replays_with_pictures() -> None:
     image = pytest.importorskip("PIL.Image", reason="films need Pillow")
-    replay = plain(play(AnyGame(Environment(id="gymnasium/Pendulum-v1", num_envs=1)), ["random"], seed=1, steps=3))
+    replay = to_builtins(
+        play(AnyGame(Environment(id="gymnasium/Pendulum-v1", num_envs=1)), ["random"], seed=1, steps=3)
+    )
     opened = image.open(io.BytesIO(film(replay, ".gif")))
     assert opened.n_frames == 4
     assert opened.size == (replay["frames"][0]["board"]["width"], replay["frames"][0]["board"]["height"])
@@ -123,7 +125,7 @@ def test_films_of_replays_with_pictures() -> None:
 
 def test_boards_are_drawn_for_films() -> None:
     image = pytest.importorskip("PIL.Image", reason="films need Pillow")
-    replay = plain(play(openspiel("tic_tac_toe"), ["random"], seed=1))
+    replay = to_builtins(play(openspiel("tic_tac_toe"), ["random"], seed=1))
     opened = image.open(io.BytesIO(film(replay, ".gif")))
     assert (opened.n_frames, opened.info["duration"]) == (len(replay["frames"]), 1000)
     opened.seek(1)  # the first stone lies in the middle of its cell of 160 × 160
@@ -147,7 +149,7 @@ def test_boards_are_drawn_for_films() -> None:
 )
 def test_every_kind_of_board_can_be_drawn(name: str) -> None:
     pytest.importorskip("PIL.Image", reason="films need Pillow")
-    replay = plain(play(openspiel(name), ["random"], seed=1, steps=3))
+    replay = to_builtins(play(openspiel(name), ["random"], seed=1, steps=3))
     first = BoardDrawer().draw(replay["frames"][0]["board"], "a caption")
     last = BoardDrawer().draw(replay["frames"][-1]["board"], "a caption")
     assert first.dtype == np.uint8

@@ -13,9 +13,9 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from play_games import AnyGame, choose, openspiel, people, ref
 
-from ludus.core.errors import ConfigError, EnvError, NotNow, PlayError, PolicyError, TooManyTables
-from ludus.core.plain import plain
-from ludus.core.types import Act, AgentSpec, EnvSpec, PolicyRef, PolicySpec, Solution
+from ludus.core.errors import ConfigError, EnvError, PlayError, PolicyError, TooManySessionsError, WrongTurnError
+from ludus.core.plain import to_builtins
+from ludus.core.types import AgentSpec, EnvSpec, MetaSolution, PolicyOutput, PolicyRef, PolicySpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
 from ludus.envs.python_loop import Happened, PythonVectorEnv
@@ -58,21 +58,21 @@ def test_a_move_that_is_not_granted_changes_nothing() -> None:
         choose(table, 1, 4)
     with pytest.raises(PlayError, match="action True is not legal"):
         choose(table, 1, True)
-    with pytest.raises(NotNow, match="it is not the turn of P0"):
+    with pytest.raises(WrongTurnError, match="it is not the turn of P0"):
         choose(table, 0, 0)
-    with pytest.raises(NotNow, match="gone on since"):
+    with pytest.raises(WrongTurnError, match="gone on since"):
         table.move(1, [Order(player=1, agent=0, action=0)], 0)
-    with pytest.raises(NotNow, match="a move of player 0 came from the seat of player 1"):
+    with pytest.raises(WrongTurnError, match="a move of player 0 came from the seat of player 1"):
         table.move(1, [Order(player=0, agent=0, action=0)], 1)
-    with pytest.raises(NotNow, match="agent 3 of player 1 has nothing to decide"):
+    with pytest.raises(WrongTurnError, match="agent 3 of player 1 has nothing to decide"):
         table.move(1, [Order(player=1, agent=3, action=0)], 1)
-    with pytest.raises(NotNow, match="only watches"):
+    with pytest.raises(WrongTurnError, match="only watches"):
         table.move(None, [Order(player=1, agent=0, action=0)], 1)
-    with pytest.raises(NotNow, match="still going on"):
+    with pytest.raises(WrongTurnError, match="still going on"):
         table.again(0)
     assert (table.view(0), table.view(1), table.view(None)) == before
     table.close()
-    with pytest.raises(NotNow, match="was closed"):
+    with pytest.raises(WrongTurnError, match="was closed"):
         choose(table, 1, 0)
 
 
@@ -145,7 +145,7 @@ def test_a_table_says_who_plays_which_of_the_boards_seats() -> None:
     assert table.view(1)["board_seats"] == seats
     for number, (player, agent) in enumerate([(0, 0), (0, 1), (1, 0)]):  # all pass
         table.move(player, [Order(player=player, agent=agent, action=0)], number)
-    assert [plain(seat) for seat in told[0].replay.board_seats] == seats
+    assert [to_builtins(seat) for seat in told[0].replay.board_seats] == seats
     table.close()
     alone = people(openspiel("kuhn_poker"))
     assert alone.view(1)["board_seats"] == []
@@ -382,7 +382,7 @@ def test_there_are_so_many_tables_and_idle_ones_are_closed() -> None:
         return table
 
     first, second = tables.add(make), tables.add(make)
-    with pytest.raises(TooManyTables, match="2 tables are open"):
+    with pytest.raises(TooManySessionsError, match="2 tables are open"):
         tables.add(make)
     now[0], second.used = 61.0, 30.0
     assert tables.get(first.id) is None
@@ -413,16 +413,16 @@ def test_tables_that_were_left_give_their_place_to_new_ones(monkeypatch: pytest.
         now[0] = 1.0
         left = tables.add(make)
         now[0] = 100.0
-        with pytest.raises(TooManyTables, match=r"in use.*eave one.*after 2 minutes"):
+        with pytest.raises(TooManySessionsError, match=r"in use.*eave one.*after 2 minutes"):
             tables.add(make)
         now[0] = 130.0
         newest = tables.add(make)
         assert [tables.get(table.id) for table in (looked_at, left, newest)] == [looked_at, None, newest]
-        with pytest.raises(NotNow, match="was closed"):
+        with pytest.raises(WrongTurnError, match="was closed"):
             choose(left, 0, 0)
         swapped = tables.add(make, instead=newest.id)  # at the limit, and without another one that was left
         assert [tables.get(table.id) for table in (looked_at, newest, swapped)] == [looked_at, None, swapped]
-        with pytest.raises(TooManyTables):
+        with pytest.raises(TooManySessionsError):
             tables.add(make, instead=newest.id)
         tables.close()
 
@@ -441,7 +441,7 @@ class _Constant:
         del mask, memory, mode
         action = (noise[:, 0] >= 1 - self.prob).astype(np.int32)
         logp = np.log(np.where(action == 1, self.prob, 1 - self.prob)).astype(np.float32)
-        return Act(action[: len(observation)], logp)
+        return PolicyOutput(action[: len(observation)], logp)
 
     def tabulate(self, *_: Any, **__: Any) -> None:
         return None
@@ -507,7 +507,7 @@ def test_of_two_that_answer_at_once_one_is_late() -> None:
         begin.wait()
         try:
             table.move(0, [Order(player=0, agent=0, action=action)], 0)
-        except NotNow as error:
+        except WrongTurnError as error:
             late.append(str(error))
 
     threads = [threading.Thread(target=answer, args=(action,)) for action in range(4)]
@@ -524,7 +524,7 @@ def test_few_tables_have_bots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Table, "has_bots", True)
     tables = Tables(bots=1)
     tables.add(lambda _: people(openspiel("tic_tac_toe")))
-    with pytest.raises(TooManyTables, match="bots play at 1 tables"):
+    with pytest.raises(TooManySessionsError, match="bots play at 1 tables"):
         tables.add(lambda _: people(openspiel("tic_tac_toe")))
     assert len(tables) == 1
     tables.close()
@@ -543,7 +543,7 @@ def test_the_mixture_answers_by_what_its_members_would_have_done() -> None:
         best={0: bold},
         name=lambda one: f"0/{one.policy}",
         policy=policies.__getitem__,
-        solution=Solution((np.array([0.5, 0.5]), np.array([1.0])), 0.0),
+        solution=MetaSolution((np.array([0.5, 0.5]), np.array([1.0])), 0.0),
         members={0: [SimpleNamespace(ref=bold), SimpleNamespace(ref=shy)]},
     )
     game = AnyGame(Environment(id="openspiel/kuhn_poker", num_envs=1, tree="off"), run=run)
@@ -571,7 +571,7 @@ def one_member(best: PolicyRef, policy: _Constant) -> Any:
         best={0: best},
         name=lambda one: one.policy,
         policy=lambda _: policy,
-        solution=Solution((np.ones(1), np.ones(1)), 0.0),
+        solution=MetaSolution((np.ones(1), np.ones(1)), 0.0),
         members={0: [SimpleNamespace(ref=best)]},
     )
 

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyarrow.parquet")
 
 from ludus.core.errors import ConfigError, ScenarioError
-from ludus.core.types import EnvSpec, Factor, Mixture, PolicyRef, PolicySpec, Tail
+from ludus.core.types import EnvSpec, Mixture, OpponentFactor, PolicyRef, PolicySpec, SegmentEnd
 from ludus.envs.registry import make_env
 from ludus.evaluation.trajectories import _others, _parts, record_trajectories
 from ludus.policies.base import Policy
@@ -60,7 +60,7 @@ def test_fixed_policies_have_the_same_episodes(tmp_path: Path) -> None:
         for segment, episode in enumerate(piece.episode.tolist()):
             steps[episode] += piece.t[piece.start[segment] : piece.start[segment + 1]].tolist()
     assert all(sorted(seen) == list(range(len(seen))) for seen in steps.values())
-    assert (first.tail == Tail.TERMINATED).all()
+    assert (first.tail == SegmentEnd.TERMINATED).all()
     assert told[-1] == (100, 100)
     assert told[0] == (16, 100)
 
@@ -141,8 +141,8 @@ def test_shares_are_right_on_average() -> None:
 def test_joint_strategies_stay_joint() -> None:
     """Whoever plays a is met by b alone, by the other device."""
     a, b, c, d = PolicyRef(0, "a"), PolicyRef(1, "b"), PolicyRef(0, "c"), PolicyRef(1, "d")
-    joint = Mixture((Factor((0, 1), ((a, b), (c, d), (c, b)), (0.5, 0.3, 0.2)),))
-    assert _others(joint, 0, a) == Mixture((Factor((1,), ((b,),), (1.0,)),))
+    joint = Mixture((OpponentFactor((0, 1), ((a, b), (c, d), (c, b)), (0.5, 0.3, 0.2)),))
+    assert _others(joint, 0, a) == Mixture((OpponentFactor((1,), ((b,),), (1.0,)),))
     (factor,) = _others(joint, 0, c).factors
     assert factor.entries == ((d,), (b,))
     assert factor.probs == pytest.approx((0.6, 0.4))

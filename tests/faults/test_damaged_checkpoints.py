@@ -16,7 +16,7 @@ import run_tools as tools
 from ludus.cli.main import main
 from ludus.core.errors import RunError
 from ludus.driver.runner import resume
-from ludus.storage.base import Silent
+from ludus.storage.base import NullObserver
 from ludus.storage.reader import Reader
 
 
@@ -52,7 +52,7 @@ def damage(path: Path, content: Callable[[bytes], bytes]) -> None:
     path.write_bytes(content(path.read_bytes()))
 
 
-class Told(Silent):
+class Told(NullObserver):
     def __init__(self) -> None:
         self.messages: list[str] = []
 

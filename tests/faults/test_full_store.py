@@ -9,13 +9,13 @@ import pytest
 
 from ludus.driver.runner import Spilling, spilling
 from ludus.runtime.inprocess import InProcess
-from ludus.storage.base import RunSummary, Silent
+from ludus.storage.base import NullObserver, RunSummary
 
 MB = 10**6
 SUMMARY = RunSummary(Path("run"), 1, 1.0, 1, None, "the schedule is complete")
 
 
-class Told(Silent):
+class Told(NullObserver):
     def __init__(self) -> None:
         self.messages: list[str] = []
 
@@ -37,7 +37,7 @@ def test_the_user_is_told_the_first_time_and_whenever_it_doubles() -> None:
 
 
 def test_one_process_has_nothing_to_spill() -> None:
-    assert spilling(InProcess(), Silent(), lambda kind, text: None) == []
+    assert spilling(InProcess(), NullObserver(), lambda kind, text: None) == []
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ludus.core.errors import ConfigError, TrainingError
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.learners.base import HearsVersions, LearnerContext
 from ludus.learners.conditioned import ConditionedLearner
 from ludus.learners.on_policy.options import A2C
@@ -85,7 +85,7 @@ class Twin:
             after = self.forward(at, torch.from_numpy(rows.bootstrap_observation))[1].numpy()
         target = np.zeros(rows.num_rows)
         for s, (first, end) in enumerate(zip(rows.start, rows.start[1:], strict=False)):
-            follows = 0.0 if rows.tail[s] == Tail.TERMINATED else after[s]
+            follows = 0.0 if rows.tail[s] == SegmentEnd.TERMINATED else after[s]
             for k in reversed(range(first, end)):
                 target[k] = follows = rows.reward[k] + GAMMA * follows
         target = torch.from_numpy(target).float()

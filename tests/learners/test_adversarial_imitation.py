@@ -13,7 +13,7 @@ from test_behaviour_cloning import THREE, made_up
 
 from ludus.core.device import Placement
 from ludus.core.errors import ConfigError, DataError
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.driver.scenario_files import load_scenario
 from ludus.envs.options import Environment
 from ludus.learners.imitation.discriminator import (
@@ -152,10 +152,10 @@ def test_whoever_ends_as_the_expert_does_is_paid_for_it(tmp_path, kind):
     γ / (1 - γ) = 4 times to the decision that ended."""
     seen = np.random.default_rng(1).uniform(-1, 1, (90, 2)).astype(np.float32)
     action = np.ones(90, np.int32)
-    rows = rows_of(seen, action, lengths=[3] * 30, tail=[Tail.TERMINATED] * 30, bootstrap=seen[2::3])
+    rows = rows_of(seen, action, lengths=[3] * 30, tail=[SegmentEnd.TERMINATED] * 30, bootstrap=seen[2::3])
     rows = replace(rows, logp=np.full(90, -np.log(3), np.float32))
     paid = []
-    for tail in (Tail.TERMINATED, Tail.TRUNCATED):
+    for tail in (SegmentEnd.TERMINATED, SegmentEnd.TRUNCATED):
         path = written(tmp_path / "e.parquet", made_up(seen, action, length=3, tail=tail))
         config = kind(demonstrations=path, hidden=(16,), learning_rate=0.01, epochs=2, batch=30, absorbing=True)
         learned = config.build(context_of(THREE), HERE, replayed=False, gamma=0.8)
@@ -180,7 +180,7 @@ def test_what_is_not_known_is_no_end(absorbing, enumerated, tmp_path):
             if absorbing:
                 judge.perceptron[-1].weight[0, -1] = there
     seen = np.array([0, 1, 0, 1], np.int32)
-    tail = [Tail.TERMINATED, Tail.CUT]
+    tail = [SegmentEnd.TERMINATED, SegmentEnd.CUT]
     rows = rows_of(seen, np.zeros(4, np.int32), lengths=[2, 2], tail=tail, bootstrap=np.array([-1, -1], np.int32))
     found = learned.of(rows, np.zeros(4), lambda observation, *_: np.zeros(len(observation))).reward
     end = (

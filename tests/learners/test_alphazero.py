@@ -9,7 +9,7 @@ import torch
 from alphazero_games import outcomes, played, small, spec
 
 from ludus.core.errors import ConfigError, DataError, ScenarioError
-from ludus.core.types import PolicyRef, Tail
+from ludus.core.types import PolicyRef, SegmentEnd
 from ludus.driver.runner import run
 from ludus.driver.scenario_check import check
 from ludus.driver.scenario_files import load_scenario
@@ -96,7 +96,7 @@ def test_later_searches_stand_in_for_the_outcome():
     np.testing.assert_allclose(dict(learner.items(rows))["replay"]["value"], expected, rtol=1e-6)
     cut = replace(
         rows,
-        tail=np.full_like(rows.tail, Tail.TRUNCATED),
+        tail=np.full_like(rows.tail, SegmentEnd.TRUNCATED),
         reward=np.where(np.isin(np.arange(rows.num_rows), last), 7.0, 0.0),
     )
     expected[last] = found[last]

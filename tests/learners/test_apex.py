@@ -10,7 +10,7 @@ import torch
 from off_policy_tools import boxed
 
 from ludus.core.errors import ConfigError, DataError
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.learners.base import REPLAY, LearnerContext
 from ludus.learners.ddpg.options import DDPG, ApeXDDPG
 from ludus.learners.dqn.options import DQN, ApeX
@@ -87,7 +87,7 @@ def test_priorities_by_hand(tensors):
         tensors,
         start=np.array([0, 3, 5]),
         reward=np.array([1, 2, 3, 4, 5], np.float32),
-        tail=np.array([Tail.TERMINATED, Tail.CUT], np.int8),
+        tail=np.array([SegmentEnd.TERMINATED, SegmentEnd.CUT], np.int8),
         bootstrap_value=np.array([0, 8], np.float32),
         extras={"taken": np.full(5, 0.5, np.float32), "best": best},
     )

@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, DataError, PolicyError, TrainingError
-from ludus.core.types import AgentSpec, DeviceChoice, EnvSpec, Mixture, PolicyRef, PolicySpec, Tail
+from ludus.core.types import AgentSpec, DeviceChoice, EnvSpec, Mixture, PolicyRef, PolicySpec, SegmentEnd
 from ludus.envs.registry import make_env
 from ludus.evaluation.trajectories import record_trajectories
 from ludus.learners.bc.clone import Clone, Cloning, agreement, clone, surprise
@@ -79,7 +79,7 @@ def made_up(
     length: int = 1,
     mask: NDArray[np.bool_] | None = None,
     space: Space[Any] = Discrete(3),  # noqa: B008
-    tail: Tail = Tail.TERMINATED,
+    tail: SegmentEnd = SegmentEnd.TERMINATED,
 ) -> Recorded:
     """Episodes of `length` decisions each, all of which end alike."""
     n = len(action)

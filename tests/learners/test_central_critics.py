@@ -15,7 +15,7 @@ from made_up_teams import learner_and_sample, rollout_of, team_env
 from test_ranks import compare
 
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.learners.base import Collect, LearnerContext
 from ludus.learners.on_policy.options import A2C, Reinforce
 from ludus.learners.on_policy.teams import critic_states, team_rewards
@@ -65,7 +65,7 @@ def test_ranks_learn_what_one_learner_does(options):
 # ------------------------------------------------------------------------------------------ numbers by hand
 
 
-def one_episode(env, learner, *, state, bootstrap_state, tail=Tail.TERMINATED):
+def one_episode(env, learner, *, state, bootstrap_state, tail=SegmentEnd.TERMINATED):
     """Two decisions of one agent, who sees (1, 0, 0) and is agent 0, with rewards 1 and 0.5."""
     rows = rollout_of(learner, env, segments=1)
     seen = np.array([[1.0, 0.0, 0.0, 1.0, 0.0]], np.float32)
@@ -102,9 +102,9 @@ def test_values_and_targets_by_hand():
     """V = 2 - 0 + 0.5 + 0.25 = 2.75 and 2 × 0.5 - 3 + 0.75 = -1.25. λ = 1: G_1 = 0.5, G_0 = 1 + 0.5 × 0.5 = 1.25 where the episode ends.
     Truncated: what follows is worth 2 × 3 - 2 + 0.75 = 4.75, so G_1 = 0.5 + 2.375 = 2.875 and G_0 = 1 + 1.4375 = 2.4375."""
     for tail, targets in (
-        (Tail.TERMINATED, [1.25, 0.5]),
-        (Tail.TRUNCATED, [2.4375, 2.875]),
-        (Tail.CUT, [2.4375, 2.875]),
+        (SegmentEnd.TERMINATED, [1.25, 0.5]),
+        (SegmentEnd.TRUNCATED, [2.4375, 2.875]),
+        (SegmentEnd.CUT, [2.4375, 2.875]),
     ):
         for memory in ("none", "gru"):
             learner, env = by_hand(gae_lambda=1.0, memory=memory)

@@ -15,7 +15,7 @@ from value_twins import perceptron
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, ScenarioError, TrainingError
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.learners.coma.learner import Places, counterfactual, drawn, joint_inputs, same
 from ludus.learners.coma.options import COMA
 from ludus.learners.on_policy.batch import SegmentPieces
@@ -98,7 +98,7 @@ def seen_by_the_critic(state, did, agent, observation):
 
 def what_comes_after(learner, rows):
     """(policies of segments that go on [A], by number; what all who do in an episode draw, by agent)."""
-    on, memory = np.flatnonzero(rows.tail != Tail.TERMINATED), None
+    on, memory = np.flatnonzero(rows.tail != SegmentEnd.TERMINATED), None
     if learner.model.memory:
         pieces = SegmentPieces.of(rows.start, learner.config.sequence)
         memory = torch.from_numpy(learner._items._walk(rows, pieces, None)[2])[on]
@@ -146,8 +146,8 @@ def test_targets_step_by_step(options):
 def test_an_agent_does_one_thing_after_each_fragment(monkeypatch):
     """Of fragments of an episode that come together, each goes on from its own end: nobody does two things at one moment."""
     learner, env = learner_of(COMA(**SMALL), team_env()), team_env()
-    whole = team_rollout(env, learner, pieces=6, rng=np.random.default_rng(4), absent=0.0, tails=(Tail.CUT,))
-    rows = in_two(whole, np.random.default_rng(5), lambda n: np.full(n, Tail.CUT))
+    whole = team_rollout(env, learner, pieces=6, rng=np.random.default_rng(4), absent=0.0, tails=(SegmentEnd.CUT,))
+    rows = in_two(whole, np.random.default_rng(5), lambda n: np.full(n, SegmentEnd.CUT))
     asked, plainly = [], learner._items._joint
     monkeypatch.setattr(learner._items, "_joint", lambda *given: asked.append(given[0]) or plainly(*given))
     learner.items(rows)

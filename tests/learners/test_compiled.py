@@ -15,12 +15,12 @@ from torch._dynamo.backends.common import aot_autograd
 
 from ludus.cli.main import main
 from ludus.core import device
-from ludus.core.device import Placement, Work, placed
+from ludus.core.device import Placement, UpdateCost, resolve_placement
 from ludus.core.types import DeviceChoice
 from ludus.learners.on_policy.batch import Batch
 
 COMPILE = DeviceChoice("cpu", written=False, compile=True)
-ONE_ROW = Work(5_000, 750, written=False, uncompiled="")
+ONE_ROW = UpdateCost(5_000, 750, has_cpu_kernel=False, no_compile_reason="")
 UNCOMPILED = {
     "it remembers, and its sequences have many lengths": (
         *("ppo, gru", "ppo, gru by agent", "impala, lstm", "happo, gru", "hatrpo, gru, shared", "coppo, gru by agent"),
@@ -111,7 +111,7 @@ def test_results_say_that_steps_were_compiled(compiles, tmp_path, capsys):
     ("choice", "work", "reason"),
     [
         (DeviceChoice("auto", compile=True), LITTLE, "cpu (passes written out): there is no card; not compiled: there is nothing to"),
-        (DeviceChoice("cpu", compile=True), Work(1, 1, written=False), "cpu (torch): as asked for; not compiled: its steps are"),
+        (DeviceChoice("cpu", compile=True), UpdateCost(1, 1, False), "cpu (torch): as asked for; not compiled: its steps are"),
         (DeviceChoice("cpu", compile=True), ONE_ROW, "cpu (torch): as asked for; not compiled: there is no C++ compiler 'no-such-one'"),
         (DeviceChoice("cuda", compile=True), ONE_ROW, "cuda:0 (torch): as asked for; not compiled: Triton is not installed"),
         (DeviceChoice("meta", compile=True), ONE_ROW, "meta (torch): as asked for; not compiled: there are no numbers"),
@@ -122,7 +122,7 @@ def test_what_is_missing_is_told(monkeypatch, choice, work, reason):
     monkeypatch.setenv("CXX", "no-such-one")
     monkeypatch.setattr(device, "find_spec", lambda name: None)
     monkeypatch.setattr(device, "cards", lambda: int(choice.device == "cuda"))
-    place = placed(choice, work)
+    place = resolve_placement(choice, work)
     assert str(place).startswith(reason)
     assert place.compiled(doubled) is doubled
 
@@ -138,7 +138,7 @@ def doubled(rows: Rows, by: tuple[float, ...] = (2.0,)) -> Tensor:
 
 
 def place() -> Placement:
-    return placed(DeviceChoice("cpu", compile=True), ONE_ROW)
+    return resolve_placement(DeviceChoice("cpu", compile=True), ONE_ROW)
 
 
 def test_a_function_is_compiled_for_few_sizes_and_all_numbers(compiles):

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box
 from team_games import team_env
 
 from ludus.core.errors import ScenarioError
-from ludus.core.types import EnvSpec, row_mode
+from ludus.core.types import EnvSpec, condition_mode
 from ludus.learners.base import Algorithm, Learner, LearnerContext
 from ludus.learners.conditioned import Conditioned
 from ludus.learners.dqn.options import DQN
@@ -35,7 +35,7 @@ class InRow:
     takes_ids = False
 
     def __init__(self, learner: Learner, row: int) -> None:
-        self._policy, self._mode = build_policy(learner.spec, learner.weights()), row_mode(row)
+        self._policy, self._mode = build_policy(learner.spec, learner.weights()), condition_mode(row)
         self.spec, self.noise_width = self._policy.spec, self._policy.noise_width
 
     def act(self, *args, **options):
@@ -122,7 +122,7 @@ def test_rows_learn_different_things(enumerated: EnvSpec) -> None:
         learner.update(together(some))
     policy, legal = build_policy(learner.spec, learner.weights()), enumerated.enumeration.mask[8:]
     for row in range(2):
-        table = policy.tabulate(enumerated.enumeration, 1, mode=row_mode(row))
+        table = policy.tabulate(enumerated.enumeration, 1, mode=condition_mode(row))
         assert table is not None
         assert table[legal[:, row], row].mean() > 0.8
     assert legal[:, 1].sum() >= 2

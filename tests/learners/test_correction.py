@@ -7,7 +7,7 @@ import pytest
 import torch
 from test_on_policy import ActorCritic
 
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.learners import returns
 from ludus.learners.base import LearnerContext
 from ludus.learners.ppo.options import PPO
@@ -184,7 +184,7 @@ BOUNDS = {"gamma": 0.9, "rho_bar": 1.05, "c_bar": 0.9}
 
 def by_hand(learner, trajectories, algorithm, logp, value, after):
     t = trajectories
-    tail = np.where(t.tail == Tail.TERMINATED, 0.0, after)
+    tail = np.where(t.tail == SegmentEnd.TERMINATED, 0.0, after)
     reward = t.reward.astype(np.float64) * 0.5  # utilities up to 2
     gamma, lam, bounds = algorithm.gamma, algorithm.gae_lambda, (algorithm.rho_bar, algorithm.c_bar)
     return vtrace(t.start, reward, value, tail, logp - t.logp, gamma, lam, *bounds)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from made_up_teams import rollout_of, team_env
 
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.learners.base import LearnerContext
 from ludus.learners.on_policy.options import A2C, IMPALA
 from ludus.learners.ppo.options import MAPPO, PPO
@@ -44,7 +44,7 @@ def acted(network, rows):
         state = None if rows.bootstrap_state is None else rows.bootstrap_state[s : s + 1]
         tail[s] = (
             0.0
-            if rows.tail[s] == Tail.TERMINATED
+            if rows.tail[s] == SegmentEnd.TERMINATED
             else float(look(rows.bootstrap_observation[s : s + 1], memory, state)[1])
         )
     return logp, value, tail

@@ -12,7 +12,7 @@ from reward_tools import alone, context_of, rows_of
 
 from ludus.core.device import Placement
 from ludus.core.errors import TrainingError
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.learners.curiosity.icm import CuriosityModule, forward_error, module_loss
 from ludus.learners.curiosity.options import ICM, RND
 from ludus.learners.curiosity.reward import continuing_advantages, within_one_stream
@@ -88,7 +88,11 @@ def test_what_is_replayed_holds_both_streams(episodic, behind):
     says(learned._stream, lambda x: x[:, 0])
     seen = np.array([[2.0, 0], [4.0, 0], [2.0, 0]], np.float32)
     rows = rows_of(
-        seen, np.zeros(3, np.int32), lengths=[2, 1], tail=[Tail.TERMINATED, Tail.CUT], bootstrap=[[100.0, 0], [6.0, 0]]
+        seen,
+        np.zeros(3, np.int32),
+        lengths=[2, 1],
+        tail=[SegmentEnd.TERMINATED, SegmentEnd.CUT],
+        bootstrap=[[100.0, 0], [6.0, 0]],
     )
     found = learned.of(rows, np.array([5.0, 0.0, 7.0]))
     expected = [10 + 10 * (1 - 0.4 * 4), 10 * (1 + 0.5 * behind), 14 + 10 * (1 - 0.4 * 6)]
@@ -106,7 +110,9 @@ def test_an_episode_that_nobody_saw_the_end_of_ends_for_action_values_too(enumer
     learned._returns.add = lambda *_: None
     values = np.array([3.0, -1.0], np.float32)
     says(learned._stream, lambda x: torch.full((len(x),), 4.0))
-    rows = rows_of(np.array([1, 2]), np.zeros(2, np.int32), lengths=[1, 1], tail=[Tail.TRUNCATED] * 2, bootstrap=values)
+    rows = rows_of(
+        np.array([1, 2]), np.zeros(2, np.int32), lengths=[1, 1], tail=[SegmentEnd.TRUNCATED] * 2, bootstrap=values
+    )
     found = learned.of(rows, np.zeros(2))
     np.testing.assert_allclose(found.reward, [1 - 0.4 * 4, 1 + 0.5 * 4], rtol=1e-6)
 
@@ -143,7 +149,7 @@ def test_the_beginning_is_worth_the_mean_over_first_observations():
 def test_what_nobody_saw_is_worth_a_beginning():
     """As an id of -1 is, though its row shows numbers."""
     seen = np.array([[0.5, -0.5], [1.0, 2.0]], np.float32)
-    given = {"lengths": [1, 1], "tail": [Tail.TRUNCATED, Tail.TRUNCATED]}
+    given = {"lengths": [1, 1], "tail": [SegmentEnd.TRUNCATED, SegmentEnd.TRUNCATED]}
     for nothing in ([True, False], [False, False]):
         found = []
         for bootstrap in (seen, seen + np.array([[3.0], [0.0]], np.float32)):

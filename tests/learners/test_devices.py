@@ -13,9 +13,9 @@ from team_games import team_env, team_rollout
 from torch import nn
 
 from ludus.core import device
-from ludus.core.device import Work, floats_to_host, parse_device, placed
+from ludus.core.device import UpdateCost, floats_to_host, parse_device, resolve_placement
 from ludus.core.errors import ConfigError
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.core.types import CPU, DeviceChoice
 from ludus.envs.registry import make_env
 from ludus.learners.base import LearnerContext, priorities_of
@@ -31,7 +31,10 @@ from ludus.testing.algorithm import synthetic_rollout
 
 # ------------------------------------------------------------------ which device, and which road
 
-LITTLE, LARGE = Work(5_000, 750, written=True), Work(2_000_000, 2_048, written=False, because="it sees images")
+LITTLE, LARGE = (
+    UpdateCost(5_000, 750, has_cpu_kernel=True),
+    UpdateCost(2_000_000, 2_048, has_cpu_kernel=False, no_kernel_reason="it sees images"),
+)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,7 @@ LITTLE, LARGE = Work(5_000, 750, written=True), Work(2_000_000, 2_048, written=F
 )
 def test_one_function_decides(monkeypatch, choice, work, cards, expected):
     monkeypatch.setattr(device, "cards", lambda: cards)
-    assert str(placed(choice, work)).startswith(expected)
+    assert str(resolve_placement(choice, work)).startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +72,7 @@ def test_what_is_not_there_is_refused(monkeypatch, choice, cards, message):
     monkeypatch.setattr(device, "cards", lambda: cards)
     monkeypatch.setattr(torch.version, "cuda", None)
     with pytest.raises(ConfigError, match=message):
-        placed(choice, LARGE)
+        resolve_placement(choice, LARGE)
 
 
 @pytest.mark.parametrize("name", ["mps", "rocm:0", "cuda:", "CPU", "", "gpu"])
@@ -175,7 +178,7 @@ class Case:
 
     def __init__(self, name, request, **changes):
         name, options, *kind = CASES[name]
-        cls, self.remembers = load("algorithm", name, ALGORITHMS), bool(options.keys() & {"core", "memory"})
+        cls, self.remembers = resolve_name("algorithm", name, ALGORITHMS), bool(options.keys() & {"core", "memory"})
         self.algorithm = cls(**{k: v for k, v in (SMALL | changes).items() if k in cls.model_fields} | options)
         if name in OWN_GAMES:
             self.env, self.seats = alphazero_games.spec(), (0, 1)

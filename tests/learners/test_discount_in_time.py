@@ -9,7 +9,7 @@ import pytest
 from made_up_teams import rollout_of, team_env
 
 from ludus.core.errors import ConfigError, PolicyError
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.learners.base import LearnerContext
 from ludus.learners.on_policy.options import A2C, IMPALA
 from ludus.learners.on_policy.teams import team_rewards
@@ -18,7 +18,7 @@ from ludus.learners.ppo.options import MAPPO
 PLAIN = {"hidden": (), "value_network": "separate", "scale_rewards": False, "gamma": 0.5, "gae_lambda": 1.0}
 
 
-def episode(env, learner, *, t, dt, reward, start, tail=Tail.TERMINATED):
+def episode(env, learner, *, t, dt, reward, start, tail=SegmentEnd.TERMINATED):
     """Made-up decisions of one episode, a segment for each agent."""
     rows, n, many = rollout_of(learner, env, segments=2), len(t), len(start) - 1
     return replace(
@@ -65,6 +65,6 @@ def test_refusals():
         IMPALA(discount="step")
     env = team_env(agents=1, state=None)
     learner = A2C(**PLAIN, discount="step", correction="none").learner(LearnerContext(env, (0,), 0))
-    assert "discounts by steps" in learner.why_not_in_place()
+    assert "discounts by steps" in learner.on_device_unsupported_reason()
     with pytest.raises(PolicyError, match="trajectories without `dt`"):
         learner.items(episode(env, learner, t=[0, 3], dt=None, reward=[1.0, 2.0], start=[0, 2]))

@@ -5,7 +5,7 @@ import pyspiel
 import pytest
 
 from ludus.core.errors import ScenarioError
-from ludus.core.types import Adaptive, Factor, Mixture, PolicyRef
+from ludus.core.types import AdaptiveMixture, Mixture, OpponentFactor, PolicyRef
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.learners.base import ComputedOracle
 from ludus.learners.exact.oracle import ExactBestResponse
@@ -80,8 +80,8 @@ def value_by_draws(tree, seat, table, mixture, plans):
     "mixture",
     [
         Mixture.product({0: ([ref(1), ref(2)], [0.3, 0.7]), 2: ([ref(3), ref(4)], [0.5, 0.5])}),
-        Mixture((Factor((0, 2), ((ref(1), ref(2)), (ref(3), ref(4)), (ref(5), ref(5))), (0.2, 0.8, 0.0)),)),
-        Mixture((Factor((2, 0, 1), ((ref(1), ref(2), ref(9)), (ref(3), ref(4), ref(8))), (0.4, 0.6)),)),
+        Mixture((OpponentFactor((0, 2), ((ref(1), ref(2)), (ref(3), ref(4)), (ref(5), ref(5))), (0.2, 0.8, 0.0)),)),
+        Mixture((OpponentFactor((2, 0, 1), ((ref(1), ref(2), ref(9)), (ref(3), ref(4), ref(8))), (0.4, 0.6)),)),
     ],
     ids=["product", "joint", "joint that names the learner's seat too"],
 )
@@ -114,7 +114,7 @@ def test_what_it_cannot_do_is_said(tensors):
         ExactBestResponse().check(tensors)
     tree = compile_tree(THREE)
     live = Mixture.product({p: ([ref(p)._replace(version=None)], [1.0]) for p in (1, 2)})
-    for opponents in (live, Adaptive(Mixture.product({p: ([ref(p)], [1.0]) for p in (1, 2)}), "hedge")):
+    for opponents in (live, AdaptiveMixture(Mixture.product({p: ([ref(p)], [1.0]) for p in (1, 2)}), "hedge")):
         with pytest.raises(ScenarioError, match="fixed mixture"):
             ExactBestResponse().respond(tree, (0,), opponents, Plans(tree))
     with pytest.raises(ScenarioError, match=r"say nothing about the seats \[2\]"):

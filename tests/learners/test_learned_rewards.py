@@ -13,9 +13,9 @@ from reward_tools import Told, alone, context_of, rows_of
 from team_games import rollouts, team_env, team_rollout
 from torch import nn
 
-from ludus.core.device import Work, placed
+from ludus.core.device import UpdateCost, resolve_placement
 from ludus.core.errors import ConfigError, ScenarioError
-from ludus.core.types import CPU, Tail
+from ludus.core.types import CPU, SegmentEnd
 from ludus.learners.ddpg.options import TD3
 from ludus.learners.dqn.options import DQN
 from ludus.learners.losses import log_prob
@@ -52,7 +52,7 @@ def test_dropout_of_what_learns_rewards_draws_from_its_seed():
         module = nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 1))
         nn.init.ones_(module[1].weight)
         nn.init.zeros_(module[1].bias)
-        fitted = Fitted(module, placed(CPU, Work(8, 10, written=False)), seed=5, name="made up")
+        fitted = Fitted(module, resolve_placement(CPU, UpdateCost(8, 10, has_cpu_kernel=False)), seed=5, name="made up")
         before = torch.random.get_rng_state()
 
         def loss(part, rng):
@@ -244,7 +244,7 @@ def test_steps_know_what_came_after_them(enumerated):
     assert steps.after.tolist() == [4, -1, 6]
     assert steps.known.tolist() == [True, False, True]
     assert steps.ended.tolist() == [False, True, False]
-    assert rows.tail[1] == Tail.TRUNCATED
+    assert rows.tail[1] == SegmentEnd.TRUNCATED
     np.testing.assert_array_equal(masks_of(enumerated, steps), enumerated.enumeration.mask[[3, 4, 5]])
 
 
@@ -289,7 +289,7 @@ def test_images_are_asked_for_before_anything_starts(tensors):
 
 def test_learning_in_place_is_left(tensors):
     options = {"learned_reward": Told(), "normalise_observations": True, **SMALL}
-    assert PPO(**options).learner(context_of(tensors)).why_not_in_place() == "its rewards are learned"
+    assert PPO(**options).learner(context_of(tensors)).on_device_unsupported_reason() == "its rewards are learned"
 
 
 @pytest.mark.parametrize(

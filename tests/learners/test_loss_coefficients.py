@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.learners.base import LearnerContext
 from ludus.learners.mmd.options import MMD
 from ludus.learners.on_policy.options import A2C
@@ -74,7 +74,7 @@ def test_advantages_by_hand(cls, tensors):
     ((_, of_tails),) = learner.items(replace(rollout, observation=tails))
     value = columns["value"].astype(np.float64)
     for s, (begin, end) in enumerate(pairwise(rollout.start.tolist())):
-        after = 0.0 if rollout.tail[s] == Tail.TERMINATED else float(of_tails["value"][s])
+        after = 0.0 if rollout.tail[s] == SegmentEnd.TERMINATED else float(of_tails["value"][s])
         running = 0.0
         for t in reversed(range(begin, end)):
             running = 0.5 * rollout.reward[t] + 0.9 * after - value[t] + 0.72 * running

@@ -14,7 +14,7 @@ from team_games import batch_of, in_two, learner_of, rollouts, team_env, team_ro
 from together import assert_ranks_learn_alike
 
 from ludus.core.errors import ConfigError, ScenarioError
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.learners.mat.learner import Groups
 from ludus.learners.mat.options import MAT, MATDec
 from ludus.learners.teams import left_at
@@ -62,7 +62,7 @@ def test_groups():
     assert groups.start.tolist() == [0, 1, 3, 4]
     assert groups.place.tolist() == [1, 0, 2, 0]
     assert groups.spread(np.array([1.0, 2.0, 3.0, 4.0]), 3).tolist() == [[0, 3, 0], [2, 0, 1], [4, 0, 0]]
-    assert team_env(agents=2).places.tolist() == [0, 1, 0, 1]
+    assert team_env(agents=2).agent_index.tolist() == [0, 1, 0, 1]
 
 
 def test_segments_that_end_together():
@@ -103,7 +103,7 @@ def expected_values(policy, rows):
     now, later = {}, {}
     for k, s in enumerate(segment):
         now.setdefault((rows.episode[s], rows.t[k]), []).append((k, rows.agent[s]))
-    for s in np.flatnonzero(rows.tail != Tail.TERMINATED):
+    for s in np.flatnonzero(rows.tail != SegmentEnd.TERMINATED):
         later.setdefault(rows.episode[s], []).append((s, rows.agent[s]))
     value = {k: v for group in now.values() for k, v in of(rows.observation, group).items()}
     after = {s: v for group in later.values() for s, v in of(rows.bootstrap_observation, group).items()}
@@ -144,8 +144,8 @@ def test_segments_of_fragments_have_the_same_groups():
     """Cut in two, agents decide beside the same teammates."""
     env, algorithm = team_env(), MAT(**SMALL)
     learner = learner_of(algorithm, env)
-    whole = team_rollout(env, learner, pieces=6, rng=np.random.default_rng(4), absent=0.0, tails=(Tail.CUT,))
-    rows = in_two(whole, np.random.default_rng(5), lambda n: np.full(n, Tail.CUT))
+    whole = team_rollout(env, learner, pieces=6, rng=np.random.default_rng(4), absent=0.0, tails=(SegmentEnd.CUT,))
+    rows = in_two(whole, np.random.default_rng(5), lambda n: np.full(n, SegmentEnd.CUT))
     ((_, one),), ((_, other),) = learner.items(whole), learner_of(algorithm, env).items(rows)
     np.testing.assert_array_equal(one["observation"], other["observation"])
     np.testing.assert_array_equal(one["present"], other["present"])
@@ -156,8 +156,8 @@ def test_what_follows_a_fragment_is_judged_beside_what_follows_it_for_others():
     """Of segments that an agent has in an episode, the last ones go on together, and those before them."""
     env, rng = team_env(), np.random.default_rng(4)
     learner = stirred(learner_of(MAT(**SMALL), env))
-    whole = team_rollout(env, learner, pieces=9, rng=rng, absent=0.4, tails=(Tail.CUT,))
-    rows = in_two(whole, rng, lambda n: np.full(n, Tail.CUT))
+    whole = team_rollout(env, learner, pieces=9, rng=rng, absent=0.4, tails=(SegmentEnd.CUT,))
+    rows = in_two(whole, rng, lambda n: np.full(n, SegmentEnd.CUT))
     seen = rng.standard_normal(rows.bootstrap_observation.shape).astype(np.float32)
     rows = replace(rows, bootstrap_observation=seen)
     beside = {}

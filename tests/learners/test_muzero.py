@@ -8,7 +8,7 @@ import torch
 from alphazero_games import played, spec
 
 from ludus.core.errors import ConfigError, DataError, ScenarioError
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.driver.runner import run
 from ludus.driver.scenario_check import check
 from ludus.driver.scenario_files import load_scenario
@@ -133,7 +133,7 @@ def test_value_targets_of_one_player():
     rows = played(learner_of(small()), 0)
     n = int(rows.start[1])
     found, reward = rows.extras["search_value"], np.arange(1.0, len(rows.reward) + 1).astype(np.float32)
-    given = replace(rows, reward=reward, tail=np.full_like(rows.tail, Tail.CUT))
+    given = replace(rows, reward=reward, tail=np.full_like(rows.tail, SegmentEnd.CUT))
     ((_, items),) = learner.items(given)
     expected = [reward[t] + 0.5 * reward[t + 1] + 0.25 * found[t + 2] for t in range(n - 2)]
     expected += [reward[n - 2] + 0.5 * found[n - 1], found[n - 1]]

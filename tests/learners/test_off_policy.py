@@ -13,7 +13,7 @@ from gymnasium.spaces import Box
 from off_policy_tools import AUTOGRAD, SMALL, batch_of, learner_of
 from together import assert_ranks_learn_alike
 
-from ludus.core.device import Work, fetched, placed
+from ludus.core.device import UpdateCost, resolve_placement, scalars_to_host
 from ludus.core.errors import ConfigError, ScenarioError, TrainingError
 from ludus.core.types import CPU, DeviceChoice
 from ludus.learners.base import LearnerContext, priorities_of
@@ -185,7 +185,9 @@ def test_numbers_are_read_once_in_a_round(cls, boxed, tensors, monkeypatch):
     learner = learner_of(algorithm, env, device=AUTOGRAD)
     batch = batch_of(learner, env)
     learner._inserted = learner.config.start_decisions + 3
-    monkeypatch.setattr("ludus.learners.optimizer.fetched", lambda given: reads.append(1) or fetched(given))
+    monkeypatch.setattr(
+        "ludus.learners.optimizer.scalars_to_host", lambda given: reads.append(1) or scalars_to_host(given)
+    )
     due = learner.batches()
     told = [learner.update(batch) for _ in due]
     assert (len(due), len(reads)) == (3, 1)
@@ -254,7 +256,7 @@ def test_both_roads_and_all_ranks_weigh_alike(boxed):
 def test_gradients_of_an_ensemble_are_autograds(activation):
     layout = Layout((5, 16, 12, 2), activation)
     module = Critics(layout, seed=0, count=2)
-    placement = placed(CPU, Work(1, 1, written=True))
+    placement = resolve_placement(CPU, UpdateCost(1, 1, has_cpu_kernel=True))
     ensemble = Ensemble(module, ranks=ALONE, placement=placement, layouts=[layout] * 2)
     x = torch.randn(9, 5, generator=torch.Generator().manual_seed(0))
     rng = np.random.default_rng(1)

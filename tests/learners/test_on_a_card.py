@@ -16,8 +16,8 @@ from test_devices import CASES, Case, assert_learn_alike, assert_same, taught, u
 
 from ludus.cli.main import main
 from ludus.core import device
-from ludus.core.device import fetched, to_device, to_host
-from ludus.core.machine import same_bits
+from ludus.core.device import scalars_to_host, to_device, to_numpy
+from ludus.core.machine import deterministic_algorithms
 from ludus.core.types import DeviceChoice
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.envs.tree.tensors import TreeTensors
@@ -60,7 +60,7 @@ def test_a_card_learns_as_a_cpu_and_each_goes_on_from_the_other(name, request, c
 @pytest.mark.parametrize("name", ["ppo", "ppo, gru", "rainbow", "qmix, gru", "sac"])
 def test_the_same_twice(name, request, card):
     case = Case(name, request)
-    with same_bits(True):
+    with deterministic_algorithms(True):
         learners, cpu = [case.learner(there(card)) for _ in range(2)], case.learner(HERE)
         for number in range(3):
             rows = case.experience(cpu, number)
@@ -157,8 +157,8 @@ def test_numbers_go_there_and_back(card):
     array = np.random.default_rng(0).integers(0, 255, (64, 3, 5)).astype(np.uint8)
     tensor = to_device(array, torch.device(card))
     assert tensor.device.type == card
-    np.testing.assert_array_equal(to_host(tensor), array)
-    assert fetched([tensor.sum(), tensor.float().mean()]) == pytest.approx([array.sum(), array.mean()])
+    np.testing.assert_array_equal(to_numpy(tensor), array)
+    assert scalars_to_host([tensor.sum(), tensor.float().mean()]) == pytest.approx([array.sum(), array.mean()])
 
 
 def test_traces(card):
@@ -172,7 +172,7 @@ def test_traces(card):
     def traced(device: str, **how: bool) -> list[np.ndarray]:
         rows = {name: column.to(device) for name, column in columns.items()}
         value, options = rows.pop("value"), {"gamma": 0.97, "lam": 0.9, "rho_bar": 1.0, "c_bar": 1.0}
-        return [to_host(found) for found in corrected(rows, value=value, logp=logp.to(device), **options, **how)]
+        return [to_numpy(found) for found in corrected(rows, value=value, logp=logp.to(device), **options, **how)]
 
     for one, other in zip(traced("cpu", compiled=True), traced(card, compiled=False), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
@@ -190,7 +190,7 @@ def test_game_trees(name, card):
         given = [torch.from_numpy(table).to(place) for table in tables]
         plans = [tensors.realisation(p, table) for p, table in enumerate(given)]
         answers = [*tensors.exploitability(plans), tensors.payoffs([plan[:3] for plan in plans]), tensors.values(plans)]
-        found.append([to_host(answer) for answer in answers])
+        found.append([to_numpy(answer) for answer in answers])
     for cpu, once, twice in zip(*found, strict=True):
         np.testing.assert_allclose(once, cpu, rtol=0, atol=1e-12)
         np.testing.assert_array_equal(once, twice)

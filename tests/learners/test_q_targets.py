@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.learners.dqn import losses
 from ludus.learners.dqn.losses import Candidates, CategoricalReturn, MeanReturn, QuantileReturn
 from ludus.learners.returns import follow, n_step
@@ -36,7 +36,7 @@ def test_double_values_take_the_targets_value_of_the_online_networks_choice():
 def test_n_step_targets_with_termination_truncation_and_cuts_inside_the_window():
     """Three segments of 3, 2 and 1 rows, γ = ½, n = 2: rewards 1 2 4 | 8 16 | 32."""
     start, reward = np.array([0, 3, 5, 6]), np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
-    tail = np.array([Tail.TERMINATED, Tail.TRUNCATED, Tail.CUT], np.int8)
+    tail = np.array([SegmentEnd.TERMINATED, SegmentEnd.TRUNCATED, SegmentEnd.CUT], np.int8)
     total, discount, following = n_step(start, reward, tail, 0.5, 2)
     assert total.tolist() == [2.0, 4.0, 4.0, 16.0, 16.0, 32.0]
     assert discount.tolist() == [0.25, 0.0, 0.0, 0.25, 0.5, 0.5]

@@ -14,7 +14,7 @@ from together import assert_ranks_learn_alike
 from value_twins import Moment, judged, weights_of
 
 from ludus.core.errors import ConfigError, ScenarioError
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.learners.qmix.options import CWQMIX, OWQMIX, QMIX, QPLEX, VDN
 from ludus.learners.teams import views
 from ludus.policies.registry import build_policy
@@ -39,7 +39,7 @@ def test_a_sequence_has_the_values_that_a_whole_episode_gives(core, absent):
     for piece in range(len(view.tail)):  # the sequences of each piece lie one after the other, every 2 steps
         steps = view.start[piece + 1] - view.start[piece]
         found[piece] = [2 * k for k in range(1 + max(0, -(-(int(steps) - 3) // 2)))]
-    sequences = [(piece, first) for piece, firsts in found.items() for first in firsts]
+    sequences = [(piece, first) for piece, first_of_orbit in found.items() for first in first_of_orbit]
     assert len(sequences) == len(columns["count"])
     module = learner._online.q
     for m, (piece, first) in enumerate(sequences):
@@ -63,7 +63,9 @@ def test_an_agent_that_was_gone_remembers_nothing():
     env, rng = team_env(), np.random.default_rng(3)
     learner = learner_of(VDN(**{**SMALL, **GRU, "burn_in": 1}), env)
     whole = team_rollout(env, learner, pieces=30, rng=rng, longest=9)
-    cut, gone = (in_two(whole, rng, lambda n, tail=tail: np.full(n, tail)) for tail in (Tail.CUT, Tail.TERMINATED))
+    cut, gone = (
+        in_two(whole, rng, lambda n, tail=tail: np.full(n, tail)) for tail in (SegmentEnd.CUT, SegmentEnd.TERMINATED)
+    )
     ((_, expected),), ((_, found),) = learner.items(whole), learner.items(cut)
     for name, column in expected.items():
         np.testing.assert_array_equal(column, found[name], err_msg=name)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.learners.base import LearnerContext, priorities_of
 from ludus.learners.r2d2.learner import SequenceSlots, bootstraps, windows
 from ludus.learners.r2d2.options import R2D2
@@ -93,7 +93,7 @@ def test_slots_hold_rows_and_what_follows_them(rollout):
 
 def test_bootstraps_end_with_the_sequence(rollout):
     """One segment of 4 rows with rewards 1 2 4 8, γ = ½, n = 2, length 3, period 2: rows 0-2 and 2-3."""
-    for tail, last in ((Tail.TERMINATED, 0.0), (Tail.TRUNCATED, 0.5), (Tail.CUT, 0.5)):
+    for tail, last in ((SegmentEnd.TERMINATED, 0.0), (SegmentEnd.TRUNCATED, 0.5), (SegmentEnd.CUT, 0.5)):
         rows = replace(
             rollout, start=np.array([0, 4]), reward=np.array([1, 2, 4, 8], np.float32), tail=np.array([tail], np.int8)
         )

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.core.device import to_host
-from ludus.core.types import CPU, DeviceChoice, Mixture, PolicyRef, Tail
+from ludus.core.device import to_numpy
+from ludus.core.types import CPU, DeviceChoice, Mixture, PolicyRef, SegmentEnd
 from ludus.envs.registry import make_env
 from ludus.learners.base import LearnerContext
 from ludus.learners.on_policy.batch import unpadded
@@ -74,7 +74,7 @@ def test_fragments_go_on_with_what_is_remembered(memory):
             first = rollout.episode[s] not in begun
             assert np.any(rollout.memory0[s]) != first  # zeros where an episode begins, and only there
             begun[rollout.episode[s]] = True
-        cuts += int(np.count_nonzero(rollout.tail == Tail.CUT))
+        cuts += int(np.count_nonzero(rollout.tail == SegmentEnd.CUT))
     assert cuts > 5
     worker.close()
 
@@ -91,7 +91,7 @@ def test_opponents_remember_for_themselves(memory):
         ((_, items),) = learner.items(rollout)
         ours, recorded = unrolled(learner, items)
         np.testing.assert_allclose(ours, recorded, atol=2e-5)
-        ends += int(np.count_nonzero(rollout.tail == Tail.TERMINATED))
+        ends += int(np.count_nonzero(rollout.tail == SegmentEnd.TERMINATED))
     assert ends > 20
     worker.close()
 
@@ -112,7 +112,7 @@ def test_on_a_device_the_same_is_played_and_memory_stays_there(env_id, memory, m
         return found
 
     read = []
-    monkeypatch.setattr(groups, "to_host", lambda rows: read.append(len(rows)) or to_host(rows))
+    monkeypatch.setattr(groups, "to_numpy", lambda rows: read.append(len(rows)) or to_numpy(rows))
     expected = played(CPU)
     assert not read
     begun = sum(rollout.num_segments for rollout in expected)
@@ -141,7 +141,7 @@ def test_the_value_after_a_cut_is_that_of_the_next_fragments_first_row():
     ((_, items),) = learner.items(first)
     rows, _ = unpadded(items)
     checked = 0
-    for s in np.flatnonzero(first.tail == Tail.CUT):
+    for s in np.flatnonzero(first.tail == SegmentEnd.CUT):
         if first.episode[s] in values:
             last = first.start[s + 1] - 1
             expected = first.reward[last] + 0.99 * values[first.episode[s]]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.learners.returns import bootstrap_values, follow, gae, gae_in_time, lambda_returns, n_step, vtrace
 
 START = np.array([0, 3, 4])  # a segment of three decisions and one of a single decision
@@ -14,7 +14,7 @@ VALUE = np.array([0.5, 1.0, 1.5, 2.0])
 
 
 def test_tail_values_are_zero_after_termination_only():
-    tail = np.array([Tail.TERMINATED, Tail.TRUNCATED, Tail.CUT], np.int8)
+    tail = np.array([SegmentEnd.TERMINATED, SegmentEnd.TRUNCATED, SegmentEnd.CUT], np.int8)
     assert bootstrap_values(tail, np.array([7.0, 8.0, 9.0])).tolist() == [0.0, 8.0, 9.0]
 
 
@@ -39,7 +39,7 @@ def test_gae_in_time_literal():
 
 
 def test_n_step_literal():
-    tail = np.array([Tail.TERMINATED, Tail.TRUNCATED], np.int8)
+    tail = np.array([SegmentEnd.TERMINATED, SegmentEnd.TRUNCATED], np.int8)
     total, discount, following = n_step(START, REWARD, tail, 0.5, 2)
     assert total.tolist() == [1.0, 1.0, 2.0, 4.0]  # 1 + .5 * 0; 0 + .5 * 2; 2; 4
     assert discount.tolist() == [0.25, 0.0, 0.0, 0.5]
@@ -49,7 +49,7 @@ def test_n_step_literal():
 
 
 def test_a_cut_bootstraps_as_a_truncation_does():
-    for kind in (Tail.CUT, Tail.TRUNCATED):
+    for kind in (SegmentEnd.CUT, SegmentEnd.TRUNCATED):
         _, discount, following = n_step(np.array([0, 2]), np.ones(2), np.array([kind], np.int8), 0.5, 3)
         assert discount.tolist() == [0.25, 0.5]
         assert following.tolist() == [-1, -1]

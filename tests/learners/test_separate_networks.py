@@ -12,7 +12,7 @@ from made_up_teams import SIZE, identify, learner_and_sample, rollout_of, team_e
 
 import ludus
 from ludus.core.errors import PolicyError, ScenarioError
-from ludus.core.types import Due
+from ludus.core.types import ActionRequests
 from ludus.driver.experiment import new_experiment
 from ludus.driver.scenario_check import check_vector
 from ludus.learners.base import LearnerContext
@@ -166,7 +166,7 @@ def test_observations_must_say_who_sees_them():
 def due(slot, ids):
     n = len(slot)
     seen = np.concatenate([np.full((n, SIZE), 0.5, np.float32), np.array(ids, np.float32)], axis=1)
-    return Due(np.array(slot, np.int32), seen, None, np.zeros(n, np.float32), np.ones(n, np.bool_))
+    return ActionRequests(np.array(slot, np.int32), seen, None, np.zeros(n, np.float32), np.ones(n, np.bool_))
 
 
 @pytest.mark.parametrize(

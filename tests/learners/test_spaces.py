@@ -8,7 +8,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Text
 
 from ludus.core.errors import ScenarioError
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.learners.base import AlgorithmInfo, LearnerContext
 from ludus.learners.ddpg.options import DDPG
 from ludus.learners.dqn.options import DQN
@@ -124,7 +124,7 @@ def test_what_is_advised_instead_serves_the_actions(tensors, enumerated):
 
 def test_every_algorithm_says_what_it_is():
     for name in ALGORITHMS:
-        cls = load("algorithm", name, ALGORITHMS)
+        cls = resolve_name("algorithm", name, ALGORITHMS)
         assert cls.__name__.lower() == {"exact": "exactbestresponse"}.get(name, name.replace("_", ""))
         about = cls.about
         assert isinstance(about, AlgorithmInfo), name
@@ -144,7 +144,7 @@ ACTIONS = {
 def test_every_algorithm_serves_the_actions_that_it_names_and_no_others(name, tensors, enumerated):
     """What it cannot serve is said before it asks for a state, which compiled games have not."""
     of_two = {"gamma": 1.0, "rollout_unit": "episodes"} if name == "muzero" else {}
-    algorithm = load("algorithm", name, ALGORITHMS)(**of_two)
+    algorithm = resolve_name("algorithm", name, ALGORITHMS)(**of_two)
     if name == "alphazero":  # no game of these has rules: tests/learners/test_alphazero.py
         with pytest.raises(ScenarioError, match="needs rules that it can step, and there are none for made up"):
             algorithm.check(tensors)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.core.types import PolicySpec, Tail
+from ludus.core.types import PolicySpec, SegmentEnd
 from ludus.learners.on_policy.batch import SegmentPieces, padded, rows_in, unpadded, walk
 from ludus.learners.statistics import DiscountedReturns, RunningMoments
 from ludus.policies.registry import build_policy
@@ -51,7 +51,7 @@ def test_discounted_returns_of_two_episodes(tensors):
 def test_cut_episodes_go_on(tensors):
     """Agents 0 and 1 of episode 7: R = 1 and 10 are carried on, agent 0's only."""
     rollout = rollout_of(tensors, 2)
-    tail = np.full(2, Tail.CUT, np.int8)
+    tail = np.full(2, SegmentEnd.CUT, np.int8)
     first = replace(
         rollout, start=np.array([0, 1, 2]), tail=tail, episode=np.array([7, 7]), agent=np.array([1, 0], np.int16)
     )
@@ -74,7 +74,14 @@ def part_of(rollout, episode, tail):
 def test_cut_episodes_go_on_after_the_rows_of_others(tensors):
     """Rewards 1, γ = 1. Episode 1 goes on after rows of episode 2, and ends with R = 3; had it gone on after its end, it would be 4."""
     rollout, statistics, said = rollout_of(tensors, 1), DiscountedReturns(1.0), []
-    parts = [(1, Tail.CUT), (2, Tail.CUT), (1, Tail.CUT), (1, Tail.TERMINATED), (2, Tail.TERMINATED), (1, Tail.CUT)]
+    parts = [
+        (1, SegmentEnd.CUT),
+        (2, SegmentEnd.CUT),
+        (1, SegmentEnd.CUT),
+        (1, SegmentEnd.TERMINATED),
+        (2, SegmentEnd.TERMINATED),
+        (1, SegmentEnd.CUT),
+    ]
     for episode, tail in parts:
         before = statistics.moments.mean * statistics.moments.count
         statistics.add(part_of(rollout, episode, tail), np.ones(1))
@@ -85,7 +92,7 @@ def test_cut_episodes_go_on_after_the_rows_of_others(tensors):
 def test_fragments_of_one_episode_that_come_together_count_as_one_after_the_other(tensors):
     """Of rewards 1, γ = 1: episode 1 is cut twice, then ends; episode 2 is cut."""
     rollout = rollout_of(tensors, 1)
-    parts = [(1, Tail.CUT), (2, Tail.CUT), (1, Tail.CUT), (1, Tail.TERMINATED)]
+    parts = [(1, SegmentEnd.CUT), (2, SegmentEnd.CUT), (1, SegmentEnd.CUT), (1, SegmentEnd.TERMINATED)]
     apart, at_once = DiscountedReturns(1.0), DiscountedReturns(1.0)
     for episode, tail in parts:
         apart.add(part_of(rollout, episode, tail), np.ones(1))
@@ -110,11 +117,11 @@ def test_of_episodes_that_never_go_on_the_oldest_are_forgotten(tensors, monkeypa
     monkeypatch.setattr("ludus.learners.statistics._OPEN", 2)
     rollout, statistics = rollout_of(tensors, 1), DiscountedReturns(1.0)
     for episode in (5, 1, 4, 3, 2):
-        statistics.add(part_of(rollout, episode, Tail.CUT), np.ones(1))
+        statistics.add(part_of(rollout, episode, SegmentEnd.CUT), np.ones(1))
     assert (statistics.state_dict()["open"] >> 16).tolist() == [4, 3, 2]
-    statistics.add(part_of(rollout, 4, Tail.TERMINATED), np.ones(1))
+    statistics.add(part_of(rollout, 4, SegmentEnd.TERMINATED), np.ones(1))
     assert (statistics.state_dict()["open"] >> 16).tolist() == [3, 2]
-    statistics.add(part_of(rollout, 3, Tail.TRUNCATED), np.ones(1))
+    statistics.add(part_of(rollout, 3, SegmentEnd.TRUNCATED), np.ones(1))
     assert (statistics.state_dict()["open"] >> 16).tolist() == [2]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from off_policy_tools import SMALL, batch_of, boxed, experience, learner_of
 
-from ludus.core.types import Tail
+from ludus.core.types import SegmentEnd
 from ludus.learners.ddpg.options import DDPG, TD3
 from ludus.learners.dqn.options import DQN
 from ludus.learners.r2d2.options import R2D2
@@ -24,7 +24,7 @@ def transitions_by_hand(seen, *, gamma, steps, scale):
         for t in range(begin, end):
             stop = min(t + steps, end)
             reward.append(sum(scale * seen.reward[k] * gamma ** (k - t) for k in range(t, stop)))
-            over = stop == end and seen.tail[s] == Tail.TERMINATED
+            over = stop == end and seen.tail[s] == SegmentEnd.TERMINATED
             discount.append(0.0 if over else gamma ** (stop - t))
             after.append(seen.observation[stop] if stop < end else seen.bootstrap_observation[s])
     return np.array(reward), np.array(discount), np.array(after)
@@ -37,7 +37,7 @@ def test_actor_critics_keep_so_many_steps_in_scaled_rewards(steps, cls, tensors)
     env = tensors if cls is SACDiscrete else boxed(tensors)
     learner = learner_of(cls(**SMALL, gamma=0.5, n_step=steps), env)
     seen = experience(learner, env, 1)
-    assert {Tail.TERMINATED, Tail.TRUNCATED, Tail.CUT} <= set(seen.tail.tolist())
+    assert {SegmentEnd.TERMINATED, SegmentEnd.TRUNCATED, SegmentEnd.CUT} <= set(seen.tail.tolist())
     ((table, items),) = learner.items(seen)
     assert table == "replay"
     reward, discount, after = transitions_by_hand(seen, gamma=0.5, steps=steps, scale=0.5)
@@ -93,7 +93,7 @@ def test_dqn_expects_nothing_where_nobody_saw_what_followed(enumerated):
     """Truncations without an observation, of id -1, are counted, and not bootstrapped."""
     learner = learner_of(DQN(hidden=(8,), noisy=True, gamma=0.5), enumerated)
     seen = experience(learner, enumerated, 1)
-    tail = np.full_like(seen.tail, Tail.TRUNCATED)
+    tail = np.full_like(seen.tail, SegmentEnd.TRUNCATED)
     unseen = replace(seen, tail=tail, bootstrap_observation=np.full_like(seen.bootstrap_observation, -1))
     ((_, items),) = learner.items(unseen)
     last = np.isin(np.arange(seen.num_rows), seen.start[1:] - 1)
@@ -108,7 +108,7 @@ def test_r2d2_expects_nothing_where_nobody_saw_what_followed(enumerated):
     """Truncations without an observation, of id -1, are not bootstrapped."""
     learner = learner_of(R2D2(hidden=(8,), memory=6, length=40, period=40, n_step=1, gamma=0.5), enumerated)
     seen = experience(learner, enumerated, 1)
-    tail = np.full_like(seen.tail, Tail.TRUNCATED)
+    tail = np.full_like(seen.tail, SegmentEnd.TRUNCATED)
     ((_, items),) = learner.items(
         replace(seen, tail=tail, bootstrap_observation=np.full_like(seen.bootstrap_observation, -1))
     )

@@ -5,7 +5,7 @@ import pytest
 from torch import nn
 
 from ludus.core import device
-from ludus.core.device import Work, cards, placed, to_device
+from ludus.core.device import UpdateCost, cards, resolve_placement, to_device
 from ludus.core.types import CPU, DeviceChoice, PolicyRef, PolicySpec
 from ludus.policies import action_values, actor_critic, stacks, torch_module
 from ludus.policies.registry import build_policy
@@ -131,7 +131,7 @@ def one_by_one(policies, index, rows, mode):
 
 
 def at(place):
-    return placed(DeviceChoice(place, written=False), Work(1, 1, written=True))
+    return resolve_placement(DeviceChoice(place, written=False), UpdateCost(1, 1, has_cpu_kernel=True))
 
 
 FEW = [2, 0, 2, 2, 2, 0, 2, 2, 2, 2, 2]  # policy 1 gets no row
@@ -181,9 +181,10 @@ def test_narrow_products_move_answers_by_about_a_hundredth(name):
     policies, index = policies_of(name, 3), np.array(FEW, np.int32)
     rows, kind = rows_of(policies[0], len(index)), type(policies[0])
     expected, found = (
-        kind.stack_on(policies, placed(DeviceChoice("cpu", precision, written=False), Work(1, 1, written=True))).act(
-            *rows, index, "greedy"
-        )
+        kind.stack_on(
+            policies,
+            resolve_placement(DeviceChoice("cpu", precision, written=False), UpdateCost(1, 1, has_cpu_kernel=True)),
+        ).act(*rows, index, "greedy")
         for precision in ("float32", "bf16")
     )
     assert np.mean(found.action == expected.action) > 0.7

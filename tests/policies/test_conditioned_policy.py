@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import PolicyError
-from ludus.core.types import Enumeration, row_mode
+from ludus.core.types import Enumeration, condition_mode
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.registry import ConditionedPolicy, build_policy, conditioned
 from ludus.policies.specs import conditioned_spec, gru_spec, joined, mlp_spec, tabular_spec
@@ -36,7 +36,7 @@ def test_rows_are_told_apart_by_their_conditions() -> None:
     assert two.modes == ("explore", "greedy", "row-0", "row-1")
     odds = [[np.exp(3), np.exp(2)], [np.exp(1), 1.0]]
     for row in range(2):
-        table = two.tabulate(GAME, 0, mode=row_mode(row))
+        table = two.tabulate(GAME, 0, mode=condition_mode(row))
         assert table is not None
         np.testing.assert_allclose(table[:2, 1] / table[:2, 0], odds[row], rtol=1e-5)
     np.testing.assert_array_equal(two.tabulate(GAME, 0), two.tabulate(GAME, 0, mode="row-1"))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import PolicyError
-from ludus.core.types import Act, PolicySpec
+from ludus.core.types import PolicyOutput, PolicySpec
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.policies.categorical import CategoricalPolicy
 from ludus.testing.fakes import CountingPolicy, FixedPolicy
@@ -90,7 +90,7 @@ class Remembers(Biased):
 
 class LosesItsMemory(CountingPolicy):
     def act(self, observation, mask, memory, noise, *, mode="explore"):
-        return Act(np.zeros(len(noise), np.int32), np.zeros(len(noise), np.float32))
+        return PolicyOutput(np.zeros(len(noise), np.int32), np.zeros(len(noise), np.float32))
 
 
 class OneMode(Biased):

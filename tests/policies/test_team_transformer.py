@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ludus.core.device import DeviceChoice, Work, placed
+from ludus.core.device import DeviceChoice, UpdateCost, resolve_placement
 from ludus.core.errors import PolicyError
 from ludus.learners.losses import distribution_of
 from ludus.policies.actor_critic import arrays_of
@@ -254,7 +254,9 @@ def parallel_values(policy, x, teams):
 
 def test_where_torch_computes_on_a_device_several_answer_as_each_does():
     policies = [made(seed=seed)[0] for seed in range(3)]
-    place = placed(DeviceChoice("cpu", written=False), Work(policies[0].multiplications, 64, written=False))
+    place = resolve_placement(
+        DeviceChoice("cpu", written=False), UpdateCost(policies[0].multiplications, 64, has_cpu_kernel=False)
+    )
     stack = type(policies[0]).stack_on(policies, place)
     x, mask, noise, teams = rows(policies[0])
     index = np.array([2, 0, 2, 0, 0, 2, 0, 2, 2], np.int32)[teams.group]  # nobody plays the second

@@ -11,13 +11,13 @@ from ludus.core.arrays import same_weights
 from ludus.core.errors import DataError, EnvError
 from ludus.core.types import (
     EnvSpec,
-    Evaluated,
+    EvaluationResult,
     EvaluationTask,
     Match,
     Mixture,
     PolicyRef,
     PolicySpec,
-    Trained,
+    TrainingResult,
     TrainingTask,
 )
 from ludus.population.agent_manager import AgentManager
@@ -163,9 +163,9 @@ def test_results_of_tasks():
     made.add(0, "0-0", SPEC, weights())
     made.add(1, "1-0", SPEC, weights())
     task = TrainingTask("g1", 1, 0, (0,), "0-1", Mixture(()), start=PolicyRef(0, "0-0"))
-    trained = Trained(task, PolicyRef(0, "0-1"), SPEC, weights(2), {}, {})
-    answered = Evaluated(EvaluationTask("e1", 1, ((1, 0),)), matches=(played("m", (1, 0), [[1, -1]]),))
-    exact = Evaluated(EvaluationTask("e2", 1), payoffs=np.zeros((2, 1, 1)))
+    trained = TrainingResult(task, PolicyRef(0, "0-1"), SPEC, weights(2), {}, {})
+    answered = EvaluationResult(EvaluationTask("e1", 1, ((1, 0),)), matches=(played("m", (1, 0), [[1, -1]]),))
+    exact = EvaluationResult(EvaluationTask("e2", 1), payoffs=np.zeros((2, 1, 1)))
     for _ in range(2):
         for result in (trained, answered, exact):
             made.on_result(result)
@@ -214,11 +214,11 @@ def test_nothing_of_a_refused_result_is_kept(what):
     payoffs = None if row is None else np.stack([np.array(row), -np.array(row)])
     good = played("good", (0, 0), [[2, -2]])
     with pytest.raises(DataError, match=sentence):
-        made.on_result(Evaluated(EvaluationTask("e1", 1), matches=(good, *matches), payoffs=payoffs))
+        made.on_result(EvaluationResult(EvaluationTask("e1", 1), matches=(good, *matches), payoffs=payoffs))
     assert json.dumps(made.state_dict(), default=_plain) == before
     assert facts.heard == told
     made.on_result(
-        Evaluated(EvaluationTask("e1", 1), matches=(good,), payoffs=np.array([[[2.0], [3.0]], [[-2.0], [-3.0]]]))
+        EvaluationResult(EvaluationTask("e1", 1), matches=(good,), payoffs=np.array([[[2.0], [3.0]], [[-2.0], [-3.0]]]))
     )
     assert facts.heard[len(told) :] == [("matches", "good"), ("payoffs", [[0, 0]], [[2.0, -2.0]])]
 

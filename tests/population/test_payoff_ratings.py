@@ -8,7 +8,7 @@ from openskill.models import PlackettLuce
 from payoff_samples import match, table
 
 from ludus.core.errors import ConfigError, DataError, SolverError
-from ludus.core.types import Solution
+from ludus.core.types import MetaSolution
 from ludus.evaluation.ratings import rate
 from ludus.population.ratings.open_skill import _spread
 
@@ -29,7 +29,7 @@ class FirstTwo:
 
     def solve(self, payoffs, *, warm=None, rng):
         mixed = [np.array([0.75, 0.25, *[0.0] * (n - 2)]) for n in payoffs.sizes]
-        return Solution(tuple(mixed), np.nan)
+        return MetaSolution(tuple(mixed), np.nan)
 
 
 MINE = f"{__name__}:FirstTwo"

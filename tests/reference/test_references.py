@@ -15,7 +15,7 @@ from sac import SAC as PlainSAC
 from sac import Actor, Critics
 from sac import Transitions as SACTransitions
 
-from ludus.core.types import AgentSpec, DeviceChoice, EnvSpec, Tail
+from ludus.core.types import AgentSpec, DeviceChoice, EnvSpec, SegmentEnd
 from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.options import DQN
 from ludus.learners.ppo.options import PPO
@@ -50,7 +50,7 @@ def following(rows, of, last):
     after, ends = np.roll(of, -1, axis=0), rows.start[1:] - 1
     after[ends] = last
     over = np.zeros(len(of), np.bool_)
-    over[ends] = rows.tail == Tail.TERMINATED
+    over[ends] = rows.tail == SegmentEnd.TERMINATED
     return tensor(after), tensor(over)
 
 
@@ -91,7 +91,7 @@ def test_ppo(written):
                 each[a:b]
                 for each in (rows.observation, rows.mask, rows.action.astype(np.int64), rows.reward, rows.logp)
             )
-            over = bool(rows.tail[s] == Tail.TERMINATED)
+            over = bool(rows.tail[s] == SegmentEnd.TERMINATED)
             episodes.append(Episode(*map(tensor, parts), tensor(rows.bootstrap_observation[s]), over))
         metrics = learner.update(sample)
         assert metrics["loss"] == pytest.approx(plain.update(episodes), rel=1e-4)

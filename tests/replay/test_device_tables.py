@@ -11,7 +11,7 @@ from ludus.core.errors import DataError
 from ludus.replay.base import Sample, TableSpec
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.kinds import build_table
-from ludus.replay.prefetcher import Prefetcher, ToDevice, settled
+from ludus.replay.prefetcher import Prefetcher, ToDevice, detached_copy
 
 HERE = torch.device("cpu")  # tensors with numbers, where there is no card
 SPECS = {
@@ -149,10 +149,10 @@ def test_a_thread_hands_out_copies(place):
     rows = [{"version_lo": np.zeros(8, np.int32), "number": np.full(8, k, np.float32)} for k in range(5)]
     table.try_insert(rows[0])
     stream = np.random.default_rng(0)
-    prefetcher = Prefetcher(lambda request, unwanted: table.try_sample(3, stream), settled, depth=2)
+    prefetcher = Prefetcher(lambda request, unwanted: table.try_sample(3, stream), detached_copy, depth=2)
     seen = []
     for k, batch in enumerate(prefetcher.batches(range(4))):
-        prefetcher.between(lambda k=k: table.try_insert(rows[k + 1]))
+        prefetcher.run_between(lambda k=k: table.try_insert(rows[k + 1]))
         assert batch.columns.there is None
         seen.append(float(batch.columns["number"][0]))
     assert seen == [0.0, 0.0, 0.0, 1.0]

@@ -11,7 +11,7 @@ import torch
 from ludus.core.errors import DataError, TableClosed
 from ludus.replay.base import Sample, TableSpec
 from ludus.replay.episode_server import EpisodeServer
-from ludus.replay.prefetcher import Prefetcher, ToDevice, prefetch, unchanged
+from ludus.replay.prefetcher import Prefetcher, ToDevice, identity, prefetch
 
 
 def sample_of(number):
@@ -62,7 +62,7 @@ def test_batches_come_in_the_order_of_requests(depth):
 
 @pytest.mark.parametrize("depth", [0, 1, 3])
 def test_the_same_draws_whatever_the_depth(depth):
-    drawn = [batch.columns["x"].tolist() for batch in prefetch(table(), unchanged, depth=depth).batches(repeat(4, 6))]
+    drawn = [batch.columns["x"].tolist() for batch in prefetch(table(), identity, depth=depth).batches(repeat(4, 6))]
     ours = table()
     assert drawn == [ours.sample(4)[0].columns["x"].tolist() for _ in range(6)]
 
@@ -79,22 +79,22 @@ def test_what_is_done_between_counts_from_the_first_batch_that_is_not_asked_for_
     prefetcher, seen = Prefetcher(slow, value, depth=depth), []
     for k, batch in enumerate(prefetcher.batches(range(12)), start=1):
         seen.append(batch)
-        prefetcher.between(lambda k=k: state.__setitem__(0, k))
+        prefetcher.run_between(lambda k=k: state.__setitem__(0, k))
         time.sleep(pause.uniform(0, 0.003))
     assert seen == [max(0, k - depth) for k in range(12)]
     assert state == [12], "what is done after the last batch is done, too"
-    prefetcher.between(lambda: state.__setitem__(0, 99))
+    prefetcher.run_between(lambda: state.__setitem__(0, 99))
     assert state == [99]
 
 
 def test_priorities_give_the_same_batches_in_every_run():
     def run():
         prioritised = table(TableSpec("p", "prioritised", capacity=50))
-        prefetcher, seen = prefetch(prioritised, unchanged, depth=2), []
+        prefetcher, seen = prefetch(prioritised, identity, depth=2), []
         for batch in prefetcher.batches(repeat(8, 15)):
             seen.append(batch.columns["x"].tolist())
             priority = batch.columns["x"] % 7 + 0.5
-            prefetcher.between(lambda b=batch, p=priority: prioritised.update_priorities(b.index, p))
+            prefetcher.run_between(lambda b=batch, p=priority: prioritised.update_priorities(b.index, p))
         return seen
 
     assert run() == run()
@@ -107,7 +107,7 @@ def test_what_goes_wrong_between_is_raised_by_the_loop():
         for batch in prefetcher.batches(range(9)):
             seen.append(batch)
             if batch == last:
-                prefetcher.between(lambda: 1 / 0)
+                prefetcher.run_between(lambda: 1 / 0)
 
     for last in (3, 8):
         with pytest.raises(ZeroDivisionError):
@@ -115,7 +115,7 @@ def test_what_goes_wrong_between_is_raised_by_the_loop():
     assert seen[-1] == 8
     done = []
     for _ in prefetcher.batches(range(9)):
-        prefetcher.between(lambda: done.append(1))
+        prefetcher.run_between(lambda: done.append(1))
         break
     assert done == [1], "leaving early undoes nothing"
     with pytest.raises(DataError, match="are being taken already"):
@@ -174,12 +174,12 @@ def test_nothing_for_now_ends_the_batches(depth):
 
 
 def test_who_leaves_early_leaves_no_thread_and_is_counted():
-    prefetcher = prefetch(table(), unchanged, depth=3)
+    prefetcher = prefetch(table(), identity, depth=3)
     for _ in prefetcher.batches(repeat(2)):
         break
     assert not any(thread.name == "prefetcher" for thread in threading.enumerate())
     assert 0 <= prefetcher.statistics()["discarded"] <= 3
-    empty = prefetch(table(TableSpec("q", capacity=4), items=3), unchanged, depth=1)
+    empty = prefetch(table(TableSpec("q", capacity=4), items=3), identity, depth=1)
     batches = empty.batches(repeat(2))  # the second one never comes
     assert next(batches).columns["x"].tolist() == [0, 1]
     batches.close()
@@ -188,7 +188,7 @@ def test_who_leaves_early_leaves_no_thread_and_is_counted():
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_close_wakes_who_waits(depth):
-    prefetcher = prefetch(table(TableSpec("q"), items=0), unchanged, depth=depth)
+    prefetcher = prefetch(table(TableSpec("q"), items=0), identity, depth=depth)
     raised = []
 
     def use():
@@ -211,7 +211,7 @@ def test_close_wakes_who_waits(depth):
 
 def test_a_table_that_closes_ends_it():
     closing = table(TableSpec("q"), items=0)
-    batches = prefetch(closing, unchanged, depth=2).batches(repeat(2))
+    batches = prefetch(closing, identity, depth=2).batches(repeat(2))
     threading.Timer(0.05, closing.close).start()
     with pytest.raises(TableClosed):
         next(batches)

@@ -11,7 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from ludus.core.errors import LudusError, ScenarioError
-from ludus.core.types import AgentSpec, EnvSpec, Tail
+from ludus.core.types import AgentSpec, EnvSpec, SegmentEnd
 from ludus.replay.processing import HER, Processed, Processing, RewardClip, RewardScale, parse_processing, processed
 from ludus.replay.trajectories import Trajectories
 from ludus.testing.processing import check_processing
@@ -31,7 +31,7 @@ def rows() -> Trajectories:
         reward=np.array([-1, -1, 3], np.float32),
         mask=np.array([[1, 1, 0], [0, 1, 1], [1, 0, 0]], np.bool_),
         t=np.array([0, 1, 0], np.int32),
-        tail=np.array([Tail.TRUNCATED, Tail.TERMINATED], np.int8),
+        tail=np.array([SegmentEnd.TRUNCATED, SegmentEnd.TERMINATED], np.int8),
         bootstrap_observation=np.array([[2, 9, 5], [4, 8, 4]], np.float32),
         bootstrap_mask=np.array([[1, 0, 1], [1, 1, 1]], np.bool_),
         agent=np.zeros(2, np.int16),
@@ -62,7 +62,7 @@ def test_hindsight_of_what_came_last_by_hand() -> None:
     assert found.observation[3:].tolist() == [[0, 9, 2], [1, 9, 2], [3, 8, 4]]
     assert found.bootstrap_observation[2:].tolist() == [[1, 9, 2], [2, 9, 2], [4, 8, 4]]
     assert found.reward.tolist() == [-1, -1, 3, -1, 0, 0]
-    assert found.tail[2:].tolist() == [Tail.CUT, Tail.TERMINATED, Tail.TERMINATED]
+    assert found.tail[2:].tolist() == [SegmentEnd.CUT, SegmentEnd.TERMINATED, SegmentEnd.TERMINATED]
     assert found.action[3:].tolist() == [1, 2, 0]
     assert found.mask is not None
     assert found.bootstrap_mask is not None
@@ -89,9 +89,9 @@ def test_an_end_that_was_no_goal_stays_one() -> None:
     """It fell at 4 when it was to come to 6: for the goal 4 too, and where goals end nothing it is the only end."""
     fell = replace(rows(), observation=np.array([[0, 9, 5], [1, 9, 5], [3, 8, 6]], np.float32))
     kept = done(fell, HER(**PLACES, copies=1, strategy="final", ends=False))
-    assert kept.tail[2:].tolist() == [Tail.CUT, Tail.CUT, Tail.TERMINATED]
+    assert kept.tail[2:].tolist() == [SegmentEnd.CUT, SegmentEnd.CUT, SegmentEnd.TERMINATED]
     reached = done(rows(), HER(**PLACES, copies=1, strategy="final", ends=False))
-    assert reached.tail[2:].tolist() == [Tail.CUT] * 3
+    assert reached.tail[2:].tolist() == [SegmentEnd.CUT] * 3
 
 
 def squared(achieved: np.ndarray, goal: np.ndarray) -> np.ndarray:
@@ -110,7 +110,7 @@ def test_rewards_of_ones_own(kind: type[Any]) -> None:
     found = done(given, HER(**PLACES, copies=1, strategy="final", reward=f"{__name__}:squared", tolerance=1.0))
     assert found.observation.dtype == kind
     assert found.reward[3:].tolist() == [-1, 0, 0]
-    assert found.tail[2:].tolist() == [Tail.TERMINATED] * 3  # 1 is near enough to 2
+    assert found.tail[2:].tolist() == [SegmentEnd.TERMINATED] * 3  # 1 is near enough to 2
 
 
 def test_where_hindsight_cannot_look() -> None:

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from weights_heavy import MEGABYTE, Short, heavy
 
-from ludus.core.types import Factor, Mixture, PolicyRef
+from ludus.core.types import Mixture, OpponentFactor, PolicyRef
 from ludus.envs.registry import make_env
 from ludus.replay.trajectories import join
 from ludus.rollout.base import RolloutRequest
@@ -23,7 +23,7 @@ WORKERS = 16
 
 
 def request(learner, opponent, episodes=WORKERS):
-    mixture = Mixture((Factor((1,), ((opponent,),), (1.0,)),))
+    mixture = Mixture((OpponentFactor((1,), ((opponent,),), (1.0,)),))
     return RolloutRequest(learner, (0,), mixture, "episodes", episodes, seed=1)
 
 

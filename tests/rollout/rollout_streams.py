@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from gymnasium.spaces import Box, Discrete, Space
 
-from ludus.core.types import AgentSpec, Due, Ended, EnvSpec, Finished, Timestep
+from ludus.core.types import ActionRequests, AgentSpec, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
 
 
 class StreamEnv:
@@ -85,9 +85,9 @@ class StreamEnv:
         last = np.array([self.observe(e, t) for e, t in ended], box.dtype).reshape(-1, *box.shape)
         k = len(ended)
         return Timestep(
-            tuple(Due(slots, seen, None, (times > 0).astype(np.float32), times == 0) for _ in players),
-            tuple(Ended(ends, np.ones(k, np.float32), np.ones(k, np.bool_), last) for _ in players),
-            Finished(
+            tuple(ActionRequests(slots, seen, None, (times > 0).astype(np.float32), times == 0) for _ in players),
+            tuple(ClosedDecisions(ends, np.ones(k, np.float32), np.ones(k, np.bool_), last) for _ in players),
+            FinishedEpisodes(
                 ends,
                 np.array([[float(t)] * len(players) for _, t in ended]).reshape(-1, len(players)),
                 np.ones(k, np.bool_),

@@ -6,44 +6,44 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ludus.core.errors import DataError
-from ludus.rollout.async_limits import Credits, Lease
+from ludus.rollout.async_limits import InFlightLimiter, InFlightPermit
 
 
 def test_reserve_deliver_release():
-    ledger = Credits(2)
+    ledger = InFlightLimiter(2)
     a, b = ledger.reserve("w0"), ledger.reserve("w1")
-    assert (a, b) == (Lease(0, "w0", 0), Lease(1, "w1", 0))
+    assert (a, b) == (InFlightPermit(0, "w0", 0), InFlightPermit(1, "w1", 0))
     assert ledger.reserve("w0") is None
     assert ledger.deliver(a)
     assert ledger.reserve("w0") is None  # delivered is not published
     assert ledger.release([a]) == 1
-    assert ledger.reserve("w0") == Lease(2, "w0", 0)
+    assert ledger.reserve("w0") == InFlightPermit(2, "w0", 0)
     assert ledger.free == 0
 
 
 def test_a_dead_workers_credits_return_and_its_late_data_are_refused():
-    ledger = Credits(3)
+    ledger = InFlightLimiter(3)
     early, late, other = ledger.reserve("w0"), ledger.reserve("w0"), ledger.reserve("w1")
     assert ledger.deliver(early)
     assert ledger.died("w0") == (late,)
     assert ledger.free == 1
     assert not ledger.deliver(late)
     assert ledger.refused == 1
-    assert ledger.reserve("w0") == Lease(3, "w0", 1)
+    assert ledger.reserve("w0") == InFlightPermit(3, "w0", 1)
     assert ledger.deliver(other)
     assert ledger.delivered == (early, other)
     assert ledger.release([other, early]) == 2
 
 
 def test_a_forged_incarnation_is_refused():
-    ledger = Credits(1)
+    ledger = InFlightLimiter(1)
     lease = ledger.reserve("w0")
-    assert not ledger.deliver(Lease(lease.id, "w0", 7))
+    assert not ledger.deliver(InFlightPermit(lease.id, "w0", 7))
     assert ledger.deliver(lease)
 
 
 def test_releasing_what_was_not_delivered_changes_nothing():
-    ledger = Credits(2)
+    ledger = InFlightLimiter(2)
     a, b = ledger.reserve("w0"), ledger.reserve("w0")
     ledger.deliver(a)
     with pytest.raises(DataError, match="lease 1 is released and was not delivered"):
@@ -55,12 +55,12 @@ def test_releasing_what_was_not_delivered_changes_nothing():
 
 def test_limits():
     with pytest.raises(DataError, match="the limit is 0 credits"):
-        Credits(0)
-    full = Credits(3)
+        InFlightLimiter(0)
+    full = InFlightLimiter(3)
     for _ in range(3):
         full.reserve("w")
     with pytest.raises(DataError, match="the state has 3 credits out and the limit is 2"):
-        Credits(2).load_state_dict(full.state_dict())
+        InFlightLimiter(2).load_state_dict(full.state_dict())
 
 
 class CreditsMachine(RuleBasedStateMachine):
@@ -68,8 +68,8 @@ class CreditsMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.ledger = Credits(4)
-        self.leases: list[Lease] = []
+        self.ledger = InFlightLimiter(4)
+        self.leases: list[InFlightPermit] = []
         self.state: dict[int, str] = {}
         self.refused = 0
 
@@ -110,7 +110,7 @@ class CreditsMachine(RuleBasedStateMachine):
     @rule()
     def reload(self):
         state = self.ledger.state_dict()
-        self.ledger = Credits(4)
+        self.ledger = InFlightLimiter(4)
         self.ledger.load_state_dict(state)
         assert self.ledger.state_dict() == state
 

@@ -24,7 +24,7 @@ from ludus.policies.bots import BotPolicy, BotSettings, parse_bot, require_fit
 from ludus.policies.registry import build_policy
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.bot_process import bot_players
-from ludus.rollout.bots import BotPlayers, BotPool, FollowedGames, HeldGames, LegalMoves, Questions
+from ludus.rollout.bots import BotPlayers, BotPool, BotRequests, CopiedGames, FollowedGames, LegalMoves
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.worker import RolloutWorker
@@ -120,7 +120,7 @@ def own_bots(monkeypatch: pytest.MonkeyPatch) -> None:
 def asked(pool: BotPlayers, bot: int, *slots: int, seed: int = 5, player: int = 1) -> list[Any]:
     n = len(slots)
     return pool.ask(
-        Questions(
+        BotRequests(
             "worker",
             player,
             np.full(n, bot, np.int32),
@@ -272,7 +272,7 @@ def test_an_environment_in_python_is_a_state_itself(processes: int) -> None:
 
 def test_states_that_nobody_has() -> None:
     with pytest.raises(ScenarioError, match=r"scripted has no states .* env.workers=0"):
-        HeldGames(ScriptedEnv([TEAM], 2))
+        CopiedGames(ScriptedEnv([TEAM], 2))
 
 
 # ---------------------------------------------------------------------------------------------- among policies

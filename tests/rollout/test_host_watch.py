@@ -11,7 +11,7 @@ from ludus.core.errors import PartDied
 from ludus.core.types import Mixture, PolicyRef
 from ludus.rollout import manager
 from ludus.rollout.base import RolloutRequest
-from ludus.rollout.manager import HostWatch, OwedAnswer, RolloutManager
+from ludus.rollout.manager import HostMonitor, PendingReply, RolloutManager
 
 REQUEST = RolloutRequest(PolicyRef(0, "me", 1), (0,), Mixture(()), "episodes", 9, seed=0)
 
@@ -93,14 +93,14 @@ def died(host: int) -> PartDied:
     return PartDied(f"host {host} died")
 
 
-def watched(runtime: Timed, monkeypatch: pytest.MonkeyPatch, *, hosts: int, deadline: float) -> HostWatch:
+def watched(runtime: Timed, monkeypatch: pytest.MonkeyPatch, *, hosts: int, deadline: float) -> HostMonitor:
     monkeypatch.setattr(manager, "monotonic", lambda: runtime.now)
-    return HostWatch(runtime, range(hosts), deadline=deadline)  # type: ignore[arg-type]
+    return HostMonitor(runtime, range(hosts), deadline=deadline)  # type: ignore[arg-type]
 
 
-def asked(watch: HostWatch, runtime: Timed, host: int) -> OwedAnswer:
+def asked(watch: HostMonitor, runtime: Timed, host: int) -> PendingReply:
     watch.asked(host)
-    return OwedAnswer(host, runtime.call(host, "play"))
+    return PendingReply(host, runtime.call(host, "play"))
 
 
 def test_all_who_are_frozen_are_found_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:

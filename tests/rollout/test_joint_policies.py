@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from test_shared_inference import Served, random_due, spec_of
 
 from ludus.core.errors import PolicyError
-from ludus.core.types import Act, Due, Mixture, PolicyRef, PolicySpec
+from ludus.core.types import ActionRequests, Mixture, PolicyOutput, PolicyRef, PolicySpec
 from ludus.evaluation.policies import misfit
 from ludus.policies.base import JointPolicy, Policy, Teams, team_size_of
 from ludus.rollout.base import RolloutRequest
@@ -45,7 +45,7 @@ class RollCall:
         before = np.arange(len(of)) - first[of]
         action = 100 * self.name + 10 * np.bincount(of, minlength=1)[of] + before
         quiet = action * (not self.aloud)
-        return Act((action - quiet).astype(np.int32), quiet.astype(np.float32))
+        return PolicyOutput((action - quiet).astype(np.int32), quiet.astype(np.float32))
 
     def chances(self, observation, mask, action, teams, *, mode="explore"):
         return None
@@ -152,6 +152,6 @@ def test_rows_without_an_agent():
     bank = LocalBank(spec_of((3,)), 1)
     bank.load([(PolicyRef(0, "a"), RollCall())])
     bank.bind(0, np.arange(3, dtype=np.int32), np.zeros(3, np.int32))
-    none = Due(*(np.zeros((0, *shape), dtype) for shape, dtype in (((), np.int32), ((3,), np.float32))), None,
+    none = ActionRequests(*(np.zeros((0, *shape), dtype) for shape, dtype in (((), np.int32), ((3,), np.float32))), None,
                np.zeros(0, np.float32), np.zeros(0, np.bool_))  # fmt: skip
     assert len(bank.act(0, none, np.zeros((0, 1), np.float32)).action) == 0

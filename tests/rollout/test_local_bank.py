@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import PolicyError
-from ludus.core.types import Act, Due, PolicyRef, PolicySpec
+from ludus.core.types import ActionRequests, PolicyOutput, PolicyRef, PolicySpec
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.policies.random import RandomPolicy
 from ludus.rollout.inference import local
@@ -20,9 +20,9 @@ A, B, C = (PolicyRef(0, name) for name in "abc")
 SPEC = ScriptedEnv([ENDS_OFF_TURN], 1).spec
 
 
-def due(slots: list[int], *, first: bool = False) -> Due:
+def due(slots: list[int], *, first: bool = False) -> ActionRequests:
     n = len(slots)
-    return Due(
+    return ActionRequests(
         np.array(slots, np.int32),
         np.array(slots, np.float32)[:, None],
         np.ones((n, 2), np.bool_),
@@ -125,7 +125,7 @@ class TestMemory:
         class Forgetful(CountingPolicy):
             def act(self, *args, **kwargs):
                 act = super().act(*args, **kwargs)
-                return Act(act.action, act.logp)
+                return PolicyOutput(act.action, act.logp)
 
         bank = LocalBank(SPEC, 1)
         bank.load([(A, Forgetful())])
@@ -228,15 +228,18 @@ class TestGroups:
         assert np.array_equal(act.action, index % 2)
 
     def test_merging_keeps_rows_and_fills_extras(self):
-        first = Act(np.array([1, 2]), np.float32([-1, -2]), None, {"value": np.float32([10, 20])})
-        second = Act(np.array([3], np.int32), np.float32([-3]))
+        first = PolicyOutput(np.array([1, 2]), np.float32([-1, -2]), None, {"value": np.float32([10, 20])})
+        second = PolicyOutput(np.array([3], np.int32), np.float32([-3]))
         act = merge([(np.array([2, 0]), first), (np.array([1]), second)], 3)
         assert act.action.tolist() == [2, 3, 1]
         assert act.logp.tolist() == [-2, -3, -1]
         assert act.extras["value"].tolist() == [20, 0, 10]
 
     def test_actions_of_different_shapes(self):
-        one, two = Act(np.zeros(1), np.zeros(1, np.float32)), Act(np.zeros((1, 2)), np.zeros(1, np.float32))
+        one, two = (
+            PolicyOutput(np.zeros(1), np.zeros(1, np.float32)),
+            PolicyOutput(np.zeros((1, 2)), np.zeros(1, np.float32)),
+        )
         with pytest.raises(PolicyError, match="shapes"):
             merge([(np.array([0]), one), (np.array([1]), two)], 2)
 
@@ -268,7 +271,7 @@ def test_a_learner_in_a_large_game_is_not_tabulated(large: bool, monkeypatch: py
     bank.load([(PolicyRef(0, "learner", 1), learner), (PolicyRef(0, "member"), member)])
     bank.bind(0, ints(0, 1, 2, 3), ints(0, 1, 0, 1))
     ids = np.array([0, 1, 2, 0], np.int32)
-    rows = Due(ints(0, 1, 2, 3), ids, None, np.zeros(4, np.float32), np.ones(4, np.bool_))
+    rows = ActionRequests(ints(0, 1, 2, 3), ids, None, np.zeros(4, np.float32), np.ones(4, np.bool_))
     act = bank.act(0, rows, np.array([[0.2], [0.7], [0.9], [0.4]], np.float32))
     assert act.action.tolist() == [0, 1, 1, 0]
     assert act.logp.tolist() == pytest.approx([np.log(0.5)] * 4)

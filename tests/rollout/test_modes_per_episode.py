@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import ScenarioError
-from ludus.core.types import Act, Mixture, PolicyRef, PolicySpec
+from ludus.core.types import Mixture, PolicyOutput, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
 from ludus.policies.specs import drawn, mode_keys
 from ludus.rollout.base import RolloutRequest
@@ -31,9 +31,9 @@ class Signs:
     takes_ids = True
     spec = PolicySpec("signs")
 
-    def act(self, observation: Any, mask: Any, memory: Any, noise: Any, *, mode: str = "explore") -> Act:
+    def act(self, observation: Any, mask: Any, memory: Any, noise: Any, *, mode: str = "explore") -> PolicyOutput:
         action = np.full(len(observation), int(mode == "greedy"), np.int32)
-        return Act(action, np.zeros(len(action), np.float32))
+        return PolicyOutput(action, np.zeros(len(action), np.float32))
 
     def tabulate(self, enumeration: Any, player: int, *, mode: str = "explore") -> None:
         return None

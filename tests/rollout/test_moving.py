@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.core.types import Adaptive, Factor, Mixture, PolicyRef
+from ludus.core.types import AdaptiveMixture, Mixture, OpponentFactor, PolicyRef
 from ludus.rollout.base import EpisodeResults
-from ludus.rollout.opponents import MovingOpponents, evidence_of, live_refs
+from ludus.rollout.opponents import AdaptiveOpponents, evidence_of, live_refs
 
 A, B, C = (PolicyRef(0, name) for name in "abc")
 LIVE = PolicyRef(0, "me", None)
@@ -49,11 +49,11 @@ def test_a_joint_entry_is_worth_the_mean_of_its_seats_without_the_learner() -> N
 
 
 def test_live_refs_become_versions_and_the_rest_stays() -> None:
-    mixture = Mixture((Factor((1,), ((LIVE,), (A,)), (0.8, 0.2)),))
-    moving = MovingOpponents(mixture)
+    mixture = Mixture((OpponentFactor((1,), ((LIVE,), (A,)), (0.8, 0.2)),))
+    moving = AdaptiveOpponents(mixture)
     assert live_refs(mixture) == (LIVE,)
     now = moving.mixture(lambda ref: ref._replace(version=7))
-    assert now == Mixture((Factor((1,), ((PolicyRef(0, "me", 7),), (A,)), (0.8, 0.2)),))
+    assert now == Mixture((OpponentFactor((1,), ((PolicyRef(0, "me", 7),), (A,)), (0.8, 0.2)),))
     moving.learn(episodes([[1.0, 0.0]], seat=[0], entry=[[1]]))
     assert moving.average is None
 
@@ -64,8 +64,8 @@ def test_a_rule_moves_all_but_live_entries_and_factors_with_the_same_entries_as_
 ) -> None:
     """What it explores is met, and no part of the mean."""
     entries = ((LIVE,), (A,), (B,), (C,))
-    start = Mixture(tuple(Factor((seat,), entries, (0.4, 0.2, 0.2, 0.2)) for seat in (0, 1)))
-    moving = MovingOpponents(Adaptive(start, "regret_matching_plus", {"explore": explore}))
+    start = Mixture(tuple(OpponentFactor((seat,), entries, (0.4, 0.2, 0.2, 0.2)) for seat in (0, 1)))
+    moving = AdaptiveOpponents(AdaptiveMixture(start, "regret_matching_plus", {"explore": explore}))
     # The learner in seat 0 meets a (whose own return is 2), in seat 1 b (1) and c (0); what seat 0 has seen counts in seat 1 too.
     moving.learn(
         episodes(
@@ -85,7 +85,7 @@ def test_a_rule_moves_all_but_live_entries_and_factors_with_the_same_entries_as_
 
 
 def test_one_entry_stays_what_it_is() -> None:
-    moving = MovingOpponents(Adaptive(Mixture.product({1: ([A], [1.0])}), "hedge"))
+    moving = AdaptiveOpponents(AdaptiveMixture(Mixture.product({1: ([A], [1.0])}), "hedge"))
     moving.learn(episodes([[1.0, -1.0]], seat=[0], entry=[[0]]))
     assert moving.mixture(nobody).factors[0].probs == (1.0,)
     assert moving.average is not None
@@ -95,7 +95,7 @@ def test_one_entry_stays_what_it_is() -> None:
 @pytest.mark.parametrize("rule", ["hedge", "regret_matching_plus", "pfsp", "quality"])
 def test_it_goes_on_from_a_state(rule: str) -> None:
     rng = np.random.default_rng(3)
-    opponents = Adaptive(Mixture.product({1: ([A, B, C], [0.5, 0.25, 0.25])}), rule)
+    opponents = AdaptiveMixture(Mixture.product({1: ([A, B, C], [0.5, 0.25, 0.25])}), rule)
 
     def some() -> EpisodeResults:
         won = rng.normal(size=20)
@@ -103,9 +103,9 @@ def test_it_goes_on_from_a_state(rule: str) -> None:
             np.stack([won, -won], axis=1).tolist(), seat=[0] * 20, entry=rng.integers(3, size=(20, 1)).tolist()
         )
 
-    one = MovingOpponents(opponents)
+    one = AdaptiveOpponents(opponents)
     one.learn(some())
-    other = MovingOpponents(opponents)
+    other = AdaptiveOpponents(opponents)
     other.load_state_dict(state := one.state_dict())
     before = repr(state)
     for _ in range(3):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ludus.core.types import Act, Mixture, PolicyRef, PolicySpec, Tail
+from ludus.core.types import Mixture, PolicyOutput, PolicyRef, PolicySpec, SegmentEnd
 from ludus.envs.registry import make_env
 from ludus.policies.action_values import initial_weights
 from ludus.policies.registry import build_policy
@@ -39,7 +39,7 @@ class Tells:
         n = len(observation)
         action = np.zeros(n, np.int32) if mask is None else mask.argmax(axis=1).astype(np.int32)
         worth = observation.reshape(n, -1).sum(axis=1, dtype=np.float32)
-        return Act(action, np.zeros(n, np.float32), None, {"first": noise[:, 0].copy(), "worth": worth})
+        return PolicyOutput(action, np.zeros(n, np.float32), None, {"first": noise[:, 0].copy(), "worth": worth})
 
     def tabulate(self, enumeration, player, *, mode="explore"):
         return None
@@ -100,7 +100,7 @@ def test_bootstrap_observations_are_asked_about(unit) -> None:
         return ScriptedEnv([ENDS_OFF_TURN, TRUNCATED_OFF_TURN], num_envs)
 
     rows = played(request((1,), bootstrap_value="worth", unit=unit), make=make, shards=2, num_envs=3)
-    over = rows.tail == Tail.TERMINATED
+    over = rows.tail == SegmentEnd.TERMINATED
     assert over.any()
     assert (~over).any()
     assert rows.bootstrap_value is not None

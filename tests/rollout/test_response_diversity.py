@@ -11,9 +11,9 @@ from scipy.optimize import minimize
 
 from ludus.core.errors import ConfigError
 from ludus.core.parts import build_part
-from ludus.core.types import Adaptive, Mixture, PolicyRef
-from ludus.rollout.opponent_rules import Evidence, PerGroup, Rule, hull_difference, nearest_in_hull
-from ludus.rollout.opponents import MovingOpponents
+from ludus.core.types import AdaptiveMixture, Mixture, PolicyRef
+from ludus.rollout.opponent_rules import OpponentResults, PerGroup, Rule, hull_difference, nearest_in_hull
+from ludus.rollout.opponents import AdaptiveOpponents
 
 RULE = "ludus.rollout.opponent_rules:ResponseDiversityRule"
 
@@ -69,8 +69,8 @@ def test_the_direction_is_the_gradient() -> None:
     assert np.allclose(hull_difference(rows, point), numeric, atol=1e-7)
 
 
-def evidence(played: list[int], earned: list[float]) -> Evidence:
-    return Evidence(np.array(played), -np.array(earned), np.zeros(len(played)), np.array(earned))
+def evidence(played: list[int], earned: list[float]) -> OpponentResults:
+    return OpponentResults(np.array(played), -np.array(earned), np.zeros(len(played)), np.array(earned))
 
 
 def made(**options: object) -> Rule:
@@ -113,7 +113,7 @@ def test_each_group_has_a_table_of_its_own() -> None:
     refs = [(PolicyRef(0, "a"), PolicyRef(0, "b")), (PolicyRef(1, "c"), PolicyRef(1, "d"))]
     mixture = Mixture.product({seat: (refs[which], (0.5, 0.5)) for seat, which in enumerate((0, 0, 1))})
     tables = [[[0.0, 0.0]], [[5.0, 5.0]]]
-    moving = MovingOpponents(Adaptive(mixture, RULE, {"tables": tables}))
+    moving = AdaptiveOpponents(AdaptiveMixture(mixture, RULE, {"tables": tables}))
     assert [rule.rows.tolist() for rule in moving._rules] == tables
     assert moving._groups == [[0, 1], [2]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.core.types import Factor, Mixture, PolicyRef
+from ludus.core.types import Mixture, OpponentFactor, PolicyRef
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.tree.game_tree import GameTree, compile_tree
 from ludus.envs.tree.vector import TreeVectorEnv
@@ -176,7 +176,7 @@ def test_tables_networks_and_stacks_mix(leduc):
 
     me = PolicyRef(0, "me", 1)
     opponents = {a: tabular(leduc, 1, 0), b: untabulated(2), c: untabulated(3), d: network(leduc, 4)}
-    mixture = Mixture((Factor((1,), ((a,), (b,), (c,), (d,)), (0.25,) * 4),))
+    mixture = Mixture((OpponentFactor((1,), ((a,), (b,), (c,), (d,)), (0.25,) * 4),))
     request = RolloutRequest(me, (0,), mixture, "episodes", 20_000, seed=5)
     got = worker_of(TreeVectorEnv(leduc, 500), {me: tabular(leduc, 0, 0), **opponents}).run(request).episodes
     for k, policy in enumerate(opponents.values()):

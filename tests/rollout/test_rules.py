@@ -10,15 +10,15 @@ from hypothesis.extra.numpy import arrays
 
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.core.parts import build_part
-from ludus.rollout.opponent_rules import RULES, Evidence, Hedge, PFSPRule, Quality, RegretMatchingPlusRule, Rule
+from ludus.rollout.opponent_rules import RULES, Hedge, OpponentResults, PFSPRule, Quality, RegretMatchingPlusRule, Rule
 from ludus.solvers.pfsp import pfsp, pfsp_weights
 
 RULES_MADE: list[Rule] = [build_part("rule", name, RULES) for name in RULES]
 UNIFORM = np.full(3, 1 / 3)
 
 
-def seen(played: list[int], value: list[float], won: list[float]) -> Evidence:
-    return Evidence(np.array(played), np.array(value), np.array(won, float), -np.array(value))
+def seen(played: list[int], value: list[float], won: list[float]) -> OpponentResults:
+    return OpponentResults(np.array(played), np.array(value), np.array(won, float), -np.array(value))
 
 
 def test_regret_matching_plus_by_hand() -> None:
@@ -79,8 +79,8 @@ def test_two_of_them_find_an_equilibrium(rule: Rule) -> None:
         means += [x, y]
         ones = np.ones(3, np.int64)
         states = [
-            rule.update(states[0], Evidence(ones, game @ y, np.zeros(3), np.zeros(3))),
-            rule.update(states[1], Evidence(ones, -game.T @ x, np.zeros(3), np.zeros(3))),
+            rule.update(states[0], OpponentResults(ones, game @ y, np.zeros(3), np.zeros(3))),
+            rule.update(states[1], OpponentResults(ones, -game.T @ x, np.zeros(3), np.zeros(3))),
         ]
     np.testing.assert_allclose(means / 2_500, [[0.25, 0.5, 0.25]] * 2, atol=0.02)
 
@@ -95,7 +95,7 @@ def test_always_a_distribution(rule: Rule, data: st.DataObject) -> None:
         played = data.draw(arrays(np.int64, k, elements=st.integers(0, 50)))
         value = data.draw(arrays(np.float64, k, elements=st.floats(-100, 100)))
         share = data.draw(arrays(np.float64, k, elements=st.floats(0, 1)))
-        state = rule.update(state, Evidence(played, np.where(played > 0, value, np.nan), played * share, -value))
+        state = rule.update(state, OpponentResults(played, np.where(played > 0, value, np.nan), played * share, -value))
         probs = rule.probs(state)
         assert (probs >= 0).all()
         assert probs.sum() == pytest.approx(1.0)

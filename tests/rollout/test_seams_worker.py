@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import EnvError, PolicyError, ScenarioError
-from ludus.core.types import Mixture, PolicyRef, Tail
+from ludus.core.types import Mixture, PolicyRef, SegmentEnd
 from ludus.policies.base import Policy
 from ludus.replay.trajectories import joint
 from ludus.rollout.base import Rollout, RolloutRequest
@@ -65,7 +65,7 @@ class TestEndsOnAnothersMove:
         assert got.logp.tolist() == [-0.5, -0.5]
         assert got.reward.tolist() == [0.5, 1.0]
         assert (got.t.tolist(), got.dt.tolist()) == ([0, 2], [2, 2])
-        assert got.tail.tolist() == [Tail.TERMINATED]
+        assert got.tail.tolist() == [SegmentEnd.TERMINATED]
         assert got.bootstrap_observation.tolist() == [[5]]
         assert (got.policy, got.version_lo.tolist(), got.version_hi.tolist()) == ("me", [3], [3])
         assert (got.agent.tolist(), got.seat.tolist(), got.episode.tolist()) == ([0], [0], [0])
@@ -91,7 +91,7 @@ class TestEndsOnAnothersMove:
 class TestTruncationOffTurn:
     def test_tail_bootstraps_from_the_final_observation(self):
         got = play([TRUNCATED_OFF_TURN], 1, request_of(2))
-        assert got.trajectories.tail.tolist() == [Tail.TRUNCATED] * 2
+        assert got.trajectories.tail.tolist() == [SegmentEnd.TRUNCATED] * 2
         assert got.trajectories.bootstrap_observation.tolist() == [[7], [7]]
         assert got.trajectories.bootstrap_mask.tolist() == [[True, True]] * 2
         assert got.trajectories.reward.tolist() == [0.25, 0.25]
@@ -123,14 +123,14 @@ class TestFragments:
         # After one complete decision player 0 is due again, with observation 3: that is the first tail.
         assert first.observation.tolist() == [[1]]
         assert (first.reward.tolist(), first.dt.tolist()) == ([0.5], [2])
-        assert (first.tail.tolist(), first.bootstrap_observation.tolist()) == ([Tail.CUT], [[3]])
+        assert (first.tail.tolist(), first.bootstrap_observation.tolist()) == ([SegmentEnd.CUT], [[3]])
         # The second goes on in the same episode at t = 2, then begins the next.
         assert second.start.tolist() == [0, 1, 2]
         assert second.observation.tolist() == [[3], [1]]
         assert second.reward.tolist() == [1.0, 0.5]
         assert (second.t.tolist(), second.dt.tolist()) == ([2, 0], [2, 2])
         assert second.episode.tolist() == [0, 1]
-        assert second.tail.tolist() == [Tail.TERMINATED, Tail.CUT]
+        assert second.tail.tolist() == [SegmentEnd.TERMINATED, SegmentEnd.CUT]
         assert second.bootstrap_observation.tolist() == [[5], [3]]
         assert second.action.tolist() == [1, 1]
         assert second.version_lo.tolist() == [4, 4]
@@ -141,7 +141,7 @@ class TestFragments:
         first = worker.run(request_of(2, unit="decisions")).trajectories
         # Step 2: environment 0 is due with observation 3; environment 1 was truncated and is due again.
         assert first.episode.tolist() == [0, 1]
-        assert first.tail.tolist() == [Tail.CUT, Tail.TRUNCATED]
+        assert first.tail.tolist() == [SegmentEnd.CUT, SegmentEnd.TRUNCATED]
         newer = PolicyRef(0, "me", 4)
         worker.bank.load([(newer, FixedPolicy.of(1)), (OTHER, FixedPolicy.of(0))])
         second = worker.run(request_of(1, unit="decisions", learner=newer, carry_on=True)).trajectories
@@ -312,9 +312,9 @@ class TestOpponents:
         )
         a, b = PolicyRef(1, "a"), PolicyRef(1, "b")
         worker = worker_of([three], 2, {ME: FixedPolicy.of(0), a: FixedPolicy.of(0), b: FixedPolicy.of(1)})
-        from ludus.core.types import Factor
+        from ludus.core.types import OpponentFactor
 
-        mixture = Mixture((Factor((1, 2), ((a, b), (b, a)), (0.5, 0.5)),))
+        mixture = Mixture((OpponentFactor((1, 2), ((a, b), (b, a)), (0.5, 0.5)),))
         seen = set()
         step = worker.env.step
 

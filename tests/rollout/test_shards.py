@@ -271,7 +271,7 @@ def test_who_waits_hears_how_many_episodes_have_ended(monkeypatch: pytest.Monkey
     (warning,) = warned  # once, whatever it says later
     assert " has ended in 1,000 steps of each of " in warning
     assert manager._open == []  # nobody wants it any more
-    manager.forget(pending)  # which says nothing new
+    manager.cancel(pending)  # which says nothing new
     assert manager._watch._owed == [0]
 
 
@@ -284,7 +284,7 @@ def test_closing_waits_no_longer_than_the_deadline(unwanted: str) -> None:
     if unwanted == "playing":
         runtime.stuck = True
     if unwanted != "nothing":
-        manager.forget(manager.start(request("episodes", 4), policies()))
+        manager.cancel(manager.start(request("episodes", 4), policies()))
     runtime.stuck = True
     manager.close()
     sentence = (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ludus.core.errors import PartDied, PolicyError, RunError
-from ludus.core.types import Act, AgentSpec, Due, EnvSpec, Mixture, PolicyRef, PolicySpec
+from ludus.core.types import ActionRequests, AgentSpec, EnvSpec, Mixture, PolicyOutput, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.policies import action_values, actor_critic
@@ -79,7 +79,7 @@ def spec_of(agents: Sequence[int]) -> EnvSpec:
     )
 
 
-def random_due(rng: np.random.Generator, slots: int, *, masked: bool) -> Due:
+def random_due(rng: np.random.Generator, slots: int, *, masked: bool) -> ActionRequests:
     slot = np.flatnonzero(rng.random(slots) < 0.7).astype(np.int32)
     if not len(slot):
         slot = np.zeros(1, np.int32)
@@ -89,10 +89,10 @@ def random_due(rng: np.random.Generator, slots: int, *, masked: bool) -> Due:
         mask = rng.random((n, 4)) < 0.6
         mask[np.arange(n), rng.integers(4, size=n)] = True
     observation = rng.standard_normal((n, 3)).astype(np.float32)
-    return Due(slot, observation, mask, np.zeros(n, np.float32), rng.random(n) < 0.2)
+    return ActionRequests(slot, observation, mask, np.zeros(n, np.float32), rng.random(n) < 0.2)
 
 
-def assert_same(one: Act, other: Act, *, extras: Sequence[str] = ()) -> None:
+def assert_same(one: PolicyOutput, other: PolicyOutput, *, extras: Sequence[str] = ()) -> None:
     assert_array_equal(one.action, other.action)
     assert_allclose(one.logp, other.logp, rtol=1e-4, atol=1e-5)
     assert one.memory is None
@@ -115,7 +115,7 @@ def test_what_could_not_be_loaded_is_loaded_again(monkeypatch: pytest.MonkeyPatc
     again = served.bank(spec, 2, client="b")
     again.load(served.sent(policies[::2]))
     again.bind(0, np.arange(2, dtype=np.int32), np.array([0, 1], np.int32))
-    due = Due(
+    due = ActionRequests(
         np.arange(2, dtype=np.int32), np.zeros((2, 3), np.float32), None, np.zeros(2, np.float32), np.ones(2, bool)
     )
     assert again.act(0, due, np.zeros((2, 1), np.float32)).action.tolist() == [1, 3]
@@ -259,7 +259,7 @@ def test_policies_that_take_ids_beside_those_that_do_not() -> None:
     slots = np.arange(6, dtype=np.int32)
     for bank in (local, shared):
         bank.bind(0, slots, np.array([0, 1, 0, 1, 0, 1], np.int32))
-    due = Due(slots, np.arange(6, dtype=np.int32) % 6, None, np.zeros(6, np.float32), np.ones(6, np.bool_))
+    due = ActionRequests(slots, np.arange(6, dtype=np.int32) % 6, None, np.zeros(6, np.float32), np.ones(6, np.bool_))
     noise = rng.random((6, 1), dtype=np.float32)
     assert_same(shared.act(0, due, noise), local.act(0, due, noise))
 
@@ -303,7 +303,7 @@ class TestWhatAServerHolds:
         for k in range(5):
             self.load(bank, served, [(PolicyRef(0, f"new{k}"), FixedPolicy.of(0))])
             self.load(other, served, [(PolicyRef(0, f"other{k}"), FixedPolicy.of(0))])
-        due = Due(slots, np.zeros((2, 3), np.float32), None, np.zeros(2, np.float32), np.zeros(2, np.bool_))
+        due = ActionRequests(slots, np.zeros((2, 3), np.float32), None, np.zeros(2, np.float32), np.zeros(2, np.bool_))
         noise = np.zeros((2, 1), np.float32)
         assert bank.act(0, due, noise).action.tolist() == [1, 0]
         bank.release()
@@ -321,7 +321,11 @@ class TestWhatAServerHolds:
             slots = np.arange(3 * agents, dtype=np.int32)
             bank.bind(p, slots, slots % 4)
             n = len(slots)
-            dues.append(Due(slots, np.zeros((n, 3), np.float32), None, np.zeros(n, np.float32), np.zeros(n, np.bool_)))
+            dues.append(
+                ActionRequests(
+                    slots, np.zeros((n, 3), np.float32), None, np.zeros(n, np.float32), np.zeros(n, np.bool_)
+                )
+            )
         before = StackedFixed.calls
         acts = bank.act_all([(p, due, np.zeros((len(due.slot), 1), np.float32)) for p, due in enumerate(dues)])
         assert StackedFixed.calls == before + 1
@@ -335,7 +339,7 @@ class TestWhatAServerHolds:
         self.load(bank, served, [(PolicyRef(0, "old"), FixedPolicy.of(1)), (PolicyRef(0, "gone"), FixedPolicy.of(1))])
         bank.bind(0, slots, np.zeros(2, np.int32))
         served.runtime.restart(served.part)
-        due = Due(slots, np.zeros((2, 3), np.float32), None, np.zeros(2, np.float32), np.zeros(2, np.bool_))
+        due = ActionRequests(slots, np.zeros((2, 3), np.float32), None, np.zeros(2, np.float32), np.zeros(2, np.bool_))
         noise = np.zeros((2, 1), np.float32)
         new = [(PolicyRef(0, "new"), FixedPolicy.of(0))]
         with pytest.raises(PartDied, match="part 'InferenceServer' was given up"):
@@ -358,7 +362,7 @@ class TestWhatAServerHolds:
         bank.server = served.runtime.peer(served.part)
         self.load(bank, served, [(ref, FixedPolicy.of(2))])
         bank.bind(0, np.zeros(1, np.int32), np.zeros(1, np.int32))
-        due = Due(
+        due = ActionRequests(
             np.zeros(1, np.int32), np.zeros((1, 3), np.float32), None, np.zeros(1, np.float32), np.zeros(1, np.bool_)
         )
         assert bank.act(0, due, np.zeros((1, 1), np.float32)).action.tolist() == [2]
@@ -392,7 +396,7 @@ class TestWhatIsRefused:
         class Forgetful(CountingPolicy):
             def act(self, *args, **kwargs):
                 act = super().act(*args, **kwargs)
-                return Act(act.action, act.logp)
+                return PolicyOutput(act.action, act.logp)
 
         served = Served()
         bank = served.bank(self.spec, 1)

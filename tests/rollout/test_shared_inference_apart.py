@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import PartDied, PolicyError, RunError
-from ludus.core.types import Act, Due, PolicyRef, PolicySpec
+from ludus.core.types import ActionRequests, PolicyOutput, PolicyRef, PolicySpec
 from ludus.rollout.host import PolicyMessage
 from ludus.rollout.inference.remote import RemoteBank
 from ludus.rollout.inference.server import InferenceServer, ServerSpec
@@ -36,7 +36,7 @@ class Odd(CountingPolicy):
         if does == "raise":
             raise PolicyError("odd")
         assert observation.flags.writeable
-        return Act(
+        return PolicyOutput(
             np.full(len(observation), len(observation), np.int32), np.zeros(len(observation), np.float32), memory + 1
         )
 
@@ -57,7 +57,7 @@ class Client:
         slots = np.arange(ROWS, dtype=np.int32)
         self.bank.bind(1, slots, np.zeros(ROWS, np.int32))
         zeros = np.zeros(ROWS, np.float32)
-        due = Due(slots, np.zeros((ROWS, width), np.float32), None, zeros, zeros == 1)
+        due = ActionRequests(slots, np.zeros((ROWS, width), np.float32), None, zeros, zeros == 1)
         noise = np.zeros((ROWS, 1), np.float32)
         told = [int(self.bank.act(1, due, noise).action[0]) for _ in range(steps)]
         memory = self.bank.memory(1, slots, 0)

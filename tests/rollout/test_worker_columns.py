@@ -11,12 +11,12 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from rollout_streams import StreamEnv
 
-from ludus.core.types import Act, Mixture, PolicyRef, PolicySpec
+from ludus.core.types import Mixture, PolicyOutput, PolicyRef, PolicySpec
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
-from ludus.rollout.worker import RolloutWorker, Uniforms
+from ludus.rollout.worker import RolloutWorker, UniformStream
 
 ME, OTHER = PolicyRef(0, "me", 1), PolicyRef(1, "other")
 
@@ -38,7 +38,7 @@ class Vectors:
         self.seen.add(str(observation.dtype))
         flat = observation.reshape(len(observation), -1)
         action = (flat[:, :1].astype(self._action) + np.arange(self._width) / 4).astype(self._action)
-        return Act(action, np.zeros(len(flat), np.float32))
+        return PolicyOutput(action, np.zeros(len(flat), np.float32))
 
     def tabulate(self, *args, **kwargs):
         return None
@@ -111,7 +111,7 @@ def test_random_play_of_every_space():
 
 def test_noise_in_blocks_is_the_stream_one_by_one():
     whole = np.random.default_rng(3).random(30_000, dtype=np.float32)
-    noise = Uniforms()
+    noise = UniformStream()
     for _ in range(2):
         noise.restart(np.random.default_rng(3))
         at = 0

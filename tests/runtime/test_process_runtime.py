@@ -18,7 +18,7 @@ from parts_made_apart import Drawing, Faulty, Reader, Seeing, Talking, Worker, f
 
 from ludus.core.errors import PartDied, RunError
 from ludus.runtime import fork_server, processes, shared_values, wires
-from ludus.runtime.process_peers import Arrived
+from ludus.runtime.process_peers import RemoteRef
 from ludus.runtime.processes import ProcessRuntime
 from ludus.runtime.shared_values import LARGE, pack
 from ludus.testing.runtime import Tally
@@ -120,7 +120,7 @@ def test_a_reference_lives_as_long_as_the_driver_has_it(shared):
     with pytest.raises(RunError, match="kept by a part longer than by the driver"):
         shared.get(shared.call(part, "use_ref"))
     with pytest.raises(RunError, match="used in a process that is no part of it"):
-        Arrived(1).fetch()
+        RemoteRef(1).fetch()
     assert shared.get(slow) == 0.2
 
 
@@ -151,7 +151,7 @@ def test_what_the_system_does_not_send_is_lost_and_not_waited_for():
         def __getattr__(self, name):
             return getattr(ends, name)
 
-    made = wires.Wires(lambda *_: None, lost.append)
+    made = wires.ConnectionLoop(lambda *_: None, lost.append)
     with other:
         wire = made.add(Full())
         outcome = wire.ask(wires.CALL, pack(1))
@@ -253,7 +253,7 @@ def test_what_parts_print_is_not_kept_for_ever(shared, monkeypatch):
         shared.parts() if k else shared.get(shared.call(part, "say", ""))  # who asks it for something looks, too
         assert os.fstat(part.life.log).st_size <= 1
     shared.get(shared.call(part, "say", "the end"))
-    assert part.life.last_words().splitlines() == ["Its last words:", "the end"]
+    assert part.life.stderr_tail().splitlines() == ["Its last words:", "the end"]
 
 
 def test_a_call_that_ends_its_thread_ends_the_part(shared):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ludus.core.types import Evaluated, Mixture, PolicyRef, PolicySpec, Task, Trained, TrainingTask
+from ludus.core.types import EvaluationResult, Mixture, PolicyRef, PolicySpec, Task, TrainingResult, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.base import Scheduler
 
@@ -20,6 +20,6 @@ def answered(
     for task in tasks:
         if isinstance(task, TrainingTask):
             ref, average = PolicyRef(task.population, task.policy), (averages or {}).get(task.id)
-            scheduler.on_result(Trained(task, ref, PolicySpec("random"), {}, {}, counters, average=average), now)
+            scheduler.on_result(TrainingResult(task, ref, PolicySpec("random"), {}, {}, counters, average=average), now)
         else:
-            scheduler.on_result(Evaluated(task), now)
+            scheduler.on_result(EvaluationResult(task), now)

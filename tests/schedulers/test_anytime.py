@@ -11,11 +11,11 @@ import pytest
 from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError
-from ludus.core.types import Adaptive, Factor, Mixture, PolicyRef, TrainingTask
+from ludus.core.types import AdaptiveMixture, Mixture, OpponentFactor, PolicyRef, TrainingTask
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.evaluation.population import population_exploitability
 from ludus.population.base import View
-from ludus.rollout.opponent_rules import Evidence, RegretMatchingPlusRule
+from ludus.rollout.opponent_rules import OpponentResults, RegretMatchingPlusRule
 from ludus.schedulers.anytime import (
     AnytimePSROOptions,
     AnytimePSROScheduler,
@@ -68,9 +68,9 @@ def test_the_mean_of_what_a_rule_has_moved_is_announced() -> None:
     scheduler = anytime(rule="hedge", rule_options={"rate": 2.0})
     now = view(("0-0", "0-a"), ("1-0",))
     announcement, first, second = scheduler.next_tasks(now, free=3)
-    rows = Factor((0,), ((PolicyRef(0, "0-0"),), (PolicyRef(0, "0-a"),)), (0.5, 0.5))
-    columns = Factor((1,), ((PolicyRef(1, "1-0"),),), (1.0,))
-    assert first.opponents == second.opponents == Adaptive(Mixture((rows, columns)), "hedge", {"rate": 2.0})
+    rows = OpponentFactor((0,), ((PolicyRef(0, "0-0"),), (PolicyRef(0, "0-a"),)), (0.5, 0.5))
+    columns = OpponentFactor((1,), ((PolicyRef(1, "1-0"),),), (1.0,))
+    assert first.opponents == second.opponents == AdaptiveMixture(Mixture((rows, columns)), "hedge", {"rate": 2.0})
     assert unpack_task(pack_task(first)) == first
     # the column player has trained against rows that came to (0.2, 0.8); the row player's own seat says nothing
     averages = {second.id: Mixture((replace(rows, probs=(0.2, 0.8)), columns)), first.id: Mixture((rows, columns))}
@@ -97,9 +97,9 @@ def test_responses_and_new_strategies_train_in_pairs() -> None:
     response, new = scheduler.next_tasks(now, free=3)
     assert (response.policy, new.policy) == ("0-1", "1-1-new")
     live = PolicyRef(1, "1-1-new", None)
-    columns = Factor((1,), ((live,), (PolicyRef(1, "1-0"),), (PolicyRef(1, "1-a"),)), (0.25, 0.375, 0.375))
+    columns = OpponentFactor((1,), ((live,), (PolicyRef(1, "1-0"),), (PolicyRef(1, "1-a"),)), (0.25, 0.375, 0.375))
     assert response.opponents.start.factors[1] == columns
-    assert new.opponents.factors[0] == Factor((0,), ((PolicyRef(0, "0-1", None),),), (1.0,))
+    assert new.opponents.factors[0] == OpponentFactor((0,), ((PolicyRef(0, "0-1", None),),), (1.0,))
     assert (new.seats, new.population, new.mode) == ((1,), 1, "average")
     second, its_new = scheduler.next_tasks(now, free=2)
     assert (second.policy, its_new.policy, its_new.seats) == ("1-1", "0-1-new", (0,))
@@ -173,7 +173,7 @@ class _ExactResponses:
             value = self.tree.payoffs([own, plans[mine][None]] if other == 0 else [plans[mine][None], own])[
                 other
             ].ravel()
-            state = rule.update(state, Evidence(played, value, won, -value))
+            state = rule.update(state, OpponentResults(played, value, won, -value))
         self.plans[mine][task.policy] = plans[mine]
         factors[other] = replace(factors[other], probs=tuple((total / total.sum()).tolist()))
         return Mixture(tuple(factors))

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import ConfigError, ScenarioError
-from ludus.core.types import Adaptive, Diversity, Mixture, PolicyRef, TrainingTask
+from ludus.core.types import AdaptiveMixture, Diversity, Mixture, PolicyRef, TrainingTask
 from ludus.learners.dqn.options import DQN
 from ludus.learners.exact.oracle import ExactBestResponse
 from ludus.learners.ppo.options import PPO
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
-from ludus.rollout.opponents import MovingOpponents
+from ludus.rollout.opponents import AdaptiveOpponents
 from ludus.schedulers.diversity import (
     RULE,
     BehaviouralDiversity,
@@ -71,7 +71,7 @@ def test_opponents_that_take_payoffs_away_from_the_hull() -> None:
     view = exact_view(np.stack([TABLE, -TABLE]), zero_sum=True)
     row, column = tasks_of(scheduler(ResponseDiversity(weight=4.0, explore=0.1)), view)
     assert row.diversity is None
-    assert isinstance(row.opponents, Adaptive)
+    assert isinstance(row.opponents, AdaptiveMixture)
     assert row.opponents.rule == RULE
     options = {"tables": [None, TABLE.tolist()], "weight": 4.0 / 2.0, "explore": 0.1}
     assert row.opponents.options == options
@@ -79,14 +79,14 @@ def test_opponents_that_take_payoffs_away_from_the_hull() -> None:
     assert np.allclose(row.opponents.start.factors[0].probs, [0.5, 0.5, 0.0], atol=1e-4)
     assert column.opponents.options["tables"] == [(-TABLE.T).tolist(), None]
     assert unpack_task(pack_task(row)) == row
-    assert MovingOpponents(row.opponents).average is None  # it can be played
+    assert AdaptiveOpponents(row.opponents).average is None  # it can be played
 
 
 def test_players_of_one_population_have_one_table() -> None:
     game = np.array([[0.0, 1.0], [-1.0, 0.0]])
     view = exact_view(np.stack([game, -game]), zero_sum=True, population=(0, 0))
     (task,) = tasks_of(scheduler(ResponseDiversity(), (0, 0)), view)
-    assert isinstance(task.opponents, Adaptive)
+    assert isinstance(task.opponents, AdaptiveMixture)
     assert task.opponents.options["tables"] == [game.tolist()]
 
 

@@ -11,17 +11,17 @@ from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import (
-    Adaptive,
+    AdaptiveMixture,
     Diversity,
     EvaluationTask,
-    Factor,
     Mixture,
+    OpponentFactor,
     PolicyRef,
     TrainingTask,
 )
 from ludus.population.base import View
-from ludus.rollout.opponent_rules import Evidence, Hedge
-from ludus.rollout.opponents import MovingOpponents
+from ludus.rollout.opponent_rules import Hedge, OpponentResults
+from ludus.rollout.opponents import AdaptiveOpponents
 from ludus.schedulers.anytime import AnytimePSROOptions, AnytimePSROScheduler
 from ludus.schedulers.diversity import BehaviouralDiversity
 from ludus.schedulers.efficient import EfficientPSROOptions, EfficientPSROScheduler
@@ -60,9 +60,9 @@ def test_nothing_is_evaluated_but_what_is_announced() -> None:
     announcement, first, second = scheduler.next_tasks(now, free=3)
     assert isinstance(announcement, EvaluationTask)
     assert announcement.profiles == ()
-    rows = Factor((0,), ((PolicyRef(0, "0-0"),), (PolicyRef(0, "0-a"),)), (0.5, 0.5))
-    columns = Factor((1,), ((PolicyRef(1, "1-0"),),), (1.0,))
-    expected = Adaptive(Mixture((rows, columns)), "hedge", {"rate": 2.0}, moves_live=True)
+    rows = OpponentFactor((0,), ((PolicyRef(0, "0-0"),), (PolicyRef(0, "0-a"),)), (0.5, 0.5))
+    columns = OpponentFactor((1,), ((PolicyRef(1, "1-0"),),), (1.0,))
+    expected = AdaptiveMixture(Mixture((rows, columns)), "hedge", {"rate": 2.0}, moves_live=True)
     assert first.opponents == second.opponents == expected
     assert unpack_task(pack_task(first)) == first
     # the column player has trained against rows that came to (0.2, 0.8); the row player's own seat says nothing
@@ -97,7 +97,7 @@ def test_the_rule_moves_live_policies_too() -> None:
     scheduler = efficient((0, 0), levels=2)
     now = view(("0-0",), population=(0, 0))
     _, _, high = scheduler.next_tasks(now, free=3)
-    moving = MovingOpponents(high.opponents)
+    moving = AdaptiveOpponents(high.opponents)
     assert moving._movable([0, 1]).tolist() == [0, 1]
     assert np.allclose([f.probs for f in moving.mixture(lambda ref: ref._replace(version=3)).factors], 0.5)
 
@@ -158,7 +158,7 @@ class _ExactResponses:
                 now[task.policy] = self.answer(mine, np.bincount(entries, probs, minlength=len(self.game)))
                 answer = now[task.policy]
                 earned = self.game[answer, entries] if mine == 0 else -self.game[entries, answer]
-                seen = Evidence(np.ones(len(entries), np.int64), -earned, np.zeros(len(entries)), earned)
+                seen = OpponentResults(np.ones(len(entries), np.int64), -earned, np.zeros(len(entries)), earned)
                 states[task.id] = rule.update(states[task.id], seen)
         out = {}
         for task in tasks:

@@ -9,7 +9,7 @@ import pytest
 from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.types import Factor, PolicyRef
+from ludus.core.types import OpponentFactor, PolicyRef
 from ludus.population.base import View
 from ludus.schedulers.league import LeagueOptions, LeagueRules, LeagueScheduler
 from ludus.schedulers.pbt import TuningRules
@@ -87,9 +87,9 @@ def test_two_chunks() -> None:
     announcement, main, exploiter = league.next_tasks(now, free=3)
     assert announcement.solution.marginals[0].tolist() == [1.0]
     live = PolicyRef(0, "main-0-1", None)
-    assert main.opponents.factors[0] == Factor((0,), (refs("first"), (live,)), (0.5, 0.5))
+    assert main.opponents.factors[0] == OpponentFactor((0,), (refs("first"), (live,)), (0.5, 0.5))
     assert main.opponents.factors[1].seats == (1,)
-    assert exploiter.opponents.factors[0] == Factor((0,), ((live,),), (1.0,))
+    assert exploiter.opponents.factors[0] == OpponentFactor((0,), ((live,),), (1.0,))
     assert (exploiter.id, exploiter.policy, exploiter.length) == ("chunk-0-main_exploiter-0-1", "main_exploiter-0-1", 0)
     assert (main.start, main.continues, main.keep, main.length) == ("imitation.safetensors", None, True, 2)
     # the main agent wins 0.6 against the first one, the exploiter 0.8 against the main agent

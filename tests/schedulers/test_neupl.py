@@ -10,7 +10,7 @@ import pytest
 from scheduler_tools import answered
 
 from ludus.core.errors import RunError
-from ludus.core.types import Factor, Mixture, PolicyRef, PolicySpec, Trained
+from ludus.core.types import Mixture, OpponentFactor, PolicyRef, PolicySpec, TrainingResult
 from ludus.population.base import View
 from ludus.schedulers.neupl import NeuPLOptions, NeuPLScheduler
 from ludus.schedulers.queue import pack_task, unpack_task
@@ -49,9 +49,9 @@ def view(*names: str, population: tuple[int, ...] = (0, 1)) -> View:
     return View(refs, exact_view(np.zeros((2, len(names), len(names))), zero_sum=True, population=population))
 
 
-def one(seat: int, *entries: tuple[str, int | None, str, float]) -> Factor:
+def one(seat: int, *entries: tuple[str, int | None, str, float]) -> OpponentFactor:
     refs = tuple((PolicyRef(seat, f"{seat}-{name}", version, mode),) for name, version, mode, _ in entries)
-    return Factor((seat,), refs, tuple(prob for *_, prob in entries))
+    return OpponentFactor((seat,), refs, tuple(prob for *_, prob in entries))
 
 
 def test_two_generations() -> None:
@@ -117,7 +117,7 @@ def test_a_training_that_ended_early_is_gone_on_from_by_its_weights() -> None:
     announced, first, second = scheduler.next_tasks(now, free=3)
     answered(scheduler, [announced, second], now)
     ref = PolicyRef(0, "0-1")
-    scheduler.on_result(Trained(first, ref, PolicySpec("random"), {}, {}, {}, failure="not a number"), now)
+    scheduler.on_result(TrainingResult(first, ref, PolicySpec("random"), {}, {}, {}, failure="not a number"), now)
     answered(scheduler, scheduler.next_tasks(view("0", "1"), free=4), now)
     _, first, second = scheduler.next_tasks(view("0", "1", "1-1"), free=3)
     assert (first.continues, first.start) == (None, ref)

@@ -9,7 +9,7 @@ import pytest
 from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.types import Factor, PolicyRef
+from ludus.core.types import OpponentFactor, PolicyRef
 from ludus.population.base import View
 from ludus.schedulers.league import LeagueRules
 from ludus.schedulers.pbt import PBTOptions, PBTScheduler, Range, TuningRules, copies, drawn, explored, matched
@@ -104,7 +104,7 @@ def test_the_loser_goes_on_as_a_copy_of_the_winner(extended: bool) -> None:
     assert (one.id, one.policy, one.keep, one.length) == ("chunk-0-0-1", "0-0-1", True, 1 if extended else 2)
     assert one.overrides != two.overrides
     assert unpack_task(pack_task(one)) == one
-    assert one.opponents.factors[0] == Factor((0,), ((PolicyRef(0, "0-1-1", None),),), (1.0,))
+    assert one.opponents.factors[0] == OpponentFactor((0,), ((PolicyRef(0, "0-1-1", None),),), (1.0,))
     row = np.array([[0, 0, 0], [0, 0, -0.5], [0, 0.5, 0]])  # the second learner beats the first
     refs = (*first, PolicyRef(0, "0-0-1"), PolicyRef(0, "0-1-1"))
     now = View((refs,), exact_view(np.stack([row, -row]), zero_sum=True, population=(0, 0)))
@@ -131,7 +131,7 @@ def test_opponents_that_were_given_are_rivals() -> None:
     payoffs = exact_view(np.zeros((2, 3, 3)), zero_sum=True, population=(0, 0))
     _, one, _ = scheduler.next_tasks(View((refs,), payoffs, initial=(3,)), free=3)
     entries = ((PolicyRef(0, "0-1-1", None),), *((ref,) for ref in refs[1:]))
-    assert one.opponents.factors[0] == Factor((0,), entries, (1 / 3, 1 / 3, 1 / 3))
+    assert one.opponents.factors[0] == OpponentFactor((0,), entries, (1 / 3, 1 / 3, 1 / 3))
 
 
 def test_two_learners_at_least() -> None:

@@ -10,7 +10,16 @@ import pytest
 
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, SolverError
-from ludus.core.types import Evaluated, EvaluationTask, Mixture, PolicyRef, PolicySpec, Solution, Trained, TrainingTask
+from ludus.core.types import (
+    EvaluationResult,
+    EvaluationTask,
+    MetaSolution,
+    Mixture,
+    PolicyRef,
+    PolicySpec,
+    TrainingResult,
+    TrainingTask,
+)
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
 from ludus.schedulers.psro import PSROOptions, PSROScheduler, WarmStart, choose
@@ -70,7 +79,7 @@ def test_first_it_fills_the_holes_then_it_solves_and_asks_for_responses() -> Non
 
 def _answer(psro: PSROScheduler, task: TrainingTask, view: View) -> None:
     ref = PolicyRef(task.population, task.policy)
-    psro.on_result(Trained(task, ref, PolicySpec("random"), {}, {}, {}), view)
+    psro.on_result(TrainingResult(task, ref, PolicySpec("random"), {}, {}, {}), view)
 
 
 def test_in_sequence_the_second_population_responds_to_what_the_first_has_added() -> None:
@@ -79,10 +88,10 @@ def test_in_sequence_the_second_population_responds_to_what_the_first_has_added(
     assert isinstance(first, TrainingTask)
     assert first.policy == "0-1"
     _answer(psro, first, _view((2, 1), None))
-    psro.on_result(Evaluated(announcement), _view((2, 1), None))
+    psro.on_result(EvaluationResult(announcement), _view((2, 1), None))
     (holes,) = psro.next_tasks(_view((2, 1), None), free=8)
     assert (holes.id, holes.generation) == ("payoffs-2x1", 0)
-    psro.on_result(Evaluated(holes), _view((2, 1), None))
+    psro.on_result(EvaluationResult(holes), _view((2, 1), None))
     view = _view((2, 1), np.array([[0.0], [1.0]]))
     (second,) = psro.next_tasks(view, free=8)  # no new announcement in the middle of a generation
     assert isinstance(second, TrainingTask)
@@ -124,7 +133,7 @@ def test_each_generation_is_solved_with_a_random_stream_of_its_own(monkeypatch: 
     drawn: list[float] = []
     solve = Nash.solve
 
-    def seen(self: Nash, payoffs: Payoffs, *, warm: object = None, rng: np.random.Generator) -> Solution:
+    def seen(self: Nash, payoffs: Payoffs, *, warm: object = None, rng: np.random.Generator) -> MetaSolution:
         drawn.append(float(rng.random()))
         return solve(self, payoffs, warm=warm, rng=rng)
 
@@ -137,7 +146,7 @@ def test_each_generation_is_solved_with_a_random_stream_of_its_own(monkeypatch: 
                 if isinstance(task, TrainingTask):
                     _answer(psro, task, view)
                 else:
-                    psro.on_result(Evaluated(task), view)
+                    psro.on_result(EvaluationResult(task), view)
     assert drawn[:2] == drawn[2:]
     assert len(set(drawn)) == 2
 
@@ -146,14 +155,14 @@ def test_holes_are_asked_for_once() -> None:
     psro = scheduler()
     view = _view((2, 2), None)
     (holes,) = psro.next_tasks(view, free=8)
-    psro.on_result(Evaluated(holes), view)  # an evaluator that has found nothing out
+    psro.on_result(EvaluationResult(holes), view)  # an evaluator that has found nothing out
     with pytest.raises(SolverError, match=r"\(0, 0\) has no payoff yet"):
         psro.next_tasks(view, free=8)
 
 
 def test_policies_without_weight_are_no_opponents() -> None:
     refs = tuple((PolicyRef(p, "a"), PolicyRef(p, "b")) for p in range(2))
-    mixture = opponents(Solution((np.array([0.0, 1.0]), np.array([0.25, 0.75])), 0.0), refs)
+    mixture = opponents(MetaSolution((np.array([0.0, 1.0]), np.array([0.25, 0.75])), 0.0), refs)
     assert mixture.factors[0].entries == ((PolicyRef(0, "b"),),)
     assert mixture.factors[1].probs == (0.25, 0.75)
 
@@ -161,7 +170,7 @@ def test_policies_without_weight_are_no_opponents() -> None:
 def test_a_joint_solution_is_one_factor() -> None:
     refs = tuple((PolicyRef(p, "a"), PolicyRef(p, "b")) for p in range(2))
     joint = np.array([[0.5, 0.0], [0.0, 0.5]])
-    (factor,) = opponents(Solution(None, 0.0, joint=joint), refs).factors
+    (factor,) = opponents(MetaSolution(None, 0.0, joint=joint), refs).factors
     assert factor.seats == (0, 1)
     assert factor.entries == ((PolicyRef(0, "a"), PolicyRef(1, "a")), (PolicyRef(0, "b"), PolicyRef(1, "b")))
     assert factor.probs == (0.5, 0.5)
@@ -177,7 +186,7 @@ def test_a_longer_schedule_goes_on_from_the_end_of_a_shorter_one() -> None:
     again, *responses = longer.next_tasks(view, free=8)  # the announcement was out, and never answered
     assert again.id == last.id
     assert responses == []
-    longer.on_result(Evaluated(again), view)
+    longer.on_result(EvaluationResult(again), view)
     joint = scheduler(generations=1, responses=RecommendedResponse())
     joint.options = joint.options.model_copy(update={"meta_solver": Correlated()})
     joint.load_state_dict(longer.state_dict())  # whose solution has marginals

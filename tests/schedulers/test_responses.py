@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import ConfigError, SolverError
-from ludus.core.types import Solution
+from ludus.core.types import MetaSolution
 from ludus.schedulers.responses import (
     BestResponse,
     PreferenceResponse,
@@ -24,7 +24,7 @@ from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_
 
 # chicken: (dare, dare) 0,0; (dare, chicken) 7,2; (chicken, dare) 2,7; (chicken, chicken) 6,6
 CHICKEN = exact_view([[[0, 7], [2, 6]], [[0, 2], [7, 6]]], zero_sum=False)
-TRAFFIC_LIGHT = Solution(None, 0.0, joint=np.array([[0.0, 0.25], [0.25, 0.5]]))
+TRAFFIC_LIGHT = MetaSolution(None, 0.0, joint=np.array([[0.0, 0.25], [0.25, 0.5]]))
 
 
 def test_values_against_a_joint_distribution() -> None:
@@ -39,8 +39,8 @@ def test_values_of_three_players_with_unequal_populations() -> None:
     marginals = tuple(rng.dirichlet(np.ones(n)) for n in (2, 3, 4))
     joint = np.einsum("i,j,k->ijk", *marginals)
     expected = np.einsum("ijk,i,k->j", mean[1], marginals[0], marginals[2])
-    np.testing.assert_allclose(games.against(mean[1], Solution(marginals, 0.0), 1), expected)
-    np.testing.assert_allclose(games.against(mean[1], Solution(None, 0.0, joint=joint), 1), expected)
+    np.testing.assert_allclose(games.against(mean[1], MetaSolution(marginals, 0.0), 1), expected)
+    np.testing.assert_allclose(games.against(mean[1], MetaSolution(None, 0.0, joint=joint), 1), expected)
 
 
 def test_a_coarse_response_is_one_against_the_whole_joint() -> None:
@@ -63,7 +63,7 @@ def test_a_response_per_recommendation() -> None:
     np.testing.assert_allclose(chicken.opponents.strategies, [[1 / 3, 2 / 3]] * 2)
     np.testing.assert_allclose(chicken.scores, [14 / 3, 14 / 3])
     with pytest.raises(SolverError, match="joint"):
-        RecommendedResponse().targets(CHICKEN, Solution((np.ones(2) / 2,) * 2, 0.0), (0,))
+        RecommendedResponse().targets(CHICKEN, MetaSolution((np.ones(2) / 2,) * 2, 0.0), (0,))
 
 
 def test_rectified_weights() -> None:
@@ -84,7 +84,7 @@ def test_rectified_weights() -> None:
 
 
 def test_rectified_targets() -> None:
-    solution = Solution((np.array([0.9995, 0.0005]), np.array([0.25, 0.75])), 0.0)
+    solution = MetaSolution((np.array([0.9995, 0.0005]), np.array([0.25, 0.75])), 0.0)
     game = zero_sum_view([[1.0, -1.0], [-1.0, 1.0]])
     (target,) = RectifiedResponse().targets(game, solution, (0,))
     assert target.improves == 0  # the other one is hardly ever played
@@ -103,7 +103,7 @@ def test_players_of_one_population_are_judged_in_all_their_seats(rule: ResponseR
     first = np.array([[0.0, -1.0, -1.0], [-3.0, 0.0, 0.0], [-3.0, 0.0, 0.0]])
     game = zero_sum_view(first, shared=True)
     pooled = zero_sum_view((first - first.T) / 2, shared=True)
-    solution = Solution((np.array([0.2, 0.4, 0.4]),) * 2, 0.0)
+    solution = MetaSolution((np.array([0.2, 0.4, 0.4]),) * 2, 0.0)
     expected = rule.targets(pooled, solution, (0, 1))
     found = targets_of(rule, game, solution, (0, 1))
     assert [target.scores.tolist() for target in found] == [target.scores.tolist() for target in expected]
@@ -114,7 +114,7 @@ def test_players_of_one_population_are_judged_in_all_their_seats(rule: ResponseR
 
 def test_preference_scores_of_one_population() -> None:
     game = zero_sum_view([[0.0, 5.0, -0.1], [-5.0, 0.0, 1.0], [0.1, -1.0, 0.0]], shared=True)
-    masses = Solution((np.array([0.2, 0.5, 0.3]),) * 2, 0.0)
+    masses = MetaSolution((np.array([0.2, 0.5, 0.3]),) * 2, 0.0)
     # 0 beats 1, 1 beats 2, 2 beats 0: how much does not matter
     np.testing.assert_allclose(preference_scores(game, masses, 0), [0.5, 0.3, 0.2])
     np.testing.assert_allclose(preference_scores(game, masses, 1), [0.5, 0.3, 0.2])
@@ -123,7 +123,7 @@ def test_preference_scores_of_one_population() -> None:
 
 
 def test_preference_scores_of_several_populations() -> None:
-    masses = Solution(None, 0.0, joint=np.array([[0.1, 0.2], [0.3, 0.4]]))
+    masses = MetaSolution(None, 0.0, joint=np.array([[0.1, 0.2], [0.3, 0.4]]))
     # against a daring player 1 chicken (2) is preferred to dare (0), against a chicken dare (7) to chicken (6)
     np.testing.assert_allclose(preference_scores(CHICKEN, masses, 0), [0.4, 0.1])
     np.testing.assert_allclose(preference_scores(CHICKEN, masses, 1), [0.4, 0.1])
@@ -170,7 +170,7 @@ def test_numbers_that_make_no_sense(make, words) -> None:
 def test_main_agents_and_exploiters_in_turn(
     first: str, sizes: tuple[int, int], initial: tuple[int, ...], expected: int | None
 ) -> None:
-    solution = Solution(tuple(np.full(n, 1 / n) for n in sizes), 0.0)
+    solution = MetaSolution(tuple(np.full(n, 1 / n) for n in sizes), 0.0)
     game = exact_view(np.zeros((2, *sizes)), zero_sum=True)
     (target,) = SequentialLeague(first=first).targets(game, solution, (0,), initial=initial)
     if expected is None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from ludus.core.types import Solution
+from ludus.core.types import MetaSolution
 from ludus.population.payoffs import Payoffs
 from ludus.schedulers.anytime import (
     AnytimePSROOptions,
@@ -46,9 +46,9 @@ class Joint:
 
     needs: ClassVar[frozenset[str]] = frozenset()
 
-    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         weights = (np.indices(payoffs.sizes).sum(axis=0) % 2 == 0).astype(np.float64)
-        return Solution(None, np.nan, joint=weights / weights.sum())
+        return MetaSolution(None, np.nan, joint=weights / weights.sum())
 
 
 RUN = {"generations": 2, "seed": 0}

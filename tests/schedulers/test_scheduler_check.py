@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ludus.core.types import EvaluationTask, Mixture, PolicyRef, Solution, Trained, TrainingTask
+from ludus.core.types import EvaluationTask, MetaSolution, Mixture, PolicyRef, TrainingResult, TrainingTask
 from ludus.population.base import View
 from ludus.testing.scheduler import check_scheduler
 
@@ -51,7 +51,7 @@ class LastOnly:
         return known[-1]
 
     def on_result(self, result, view):
-        what = str(result.task.population) if isinstance(result, Trained) else "payoffs"
+        what = str(result.task.population) if isinstance(result, TrainingResult) else "payoffs"
         if what in self.out and result.task.generation == self.generation:
             self.out.remove(what)
 
@@ -86,14 +86,14 @@ class Loses(LastOnly):
 class Repeats(LastOnly):
     def on_result(self, result, view):
         super().on_result(result, view)
-        if result.task.generation == 1 and isinstance(result, Trained) and self.generation == 1:
+        if result.task.generation == 1 and isinstance(result, TrainingResult) and self.generation == 1:
             self.queue = [str(result.task.population)]
 
 
 class CountsTwice(LastOnly):
     def on_result(self, result, view):
         super().on_result(result, view)
-        self.generations -= 0.5 if isinstance(result, Trained) and self.generation == 1 else 0
+        self.generations -= 0.5 if isinstance(result, TrainingResult) and self.generation == 1 else 0
 
 
 class Random(LastOnly):
@@ -142,7 +142,7 @@ class GoesOnFromNothing(LastOnly):
 class SolvesTooLittle(LastOnly):
     def task(self, what, view):
         task = super().task(what, view)
-        solution = Solution((np.ones(1), np.ones(1)), 0.0)
+        solution = MetaSolution((np.ones(1), np.ones(1)), 0.0)
         return replace(task, solution=solution) if self.generation == 1 and what == "payoffs" else task
 
 

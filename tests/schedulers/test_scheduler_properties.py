@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.core.types import PolicyRef, Solution
+from ludus.core.types import MetaSolution, PolicyRef
 from ludus.schedulers.league import ROLES, LeaguePlayer, LeagueRules, Opponent, PlayerCheckpoint, opponents_of
 from ludus.schedulers.pbt import Range, TuningRules, copies, explored
 from ludus.schedulers.responses import conditional, opponents, rectified, supported
@@ -77,7 +77,7 @@ def test_a_solved_part_is_a_solution_of_the_whole_with_the_same_payoffs(populati
     assert part.exact.size == np.prod([len(places[k]) for k in population])
     marginals = tuple(rng.dirichlet(np.ones(len(places[k]))) for k in population)
     joint = rng.dirichlet(np.ones(part.exact.size)).reshape(part.sizes)
-    for solution in (Solution(marginals, 0.0), Solution(None, 0.0, joint=joint)):
+    for solution in (MetaSolution(marginals, 0.0), MetaSolution(None, 0.0, joint=joint)):
         whole = games.lifted(solution, payoffs, places)
         for player, k in enumerate(population):
             np.testing.assert_allclose(
@@ -93,7 +93,7 @@ def test_conditionals_make_up_the_joint(seed: int) -> None:
     shape = tuple(rng.integers(1, 4, size=3).tolist())
     joint = rng.dirichlet(np.ones(int(np.prod(shape)))).reshape(shape)
     for player in range(3):
-        marginal = Solution(None, 0.0, joint=joint).strategies[player]
+        marginal = MetaSolution(None, 0.0, joint=joint).strategies[player]
         told = sum(p * conditional(joint, player, i) for i, p in enumerate(marginal))
         np.testing.assert_allclose(told, joint, atol=1e-12)
 
@@ -132,8 +132,8 @@ def test_opponents_of_marginals_and_of_their_product_are_alike(seed: int, size: 
     rng = np.random.default_rng(seed)
     marginals = (rng.dirichlet(np.ones(size)), rng.dirichlet(np.ones(2)))
     refs = tuple(tuple(PolicyRef(p, str(i)) for i in range(len(m))) for p, m in enumerate(marginals))
-    apart = opponents(Solution(marginals, 0.0), refs)
-    (joint,) = opponents(Solution(None, 0.0, joint=np.outer(*marginals)), refs).factors
+    apart = opponents(MetaSolution(marginals, 0.0), refs)
+    (joint,) = opponents(MetaSolution(None, 0.0, joint=np.outer(*marginals)), refs).factors
     for seat, factor in enumerate(apart.factors):
         total: dict[PolicyRef, float] = {}
         for entry, share in zip(joint.entries, joint.probs, strict=True):

@@ -12,7 +12,7 @@ import pytest
 from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError
-from ludus.core.types import Factor, Mixture, PolicyRef, PolicySpec, Trained, TrainingTask
+from ludus.core.types import Mixture, OpponentFactor, PolicyRef, PolicySpec, TrainingResult, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.base import Scheduler
 from ludus.schedulers.fixed_opponents import FixedOpponentsOptions, FixedOpponentsScheduler
@@ -107,12 +107,12 @@ def test_naive_self_play_of_two_populations_is_one_group() -> None:
         population=0,
         seats=(0,),
         policy="0-1",
-        opponents=Mixture((Factor((0,), (refs("0-0"),), (1.0,)), Factor((1,), ((live,),), (1.0,)))),
+        opponents=Mixture((OpponentFactor((0,), (refs("0-0"),), (1.0,)), OpponentFactor((1,), ((live,),), (1.0,)))),
         mode="explore",
         keep=True,
         length=2,
     )
-    assert second.opponents.factors[0] == Factor((0,), ((PolicyRef(0, "0-1", None),),), (1.0,))
+    assert second.opponents.factors[0] == OpponentFactor((0,), ((PolicyRef(0, "0-1", None),),), (1.0,))
     answered(scheduler, [announcement, first, second], view)
     view = View((refs("0-0", "0-1"), refs("1-0", "1-1")), exact_view(pennies(2, 2), zero_sum=True))
     announcement, first, second = scheduler.next_tasks(view, free=3)
@@ -138,7 +138,7 @@ def test_every_seat_at_once_leaves_the_past_for_orders_of_its_own() -> None:
     view = View((refs("0-0"),), exact_view(pennies(1, 1), zero_sum=True, population=(0, 0)))
     _, task = scheduler.next_tasks(view, free=2)
     assert task.together == 0.75
-    assert task.opponents.factors[1] == Factor((1,), (refs("0-0"),), (1.0,))
+    assert task.opponents.factors[1] == OpponentFactor((1,), (refs("0-0"),), (1.0,))
     naive = self_play((0, 0), generations=2, every_seat=True)
     _, task = naive.next_tasks(view, free=2)
     assert task.together == 1.0
@@ -178,8 +178,8 @@ def test_fictitious_self_play_meets_the_average_of_the_past() -> None:
     view = View((refs("0-0"), refs("1-0", "1-a")), exact_view(pennies(1, 2), zero_sum=True))
     announcement, first, second = scheduler.next_tasks(view, free=3)
     assert [m.tolist() for m in announcement.solution.marginals] == [[1.0], [0.5, 0.5]]
-    assert first.opponents.factors[1] == Factor((1,), tuple((ref,) for ref in refs("1-0", "1-a")), (0.5, 0.5))
-    assert second.opponents.factors[0] == Factor((0,), (refs("0-0"),), (1.0,))
+    assert first.opponents.factors[1] == OpponentFactor((1,), tuple((ref,) for ref in refs("1-0", "1-a")), (0.5, 0.5))
+    assert second.opponents.factors[0] == OpponentFactor((0,), (refs("0-0"),), (1.0,))
 
 
 def test_pfsp_asks_for_what_it_needs_and_looks_for_hard_opponents() -> None:
@@ -274,7 +274,7 @@ def test_a_learner_whose_training_failed_starts_anew_from_its_last_good_weights(
     announcement, task = scheduler.next_tasks(view, free=2)
     saved = PolicyRef(0, "0-1", mode="greedy")
     view = View((refs("0-0", "0-1"),), exact_view(np.zeros((2, 2, 2)), zero_sum=True, population=(0, 0)))
-    scheduler.on_result(Trained(task, saved, PolicySpec("random"), {}, {}, {}, failure="the loss is NaN"), view)
+    scheduler.on_result(TrainingResult(task, saved, PolicySpec("random"), {}, {}, {}, failure="the loss is NaN"), view)
     again = self_play((0, 0), generations=9, mode="greedy")
     again.load_state_dict(scheduler.state_dict())
     answered(again, [announcement], view)

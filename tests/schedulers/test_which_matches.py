@@ -12,7 +12,7 @@ from ludus.core.errors import ConfigError
 from ludus.population.payoffs import Payoffs
 from ludus.schedulers.anytime import AnytimePSROOptions, AnytimePSROScheduler
 from ludus.schedulers.league import LeagueOptions, LeagueScheduler
-from ludus.schedulers.match_selection import AdaptiveSelection, EveryHole, MatchSelection
+from ludus.schedulers.match_selection import AdaptiveSelection, AllMissing, MatchSelection
 from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
 from ludus.schedulers.psro import PSROOptions, PSROScheduler
 from ludus.schedulers.self_play import SelfPlayOptions, SelfPlayScheduler
@@ -35,7 +35,7 @@ def adaptive(**options: Any) -> AdaptiveSelection:
 
 
 def test_every_hole_once() -> None:
-    rule, known = EveryHole(), view([[0, 5, 0], [0, 0, 5]], exact=[[True, False, False], [False] * 3])
+    rule, known = AllMissing(), view([[0, 5, 0], [0, 0, 5]], exact=[[True, False, False], [False] * 3])
     game = {0: [0, 1], 1: [1, 2]}
     assert rule.next_profiles(known, game=game, needed=[(1, 0), (0, 0)]) == ((0, 2), (1, 0), (1, 1))
     assert rule.next_profiles(known, game=game) == (), "asked for once"

@@ -16,12 +16,12 @@ from ludus.core.types import (
     Enumeration,
     EnvSpec,
     EvaluationTask,
-    Factor,
     Mixture,
+    OpponentFactor,
     PolicyRef,
     PolicySpec,
     RestrictedGame,
-    Trained,
+    TrainingResult,
 )
 from ludus.learners.dqn.options import DQN, ApeX
 from ludus.learners.exact.oracle import ExactBestResponse
@@ -59,15 +59,17 @@ def view(*names: str, initial: int = 1) -> View:
     return View(refs, payoffs, (initial, initial))
 
 
-def only(seat: int, name: str, version: int | None = 0) -> Factor:
-    return Factor((seat,), ((PolicyRef(seat, name, version),),), (1.0,))
+def only(seat: int, name: str, version: int | None = 0) -> OpponentFactor:
+    return OpponentFactor((seat,), ((PolicyRef(seat, name, version),),), (1.0,))
 
 
 def earns(scheduler: XDOScheduler, tasks: Any, now: View, *returns: float) -> None:
     """The tasks are done, and earned so much."""
     for task, earned in zip(tasks, returns, strict=True):
         ref = PolicyRef(task.population, task.policy)
-        scheduler.on_result(Trained(task, ref, PolicySpec("random"), {}, {"return": earned, "gap": 0.25}, {}), now)
+        scheduler.on_result(
+            TrainingResult(task, ref, PolicySpec("random"), {}, {"return": earned, "gap": 0.25}, {}), now
+        )
 
 
 def test_two_generations() -> None:

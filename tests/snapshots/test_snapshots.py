@@ -25,7 +25,7 @@ from pydantic import BaseModel
 
 import ludus
 from ludus.cli import main as cli
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import list_presets, read_scenario
 from ludus.driver.scenario_kinds import SCENARIOS
@@ -225,7 +225,7 @@ def parts() -> Iterator[tuple[str, type[BaseModel]]]:
     for kind, table in KINDS.items():
         for name in sorted(table):
             if isinstance(table[name], str):
-                part = load(kind, name, table)
+                part = resolve_name(kind, name, table)
                 if isinstance(part, type) and issubclass(part, BaseModel) and not issubclass(part, Scenario):
                     yield f"{kind} {name}", part
 
@@ -239,7 +239,7 @@ def test_schema_of_scenarios() -> None:
     """Of what every scenario has, of what each kind adds, and of the parts that are named in it."""
     lines = ["scenario", text_of({"properties": common(), "required": schema(Scenario)["required"]})]
     for name in sorted(SCENARIOS):
-        whole = schema(load("scenario", name, SCENARIOS))
+        whole = schema(resolve_name("scenario", name, SCENARIOS))
         own = {key: value for key, value in whole["properties"].items() if common().get(key) != value}
         lines += [f"scenario {name}", text_of({"properties": own, "required": whole["required"]})]
     lines += [line for name, part in parts() for line in (name, text_of(schema(part)))]

@@ -7,19 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ludus.core.errors import ConfigError
-from ludus.core.types import Solution
+from ludus.core.types import MetaSolution
 from ludus.population.matches import Moments
 from ludus.population.payoffs import Payoffs
 from ludus.solvers.confidence import nash_conv_bounds, payoff_bounds
 from ludus.solvers.fixed import Uniform
 from ludus.solvers.match_selection import (
     AdaptiveEvaluation,
-    Certainty,
     MetaStrategy,
     ResponseGraph,
-    filled,
+    UntilConfident,
     first_cells,
-    firsts,
+    first_of_orbit,
+    impute_missing,
     next_cells,
     overlapping,
     spreads,
@@ -42,7 +42,7 @@ def payoffs(mean, count, *, m2=None, exact=None, population=None, zero_sum=False
 
 
 def pure(*indices, sizes):
-    return Solution(tuple(np.eye(n)[i] for i, n in zip(indices, sizes, strict=True)), 0.0)
+    return MetaSolution(tuple(np.eye(n)[i] for i, n in zip(indices, sizes, strict=True)), 0.0)
 
 
 def given_units(cells, sizes):
@@ -96,7 +96,7 @@ def test_who_was_unlucky_gets_another_chance():
 
 def test_units_go_by_weight_and_spread():
     """Neyman: three quarters of the weight and the same spread take three times the units; twice the spread twice as many."""
-    mean, rows = np.zeros((2, 1, 3)), Solution((np.ones(1), np.array([0.6, 0.2, 0.2])), 0.0)
+    mean, rows = np.zeros((2, 1, 3)), MetaSolution((np.ones(1), np.array([0.6, 0.2, 0.2])), 0.0)
     m2 = np.zeros((2, 1, 3))
     m2[0] = 10_000 * np.array([0.04, 0.04, 0.16])
     made = payoffs(mean, 10_000, m2=m2)
@@ -109,7 +109,7 @@ def test_units_go_by_weight_and_spread():
 def test_units_at_the_wrong_opponents_do_not_end_it():
     """A policy whose thousands of units are against the opponent that hardly counts needs many against the other: it gets what there is."""
     made = payoffs(np.zeros((2, 1, 2)), [[20, 10**6]])
-    solution = Solution((np.ones(1), np.array([0.9, 0.1])), 0.0)
+    solution = MetaSolution((np.ones(1), np.array([0.9, 0.1])), 0.0)
     for units in (1, 10, 100):
         cells = next_cells(made, solution, goal=MetaStrategy(), units=units)
         assert cells.units.sum() == units
@@ -139,13 +139,13 @@ def test_exact_cells_and_self_play_get_nothing():
     exact[0, 1] = exact[1, 0] = True
     mean = np.stack([matrix - matrix.T, matrix.T - matrix]) / 2
     made = payoffs(mean, 10, exact=exact, population=(0, 0), zero_sum=True)
-    for goal in (MetaStrategy(), ResponseGraph(), Certainty(tolerance=0.1)):
+    for goal in (MetaStrategy(), ResponseGraph(), UntilConfident(tolerance=0.1)):
         solution = Uniform().solve(made, rng=rng)
         found = given_units(next_cells(made, solution, goal=goal, units=300), (4, 4))
         assert found[0, 1] == found[1, 0] == 0
         assert (np.diag(found) == 0).all()
         assert found.sum() > 0
-        assert (found[~firsts((4, 4), (0, 0))] == 0).all()
+        assert (found[~first_of_orbit((4, 4), (0, 0))] == 0).all()
     everything = payoffs(mean, 0, exact=np.ones((4, 4), bool), population=(0, 0), zero_sum=True)
     assert len(next_cells(everything, solution, goal=MetaStrategy(), units=10).units) == 0
 
@@ -157,7 +157,7 @@ def test_amounts_and_relabelling(seed, units, at_least):
     sizes = tuple(rng.integers(1, 5, size=rng.integers(2, 4)).tolist())
     mean = rng.uniform(-1, 1, (len(sizes), *sizes))
     made = payoffs(mean, rng.integers(1, 30, sizes))
-    solution = Solution(tuple(rng.dirichlet(np.ones(n)) for n in sizes), 0.0)
+    solution = MetaSolution(tuple(rng.dirichlet(np.ones(n)) for n in sizes), 0.0)
     found = next_cells(made, solution, goal=MetaStrategy(), units=units, at_least=at_least)
     assert (found.units % at_least == 0).all()
     assert (found.units > 0).all()
@@ -165,7 +165,7 @@ def test_amounts_and_relabelling(seed, units, at_least):
     order = [rng.permutation(n) for n in sizes]
     where = np.ix_(*order)
     moved = payoffs(np.stack([u[where] for u in mean]), made.count[where])
-    turned = Solution(tuple(m[o] for m, o in zip(solution.strategies, order, strict=True)), 0.0)
+    turned = MetaSolution(tuple(m[o] for m, o in zip(solution.strategies, order, strict=True)), 0.0)
     plain, other = (MetaStrategy().demand(v, s, units) for v, s in ((made, solution), (moved, turned)))
     np.testing.assert_allclose(other, plain[where], rtol=1e-6, atol=1e-6)
 
@@ -175,10 +175,14 @@ def test_three_players_and_a_joint_solution():
     joint = np.zeros((2, 2, 2))
     joint[0, 0, 0] = joint[1, 1, 1] = 0.5
     made = payoffs(np.zeros((3, 2, 2, 2)), 10)
-    found = given_units(next_cells(made, Solution(None, 0.0, joint=joint), goal=MetaStrategy(), units=800), (2, 2, 2))
+    found = given_units(
+        next_cells(made, MetaSolution(None, 0.0, joint=joint), goal=MetaStrategy(), units=800), (2, 2, 2)
+    )
     assert (found > 0).all(), "each profile is a deviation of somebody from one of the two"
     joint[1, 1, 1], joint[0, 0, 0] = 0.0, 1.0
-    found = given_units(next_cells(made, Solution(None, 0.0, joint=joint), goal=MetaStrategy(), units=800), (2, 2, 2))
+    found = given_units(
+        next_cells(made, MetaSolution(None, 0.0, joint=joint), goal=MetaStrategy(), units=800), (2, 2, 2)
+    )
     assert [tuple(p) for p in np.argwhere(found)] == [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0)]
 
 
@@ -187,7 +191,7 @@ def test_wrong_amounts():
     for options in ({"units": 0}, {"units": 5, "at_least": 0}):
         with pytest.raises(ConfigError, match="at least 1 of each"):
             next_cells(made, pure(0, 0, sizes=(1, 1)), goal=MetaStrategy(), **options)
-    for wrong in (lambda: MetaStrategy(optimism=0.0), lambda: Certainty(tolerance=0.0)):
+    for wrong in (lambda: MetaStrategy(optimism=0.0), lambda: UntilConfident(tolerance=0.0)):
         with pytest.raises(ConfigError, match=r"adaptive evaluation: .* above 0"):
             wrong()
 
@@ -365,7 +369,9 @@ def test_as_good_with_a_third_of_the_matches():
             uniform.play(
                 first_cells(uniform.table.view(), profiles=None, rng=np.random.default_rng(0), at_least=blocks)
             )
-        found = [Nash().solve(filled(game.table.view()), rng=np.random.default_rng(0)) for game in (third, whole)]
+        found = [
+            Nash().solve(impute_missing(game.table.view()), rng=np.random.default_rng(0)) for game in (third, whole)
+        ]
         errors.append(
             [game.error(s) for game, s in ((adaptive, standing.solution), *zip((third, whole), found, strict=True))]
         )

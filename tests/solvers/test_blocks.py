@@ -3,7 +3,7 @@
 import numpy as np
 
 from ludus.solvers.games import seat_orders
-from ludus.solvers.match_selection import firsts, mirrored, over_orders
+from ludus.solvers.match_selection import first_of_orbit, mirrored, over_orders
 
 
 def test_orders_of_seats():
@@ -17,8 +17,8 @@ def test_orders_of_seats():
 
 
 def test_one_profile_of_each_block():
-    assert firsts((3, 3), (0, 0)).tolist() == [[True, True, True], [False, True, True], [False, False, True]]
-    assert firsts((2, 3), (0, 1)).all()
-    assert firsts((2, 2, 2), (0, 0, 0)).sum() == 4
+    assert first_of_orbit((3, 3), (0, 0)).tolist() == [[True, True, True], [False, True, True], [False, False, True]]
+    assert first_of_orbit((2, 3), (0, 1)).all()
+    assert first_of_orbit((2, 2, 2), (0, 0, 0)).sum() == 4
     values = np.array([[0, 1], [5, 0]])
     assert over_orders(np.maximum, values, (0, 0)).tolist() == [[0, 5], [5, 0]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import SolverError
-from ludus.solvers.base import Solution
+from ludus.solvers.base import MetaSolution
 from ludus.solvers.fixed import Uniform
 from ludus.solvers.nash import Nash
 from ludus.testing.meta_solver import check_meta_solver
@@ -51,7 +51,7 @@ def grow_warm(payoffs, warm, rng, right):
 
 def random_answer(payoffs, warm, rng, right):
     marginals = tuple(np.random.default_rng().dirichlet(np.ones(n)) for n in payoffs.sizes)
-    return right and Solution(marginals, NAN)
+    return right and MetaSolution(marginals, NAN)
 
 
 def fill_holes(payoffs, warm, rng, right):
@@ -63,7 +63,7 @@ def fill_holes(payoffs, warm, rng, right):
 
 def first_and_last(payoffs, warm, rng, right):
     """The first policy for player 0 and the last for player 1, also where they share a population."""
-    return right and Solution((np.eye(payoffs.sizes[0])[0], np.eye(payoffs.sizes[1])[-1]), NAN)
+    return right and MetaSolution((np.eye(payoffs.sizes[0])[0], np.eye(payoffs.sizes[1])[-1]), NAN)
 
 
 def write_into_payoffs(payoffs, warm, rng, right):
@@ -95,7 +95,7 @@ BROKEN = {
     "tuple": (lambda p, w, r, s: s and s.marginals, "expected a Solution"),
     "negative gap": (lambda p, w, r, s: changed(s, gap=-1.0), "gives the gap -1.0"),
     "false gap": (
-        lambda p, w, r, s: s and Solution(tuple(np.eye(len(m))[0] for m in s.marginals), 0.0),
+        lambda p, w, r, s: s and MetaSolution(tuple(np.eye(len(m))[0] for m in s.marginals), 0.0),
         "but deviations gain",
     ),
     "warm object": (lambda p, w, r, s: changed(s, warm={"a": [object()]}), "warm holds a object"),
@@ -142,6 +142,6 @@ def test_a_right_solver_with_these_parts_passes():
 
 def test_joint_answers_pass():
     def joint(payoffs, warm, rng, right):
-        return right and Solution(None, NAN, joint=np.outer(*right.marginals))
+        return right and MetaSolution(None, NAN, joint=np.outer(*right.marginals))
 
     check_meta_solver(Broken(joint))

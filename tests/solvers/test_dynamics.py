@@ -12,7 +12,7 @@ from open_spiel.python.algorithms import fictitious_play as openspiel_fp
 from open_spiel.python.algorithms import projected_replicator_dynamics as openspiel_prd
 
 from ludus.core.errors import ConfigError, SolverError
-from ludus.core.parts import build_part, dump_part, load
+from ludus.core.parts import build_part, dump_part, resolve_name
 from ludus.solvers import games
 from ludus.solvers.dynamics import contract, mix_rows, own_axis_last, padded_uniform
 from ludus.solvers.fictitious_play import FictitiousPlay
@@ -147,7 +147,7 @@ def test_every_registered_solver_is_built_from_data_and_back():
     for name in META_SOLVERS:
         solver = build_part("meta-solver", name, META_SOLVERS)
         assert dump_part(solver, META_SOLVERS)["kind"] == name
-        assert load("meta-solver", name, META_SOLVERS).needs <= {"two_player", "zero_sum", "symmetric"}
+        assert resolve_name("meta-solver", name, META_SOLVERS).needs <= {"two_player", "zero_sum", "symmetric"}
     assert build_part("meta-solver", {"kind": "nash", "tolerance": 1e-3}, META_SOLVERS).tolerance == 1e-3
     with pytest.raises(ConfigError, match="did you mean 'tolerance'"):
         build_part("meta-solver", {"kind": "nash", "tolerence": 1e-3}, META_SOLVERS)

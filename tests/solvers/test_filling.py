@@ -3,7 +3,7 @@
 import numpy as np
 
 from ludus.population.payoffs import Payoffs
-from ludus.solvers.match_selection import RIDGE, filled, first_cells
+from ludus.solvers.match_selection import RIDGE, first_cells, impute_missing
 
 
 def view(mean, known, *, population=None, zero_sum=False, bound=10.0):
@@ -21,12 +21,12 @@ def view(mean, known, *, population=None, zero_sum=False, bound=10.0):
 
 def test_complete_views_stay_as_they_are():
     made = view(np.zeros((2, 2, 2)), np.ones((2, 2), bool))
-    assert filled(made) is made
+    assert impute_missing(made) is made
 
 
 def test_a_guess_by_hand():
     """One policy against two: 4 was seen against the first. The mean is 4, nobody is better than that, so 4 is the guess."""
-    made = filled(view(np.full((2, 1, 2), 4.0), [[True, False]]))
+    made = impute_missing(view(np.full((2, 1, 2), 4.0), [[True, False]]))
     assert made.mean.tolist() == [[[4, 4]], [[4, 4]]]
     assert made.count.tolist() == [[5, 1]]
     assert made.m2[:, 0, 1].tolist() == [0, 0]
@@ -38,7 +38,7 @@ def test_effects_satisfy_the_normal_equations():
     rng = np.random.default_rng(0)
     known = rng.random((6, 5)) < 0.6
     mean = rng.normal(size=(2, 6, 5))
-    guess = filled(view(mean, known)).mean[0]
+    guess = impute_missing(view(mean, known)).mean[0]
     middle = mean[0][known].mean()
     row, column = np.argwhere(~known)[0]
     holes = [tuple(h) for h in np.argwhere(~known)]
@@ -56,13 +56,13 @@ def test_skill_is_predicted_and_ranges_are_kept():
     skill = rng.normal(size=30)
     truth = skill[:, None] - skill
     known = rng.random((30, 30)) < 0.5
-    guess = filled(view(np.stack([truth, -truth]), known)).mean[0]
+    guess = impute_missing(view(np.stack([truth, -truth]), known)).mean[0]
     assert np.abs(guess - truth)[~known].max() < 0.6
     np.testing.assert_array_equal(guess[known], truth[known])
-    assert np.abs(filled(view(np.stack([truth, -truth]), known, bound=0.5)).mean[:, ~known]).max() == 0.5
+    assert np.abs(impute_missing(view(np.stack([truth, -truth]), known, bound=0.5)).mean[:, ~known]).max() == 0.5
     three = skill[:8, None, None] - 0.5 * skill[:8, None] - 0.5 * skill[:8]
     known = rng.random((8, 8, 8)) < 0.5
-    guess = filled(view(np.stack([three] * 3), known)).mean[2]
+    guess = impute_missing(view(np.stack([three] * 3), known)).mean[2]
     assert np.abs(guess - three)[~known].max() < 0.5
 
 

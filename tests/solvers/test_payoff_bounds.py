@@ -5,7 +5,7 @@ import pytest
 from blocks import BlockTable
 
 from ludus.core.errors import DataError, SolverError
-from ludus.core.types import Solution
+from ludus.core.types import MetaSolution
 from ludus.evaluation.against import population_performance
 from ludus.population.matches import moments
 from ludus.population.payoffs import Payoffs
@@ -62,7 +62,7 @@ def test_a_constant_sum_is_kept():
     )
     found = payoff_bounds(made)
     np.testing.assert_allclose(found.low[0] + found.high[1], 1.0)
-    alone = Solution((np.ones(1), np.ones(1)), 0.0)
+    alone = MetaSolution((np.ones(1), np.ones(1)), 0.0)
     least, most = nash_conv_bounds(found, made, alone)
     assert least == 0
     assert most == pytest.approx(float(found.high[0, 0, 0] + found.high[1, 0, 0] - 1))
@@ -90,14 +90,14 @@ def test_nash_conv_of_exact_payoffs_is_met_from_both_sides():
         mean = rng.uniform(-1, 1, (len(sizes), *sizes))
         marginals = tuple(rng.dirichlet(np.ones(n)) for n in sizes)
         made = view(mean, exact=True)
-        for solution in (Solution(marginals, 0.0), Solution(None, 0.0, joint=_joint(marginals))):
+        for solution in (MetaSolution(marginals, 0.0), MetaSolution(None, 0.0, joint=_joint(marginals))):
             found = nash_conv_bounds(payoff_bounds(made), made, solution)
             assert found == pytest.approx((deviation_gains(mean, marginals).sum(),) * 2)
     matrix = rng.uniform(-1, 1, (3, 4))
     made = view(np.stack([matrix, -matrix]), exact=True, zero_sum=True)
     marginals = tuple(rng.dirichlet(np.ones(n)) for n in (3, 4))
     true = deviation_gains(made, marginals).sum()
-    assert nash_conv_bounds(payoff_bounds(made), made, Solution(marginals, 0.0)) == pytest.approx((true, true))
+    assert nash_conv_bounds(payoff_bounds(made), made, MetaSolution(marginals, 0.0)) == pytest.approx((true, true))
 
 
 def _joint(marginals):
@@ -122,7 +122,7 @@ def test_nash_conv_is_within_its_bounds():
                 first, second = (2.0 * (rng.random(blocks) < chance[a, b]) - 1 for a, b in ((i, j), (j, i)))
                 mine = (first - second) / 2 if i != j else np.zeros(blocks)
                 made.add((i, j), moments(np.stack([mine, -mine], axis=1)))
-        least, most = nash_conv_bounds(payoff_bounds(made.view()), made.view(), Solution((mixed, mixed), 0.0))
+        least, most = nash_conv_bounds(payoff_bounds(made.view()), made.view(), MetaSolution((mixed, mixed), 0.0))
         assert least <= true <= most
         widths.append(most - least)
     assert widths[0] > widths[1] > 5 * widths[2]

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 import synthetic_run as synthetic
 
-from ludus.core.types import Adaptive, Factor, Mixture, PolicyRef, PolicySpec, Trained, TrainingTask
+from ludus.core.types import (
+    AdaptiveMixture,
+    Mixture,
+    OpponentFactor,
+    PolicyRef,
+    PolicySpec,
+    TrainingResult,
+    TrainingTask,
+)
 from ludus.storage.payoff_log import batch_of
 from ludus.storage.reader import Memory, Reader
 from ludus.storage.store import Store
@@ -187,20 +195,20 @@ def test_whom_a_task_met(store: Store) -> None:
     a, b = PolicyRef(1, "p0"), PolicyRef(1, "p1")
     start = Mixture(
         (
-            Factor((0,), ((PolicyRef(0, "p0"),),), (1.0,)),
-            Factor((1,), ((a,), (b,), (a._replace(mode="greedy"),)), (0.25, 0.25, 0.5)),
+            OpponentFactor((0,), ((PolicyRef(0, "p0"),),), (1.0,)),
+            OpponentFactor((1,), ((a,), (b,), (a._replace(mode="greedy"),)), (0.25, 0.25, 0.5)),
         )
     )
-    task = TrainingTask("t", 1, 0, (0,), "p2", Adaptive(start, "rule"))
+    task = TrainingTask("t", 1, 0, (0,), "p2", AdaptiveMixture(start, "rule"))
     with store, Reader(store.run_dir) as reader:
         store.task_started(task)
         store.commit("c2")
         assert _met(reader) == [(1, "p0", 0.75), (1, "p1", 0.25)]
-        average = Mixture((Factor((1,), ((b,),), (1.0,)),))
-        store.task_done(Trained(task, PolicyRef(0, "p2"), PolicySpec("random"), {}, {}, {}, average=average))
+        average = Mixture((OpponentFactor((1,), ((b,),), (1.0,)),))
+        store.task_done(TrainingResult(task, PolicyRef(0, "p2"), PolicySpec("random"), {}, {}, {}, average=average))
         store.commit("c3")
         assert _met(reader) == [(1, "p1", 1.0)]
-        both = Mixture((Factor((0, 1), ((PolicyRef(0, "p0"), a), (PolicyRef(0, "p0"), b)), (0.5, 0.5)),))
+        both = Mixture((OpponentFactor((0, 1), ((PolicyRef(0, "p0"), a), (PolicyRef(0, "p0"), b)), (0.5, 0.5)),))
         store.task_started(TrainingTask("u", 1, 0, (0, 1), "p3", both))
         store.commit("c4")
         assert _met(reader)[1:] == [(0, "p0", 1.0), (1, "p0", 0.5), (1, "p1", 0.5)]

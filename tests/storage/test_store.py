@@ -25,7 +25,7 @@ from ludus.core.types import (
     NamedStatistics,
     PolicyRef,
     PolicySpec,
-    Trained,
+    TrainingResult,
     TrainingTask,
 )
 from ludus.population.base import Recorder
@@ -89,7 +89,7 @@ def test_records_come_back_equal(run_dir: Path) -> None:
 
 def test_tasks_and_summary_come_back(run_dir: Path) -> None:
     train = TrainingTask("t1", 1, 0, (0,), "p1", Mixture(()))
-    trained = Trained(
+    trained = TrainingResult(
         train,
         PolicyRef(0, "p1", 0),
         PolicySpec("actor_critic"),

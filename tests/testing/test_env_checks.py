@@ -25,7 +25,7 @@ from misbehaving import (
 )
 
 from ludus.core.seeding import keys
-from ludus.core.types import Due, EnvSpec, Timestep
+from ludus.core.types import ActionRequests, EnvSpec, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.wrappers.base import Wrapper
@@ -197,7 +197,7 @@ def test_random_actions_are_in_their_space(space: object) -> None:
     )
     actor = Actor(spec, keys(0, "actor", count=2))
     nothing = np.zeros((2, 1), np.float32)
-    due = Due(np.arange(2, dtype=np.int32), nothing, None, np.zeros(2, np.float32), np.ones(2, bool))
+    due = ActionRequests(np.arange(2, dtype=np.int32), nothing, None, np.zeros(2, np.float32), np.ones(2, bool))
     drawn = [actor._of(0, due) for _ in range(50)]
     assert all(space.contains(row) or isinstance(space, Discrete) for rows in drawn for row in rows)  # type: ignore[attr-defined]
     assert len({row.tobytes() for rows in drawn for row in rows}) > 2

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.core.types import TaskResult, Trained, TrainingTask
+from ludus.core.types import TaskResult, TrainingResult, TrainingTask
 from ludus.rollout.base import EpisodeResults
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.training.callbacks import Callback, UpdateRecord
@@ -66,7 +66,7 @@ class Fails(Callback):
         self._called("on_update")
 
     def on_task(self, result: TaskResult) -> None:
-        if isinstance(result, Trained):
+        if isinstance(result, TrainingResult):
             self._called("on_task")
 
     def on_generation(self, record: GenerationRecord) -> None:

@@ -14,13 +14,13 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 import ludus
 from ludus.core.errors import ConfigError, DataError, PolicyError, ScenarioError, TableClosed
-from ludus.core.types import EnvSpec, Mixture, PolicyRef, PolicySpec, Tail
+from ludus.core.types import EnvSpec, Mixture, PolicyRef, PolicySpec, SegmentEnd
 from ludus.envs.registry import make_env
 from ludus.evaluation.trajectories import record_trajectories
 from ludus.policies.registry import build_policy
 from ludus.replay.parquet import TrajectoryFile, TrajectoryOrigin
 from ludus.replay.trajectories import Trajectories
-from ludus.training.by_hand import HandLearner, rows_of
+from ludus.training.by_hand import StandaloneLearner, rows_of
 
 POLE = "gymnasium/CartPole-v1"
 SPEC = make_env(POLE, num_envs=1).spec
@@ -40,7 +40,7 @@ def arrays(rows: int = 12, **columns: Any) -> dict[str, Any]:
     }
 
 
-def made(algorithm: str = "ppo", **options: Any) -> HandLearner:
+def made(algorithm: str = "ppo", **options: Any) -> StandaloneLearner:
     unit = {"batch_unit": "episodes"} if algorithm == "ppo" else {}
     return ludus.learner(algorithm, env=POLE, device="cpu", **{"hidden": [8], **unit, **options})
 
@@ -57,7 +57,7 @@ def test_arrays_become_segments_by_hand() -> None:
     given = arrays(5, truncated=[0, 1, 0, 0, 0], terminated=[False, False, True, False, False])
     rows = rows_of(given, SPEC)
     assert rows.start.tolist() == [0, 2, 3, 5]
-    assert rows.tail.tolist() == [Tail.TRUNCATED, Tail.TERMINATED, Tail.CUT]
+    assert rows.tail.tolist() == [SegmentEnd.TRUNCATED, SegmentEnd.TERMINATED, SegmentEnd.CUT]
     assert rows.t.tolist() == [0, 1, 0, 0, 1]
     np.testing.assert_array_equal(rows.bootstrap_observation, given["next_observation"][[1, 2, 4]].astype(np.float32))
     assert (rows.observation.dtype, rows.action.dtype, rows.mask) == (np.float32, np.int32, None)
@@ -236,7 +236,7 @@ def test_episodes_are_numbered_from_call_to_call() -> None:
     learner, other = made(), made()
     first = int(learner.rows(arrays()).episode[0])
 
-    def numbers(each: HandLearner, rows: int = 12) -> list[int]:
+    def numbers(each: StandaloneLearner, rows: int = 12) -> list[int]:
         return (each.rows(arrays(rows)).episode - first).tolist()
 
     assert numbers(learner) == [0, 1, 2]
@@ -273,7 +273,7 @@ def test_it_goes_on_to_the_bit() -> None:
     assert not differ(one.weights(), other.weights())
 
 
-def pendulum(seed: int = 0, algorithm: str = "sac", **options: Any) -> HandLearner:
+def pendulum(seed: int = 0, algorithm: str = "sac", **options: Any) -> StandaloneLearner:
     """Its episodes have 200 steps, in each of 16 environments."""
     few = {"start_decisions": 50, "batch": 8} if algorithm == "sac" else {}
     return ludus.learner(algorithm, env="gymnasium/Pendulum-v1", hidden=[8], device="cpu", seed=seed, **few, **options)
@@ -284,7 +284,7 @@ def test_open_episodes_go_on() -> None:
     parts = [learner.collect(160) for _ in range(22)]
     assert [int(rows.t.min()) for rows in parts[:3]] == [0, 10, 20]
     assert [int(rows.t.max()) for rows in parts[:20]] == list(range(9, 200, 10))
-    assert (parts[19].tail == Tail.TRUNCATED).all(), "episodes are completed"
+    assert (parts[19].tail == SegmentEnd.TRUNCATED).all(), "episodes are completed"
     assert [int(rows.t.max()) for rows in parts[20:]] == [9, 19]
     assert all(set(rows.episode.tolist()) == set(range(16)) for rows in parts[:20])
     assert all(set(rows.episode.tolist()) == set(range(16, 32)) for rows in parts[20:]), "and new ones begin"
@@ -363,7 +363,7 @@ def test_others_who_change_begin_episodes_anew_and_play() -> None:
     assert learner.collect(500, others={1: always[1]}).episode.min() <= betting.episode.max() + 16
 
 
-def biased(learner: HandLearner, action: int) -> dict[str, Any]:
+def biased(learner: StandaloneLearner, action: int) -> dict[str, Any]:
     """Weights of a policy that always plays this of two actions."""
     return {
         name: np.where(np.arange(2) == action, 50.0, -50.0).astype(np.float32) if array.shape == (2,) else array

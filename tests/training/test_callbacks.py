@@ -19,7 +19,7 @@ from ludus.driver.result import Result
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import parse_scenario
-from ludus.storage.base import Silent
+from ludus.storage.base import NullObserver
 from ludus.testing.callback import check_callback
 from ludus.training.callbacks import HOOKS, Callback, dump_callback, parse_callbacks
 
@@ -123,7 +123,7 @@ def test_calls_of_a_run(tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
     run(ppo(), run_dir=tmp_path / "run", report=False)
     assert told[0] == ("start", "run", 0)
     assert told[-1] == ("end", 1, True)
-    tasks = [call[1] for call in told if call[0] == "task" and call[2] == "Trained"]
+    tasks = [call[1] for call in told if call[0] == "task" and call[2] == "TrainingResult"]
     assert len(tasks) == 2
     for task in tasks:
         mine = [call for call in told if call[1] == task]
@@ -137,7 +137,7 @@ def test_calls_of_a_run(tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
     assert [call for call in told if call[0] == "generation"] == [("generation", 0, 0), ("generation", 1, 144)]
     before = told[told.index(("generation", 1, 144)) - 1]
     assert before[0] == "task", "the task that solved the generation is told before the generation"
-    assert before[2] == "Evaluated"
+    assert before[2] == "EvaluationResult"
 
 
 def test_an_oracle_that_computes_has_tasks_only(tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
@@ -145,7 +145,7 @@ def test_an_oracle_that_computes_has_tasks_only(tmp_path: Path, told: list[tuple
     assert {call[0] for call in told} == {"start", "task", "generation", "end"}
 
 
-class Stops(Silent):
+class Stops(NullObserver):
     """Asks for a stop after the first iteration of training."""
 
     def __init__(self) -> None:

@@ -70,7 +70,7 @@ class FakeManager:
             return None
         return Rollout(None, NO_EPISODES, {"learner_decisions": 10, "host": host, "born": self.clock})
 
-    def forget(self, pending: Pending) -> None:
+    def cancel(self, pending: Pending) -> None:
         self.forgotten += 1
 
 
@@ -106,9 +106,9 @@ class Task:
         """Collect and learn; the hosts whose partial results came."""
         collected = self.collector.take()
         self.left -= len(collected.rollouts) / self.manager.hosts
-        self.collector.ahead()
+        self.collector.prefetch_requests()
         self.version += 1
-        self.collector.learned()
+        self.collector.on_published()
         return [rollout.counters["host"] for rollout in collected.rollouts]
 
 
@@ -150,7 +150,7 @@ def test_what_is_too_old_is_thrown_away_and_counted() -> None:
         stale += collected.stale
         assert all(rollout.counters["host"] == 0 for rollout in collected.rollouts)
         task.version += 1
-        task.collector.learned()
+        task.collector.on_published()
     assert stale == 10, "the slow host's partial result, made with version 1 when version 7 was there"
 
 
@@ -222,7 +222,7 @@ def test_a_barrier_takes_what_is_owed_and_ends_open_episodes() -> None:
     came = len(task.iteration())
     owed = task.collector.drain()
     assert came + len(owed.rollouts) == len(manager.started)
-    task.collector.learned()
+    task.collector.on_published()
     before = len(manager.started)
     task.collector.begin()
     assert [(host, carries) for host, _, carries in manager.started[before:]] == [

@@ -20,7 +20,7 @@ from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.prefetcher import ToDevice
 from ludus.testing.algorithm import synthetic_rollout
-from ludus.training.trainer import FROM_MEMORY, Feed, Trainer, TrainerSpec
+from ludus.training.trainer import HOST_REPLAY, BatchPlacement, Trainer, TrainerSpec
 
 SMALL = {"hidden": (8,), "batch": 8, "min_size": 10, "updates_per_decision": 0.05}
 ALGORITHMS = {
@@ -31,7 +31,7 @@ ALGORITHMS = {
 }
 
 
-def trainer(algorithm, choice=CPU, feed=FROM_MEMORY):
+def trainer(algorithm, choice=CPU, feed=HOST_REPLAY):
     agents = tuple(AgentSpec(f"player_{p}", p, Box(-np.inf, np.inf, (4,), np.float32), Discrete(3)) for p in range(2))
     env = EnvSpec(id="made up", agents=agents, utility_range=((-2.0, 2.0),) * 2, symmetry=((0,), (1,)), zero_sum=True)
     context = LearnerContext(env, (0,), 0, total=1000, device=choice)
@@ -60,7 +60,7 @@ def test_batches_come_to_where_it_learns(name, on_device, monkeypatch):
     monkeypatch.setattr(
         ToDevice, "__call__", lambda self, sample: moves.append(threading.current_thread().name) or move(self, sample)
     )
-    made = trainer(algorithm, DeviceChoice("meta"), Feed(on_device=on_device))
+    made = trainer(algorithm, DeviceChoice("meta"), BatchPlacement(on_device=on_device))
     seen, update = [], made[0]._learner.update
     monkeypatch.setattr(made[0]._learner, "update", lambda batch: seen.append(batch) or update(batch))
     learn(made)
@@ -71,7 +71,7 @@ def test_batches_come_to_where_it_learns(name, on_device, monkeypatch):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_on_a_cpu_tables_lie_in_memory_either_way(name):
     algorithm, _ = ALGORITHMS[name]
-    plain, other = (trainer(algorithm, feed=feed) for feed in (FROM_MEMORY, Feed(on_device=True)))
+    plain, other = (trainer(algorithm, feed=feed) for feed in (HOST_REPLAY, BatchPlacement(on_device=True)))
     assert [result.metrics for result in learn(plain)] == [result.metrics for result in learn(other)]
     batch = other[1].try_sample("task", algorithm.tables()[0].name, 0)
     assert batch is None or {type(column) for column in batch.columns.values()} == {np.ndarray}
@@ -82,7 +82,7 @@ def test_on_a_cpu_tables_lie_in_memory_either_way(name):
 def test_on_a_card_tables_are_saved_and_learned_from_alike_wherever_they_lie(name, card):
     algorithm, _ = ALGORITHMS[name]
     choice = DeviceChoice(card, written=False)
-    here, there = (trainer(algorithm, choice, feed) for feed in (FROM_MEMORY, Feed(on_device=True)))
+    here, there = (trainer(algorithm, choice, feed) for feed in (HOST_REPLAY, BatchPlacement(on_device=True)))
     learn(here, rounds=1)
     for one, other in ((here, there), (there, here)):
         kept = one[0].state_dict()
@@ -97,5 +97,5 @@ def test_on_a_card_tables_are_saved_and_learned_from_alike_wherever_they_lie(nam
 def test_shards_and_tables_on_a_device_are_refused_together():
     with pytest.raises(ConfigError, match="table_shards=2 and runtime"):
         RuntimeChoice(kind="ray", table_shards=2, replay="device").check()
-    assert RuntimeChoice(prefetch=3, replay="device").feed == Feed(3, on_device=True)
-    assert RuntimeChoice().feed == FROM_MEMORY
+    assert RuntimeChoice(prefetch=3, replay="device").feed == BatchPlacement(3, on_device=True)
+    assert RuntimeChoice().feed == HOST_REPLAY

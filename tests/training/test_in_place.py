@@ -17,7 +17,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from ludus.core.device import Placement
 from ludus.core.errors import ConfigError, TrainingError
 from ludus.core.timings import Timings
-from ludus.core.types import DeviceChoice, Factor, Mixture, PolicyRef, PolicySpec, Tail, TrainingTask
+from ludus.core.types import DeviceChoice, Mixture, OpponentFactor, PolicyRef, PolicySpec, SegmentEnd, TrainingTask
 from ludus.envs.registry import make_env
 from ludus.envs.resident import DeviceSlots, DeviceTimestep
 from ludus.envs.wrappers.resident import DeviceJointState
@@ -38,10 +38,10 @@ from ludus.replay.blocks import Block
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.trajectories import Trajectories
 from ludus.rollout.base import RolloutRequest
-from ludus.rollout.in_place import Answer, DevicePlay, Networks, Seats, Tables, thresholds
+from ludus.rollout.in_place import DeviceActions, DevicePlay, Networks, PolicyTables, SeatAssignment, thresholds
 from ludus.testing.device_env import CopiedEnv
 from ludus.testing.fakes import ENDS_OFF_TURN, TEAM, TRUNCATED_OFF_TURN, Frame, ScriptedEnv
-from ludus.training.in_place import DeviceVectors, InPlaceCollector, in_place
+from ludus.training.in_place import DeviceVectors, OnDeviceCollector, select_collector
 from ludus.training.trainer import Trainer, TrainerSpec
 
 LEARNER, ONE, OTHER = PolicyRef(0, "0-1", 1), PolicyRef(0, "one"), PolicyRef(0, "other")
@@ -130,7 +130,7 @@ class Reference:
                         self.running.setdefault(slot, []).append(
                             (*self.open.pop(slot), ended.reward[row], self.place + 1)
                         )
-                        tail = Tail.TERMINATED if ended.terminated[row] else Tail.TRUNCATED
+                        tail = SegmentEnd.TERMINATED if ended.terminated[row] else SegmentEnd.TRUNCATED
                         final = None if then.final_state is None else then.final_state[over.index(slot[0])]
                         segments.append(
                             (slot, self.running.pop(slot), tail, ended.observation[row], final, self.number(slot))
@@ -151,7 +151,7 @@ class Reference:
                 after, state = self.open[slot][0], self.open[slot][5]
             else:
                 after, state = now_due[slot][0], None if last.state is None else last.state[slot[0]]
-            segments.append((slot, self.running.pop(slot), Tail.CUT, after, state, self.number(slot)))
+            segments.append((slot, self.running.pop(slot), SegmentEnd.CUT, after, state, self.number(slot)))
         segments.sort(key=lambda segment: segment[0])
         return self.trajectories(segments)
 
@@ -248,7 +248,7 @@ def request_of(env, seats, unit, amount, *, together=False, **more):
 
 def played(env, learner, request):
     players = (
-        Tables(env.spec, learner, Uniform(env.spec), request.seats)
+        PolicyTables(env.spec, learner, Uniform(env.spec), request.seats)
         if env.spec.enumeration
         else Networks(learner, Uniform(env.spec))
     )
@@ -319,7 +319,7 @@ def test_rows_are_those_of_the_host_and_are_learned_from_alike(case):
     make, algorithm, seats, unit, together = GAMES[case]
     env = Watched(make())
     there, here = (learner_of(algorithm, env, seats) for _ in range(2))
-    assert there.why_not_in_place() == ""
+    assert there.on_device_unsupported_reason() == ""
     amount = {"off turn": 4, "state": 5}.get(case, 10)
     request = request_of(
         env,
@@ -378,10 +378,10 @@ def test_the_joint_state_of_a_device_is_that_of_the_host():
 
 
 def test_opponents_are_drawn_by_the_mixture_and_stay_for_their_episode():
-    joint = Factor((0, 1), ((ONE, OTHER), (OTHER, ONE), (LEARNER, ONE)), (0.5, 0.3, 0.2))
-    third = Factor((2,), ((ONE,), (OTHER,)), (0.1, 0.9))
+    joint = OpponentFactor((0, 1), ((ONE, OTHER), (OTHER, ONE), (LEARNER, ONE)), (0.5, 0.3, 0.2))
+    third = OpponentFactor((2,), ((ONE,), (OTHER,)), (0.1, 0.9))
     request = RolloutRequest(LEARNER, (0, 2), Mixture((joint, third)), "episodes", 20_000, seed=1)
-    seats = Seats(request, num_envs=20_000, num_players=3, device=torch.device("cpu"))
+    seats = SeatAssignment(request, num_envs=20_000, num_players=3, device=torch.device("cpu"))
     assert seats.refs == (ONE, OTHER)  # the learner plays seat 0 itself, where it is drawn for it
     assert set(seats.plays) == {(1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (2, 2)}  # nobody plays where it cannot
     generator = torch.Generator().manual_seed(0)
@@ -394,8 +394,8 @@ def test_opponents_are_drawn_by_the_mixture_and_stay_for_their_episode():
     shares = Counter((name[a], name[b]) for a, b in policy[even + 1][:, :2].tolist())
     for pair, prob in zip(joint.entries, joint.probs, strict=True):
         assert shares[pair] / len(even) == pytest.approx(prob, abs=0.02)
-    strange = replace(request, opponents=Mixture((joint, Factor((2,), ((LEARNER,),), (1.0,)))), seats=(0, 1))
-    elsewhere = Seats(strange, num_envs=2, num_players=3, device=torch.device("cpu"))
+    strange = replace(request, opponents=Mixture((joint, OpponentFactor((2,), ((LEARNER,),), (1.0,)))), seats=(0, 1))
+    elsewhere = SeatAssignment(strange, num_envs=2, num_players=3, device=torch.device("cpu"))
     assert (3, 2) in elsewhere.plays, "in a seat that it does not learn to play, it is somebody else"
     assert np.mean([name[k] == OTHER for k in policy[even, 2].tolist()]) == pytest.approx(0.9, abs=0.02)
     over = torch.zeros(20_000, dtype=torch.bool)
@@ -419,7 +419,7 @@ class Watching:
         self.over.append(timestep.over.clone())
         self.policy.append(seats.policy.clone())
         nothing = [torch.zeros(side.due.shape, dtype=torch.int64) for side in timestep.slots]
-        return Answer(tuple(nothing), {p: zeros.float() for p, zeros in enumerate(nothing)})
+        return DeviceActions(tuple(nothing), {p: zeros.float() for p, zeros in enumerate(nothing)})
 
 
 def test_who_was_drawn_stays_until_the_episode_is_over():
@@ -450,7 +450,7 @@ def test_each_seat_is_played_by_whom_it_was_drawn_for():
     """Of networks, whose rows are chosen among, and of tables, which lie one behind the other."""
     env = CopiedEnv(ScriptedEnv(SCRIPTS, 40))
     request = request_of(env, (0, 1), "episodes", 40)
-    seats = Seats(request, num_envs=40, num_players=2, device=torch.device("cpu"))
+    seats = SeatAssignment(request, num_envs=40, num_players=2, device=torch.device("cpu"))
     seats.draw(torch.Generator().manual_seed(0))
     players = Networks(FixedLearner(7), type("Named", (), {"acts": lambda self, ref: Fixed(8 if ref == ONE else 9)})())
     players.load(seats)
@@ -461,7 +461,7 @@ def test_each_seat_is_played_by_whom_it_was_drawn_for():
     env = CopiedEnv(make_env(KUHN, num_envs=40))
     learner = type("Table", (), {"table": lambda self: torch.tensor([[-np.inf, 0.0]]).expand(12, -1)})()
     pure = {ONE: np.eye(2)[np.zeros(6, int)], OTHER: np.eye(2)[[0, 0, 0, 1, 1, 1]]}
-    tables = Tables(env.spec, learner, type("Pure", (), {"table": lambda self, ref, player: pure[ref]})(), (0, 1))
+    tables = PolicyTables(env.spec, learner, type("Pure", (), {"table": lambda self, ref, player: pure[ref]})(), (0, 1))
     tables.load(seats)
     timestep = env.reset(0)
     answer = tables.act(timestep, seats, torch.Generator().manual_seed(0))
@@ -590,7 +590,7 @@ def test_one_function_decides_and_says_why():
         vector = vector or type("There", (), {"spec": env.spec, "on_device": print})()
         trainer = type("Trains", (), {"placement": replace(learner.placement, device=device), "in_place": found})()
         collect = Collect("episodes", 10, extras=extras)
-        return in_place(
+        return select_collector(
             DeviceVectors(asked, vector, 4), trainer, task, collect, frozen=[(ONE, frozen)], asynchronous=False
         )
 
@@ -609,7 +609,7 @@ def test_one_function_decides_and_says_why():
 def test_a_policy_that_may_act_otherwise_than_its_network_plays_in_memory(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
     algorithm = importlib.import_module("own_policy").TremblingA2C()  # whose hand trembles
-    told = learner_of(algorithm, make_env(KUHN, num_envs=4), (0,)).why_not_in_place()
+    told = learner_of(algorithm, make_env(KUHN, num_envs=4), (0,)).on_device_unsupported_reason()
     assert told == "policies of kind 'own_policy:Trembling' may act otherwise than their network"
 
 
@@ -627,7 +627,7 @@ def collector_of(vector_of):
     )()
     request = request_of(host, (0, 1), "episodes", 4)
     frozen = [(ref, build_policy(PolicySpec("random", {"actions": 2}), {})) for ref in (ONE, OTHER)]
-    return InPlaceCollector(
+    return OnDeviceCollector(
         DeviceVectors("device", vector, 4),
         learner_of(PPO(hidden=(4,)), host, (0, 1)),
         lambda **asked: (request, frozen),

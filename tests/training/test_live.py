@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 from test_training import UNIFORM, SpyRollouts
 
-from ludus.core.types import Adaptive, Factor, Mixture, Opponents, PolicyRef, PolicySpec, State, Trained, TrainingTask
+from ludus.core.types import (
+    AdaptiveMixture,
+    Mixture,
+    OpponentFactor,
+    Opponents,
+    PolicyRef,
+    PolicySpec,
+    State,
+    TrainingResult,
+    TrainingTask,
+)
 from ludus.envs.registry import make_env
 from ludus.learners.dqn.options import DQN
 from ludus.learners.ppo.options import PPO
@@ -55,7 +65,7 @@ class Run:
 
     def train(
         self, *tasks: TrainingTask, every: int = 1000, states: Mapping[str, State] | None = None
-    ) -> list[Trained]:
+    ) -> list[TrainingResult]:
         return list(
             train(
                 tasks,
@@ -84,7 +94,7 @@ def task(player: int, opponents: Opponents, **more: object) -> TrainingTask:
 
 
 def against(player: int, version: int | None = None) -> Mixture:
-    return Mixture((Factor((player,), ((PolicyRef(player, f"{player}-1", version),),), (1.0,)),))
+    return Mixture((OpponentFactor((player,), ((PolicyRef(player, f"{player}-1", version),),), (1.0,)),))
 
 
 def both() -> tuple[TrainingTask, TrainingTask]:
@@ -151,7 +161,9 @@ def test_learners_in_step_go_on_from_a_checkpoint(algorithm) -> None:
 
 def test_a_learner_plays_itself() -> None:
     run = Run(episodes=36)
-    both_seats = tuple(Factor((seat,), ((PolicyRef(0, "0-1", None),), (UNIFORM,)), (0.75, 0.25)) for seat in (0, 1))
+    both_seats = tuple(
+        OpponentFactor((seat,), ((PolicyRef(0, "0-1", None),), (UNIFORM,)), (0.75, 0.25)) for seat in (0, 1)
+    )
     (result,) = run.train(TrainingTask("self", 1, 0, (0, 1), "0-1", Mixture(both_seats)))
     assert [versions for _, _, versions in run.opponents] == [[v, 0, v, 0] for v in (1, 2, 3)]
     assert result.counters["episodes"] == 36
@@ -164,7 +176,7 @@ def test_a_rule_moves_what_it_plays_against() -> None:
     uniform = run.parts.policy(UNIFORM)
     spec = uniform.spec
     run.parts = replace(run.parts, policy=lambda ref: build_policy(spec, {}))
-    opponents = Adaptive(Mixture.product({1: (names, [0.9, 0.1])}), "regret_matching_plus", {"explore": 0.2})
+    opponents = AdaptiveMixture(Mixture.product({1: (names, [0.9, 0.1])}), "regret_matching_plus", {"explore": 0.2})
     (result,) = run.train(task(0, opponents))
     probs = [request.opponents.factors[0].probs for request, _ in run.rollouts.seen]
     assert probs[0] == pytest.approx((0.82, 0.18))

@@ -34,7 +34,7 @@ from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
 from ludus.testing.algorithm import synthetic_rollout
 from ludus.training.stopping import parse_stopper
-from ludus.training.trainer import Feed, Trainer, TrainerSpec
+from ludus.training.trainer import BatchPlacement, Trainer, TrainerSpec
 from ludus.training.training import Training, TrainingParts
 
 AGENTS = (AgentSpec("player_0", 0, Box(-np.inf, np.inf, (4,), np.float32), Discrete(3)),)
@@ -42,10 +42,10 @@ ENV = EnvSpec(id="made up", agents=AGENTS, utility_range=((-2.0, 2.0),), symmetr
 SMALL: dict[str, Any] = {"hidden": (8,), "batch": 8, "min_size": 10}
 
 
-def trainer(algorithm: DQN, feed: Feed | None = None) -> tuple[Trainer, EpisodeServer]:
+def trainer(algorithm: DQN, feed: BatchPlacement | None = None) -> tuple[Trainer, EpisodeServer]:
     episodes = EpisodeServer(0)
     context = LearnerContext(ENV, (0,), 0, total=1000)
-    return Trainer(TrainerSpec("task", algorithm, context), episodes, feed=feed or Feed()), episodes
+    return Trainer(TrainerSpec("task", algorithm, context), episodes, feed=feed or BatchPlacement()), episodes
 
 
 def feed_rounds(made: Trainer, rounds: int = 3) -> list[tuple[int, int]]:
@@ -113,8 +113,8 @@ def differences(episodes: EpisodeServer, ratio: float, monkeypatch: pytest.Monke
     return seen
 
 
-@pytest.mark.parametrize("feed", [Feed(), Feed(prefetch=2)])
-def test_both_sides_stay_in_the_window(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("feed", [BatchPlacement(), BatchPlacement(prefetch=2)])
+def test_both_sides_stay_in_the_window(feed: BatchPlacement, monkeypatch: pytest.MonkeyPatch) -> None:
     """2 samples for each insert, 10 items at least: around 20, by 9 at most. Of n items, (2 n − 11) / 8 updates."""
     made, episodes = trainer(DQN(**SMALL, samples_per_insert=2.0, error_buffer=9.0), feed)
     seen = differences(episodes, 2.0, monkeypatch)
@@ -127,7 +127,10 @@ def test_both_sides_stay_in_the_window(feed: Feed, monkeypatch: pytest.MonkeyPat
 
 def test_what_was_drawn_ahead_is_the_same() -> None:
     """Inserts and samples come in one order, whoever draws."""
-    now, ahead = (trainer(DQN(**SMALL, samples_per_insert=2.0, error_buffer=9.0), feed) for feed in (Feed(), Feed(2)))
+    now, ahead = (
+        trainer(DQN(**SMALL, samples_per_insert=2.0, error_buffer=9.0), feed)
+        for feed in (BatchPlacement(), BatchPlacement(2))
+    )
     assert feed_rounds(now[0]) == feed_rounds(ahead[0])
     for name, array in now[0].weights.items():
         np.testing.assert_array_equal(array, ahead[0].weights[name])

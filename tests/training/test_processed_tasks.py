@@ -27,7 +27,7 @@ from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
-from ludus.training.in_place import why_never
+from ludus.training.in_place import why_not_on_device
 from ludus.training.stopping import parse_stopper
 from ludus.training.training import Training, TrainingParts
 
@@ -126,7 +126,7 @@ def test_added_decisions_are_for_who_can_learn_from_them() -> None:
 
 def test_who_plays_on_a_device_cannot_have_it() -> None:
     env = make_env("openspiel/kuhn_poker", num_envs=1)
-    why = why_never(env, PPO(processing=["reward_clip"]).collect(), asynchronous=False)
+    why = why_not_on_device(env, PPO(processing=["reward_clip"]).collect(), asynchronous=False)
     assert why == "its algorithm processes what it did (algorithm.processing)"
 
 

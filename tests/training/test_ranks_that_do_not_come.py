@@ -41,7 +41,7 @@ class Runtime:
         return [max(answers)], sorted(answers)[:-1]
 
     def get(self, answer: tuple[int, str]) -> str:
-        if answer == (0, "meet"):
+        if answer == (0, "rendezvous"):
             return "here:1"
         assert answer == (2, "join"), "it waits for a rank that waits for the dead one"
         raise PartDied("part 'TrainerHost' died")
@@ -52,7 +52,7 @@ def test_a_rank_that_dies_before_they_have_met_is_noticed_at_once() -> None:
     trainers = Trainers(runtime, 3, seed=0, profile=Timings())  # type: ignore[arg-type]
     with pytest.raises(PartDied, match="'TrainerHost' died"):
         trainers.begin(None, task_slot=0)  # type: ignore[arg-type]
-    assert runtime.asked == [(0, "meet"), (0, "join"), (1, "join"), (2, "join")]
+    assert runtime.asked == [(0, "rendezvous"), (0, "join"), (1, "join"), (2, "join")]
 
 
 class Scripted(Runtime):

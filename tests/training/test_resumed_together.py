@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ludus.core.types import Factor, Mixture, PolicyRef, TrainingTask
+from ludus.core.types import Mixture, OpponentFactor, PolicyRef, TrainingTask
 from ludus.training.tasks import Barriers, train
 
 
@@ -14,7 +14,7 @@ class Fake:
     def __init__(self, task: TrainingTask, notes: list[tuple[str, str]]) -> None:
         self.task, self._notes = task, notes
 
-    def meet(self, learners: dict[tuple[int, str], Any]) -> None:
+    def set_live_opponents(self, learners: dict[tuple[int, str], Any]) -> None:
         self._notes.append(("meet", self.task.id))
 
     def load_state_dict(self, state: Any) -> None:
@@ -32,7 +32,7 @@ class Fake:
 
 def test_scored_when_all_have_their_weights_again() -> None:
     def task(name: str, other: str) -> TrainingTask:
-        live = Mixture((Factor((0,), ((PolicyRef(0, other, None),),), (1.0,)),))
+        live = Mixture((OpponentFactor((0,), ((PolicyRef(0, other, None),),), (1.0,)),))
         return TrainingTask(name, 1, 0, (0,), name, live)
 
     notes: list[tuple[str, str]] = []

@@ -10,7 +10,7 @@ import pytest
 from test_training import UNIFORM, training_of
 
 from ludus.core.errors import DataError, Deadlock, ScenarioError, TableClosed, UnknownName
-from ludus.core.types import Adaptive, Mixture, PolicyRef
+from ludus.core.types import AdaptiveMixture, Mixture, PolicyRef
 from ludus.learners.dqn.options import DQN
 from ludus.learners.on_policy.options import A2C
 from ludus.learners.ppo.options import PPO
@@ -111,7 +111,7 @@ def test_live_opponents_must_be_in_progress() -> None:
         ScenarioError, match="newest weights of 'other' of population 1, which no task in progress with it trains"
     ):
         other.begin()
-    task = replace(training.task, id="third", policy="0-3", opponents=Adaptive(training.task.opponents, "hodge"))
+    task = replace(training.task, id="third", policy="0-3", opponents=AdaptiveMixture(training.task.opponents, "hodge"))
     with pytest.raises(UnknownName, match="hedge"):
         Training(task, algorithm=SMALL, parts=training._parts, stop=training._stop, start=None)
 

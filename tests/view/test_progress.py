@@ -11,8 +11,8 @@ import pytest
 import synthetic_run as synthetic
 from rich.console import Console
 
-from ludus.core.types import EvaluationTask, Mixture, PolicyRef, PolicySpec, Trained, TrainingTask
-from ludus.storage.base import GenerationRecord, Observer, Observers, RunInfo, RunSummary, Silent
+from ludus.core.types import EvaluationTask, Mixture, PolicyRef, PolicySpec, TrainingResult, TrainingTask
+from ludus.storage.base import GenerationRecord, NullObserver, Observer, Observers, RunInfo, RunSummary
 from ludus.view.curves import compact
 from ludus.view.progress import (
     PlainProgress,
@@ -164,7 +164,7 @@ def test_terminal_draws_a_long_training() -> None:
     assert [line[:10] for line in lines] == ["   61.00 │", *["         │"] * 4, "   2.000 │"]
     assert (lines[0][-1], lines[-1][10]) == ("\u2809", "\u2880")  # from the lower left to the upper right
     assert max(map(len, lines)) <= 64
-    done = Trained(task, PolicyRef(0, "0-1"), PolicySpec("random"), {}, {}, {}, curve=synthetic.curve(60))
+    done = TrainingResult(task, PolicyRef(0, "0-1"), PolicySpec("random"), {}, {}, {}, curve=synthetic.curve(60))
     progress.task_done(done)
     assert "│" in progress._render().plain  # it stays until another one begins
     progress.task_started(other)
@@ -316,7 +316,7 @@ def test_numbers_as_they_are_written() -> None:
 def test_observers_are_told_in_order() -> None:
     told: list[tuple[str, str]] = []
 
-    class Named(Silent):
+    class Named(NullObserver):
         def __init__(self, name: str) -> None:
             self.name = name
 
@@ -350,7 +350,7 @@ def test_tensorboard_events_can_be_read_back(tmp_path: Path) -> None:
         for k in range(1, iterations + 1):
             clock.now += 0.5
             writer.learned(task, partial(synthetic.curve, k))
-        trained = Trained(task, PolicyRef(0, "x"), PolicySpec("x"), {}, {}, {"decisions": 1000 * generation})
+        trained = TrainingResult(task, PolicyRef(0, "x"), PolicySpec("x"), {}, {}, {"decisions": 1000 * generation})
         writer.task_done(replace(trained, curve=synthetic.curve(iterations)))
     writer.run_finished(SUMMARY)
     (file,) = (tmp_path / "tensorboard").iterdir()

@@ -14,7 +14,7 @@ from server_tools import Asker, asking
 
 from ludus.driver.control import Control, StopRequest
 from ludus.storage import live
-from ludus.storage.base import Silent
+from ludus.storage.base import NullObserver
 from ludus.storage.store import Store
 from ludus.view.server import steering
 
@@ -34,7 +34,7 @@ class Driver(threading.Thread):
     def run(self) -> None:
         with (
             Store.open(self.folder),
-            closing(Control(self.folder, self.stop, observer=Silent(), event=lambda kind, text: None)) as control,
+            closing(Control(self.folder, self.stop, observer=NullObserver(), event=lambda kind, text: None)) as control,
         ):
             self.ready.set()
             while not self.stop.requested:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
-from ludus.core.types import Array, Due, Ended, EnvSpec, Finished, Timestep
+from ludus.core.types import ActionRequests, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
 from ludus.envs.adapters.teams import check_limit, players_of, seat_agents, split_options
 from ludus.envs.base import Unsaved, VectorEnv
 from ludus.envs.publisher_kernels import episode_seed
@@ -272,11 +272,11 @@ class MAgentVectorEnv(Unsaved):
         leaves = np.ones(n, np.bool_) if over else ~alive
         terminated = leaves if done else ~alive
         rows.ended.append((slots[leaves], reward[leaves], terminated[leaves], observation[leaves]))
-        stays = ~leaves
-        self._slots[e][g] = slots[stays]
+        keep_on_device = ~leaves
+        self._slots[e][g] = slots[keep_on_device]
         living = 0 if over else living
-        observation[:living] = observation[stays]
-        reward[:living] = reward[stays]
+        observation[:living] = observation[keep_on_device]
+        reward[:living] = reward[keep_on_device]
         rows.at += living
 
     def _observe(self, e: int, group: AgentGroup, rows: GroupRows, n: int) -> None:
@@ -294,7 +294,7 @@ class MAgentVectorEnv(Unsaved):
 
     # ------------------------------------------------------------------------------------------ the vector
 
-    def _take(self, player: int, given: Array, due: Due) -> None:
+    def _take(self, player: int, given: Array, due: ActionRequests) -> None:
         n = len(due.slot)
         if given.shape != (n,) or (n and given.dtype.kind not in "iu"):
             raise EnvError(
@@ -327,9 +327,9 @@ class MAgentVectorEnv(Unsaved):
             first = self._never[p][:n]
             if self._began:
                 first = np.isin(slot // self._agents[p], self._began)
-            due.append(Due(slot, rows.observation[:n], mask, rows.reward[:n], first))
+            due.append(ActionRequests(slot, rows.observation[:n], mask, rows.reward[:n], first))
             ended.append(self._ended(p, rows))
-        over = Finished(
+        over = FinishedEpisodes(
             np.array([e for e, *_ in finished], np.int32),
             np.array([returns for _, returns, *_ in finished]).reshape(-1, len(side)),
             np.array([terminated for *_, terminated, _ in finished], np.bool_),
@@ -349,11 +349,11 @@ class MAgentVectorEnv(Unsaved):
             self._due.append((slot, None if table is None else table[slot % agents]))
         self._changed = False
 
-    def _ended(self, player: int, rows: GroupRows) -> Ended:
+    def _ended(self, player: int, rows: GroupRows) -> ClosedDecisions:
         table = self._masks[player]
         if not rows.ended:
             none = np.empty(0, np.int32)
-            return Ended(
+            return ClosedDecisions(
                 none,
                 rows.reward[:0],
                 none.astype(np.bool_),
@@ -362,7 +362,7 @@ class MAgentVectorEnv(Unsaved):
             )
         slot, reward, terminated, observation = (np.concatenate(column) for column in zip(*rows.ended, strict=True))
         mask = None if table is None else table[slot % self._agents[player]]
-        return Ended(slot, reward, terminated, observation, mask)
+        return ClosedDecisions(slot, reward, terminated, observation, mask)
 
 
 _OURS = ("render_mode", "seed")  # set by Ludus

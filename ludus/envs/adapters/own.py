@@ -14,7 +14,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.core.types import Array, Timestep
 from ludus.envs.adapters.teams import Sides, split_options
 from ludus.envs.base import VectorEnv, closed_on_error
@@ -54,7 +54,7 @@ def make(
     """
     if isinstance(source, GivenObject):
         return _lent(name, source, num_envs=num_envs, restarts=restarts, order=agent_order, options=options)
-    target = load("environment", name, {}) if source is None else source
+    target = resolve_name("environment", name, {}) if source is None else source
     taken = _parameters(name, target)
     ours, rest = _ours(options, taken)
     if "num_envs" in taken:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ludus.core.errors import ConfigError, nearest
-from ludus.core.machine import cores
+from ludus.core.machine import available_cpus
 
 OPTIONS = ("threads", "batch_size")  # of Ludus, besides those of the environment
 _COUNTS = (
@@ -61,4 +61,4 @@ def batch_and_threads(id: str, num_envs: int, *, batch_size: int | None, threads
         raise ConfigError(f"batch_size={batch_size} was given for {id}; expected 1 to num_envs={num_envs}.")
     if threads is not None and threads < 1:
         raise ConfigError(f"threads={threads} was given for {id}; at least 1 is needed.")
-    return batch, min(threads or cores(), num_envs)
+    return batch, min(threads or available_cpus(), num_envs)

@@ -12,7 +12,7 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError, nearest, one_line
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.core.types import AgentSpec, Array, Determinism, EnvSpec
 from ludus.envs.python_loop import Flaw
 from ludus.envs.spaces import (
@@ -254,7 +254,7 @@ def players_of(agents: Sequence[AgentName], teams: Teams) -> list[list[AgentName
         return list(groups.values())
     if isinstance(teams, Mapping):
         return _listed(agents, teams)
-    function = load("function of teams", teams, {}) if isinstance(teams, str) and ":" in teams else teams
+    function = resolve_name("function of teams", teams, {}) if isinstance(teams, str) and ":" in teams else teams
     if not callable(function):
         raise ConfigError(
             f'teams={teams!r} was given; expected "prefix", "one", a mapping of players to lists of agents, or a function of an '

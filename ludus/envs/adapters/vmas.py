@@ -17,7 +17,7 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.device import fetched, to_device, to_host
+from ludus.core.device import scalars_to_host, to_device, to_numpy
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.types import Array, EnvSpec, Timestep
 from ludus.envs.adapters.teams import check_limit, seat_agents, split_options
@@ -108,7 +108,7 @@ class _Batch:
             if self._apart:
                 self._renew(over, count)
             else:
-                for environment in np.flatnonzero(to_host(over)).tolist():
+                for environment in np.flatnonzero(to_numpy(over)).tolist():
                     self.vmas.reset_at(environment, return_observations=False)
             (seen,) = self.vmas.get_from_scenario(
                 get_observations=True, get_rewards=False, get_infos=False, get_dones=False
@@ -241,7 +241,7 @@ class VmasDeviceEnv:
         self._returns = self._returns + torch.stack([r.sum(1) for r in rewards], dim=1)
         goes_on = playing if self._quota is None else self._played < self._quota
         again = over & goes_on
-        if count := int(fetched([again.sum()])[0]):
+        if count := int(scalars_to_host([again.sum()])[0]):
             seen = self._seen(self._batch.renew(again, count))
         timestep = self._timestep(seen, final, rewards, over, over & terminated, goes_on)
         self._length, self._returns = torch.where(over, 0, self._length), torch.where(over[:, None], 0.0, self._returns)

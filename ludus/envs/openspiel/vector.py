@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ludus.core.arrays import kernel
 from ludus.core.errors import EnvError
-from ludus.core.types import Array, Ended, Finished, Timestep
+from ludus.core.types import Array, ClosedDecisions, FinishedEpisodes, Timestep
 from ludus.envs.openspiel.games import check_playable, describe, replay
 from ludus.envs.openspiel.states import CHANCE, TERMINAL, Luck, OpenSpielGame, moves_of, observer, resume
 from ludus.envs.publisher import TERMINATED, Publisher
@@ -257,7 +257,7 @@ class OpenSpielVectorEnv:
         self._last = Timestep(
             timestep.due,
             tuple(self._closed(slot, reward) for slot, reward in document["ended"]),
-            Finished(
+            FinishedEpisodes(
                 np.array(environment, np.int32),
                 np.array(returns, np.float64).reshape(-1, self._game.players),
                 np.ones(len(environment), np.bool_),
@@ -289,11 +289,13 @@ class OpenSpielVectorEnv:
             )
         return self._states[environment]
 
-    def _closed(self, slot: list[int], reward: list[float]) -> Ended:
+    def _closed(self, slot: list[int], reward: list[float]) -> ClosedDecisions:
         """Terminated decisions, with zeros for the final observations that OpenSpiel does not have."""
         n = len(slot)
         seen, legal = np.zeros((n, self._tensor.size), np.float32), np.ones((n, self._game.actions), np.bool_)
-        return Ended(np.array(slot, np.int32), np.array(reward, np.float32), np.ones(n, np.bool_), seen, legal)
+        return ClosedDecisions(
+            np.array(slot, np.int32), np.array(reward, np.float32), np.ones(n, np.bool_), seen, legal
+        )
 
     def _begin(self) -> None:
         """List those that play, and let chance move first."""

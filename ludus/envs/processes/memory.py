@@ -24,7 +24,7 @@ _ACTION_BYTES = 8  # a number of an action in the widest dtype
 
 @dataclass(frozen=True, slots=True)
 class PlayerRows:
-    """As in `Due` and `Ended`, S rows each. `mask` and `end_mask` are None where actions have none."""
+    """As in `ActionRequests` and `ClosedDecisions`, S rows each. `mask` and `end_mask` are None where actions have none."""
 
     agents: int
     slot: NDArray[np.int32]
@@ -41,7 +41,7 @@ class PlayerRows:
 
 @dataclass(frozen=True, slots=True)
 class SideRows:
-    """One timestep: players' rows, then as in `Finished` and `Timestep`."""
+    """One timestep: players' rows, then as in `FinishedEpisodes` and `Timestep`."""
 
     players: tuple[PlayerRows, ...]
     environment: NDArray[np.int32]

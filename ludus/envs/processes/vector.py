@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError
-from ludus.core.types import Array, Due, Ended, EnvSpec, Finished, Timestep
+from ludus.core.types import ActionRequests, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.processes.memory import Memory, PlayerRows, SideRows, memory_file
 from ludus.envs.processes.worker import EnvironmentWorker, RowCounts, Written
@@ -47,8 +47,8 @@ class Share:
 def shares(num_envs: int, workers: int) -> list[Share]:
     """As even as possible, the larger ones first."""
     small, larger = divmod(num_envs, workers)
-    firsts = [w * small + min(w, larger) for w in range(workers)]
-    return [Share(w, first, small + (w < larger)) for w, first in enumerate(firsts)]
+    first_of_orbit = [w * small + min(w, larger) for w in range(workers)]
+    return [Share(w, first, small + (w < larger)) for w, first in enumerate(first_of_orbit)]
 
 
 def as_error(what: str, share: Share, fault: Fault) -> EnvError | ConfigError:
@@ -170,7 +170,7 @@ class _PlayerRecord:
         self.agents = agents
         self._num_envs = num_envs
         self.open = np.zeros(num_envs * agents, np.bool_)
-        self._last: Due | None = None
+        self._last: ActionRequests | None = None
         self._row = np.full(num_envs * agents, -1, np.int64)  # in the last timestep's rows
         self._observation: Array | None = None  # made when a decision is open for longer than a step
         self._mask: NDArray[np.bool_] | None = None
@@ -184,7 +184,7 @@ class _PlayerRecord:
         """float64[E]: rewards by environment."""
         return np.bincount(slot // self.agents, reward, self._num_envs).astype(np.float64, copy=False)
 
-    def keep(self, due: Due) -> None:
+    def keep(self, due: ActionRequests) -> None:
         """Take over the last timestep's decisions that are still open and are not due again."""
         last = self._last
         self._last = due
@@ -197,7 +197,7 @@ class _PlayerRecord:
         self._row.fill(-1)
         self._row[due.slot] = np.arange(len(due.slot))
 
-    def _store(self, due: Due, which: NDArray[np.bool_]) -> None:
+    def _store(self, due: ActionRequests, which: NDArray[np.bool_]) -> None:
         slots = due.slot[which]
         if self._observation is None:
             self._observation = np.zeros((len(self.open), *due.observation.shape[1:]), due.observation.dtype)
@@ -249,7 +249,7 @@ class Joiner:
             due.append(self._due(p, views, [(n, masked) for n, masked, _, _ in rows]))
             ended.append(self._ended(views, [(n, masked) for _, _, n, masked in rows]))
         over = [slice(s.first, s.first + n) for s, (_, n) in zip(self._shares, written, strict=True) if n]
-        finished = Finished(
+        finished = FinishedEpisodes(
             _copied(side.environment, over),
             _copied(side.returns, over),
             _copied(side.terminated, over),
@@ -259,7 +259,7 @@ class Joiner:
         final_state = None if side.final_state is None else _copied(side.final_state, over)
         return Timestep(tuple(due), tuple(ended), finished, side.state, final_state)
 
-    def _due(self, player: int, views: PlayerRows, rows: Sequence[tuple[int, bool]]) -> Due:
+    def _due(self, player: int, views: PlayerRows, rows: Sequence[tuple[int, bool]]) -> ActionRequests:
         pieces, mask = self._pieces(views, rows, views.mask)
         columns: list[Any] = [views.slot, views.observation, mask, views.reward, views.first]
         if all(a.stop == b.start for a, b in pairwise(pieces)):
@@ -268,11 +268,11 @@ class Joiner:
         else:
             buffers = self._buffers[player]
             found = [None if c is None else _gathered(c, pieces, buffers, i) for i, c in enumerate(columns)]
-        return Due(*found)
+        return ActionRequests(*found)
 
-    def _ended(self, views: PlayerRows, rows: Sequence[tuple[int, bool]]) -> Ended:
+    def _ended(self, views: PlayerRows, rows: Sequence[tuple[int, bool]]) -> ClosedDecisions:
         pieces, mask = self._pieces(views, rows, views.end_mask)
-        return Ended(
+        return ClosedDecisions(
             _copied(views.end_slot, pieces),
             _copied(views.end_reward, pieces),
             _copied(views.end_terminated, pieces),

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.device import to_device, to_host
+from ludus.core.device import to_device, to_numpy
 from ludus.core.errors import PolicyError
 from ludus.core.ties import TIE
 from ludus.core.types import Exploitability
@@ -337,11 +337,11 @@ class PlacedTree(GameTree):
         plans = [own if p == player else self._batch([plan[p] for plan in checked]) for p in range(self.num_players)]
         weights = to_device(np.asarray(probs, np.float64), self.tensors.device)
         value, table = self.tensors.best_response_joint(player, plans, weights)
-        return float(to_host(value)), to_host(table)
+        return float(to_numpy(value)), to_numpy(table)
 
     def values(self, plans: Sequence[Plan]) -> NDArray[np.float64]:
         """See `GameTree`."""
-        values: NDArray[np.float64] = to_host(self.tensors.values([self._batch([p]) for p in self._profile(plans)]))[0]
+        values: NDArray[np.float64] = to_numpy(self.tensors.values([self._batch([p]) for p in self._profile(plans)]))[0]
         return values
 
     def payoffs_slice(
@@ -350,12 +350,12 @@ class PlacedTree(GameTree):
         """See `GameTree`."""
         given = [np.atleast_2d(plans if p == player else stacks[p]) for p in range(self.num_players)]
         placed = [self._batch(stack) for stack in given]
-        return to_host(self.tensors.payoffs_slice(player, placed[player], placed))
+        return to_numpy(self.tensors.payoffs_slice(player, placed[player], placed))
 
     def exploitability(self, plans: Sequence[Plan]) -> Exploitability:
         """See `GameTree`."""
         gain, value = self.tensors.exploitability([self._batch([plan]) for plan in self._profile(plans)])
-        return Exploitability(gain=to_host(gain)[0], value=to_host(value)[0])
+        return Exploitability(gain=to_numpy(gain)[0], value=to_numpy(value)[0])
 
     def _batch(self, plans: Sequence[Plan] | NDArray[np.float64]) -> Tensor:
         return to_device(np.asarray(plans, np.float64), self.tensors.device)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ludus.core.arrays import inner, kernel
 from ludus.core.errors import EnvError
 from ludus.core.seeding import uniform
-from ludus.core.types import Array, Due, Ended, Finished, Timestep
+from ludus.core.types import ActionRequests, Array, ClosedDecisions, FinishedEpisodes, Timestep
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.tree.arrays import Arrays
 from ludus.envs.tree.game_tree import GameTree
@@ -376,7 +376,7 @@ class TreeVectorEnv:
         out = self._outs[self._current]
         due_count, ended_count, (k, *_) = out.rows.tolist()
         due = tuple(
-            Due(
+            ActionRequests(
                 slot=out.slot[p, :n],
                 observation=out.observation[p, :n],
                 mask=None,
@@ -386,7 +386,7 @@ class TreeVectorEnv:
             for p, n in enumerate(due_count)
         )
         ended = tuple(
-            Ended(
+            ClosedDecisions(
                 slot=out.ended_slot[p, :n],
                 reward=out.ended_reward[p, :n],
                 terminated=self._true[:n],
@@ -394,7 +394,7 @@ class TreeVectorEnv:
             )
             for p, n in enumerate(ended_count)
         )
-        finished = Finished(
+        finished = FinishedEpisodes(
             environment=out.environment[:k], returns=out.returns[:k], terminated=self._true[:k], length=out.length[:k]
         )
         return Timestep(due=due, ended=ended, finished=finished)

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from ludus.core.errors import ConfigError, EnvError
-from ludus.core.types import Array, Due, Ended, EnvSpec, Timestep
+from ludus.core.types import ActionRequests, Array, ClosedDecisions, EnvSpec, Timestep
 from ludus.envs.base import Renders, VectorEnv
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -148,14 +148,14 @@ class RowWrapper(Wrapper):
         return Timestep(tuple(due), tuple(ended), timestep.finished, timestep.state, timestep.final_state)
 
 
-def show(due: Due, observation: Array) -> Due:
+def show(due: ActionRequests, observation: Array) -> ActionRequests:
     """The same decisions with other observations."""
-    return Due(due.slot, observation, due.mask, due.reward, due.first)
+    return ActionRequests(due.slot, observation, due.mask, due.reward, due.first)
 
 
-def close(ended: Ended, observation: Array) -> Ended:
+def close(ended: ClosedDecisions, observation: Array) -> ClosedDecisions:
     """The same closed decisions with other final observations."""
-    return Ended(ended.slot, ended.reward, ended.terminated, observation, ended.mask)
+    return ClosedDecisions(ended.slot, ended.reward, ended.terminated, observation, ended.mask)
 
 
 def with_observations(spec: EnvSpec, spaces: Mapping[int, Box]) -> EnvSpec:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError
-from ludus.core.parts import load
-from ludus.core.types import Array, Due, Ended, Timestep
+from ludus.core.parts import resolve_name
+from ludus.core.types import ActionRequests, Array, ClosedDecisions, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.python_loop import check_actions
 from ludus.envs.spaces import Choices
@@ -31,7 +31,7 @@ def mask_actions(
     refuse_enumerated(env, "mask_actions")
     choices = {p: _choices(env, p) for p in chosen(env, players, "mask_actions")}
     if isinstance(allowed, str):
-        allowed = load("mask function", allowed, {})
+        allowed = resolve_name("mask function", allowed, {})
     if callable(allowed):
         function: MaskFunction = allowed
         asked = {p: _asked(function, some.width, f"player {p} of {env.spec.id}") for p, some in choices.items()}
@@ -106,11 +106,11 @@ class _MaskActions(Wrapper):
         for p, function in self._functions.items():
             self._masks[p] = self._narrow(p, due[p], function, side[p][: len(due[p].slot)])
             d, c = due[p], ended[p]
-            due[p] = Due(d.slot, d.observation, self._masks[p], d.reward, d.first)
-            ended[p] = Ended(c.slot, c.reward, c.terminated, c.observation, self._final(p, c, side[p]))
+            due[p] = ActionRequests(d.slot, d.observation, self._masks[p], d.reward, d.first)
+            ended[p] = ClosedDecisions(c.slot, c.reward, c.terminated, c.observation, self._final(p, c, side[p]))
         return Timestep(tuple(due), tuple(ended), timestep.finished, timestep.state, timestep.final_state)
 
-    def _narrow(self, p: int, due: Due, function: MaskFunction, out: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _narrow(self, p: int, due: ActionRequests, function: MaskFunction, out: NDArray[np.bool_]) -> NDArray[np.bool_]:
         if not len(out):
             return out
         if due.mask is None:
@@ -127,7 +127,7 @@ class _MaskActions(Wrapper):
             )
         return out
 
-    def _final(self, p: int, ended: Ended, like: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _final(self, p: int, ended: ClosedDecisions, like: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The masks of final observations; all actions where none is left, since nobody will act there."""
         if not len(ended.slot):
             return like[:0]

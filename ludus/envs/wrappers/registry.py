@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ludus.core.errors import ConfigError, nearest
-from ludus.core.parts import load, missing
+from ludus.core.parts import missing, resolve_name
 from ludus.envs.base import VectorEnv
 
 WRAPPERS: Mapping[str, str] = {
@@ -65,7 +65,7 @@ def _resolved(entry: object) -> tuple[str, Any, dict[str, Any]]:
         raise ConfigError(
             f"a wrapper was expected, by name or as a mapping with `kind`, such as {{kind: frame_stack, k: 4}}; given {entry!r}."
         )
-    function = load("wrapper", kind, WRAPPERS)
+    function = resolve_name("wrapper", kind, WRAPPERS)
     if not callable(function):
         raise ConfigError(f"wrapper {kind!r} is no function; one of your own takes a vector and returns one.")
     _check_options(kind, function, options)

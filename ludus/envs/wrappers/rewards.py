@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError
-from ludus.core.types import Array, Due, Ended, EnvSpec, Finished, Timestep
+from ludus.core.types import ActionRequests, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.wrappers.base import Wrapper, number, whole
 
@@ -65,15 +65,17 @@ class _RewardWrapper(Wrapper):
             paid, last = due_side[p][: len(d.slot)], ended_side[p][: len(c.slot)]
             self._change(d.reward, paid)
             self._change(c.reward, last)
-            due.append(Due(d.slot, d.observation, d.mask, paid, d.first))
-            closed.append(Ended(c.slot, last, c.terminated, c.observation, c.mask))
+            due.append(ActionRequests(d.slot, d.observation, d.mask, paid, d.first))
+            closed.append(ClosedDecisions(c.slot, last, c.terminated, c.observation, c.mask))
         finished = self._finish(tuple(due), tuple(closed), timestep.finished)
         return Timestep(tuple(due), tuple(closed), finished, timestep.state, timestep.final_state)
 
     def _change(self, reward: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         raise NotImplementedError
 
-    def _finish(self, due: tuple[Due, ...], ended: tuple[Ended, ...], finished: Finished) -> Finished:
+    def _finish(
+        self, due: tuple[ActionRequests, ...], ended: tuple[ClosedDecisions, ...], finished: FinishedEpisodes
+    ) -> FinishedEpisodes:
         raise NotImplementedError
 
 
@@ -86,7 +88,9 @@ class _ScaleReward(_RewardWrapper):
     def _change(self, reward: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         np.multiply(reward, self._factor, out=out)
 
-    def _finish(self, due: tuple[Due, ...], ended: tuple[Ended, ...], finished: Finished) -> Finished:
+    def _finish(
+        self, due: tuple[ActionRequests, ...], ended: tuple[ClosedDecisions, ...], finished: FinishedEpisodes
+    ) -> FinishedEpisodes:
         if not len(finished.environment):
             return finished
         returns = finished.returns * float(self._factor)
@@ -110,7 +114,9 @@ class _DecisionReward(_RewardWrapper):
         else:
             np.clip(reward, self._low, self._high, out=out)
 
-    def _finish(self, due: tuple[Due, ...], ended: tuple[Ended, ...], finished: Finished) -> Finished:
+    def _finish(
+        self, due: tuple[ActionRequests, ...], ended: tuple[ClosedDecisions, ...], finished: FinishedEpisodes
+    ) -> FinishedEpisodes:
         for p, closed in enumerate(ended):
             self._pay(p, closed.slot, closed.reward)
         self._last = self._returns[finished.environment]
@@ -125,7 +131,7 @@ class _DecisionReward(_RewardWrapper):
         elif len(slot):
             self._returns[:, p] += np.bincount(slot // self._agents[p], weights=reward, minlength=self.num_envs)
 
-    def _with_returns(self, finished: Finished) -> Finished:
+    def _with_returns(self, finished: FinishedEpisodes) -> FinishedEpisodes:
         return finished._replace(returns=self._last)
 
     def _forget(self) -> None:
@@ -213,5 +219,5 @@ def _limited(spec: EnvSpec, steps: int) -> EnvSpec:
     decisions = steps * max(len(spec.agents_of(p)) for p in range(spec.num_players))
     most = decisions if spec.max_decisions is None else min(decisions, spec.max_decisions)
     ranges = tuple((min(low, 0.0), max(high, 0.0)) for low, high in spec.utility_range)
-    zero_sum = spec.zero_sum and spec.constant in (None, 0.0)
+    zero_sum = spec.zero_sum and spec.constant_sum in (None, 0.0)
     return replace(spec, max_decisions=most, utility_range=ranges, zero_sum=zero_sum)

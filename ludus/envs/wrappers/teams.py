@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError, nearest
-from ludus.core.types import AgentSpec, Array, Due, Ended, EnvSpec, Timestep
+from ludus.core.types import ActionRequests, AgentSpec, Array, ClosedDecisions, EnvSpec, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.resident import DeviceVectorEnv, OffersDevice
 from ludus.envs.spaces import Choices
@@ -262,7 +262,7 @@ class _GroupPlayers(Wrapper):
         return Timestep(tuple(due), ended, finished, timestep.state, timestep.final_state)
 
 
-def _due(team: _Team, old: Sequence[Due]) -> tuple[Due, list[NDArray[np.int64]]]:
+def _due(team: _Team, old: Sequence[ActionRequests]) -> tuple[ActionRequests, list[NDArray[np.int64]]]:
     rows = [old[p] for p in team.olds]
     slot, places = team.order([row.slot for row in rows])
     n = len(slot)
@@ -274,10 +274,10 @@ def _due(team: _Team, old: Sequence[Due]) -> tuple[Due, list[NDArray[np.int64]]]
         if masked:
             team.mask[place] = True if row.mask is None else row.mask
     mask = team.mask[:n] if masked else None
-    return Due(slot, team.observation[:n], mask, team.reward[:n], team.first[:n]), places
+    return ActionRequests(slot, team.observation[:n], mask, team.reward[:n], team.first[:n]), places
 
 
-def _ended(team: _Team, old: Sequence[Ended]) -> Ended:
+def _ended(team: _Team, old: Sequence[ClosedDecisions]) -> ClosedDecisions:
     rows = [old[p] for p in team.olds]
     slot, places = team.order([row.slot for row in rows])
     n = len(slot)
@@ -288,4 +288,4 @@ def _ended(team: _Team, old: Sequence[Ended]) -> Ended:
         observation[place], reward[place], terminated[place] = row.observation, row.reward, row.terminated
         if mask is not None and row.mask is not None:
             mask[place] = row.mask
-    return Ended(slot, reward, terminated, observation, mask)
+    return ClosedDecisions(slot, reward, terminated, observation, mask)

@@ -192,7 +192,7 @@ class RunGame:
         for player, person in people.items():
             ref = PolicyRef(self.run.population[player], f"person {player}")
             refs[ref] = person
-            mixture = mixture.instead(player, ref)
+            mixture = mixture.with_seat_fixed(player, ref)
 
         def policy(ref: PolicyRef) -> Policy:
             return refs[ref] if ref in refs else self.named.policy(ref)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError
-from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 
 KIND = "person"
 
@@ -47,13 +47,13 @@ class Person:
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """See `Policy.act`. Raises PolicyError if nobody has answered, or for another number of agents."""
         action, self._answer = self._answer, None
         if action is None or len(action) != len(observation):
             given = "none" if action is None else str(len(action))
             raise PolicyError(f"{len(observation)} answers of a person are due, {given} were given. Make a move first.")
-        return Act(action, np.full(len(action), np.nan, np.float32))
+        return PolicyOutput(action, np.full(len(action), np.nan, np.float32))
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """None: nobody knows what a person plays."""

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from ludus.core.errors import ConfigError, LudusError, NotNow, PlayError, TooManyTables
-from ludus.core.files import without_folders
-from ludus.core.plain import plain
+from ludus.core.errors import ConfigError, LudusError, PlayError, TooManySessionsError, WrongTurnError
+from ludus.core.files import redact_paths
+from ludus.core.plain import to_builtins
 from ludus.evaluation.play.games import PERSON, RunGame, check_name
 from ludus.evaluation.play.hints import Advisor
 from ludus.evaluation.play.person import Person
@@ -222,12 +222,12 @@ class Table:
             self._check_open()
             player = self._mine(viewer)
             if number != self._number(player):
-                raise NotNow("the game has gone on since. Look at the newest position and choose again.")
+                raise WrongTurnError("the game has gone on since. Look at the newest position and choose again.")
             if self._over():
-                raise NotNow("the game is over. Ask for another one.")
+                raise WrongTurnError("the game is over. Ask for another one.")
             due = self._episode.open_decisions(player)
             if not due or self._people[player].ready:
-                raise NotNow(f"it is not the turn of {self._names(over=False)[player]}. Wait for the others.")
+                raise WrongTurnError(f"it is not the turn of {self._names(over=False)[player]}. Wait for the others.")
             given = dict(self._given.get(player, {}))
             for order in orders:
                 given[order.agent] = self._action(order, player, [one.agent for one in due])
@@ -246,7 +246,7 @@ class Table:
             self._check_open()
             self._mine(viewer)
             if not self._over():
-                raise NotNow("the game is still going on. Play it to its end, or leave the table.")
+                raise WrongTurnError("the game is still going on. Play it to its end, or leave the table.")
             self.used = time.monotonic()
             self._failed = self._replay = self._note = ""
             self._counted = False
@@ -328,7 +328,7 @@ class Table:
 
     def _how(self) -> str:
         """How it ended; "" if it goes on."""
-        return self._failed or without_folders(self._view.over(len(self._episode.episode.steps)))
+        return self._failed or redact_paths(self._view.over(len(self._episode.episode.steps)))
 
     def _count(self) -> None:
         """Keep the result, unless the game was cut short."""
@@ -351,13 +351,13 @@ class Table:
             replay=self._view.replay(run=self.game.name, created=time.time()),
         )
         kept = self._finish(finished)
-        self._replay, self._note = kept.replay, without_folders(kept.note)
+        self._replay, self._note = kept.replay, redact_paths(kept.note)
 
     # ------------------------------------------------------------------------------------------ what is seen
 
     def _publish(self) -> None:
         for viewer in (None, *self._people):
-            found = plain(self._seen(viewer))
+            found = to_builtins(self._seen(viewer))
             if found == self._shown.get(viewer):
                 continue
             self._shown[viewer] = found
@@ -447,21 +447,23 @@ class Table:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise NotNow("this table was closed. Lay another one.")
+            raise WrongTurnError("this table was closed. Lay another one.")
 
     def _mine(self, viewer: Viewer) -> int:
         if viewer is None:
-            raise NotNow("who only watches cannot do that. Open a seat's own address.")
+            raise WrongTurnError("who only watches cannot do that. Open a seat's own address.")
         return viewer
 
     def _action(self, order: Order, player: int, agents: Sequence[int]) -> Any:
         """What an order means, in the agent's space. Raises NotNow for another's, PlayError for what is not legal."""
         if order.player != player:
-            raise NotNow(
+            raise WrongTurnError(
                 f"a move of player {order.player} came from the seat of player {player}. Use that seat's address."
             )
         if order.agent not in agents:
-            raise NotNow(f"agent {order.agent} of player {player} has nothing to decide now; {list(agents)} have.")
+            raise WrongTurnError(
+                f"agent {order.agent} of player {player} has nothing to decide now; {list(agents)} have."
+            )
         one = self._episode.open_decisions(player)[agents.index(order.agent)]
         space = self.game.spec.agents_of(player)[order.agent].action
         if isinstance(space, Discrete):
@@ -488,7 +490,7 @@ class Table:
 def _told(error: Exception) -> str:
     """What people at a table are told of it."""
     told = str(error) if isinstance(error, LudusError) else f"{what_raised(error)}."
-    return without_folders(" ".join(told.split()))
+    return redact_paths(" ".join(told.split()))
 
 
 def check_wishes(wishes: Sequence[Wish], game: RunGame) -> None:
@@ -542,7 +544,7 @@ class Tables:
             table = make(secrets.token_hex(8))
             try:
                 self._keep(table, instead)
-            except TooManyTables:
+            except TooManySessionsError:
                 table.close()
                 raise
         finally:
@@ -572,7 +574,9 @@ class Tables:
         left = [table for table in taken if not table.watched and now - table.used > self._left]
         if not left:
             minutes = f"{self._left / 60:g} minutes"
-            raise TooManyTables(f"{told}, or try again later: what nobody looks at gives its place after {minutes}.")
+            raise TooManySessionsError(
+                f"{told}, or try again later: what nobody looks at gives its place after {minutes}."
+            )
         oldest = min(left, key=lambda table: table.used)
         del self._tables[oldest.id]
         return oldest

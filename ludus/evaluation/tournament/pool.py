@@ -13,7 +13,7 @@ from ludus.evaluation.tournament.meetings import Piece, cut
 from ludus.policies.bots import BotPolicy
 from ludus.rollout.base import EpisodeResults, PlannedEpisodes
 from ludus.rollout.bot_process import BotProcess
-from ludus.rollout.bots import BotPool, Tell
+from ludus.rollout.bots import BotPool, BotStatusCallback
 from ludus.rollout.host import PolicyMessage
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
@@ -36,7 +36,7 @@ class Setup:
         """Of the bots, in the order in which a worker loads them."""
         return list(dict.fromkeys(policy.bot.text for policy in self.bots.values()))
 
-    def begin(self, asked: Tell) -> Callable[[PlannedEpisodes], EpisodeResults]:
+    def begin(self, asked: BotStatusCallback) -> Callable[[PlannedEpisodes], EpisodeResults]:
         """In the process: what plays episodes, and answers with what came of them, in their order."""
         env = self.settings.make(num_envs=self.num_envs)
         worker = RolloutWorker(env, LocalBank(env.spec, env.num_envs), bots=BotPool(asked))

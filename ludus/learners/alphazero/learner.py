@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core import seeding
-from ludus.core.device import Work, placed, to_device
+from ludus.core.device import UpdateCost, resolve_placement, to_device
 from ludus.core.errors import DataError
-from ludus.core.types import Array, Metrics, State, Tail, Weights
+from ludus.core.types import Array, Metrics, SegmentEnd, State, Weights
 from ludus.envs.rules import build_rules
 from ludus.learners.alphazero.losses import policy_loss, value_loss, weight_norm
 from ludus.learners.base import LearnerContext
@@ -28,7 +28,7 @@ from ludus.policies.registry import build_policy
 from ludus.policies.search.policy import Searches
 from ludus.policies.specs import SEARCH_POLICY, SEARCH_VALUE, joined, part_of, spec_of
 from ludus.replay.base import ItemColumns, Sample
-from ludus.replay.table import brought
+from ludus.replay.table import to_host_columns
 from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class SearchLearner(ReplayLearner):
         for the rest."""
         out = rows.reward.astype(np.float64) * self._scale
         last = rows.start[1:] - 1
-        out[last] = np.where(rows.tail == Tail.TERMINATED, out[last], value[last])
+        out[last] = np.where(rows.tail == SegmentEnd.TERMINATED, out[last], value[last])
         return out
 
     def shown(self, rows: Trajectories) -> tuple[Array, NDArray[np.bool_] | None]:
@@ -95,7 +95,7 @@ class SearchLearner(ReplayLearner):
             return policy
         name = type(self.config).__name__.lower()
         noise = seeding.generator(self._seed, name, "reanalyse", self.updates).random((count * steps, 2), np.float32)
-        there = brought({"seen": observation[here], "legal": mask[here]})
+        there = to_host_columns({"seen": observation[here], "legal": mask[here]})
         legal = there["legal"].reshape(-1, mask.shape[-1])
         searcher = build_policy(self.spec, self.weights())
         assert isinstance(searcher, Searches)
@@ -146,7 +146,12 @@ class AlphaZeroLearner(SearchLearner):
             build_policy(self.spec, start)  # raises PolicyError where they do not fit
             load_arrays(module, part_of(start, "network"))
         why = "autograd learns from searches"
-        self.settle(placed(context.device, Work(multiplications(module), config.batch, written=False, because=why)))
+        self.settle(
+            resolve_placement(
+                context.device,
+                UpdateCost(multiplications(module), config.batch, has_cpu_kernel=False, no_kernel_reason=why),
+            )
+        )
         self.networks = Ensemble(module, ranks=self.ranks, placement=self.placement, layouts=())
         self._rules = build_rules(self.spec.config["rules"])
         self._ways = [to_device(ways.astype(np.int64), self.device) for ways in self._rules.symmetries]
@@ -176,7 +181,7 @@ class AlphaZeroLearner(SearchLearner):
     def _require_pay(self, rows: Trajectories, observation: Array) -> None:
         """Raises DataError where a move that ended a game by the rules was paid something else: each game has one, of either player."""
         length, played = np.diff(rows.start), True if rows.added is None else ~rows.added
-        segment = np.flatnonzero((rows.tail == Tail.TERMINATED) & (length > 0) & played)
+        segment = np.flatnonzero((rows.tail == SegmentEnd.TERMINATED) & (length > 0) & played)
         last = rows.start[segment + 1] - 1
         moved = self._rules.step(self._rules.positions(observation[last]), rows.action[last].astype(np.int32))
         paid = rows.reward[last] * self._scale

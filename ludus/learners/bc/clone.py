@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ludus.core import seeding
 from ludus.core.config import Config
-from ludus.core.device import Placement, Work, fetched, placed
+from ludus.core.device import Placement, UpdateCost, resolve_placement, scalars_to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import CPU, DeviceChoice, EnvSpec, PolicySpec, Weights
 from ludus.learners.bc.demonstrations import Demonstrations, Index, demonstrations, split
@@ -154,7 +154,9 @@ class _Training:
 
     def __init__(self, model: CloneModel, config: Cloning, found: Demonstrations, device: DeviceChoice) -> None:
         self._model, self._config, self._found = model, config, found
-        self.placement = placed(device, Work(multiplications(model.module), config.batch, written=False))
+        self.placement = resolve_placement(
+            device, UpdateCost(multiplications(model.module), config.batch, has_cpu_kernel=False)
+        )
         self._device = self.placement.torch
         self._parameters = FlatModule(model.module.eval(), device=self._device)
         self._adam, self._guard = ModuleAdam(self._parameters, epsilon=1e-8), Guard(self._device)
@@ -220,7 +222,7 @@ class _Training:
                 loss += surprise(model.distribution, out, action, mask).double().sum()
                 if model.choices:
                     right += agreement(out, action, mask, model.choices).double().sum()
-        lost, agreed = fetched([loss, right])
+        lost, agreed = scalars_to_host([loss, right])
         return lost / len(rows), agreed / len(rows) if model.choices else math.nan
 
     def _parts(self, rows: Index) -> Iterator[tuple[Index, Index]]:

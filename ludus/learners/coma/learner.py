@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import seeding
-from ludus.core.device import to_device, to_host
+from ludus.core.device import to_device, to_numpy
 from ludus.core.errors import TrainingError
-from ludus.core.types import Array, Metrics, State, Tail, Weights
+from ludus.core.types import Array, Metrics, SegmentEnd, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.losses import taken
 from ludus.learners.losses import masked_log_softmax
@@ -204,7 +204,7 @@ class JointTransitions(Transitions):
     def __init__(self, config: COMA, model: CounterfactualModel, context: LearnerContext) -> None:
         super().__init__(config, model, context)
         self._seed = context.seed
-        self._place = context.env.places
+        self._place = context.env.agent_index
         self.number = 0  # of the update that comes next
 
     def judged(
@@ -239,7 +239,7 @@ class JointTransitions(Transitions):
         """Q' float64[n, A] of own actions."""
         model, state = self._model, to_device(seen, self._device)
         out = model.critic(model.seen(self.inputs(observation), state), target=True)
-        return to_host(out).astype(np.float64)
+        return to_numpy(out).astype(np.float64)
 
     def _after(
         self, rows: Trajectories, state: NDArray[np.float32], memory: NDArray[np.float32] | None
@@ -247,14 +247,14 @@ class JointTransitions(Transitions):
         """What comes after each segment, float64[S]; 0 of those that terminated. The agents of a side that go on do so together, from one
         fragment as from the next."""
         out, model = np.zeros(rows.num_segments), self._model
-        on = np.flatnonzero(rows.tail != Tail.TERMINATED)
+        on = np.flatnonzero(rows.tail != SegmentEnd.TERMINATED)
         if not len(on):
             return out
         mask = None if rows.bootstrap_mask is None else rows.bootstrap_mask[on]
         observation = rows.bootstrap_observation[on]
         remembered = None if memory is None else to_device(memory[on], self._device)
         legal = None if mask is None else to_device(mask, self._device)
-        probability = to_host(model.probabilities(self.inputs(observation), remembered, legal)).astype(np.float64)
+        probability = to_numpy(model.probabilities(self.inputs(observation), remembered, legal)).astype(np.float64)
         uniform = seeding.generator(self._seed, "coma", "after", self.number).random(len(on))
         places = Places(same(rows.episode[on], rows.seat[on], left_at(rows)[on]), self._place[rows.agent[on]])
         joint = self._joint(places, drawn(probability, uniform))
@@ -272,8 +272,8 @@ class COMALearner(OnPolicyLearner):
     _items: JointTransitions
     _critic: Metrics
 
-    def why_not_in_place(self) -> str:
-        """As `LearnsInPlace.why_not_in_place`."""
+    def on_device_unsupported_reason(self) -> str:
+        """As `SupportsOnDevice.on_device_unsupported_reason`."""
         return "its critic sees what the others do, which is put together on the host"
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.core.types import EnvSpec
 from ludus.learners.rewards.base import LearnedReward, LearnedRewardOptions, check_sight
 from ludus.policies.specs import Body
@@ -49,7 +49,7 @@ class Curiosity(LearnedRewardOptions):
         check_sight(self.network, env, seats, what=type(self).__name__)
 
     def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
-        made: LearnedReward = load("learned reward", self.reward_class, {})(
+        made: LearnedReward = resolve_name("learned reward", self.reward_class, {})(
             self, context, placement, joined=gamma if replayed else None
         )
         return made

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ludus.core import seeding
 from ludus.core.errors import TrainingError
-from ludus.core.types import Array, Metrics, State, Tail
+from ludus.core.types import Array, Metrics, SegmentEnd, State
 from ludus.learners.returns import gae
 from ludus.learners.rewards.base import NOTHING_AFTER, Floats, LearnedRows, LogProb
 from ludus.learners.rewards.fitting import Fitted, Index
@@ -49,7 +49,7 @@ def continuing_advantages(
 
 
 def _behind(tail: NDArray[np.int8], after: Floats, beginning: float | None) -> Floats:
-    return np.where(tail == Tail.TERMINATED, 0.0 if beginning is None else beginning, after)
+    return np.where(tail == SegmentEnd.TERMINATED, 0.0 if beginning is None else beginning, after)
 
 
 def within_one_stream(
@@ -112,7 +112,7 @@ class IntrinsicStream:
         first = rows.start[:-1][begins if rows.added is None else begins & ~rows.added]
         if len(first):
             self._beginning = float(value[first].mean())
-        ended = rows.tail == Tail.TERMINATED
+        ended = rows.tail == SegmentEnd.TERMINATED
         if self._observations.enumerated:  # nothing is known of an id of -1
             after = np.where(rows.bootstrap_observation < 0, self._beginning, after)
             ended = ended | (rows.bootstrap_observation < 0)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import seeding
-from ludus.core.device import Placement, Rows, Work, gathered, placed, to_device, to_host
+from ludus.core.device import LazyRows, Placement, UpdateCost, gather_rows, resolve_placement, to_device, to_numpy
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext, Priorities
@@ -134,7 +134,7 @@ class QLearner(ReplayLearner):
             self.networks.follow(1.0)
         self._found = []
         if config.prioritised:
-            self._found = [(REPLAY, batch.index, to_host(found.errors).astype(np.float64) + LEAST_PRIORITY)]
+            self._found = [(REPLAY, batch.index, to_numpy(found.errors).astype(np.float64) + LEAST_PRIORITY)]
         return {**told, "epsilon": self._epsilon, "tails_without_value": float(self._blind)}
 
     def _learned(
@@ -246,8 +246,14 @@ def make_learner(config: DQN, context: LearnerContext, start: Weights | None = N
     """By passes that are written out where they can be, else by autograd."""
     spec = config.policy(context.env, context.seats)
     network, because = begin(spec, context, start, uniform=True), autograd_because(config, spec)
-    work = Work(multiplications(network), config.batch, written=not because, because=because, uncompiled="")
-    placement = placed(context.device, work)
+    work = UpdateCost(
+        multiplications(network),
+        config.batch,
+        has_cpu_kernel=not because,
+        no_kernel_reason=because,
+        no_compile_reason="",
+    )
+    placement = resolve_placement(context.device, work)
     return (CompiledLearner if placement.written else ModuleLearner)(config, context, spec, network, placement)
 
 
@@ -394,7 +400,7 @@ class TransitionRows:
 
 _ONLINE, _TARGET, _CHOICE = range(3)
 
-_Given = tuple[Mapping[str, Tensor] | Rows, Tensor | None, Tensor | None, Tensor | None]
+_Given = tuple[Mapping[str, Tensor] | LazyRows, Tensor | None, Tensor | None, Tensor | None]
 """A rank's share of a batch, as it was stored, on the device; weights, levels and noise as in `TransitionRows`."""
 _Found = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 """As `QLossResult`."""
@@ -480,14 +486,14 @@ class ModuleLearner(DQNLearner):
         best = double_values(values, after, rows.legal_after)[:, None]
         return kind.target(rows.reward, rows.discount, Candidates(best))
 
-    def _given(self, stored: Mapping[str, Tensor] | Rows, rows: int, weight: NDArray[np.float64] | None) -> _Given:
+    def _given(self, stored: Mapping[str, Tensor] | LazyRows, rows: int, weight: NDArray[np.float64] | None) -> _Given:
         """This rank's share of a batch of `rows`, and what is beside it."""
         levels, noise = self._chance(rows)
         levels = None if levels is None else levels[:, self.ranks.share(rows)]
         return stored, None if weight is None else self._weights(weight, rows), levels, noise
 
     def _rows(self, given: _Given) -> TransitionRows:
-        mine, weight, levels, noise = gathered(given[0]), *given[1:]
+        mine, weight, levels, noise = gather_rows(given[0]), *given[1:]
         x, legal = self._situation(mine["observation"], mine.get("mask"))
         after, legal_after = self._situation(mine["next"], mine.get("next_mask"))
         return TransitionRows(

@@ -15,9 +15,9 @@ from ludus.core.errors import ScenarioError
 from ludus.core.types import (
     Enumeration,
     EnvSpec,
-    Factor,
     Metrics,
     Mixture,
+    OpponentFactor,
     Opponents,
     PolicyRef,
     PolicySpec,
@@ -114,7 +114,7 @@ def _profiles(
     mixture of plans); seats drawn together stay together, so every draw of theirs is a profile."""
     empty = np.zeros(0)
     fixed: list[PlanWeights] = [empty] * tree.num_players
-    joint: list[tuple[Factor, tuple[int, ...]]] = []
+    joint: list[tuple[OpponentFactor, tuple[int, ...]]] = []
     for factor in opponents.factors:
         places = tuple(k for k, other in enumerate(factor.seats) if other != seat)
         if len(places) == 1:
@@ -138,11 +138,13 @@ def _profiles(
     return profiles, weights
 
 
-def _drawn(joint: list[tuple[Factor, tuple[int, ...]]], player: int) -> bool:
+def _drawn(joint: list[tuple[OpponentFactor, tuple[int, ...]]], player: int) -> bool:
     return any(player == factor.seats[k] for factor, places in joint for k in places)
 
 
-def _draws(factor: Factor, places: tuple[int, ...], stack: Stack) -> Iterator[tuple[dict[int, PlanWeights], float]]:
+def _draws(
+    factor: OpponentFactor, places: tuple[int, ...], stack: Stack
+) -> Iterator[tuple[dict[int, PlanWeights], float]]:
     """({seat: plan}, probability) of every entry that has one."""
     stacks = {factor.seats[k]: stack(factor.seats[k], _column(factor, k)) for k in places}
     for i, prob in enumerate(factor.probs):
@@ -150,5 +152,5 @@ def _draws(factor: Factor, places: tuple[int, ...], stack: Stack) -> Iterator[tu
             yield {seat: plans[i] for seat, plans in stacks.items()}, float(prob)
 
 
-def _column(factor: Factor, place: int) -> list[PolicyRef]:
+def _column(factor: OpponentFactor, place: int) -> list[PolicyRef]:
     return [entry[place] for entry in factor.entries]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from ludus.core.errors import ConfigError
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.core.types import EnvSpec
 from ludus.learners.rewards.base import LearnedReward, LearnedRewardOptions, check_sight
 from ludus.policies.specs import Body
@@ -79,7 +79,9 @@ class Adversarial(LearnedRewardOptions):
             raise ConfigError(f"learned_reward.demonstrations {self.demonstrations!r}: {error}") from None
 
     def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
-        made: LearnedReward = load("learned reward", self.reward_class, {})(self, context, placement, gamma=gamma)
+        made: LearnedReward = resolve_name("learned reward", self.reward_class, {})(
+            self, context, placement, gamma=gamma
+        )
         return made
 
 

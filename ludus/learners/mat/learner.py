@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.device import to_host
-from ludus.core.types import Array, Tail
+from ludus.core.device import to_numpy
+from ludus.core.types import Array, SegmentEnd
 from ludus.learners.base import LearnerContext
 from ludus.learners.on_policy.batch import Batch
 from ludus.learners.on_policy.learner import Judged, OnPolicyLearner, Transitions
@@ -124,12 +124,12 @@ class TeamTransitions(Transitions):
         super().__init__(config, model, context)
         assert isinstance(model, TeamModel)
         self._team: TeamModel = model
-        self._places = context.env.places
+        self._places = context.env.agent_index
 
     def judged(self, rows: Trajectories, state: Any, bootstrap_state: Any) -> Judged:
         value = self._of_groups(rows.observation, self._groups(rows))
         after = np.zeros(rows.num_segments)
-        there = np.flatnonzero(rows.tail != Tail.TERMINATED)
+        there = np.flatnonzero(rows.tail != SegmentEnd.TERMINATED)
         if len(there):
             keys = (rows.episode[there], rows.seat[there], left_at(rows)[there])
             groups = Groups.of(self._places[rows.agent[there]], *keys)
@@ -159,7 +159,7 @@ class TeamTransitions(Transitions):
         """Values float64[n] of rows."""
         with torch.no_grad():
             x = self.inputs(observation[groups.order])
-            found = to_host(self._team.values(x, None, groups.start, None, groups.place)[0])
+            found = to_numpy(self._team.values(x, None, groups.start, None, groups.place)[0])
         out = np.empty(len(found))
         out[groups.order] = found
         return out

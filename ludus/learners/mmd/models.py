@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.device import Placement, to_device, to_host
+from ludus.core.device import Placement, to_device, to_numpy
 from ludus.core.types import EnvSpec, Metrics, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.losses import divergence, entropy, log_prob, masked_log_softmax, ppo_surrogate, value_loss
@@ -220,7 +220,7 @@ class AutogradMMD(Autograd):
 
         def policy(x: Tensor, mask: NDArray[np.bool_]) -> Floats:
             found = self._magnet_of(x.reshape(-1, *self.shape).to(device), to_device(mask, device))
-            return to_host(found).astype(np.float64)
+            return to_numpy(found).astype(np.float64)
 
         sizes = {"inputs": math.prod(self.shape), "actions": self.actions}
         return self.magnet.rewards(rows, reward, progress, **sizes, policy=policy)

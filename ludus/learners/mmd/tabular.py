@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import TrainingError
-from ludus.core.types import Array, Metrics, State, Tail, Weights
+from ludus.core.types import Array, Metrics, SegmentEnd, State, Weights
 from ludus.learners.base import ROLLOUTS, LearnerContext
 from ludus.learners.mmd.losses import Floats, log_policy, log_uniform
 from ludus.learners.mmd.models import regularised_rewards
@@ -74,7 +74,7 @@ class TabularMMDLearner:
         """Decision rows with advantage and value target (in scaled rewards), from the present values."""
         rows = trajectories
         state, known = rows.observation - self._base, rows.bootstrap_observation >= 0
-        self._blind += int(np.count_nonzero(~known & (rows.tail != Tail.TERMINATED)))
+        self._blind += int(np.count_nonzero(~known & (rows.tail != SegmentEnd.TERMINATED)))
         after = np.where(known, self._value[np.where(known, rows.bootstrap_observation - self._base, 0)], 0.0)
         config, reward = self.config, rows.reward.astype(np.float64) * self._scale
         if config.regularise == "reward":

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core import seeding
-from ludus.core.device import Work, placed, to_device
+from ludus.core.device import UpdateCost, resolve_placement, to_device
 from ludus.core.errors import DataError
-from ludus.core.types import Array, Metrics, Tail, Weights
+from ludus.core.types import Array, Metrics, SegmentEnd, Weights
 from ludus.learners.alphazero.learner import SearchLearner
 from ludus.learners.alphazero.losses import weight_norm
 from ludus.learners.base import LearnerContext
@@ -43,10 +43,13 @@ class MuZeroLearner(SearchLearner):
             build_policy(self.spec, start)  # raises PolicyError where they do not fit
             load_arrays(module, start)
         passes = 1 + config.unroll
-        work = Work(
-            passes * multiplications(module), config.batch, written=False, because="autograd learns from searches"
+        work = UpdateCost(
+            passes * multiplications(module),
+            config.batch,
+            has_cpu_kernel=False,
+            no_kernel_reason="autograd learns from searches",
         )
-        self.settle(placed(context.device, work))
+        self.settle(resolve_placement(context.device, work))
         self.networks = Ensemble(module, ranks=self.ranks, placement=self.placement, layouts=())
         self._two = context.env.num_players == 2
 
@@ -91,7 +94,7 @@ class MuZeroLearner(SearchLearner):
     def _games(self, rows: Trajectories, found: NDArray[np.float64]) -> tuple[Array, Array, Array, Array, Array]:
         """(value target [N] of each row, reward [N] of the move itself, order of the rows, start of each game or fragment in it, whether
         each ended for good)."""
-        config, terminated = self.config, rows.tail == Tail.TERMINATED
+        config, terminated = self.config, rows.tail == SegmentEnd.TERMINATED
         reward, coming = rows.reward.astype(np.float64) * self._scale, self.coming(rows, found)
         if not self._two:
             total, discount, after = n_step(rows.start, coming, np.zeros_like(rows.tail), config.gamma, config.n_step)
@@ -150,9 +153,9 @@ def _sums(start: NDArray[np.int64], rewards: NDArray[np.float64]) -> NDArray[np.
 
 def _require_turns(seat: Array, t: Array, start: Array) -> None:
     """Raises DataError unless the players move in turn in each game. seat, t: of the rows in order; start: of each game in them."""
-    stays = (np.diff(seat) == 0) | (np.diff(t) == 0)
-    stays[start[1:-1] - 1] = False  # from one game to the next
-    if stays.any():
+    keep_on_device = (np.diff(seat) == 0) | (np.diff(t) == 0)
+    keep_on_device[start[1:-1] - 1] = False  # from one game to the next
+    if keep_on_device.any():
         raise DataError(
             "MuZero learns games of two players from both players' moves, one at a time and in turn, and in these games one player moves "
             "twice, or both at once. If the other's moves were not recorded, as against fixed opponents and the past, use scenario "

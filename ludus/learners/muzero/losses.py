@@ -79,5 +79,5 @@ def unrolled_loss(network: MuZeroNetwork, batch: Unrolled) -> tuple[Tensor, Tens
 def merged(episode: Array, t: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(order of rows by episode and then by step, start of each episode in it): both players' moves of a game as one sequence."""
     order = np.lexsort((t, episode))
-    firsts = np.flatnonzero(np.diff(episode[order])) + 1
-    return order.astype(np.int64), np.concatenate([[0], firsts, [len(order)]]).astype(np.int64)
+    first_of_orbit = np.flatnonzero(np.diff(episode[order])) + 1
+    return order.astype(np.int64), np.concatenate([[0], first_of_orbit, [len(order)]]).astype(np.int64)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ludus.core.errors import ScenarioError
-from ludus.core.types import Due, EnvSpec, PolicySpec
+from ludus.core.types import ActionRequests, EnvSpec, PolicySpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.rules import told_sum
 from ludus.learners.alphazero.options import SearchOptions
@@ -120,7 +120,7 @@ class MuZero(SearchOptions):
 
     def _check_players(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
         one_each = all(len(env.agents_of(player)) == 1 for player in range(env.num_players))
-        if not one_each or (env.num_players > 1 and env.constant != 0.0):
+        if not one_each or (env.num_players > 1 and env.constant_sum != 0.0):
             raise ScenarioError(
                 f"MuZero imagines one player, or two who win what the other loses, one agent each; {env.id} has {env.num_players} players, "
                 f"{len(env.agents)} agents, and {told_sum(env)}."
@@ -158,7 +158,7 @@ def _out_of_turn(env: VectorEnv) -> str:
     return ""
 
 
-def _at_random(env: EnvSpec, player: int, due: Due, rng: np.random.Generator) -> NDArray[np.int32]:
+def _at_random(env: EnvSpec, player: int, due: ActionRequests, rng: np.random.Generator) -> NDArray[np.int32]:
     """int32[n]: any of the legal actions."""
     score = rng.random((len(due.slot), discrete(env, (player,), algorithm="MuZero")[1]))
     mask = due.mask if env.enumeration is None else env.enumeration.mask[due.observation]

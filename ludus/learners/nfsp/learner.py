@@ -15,7 +15,15 @@ from torch import Tensor
 
 from ludus.core import seeding
 from ludus.core.arrays import kernel
-from ludus.core.device import Placement, Work, placed, placement_of, to_device, to_host, where
+from ludus.core.device import (
+    Placement,
+    UpdateCost,
+    describe_device,
+    placement_for_table,
+    resolve_placement,
+    to_device,
+    to_numpy,
+)
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, State, Weights
 from ludus.learners.base import RESERVOIR, LearnerContext, Priorities, priorities_of, updates_of
@@ -83,7 +91,9 @@ class NFSPLearner:
         network = make_network(average, seed=seed)
         if begin["average"] is not None:
             load_arrays(network, first_weights(average, begin["average"], seed=seed))
-        self._placement = placed(context.device, Work(multiplications(network), config.batch, written=True))
+        self._placement = resolve_placement(
+            context.device, UpdateCost(multiplications(network), config.batch, has_cpu_kernel=True)
+        )
         self._device, layout = self._placement.torch, layouts(average)["policy"]
         self._network = FlatModule(network, layouts=[layout], device=self._device)
         self._layers, self._into = layout.layers(self._network.values), layout.layers(self._network.slopes)
@@ -106,7 +116,9 @@ class NFSPLearner:
     @property
     def placement(self) -> Placement:
         """Of the average, and what is said of both."""
-        return replace(self._placement, why=f"{self._placement.why}; its best response on {where(self._response)}")
+        return replace(
+            self._placement, why=f"{self._placement.why}; its best response on {describe_device(self._response)}"
+        )
 
     # ------------------------------------------------------------------------------------------ data
 
@@ -136,8 +148,8 @@ class NFSPLearner:
         return [item for item in chain(*zip_longest(self._response.batches(), imitation)) if item is not None]
 
     def learns_at(self, table: str) -> Placement | None:
-        """See `ludus.core.device.placement_of`: the best response learns from another table, perhaps elsewhere."""
-        return self.placement if table == RESERVOIR else placement_of(self._response, table)
+        """See `ludus.core.device.placement_for_table`: the best response learns from another table, perhaps elsewhere."""
+        return self.placement if table == RESERVOIR else placement_for_table(self._response, table)
 
     # ------------------------------------------------------------------------------------------ learning
 
@@ -212,7 +224,7 @@ class NFSPLearner:
     def state_dict(self) -> State:
         return {
             "best_response": self._response.state_dict(),
-            "average": to_host(self._network.values).copy(),
+            "average": to_numpy(self._network.values).copy(),
             "adam": self._adam.adam.state_dict(),
             "budget": self._budget.state_dict(),
             "counts": [self._seen, self._kept, self._updates],

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
 from ludus.learners.base import RESERVOIR, AlgorithmInfo, Collect, Learner, LearnerContext, WarmUp
@@ -133,5 +133,5 @@ class NFSP(Config):
             raise ScenarioError(
                 f"NFSP was given {context.ranks.size} ranks, and learns with one; leave runtime.trainers out, or use mmd."
             )
-        made: Learner = load("learner", self.learner_class, {})(self, context, start)
+        made: Learner = resolve_name("learner", self.learner_class, {})(self, context, start)
         return made

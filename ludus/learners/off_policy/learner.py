@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ludus.core import seeding
 from ludus.core.arrays import kernel
-from ludus.core.device import Rows, Work, gathered, placed, to_device, to_host
+from ludus.core.device import LazyRows, UpdateCost, gather_rows, resolve_placement, to_device, to_numpy
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext, Priorities
@@ -171,7 +171,10 @@ class OffPolicyLearner(ReplayLearner):
             else "only perceptrons have passes that are written out"
         )
         self.settle(
-            placed(context.device, Work(work, self.config.batch, written, "" if written else why, uncompiled=""))
+            resolve_placement(
+                context.device,
+                UpdateCost(work, self.config.batch, written, "" if written else why, no_compile_reason=""),
+            )
         )
         parts = ([self.layout], [critic] * critics) if self.placement.written and self.layout else ([], [])
         self.actor, self.critics = (
@@ -261,7 +264,7 @@ class OffPolicyLearner(ReplayLearner):
 
     def _descend(
         self,
-        parts: tuple[Mapping[str, Tensor] | Rows, Mapping[str, Tensor]],
+        parts: tuple[Mapping[str, Tensor] | LazyRows, Mapping[str, Tensor]],
         rows: int,
         rates: tuple[float, float],
         turn: int,
@@ -269,7 +272,7 @@ class OffPolicyLearner(ReplayLearner):
         """(what is told, and where rows have weights the critics' errors) of a whole update. parts: of what it is given, what was stored
         and what is beside it."""
         self._given_rates, self._given_turn = rates, turn
-        given = {**gathered(parts[0]), **parts[1]}
+        given = {**gather_rows(parts[0]), **parts[1]}
         told = self.autograd(given, rows)
         assert isinstance(self._improved, Tensor)
         assert isinstance(self._errors, Tensor) or "weight" not in given
@@ -284,7 +287,7 @@ class OffPolicyLearner(ReplayLearner):
 
     def _all_errors(self, rows: int) -> NDArray[np.float64]:
         """Mean absolute errors over the critics, float64[rows], of all ranks' rows."""
-        mine = to_host(self._errors) if isinstance(self._errors, Tensor) else self._errors
+        mine = to_numpy(self._errors) if isinstance(self._errors, Tensor) else self._errors
         errors = np.zeros(rows)
         errors[self.ranks.share(rows)] = mine
         if self.ranks.size > 1:
@@ -394,7 +397,7 @@ class OffPolicyLearner(ReplayLearner):
             **super().state_dict(),
             "actor": self.actor.state_dict(),
             "critics": self.critics.state_dict(),
-            "improved": np.array(to_host(self._improved) if isinstance(self._improved, Tensor) else self._improved),
+            "improved": np.array(to_numpy(self._improved) if isinstance(self._improved, Tensor) else self._improved),
             "noise": self._noise.get_state().numpy().copy(),
             "fresh_start": self._fresh_start,
         }

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.device import to_host
+from ludus.core.device import to_numpy
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Metrics, State
 from ludus.learners.base import LearnerContext
@@ -142,7 +142,7 @@ class A3CLearner(OnPolicyLearner):
         yield 1, [Apart([(parameters, *part) for (parameters, _), part in zip(parts, prepared, strict=True)])]
 
     def state_dict(self) -> State:
-        kept = {str(version): to_host(values).copy() for version, values in self._acted.kept.items()}
+        kept = {str(version): to_numpy(values).copy() for version, values in self._acted.kept.items()}
         return {**super().state_dict(), "acted": kept, "unmoved": self._acted.unmoved}
 
     def load_state_dict(self, state: State) -> None:
@@ -153,8 +153,8 @@ class A3CLearner(OnPolicyLearner):
         }
         self._acted.unmoved = int(state["unmoved"])
 
-    def why_not_in_place(self) -> str:
-        """As `LearnsInPlace.why_not_in_place`."""
+    def on_device_unsupported_reason(self) -> str:
+        """As `SupportsOnDevice.on_device_unsupported_reason`."""
         return "it takes slopes of the weights that acted, which blocks do not tell"
 
 

@@ -20,7 +20,7 @@ _BY_NETWORK = ("actor_critic", "torch")
 """Kinds of policies that draw from what their network answers, and do nothing else."""
 
 
-def why_not_in_place(model: Model, context: LearnerContext, config: Settings) -> str:
+def on_device_unsupported_reason(model: Model, context: LearnerContext, config: Settings) -> str:
     """What of a learner is done on the host only; "": nothing."""
     central = bool(model.state)
     why = {
@@ -48,12 +48,12 @@ class InPlace:
 
     @torch.no_grad()
     def table(self) -> Tensor:
-        """As `LearnsInPlace.table`."""
+        """As `SupportsOnDevice.table`."""
         return masked_log_softmax(self._outputs(self._states), self._inputs.legal)
 
     @torch.no_grad()
     def act(self, x: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """As `LearnsInPlace.act`."""
+        """As `SupportsOnDevice.act`."""
         out = self._outputs(self._inputs(x))
         action = self._model.distribution.sample(out, mask, generator)
         return action, self._model.distribution.log_prob(out, action, mask).float()

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core import seeding
-from ludus.core.device import fetched, generator_on, to_device, to_host
+from ludus.core.device import generator_on, scalars_to_host, to_device, to_numpy
 from ludus.core.errors import PolicyError, ScenarioError, TrainingError
-from ludus.core.types import Array, Metrics, State, Tail, Weights
+from ludus.core.types import Array, Metrics, SegmentEnd, State, Weights
 from ludus.learners.base import ROLLOUTS, LearnerContext
 from ludus.learners.diversity import Divergence
 from ludus.learners.on_policy.batch import MEMORY, Batch, SegmentPieces, padded, unpadded, walk
-from ludus.learners.on_policy.in_place import InPlace, why_not_in_place
+from ludus.learners.on_policy.in_place import InPlace, on_device_unsupported_reason
 from ludus.learners.on_policy.model import ActingModel, Floats, Inputs, Model, Settings, Told
 from ludus.learners.on_policy.teams import critic_states, team_rewards
 from ludus.learners.returns import (
@@ -85,7 +85,7 @@ class Transitions:
         """Rows with advantage and target, or sequences of them. progress: of the budget."""
         config, model = self._config, self._model
         if model.table is not None:
-            self.blind += int(np.count_nonzero((rows.bootstrap_observation < 0) & (rows.tail != Tail.TERMINATED)))
+            self.blind += int(np.count_nonzero((rows.bootstrap_observation < 0) & (rows.tail != SegmentEnd.TERMINATED)))
         state, bootstrap_state = critic_states(rows, self._seats) if model.state else (None, None)
         judged = self.judged(rows, state, bootstrap_state)
         value, after = judged.value, judged.after
@@ -161,7 +161,7 @@ class Transitions:
         if self._model.state:  # the critic's, whom nobody asks
             columns["state"] = np.zeros((len(action), self._model.state), np.float32)
         with torch.no_grad():
-            return to_host(self._model.log_prob(self.batch(columns)[0])).astype(np.float64)
+            return to_numpy(self._model.log_prob(self.batch(columns)[0])).astype(np.float64)
 
     def unpacked(self, items: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
         """(columns of rows, what else a `Batch` says of their order) of what `items` made."""
@@ -185,7 +185,7 @@ class Transitions:
             with torch.no_grad():
                 out, after = self._model.values(x, self._tensor(memory), start, self._tensor(seen))
             assert after is not None
-            return to_host(out), to_host(after)
+            return to_numpy(out), to_numpy(after)
 
         return walk(pieces, rows.memory0, look)
 
@@ -200,7 +200,7 @@ class Transitions:
         else:
             x = self.inputs(observation)
         with torch.no_grad():
-            out = to_host(self._model.values(x, self._tensor(memory), None, self._tensor(state))[0]).astype(np.float64)
+            out = to_numpy(self._model.values(x, self._tensor(memory), None, self._tensor(state))[0]).astype(np.float64)
         if table is None:
             return out
         return np.where(observation >= 0, out if index is None else out[index], 0.0)
@@ -248,7 +248,9 @@ class OnPolicyLearner:
         self._updates = self._waiting = 0
         self._from_block = False  # whether this update's rows were played where it computes
         self._in_place = (
-            None if self.why_not_in_place() else InPlace(config, cast(ActingModel, model), self._items.inputs, context)
+            None
+            if self.on_device_unsupported_reason()
+            else InPlace(config, cast(ActingModel, model), self._items.inputs, context)
         )
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
@@ -385,22 +387,22 @@ class OnPolicyLearner:
 
     # ------------------------------------------------------------------------------------------ in place
 
-    def why_not_in_place(self) -> str:
-        """As `LearnsInPlace.why_not_in_place`."""
-        return why_not_in_place(self.model, self._context, self.config)
+    def on_device_unsupported_reason(self) -> str:
+        """As `SupportsOnDevice.on_device_unsupported_reason`."""
+        return on_device_unsupported_reason(self.model, self._context, self.config)
 
     def table(self) -> Tensor:
-        """As `LearnsInPlace.table`."""
+        """As `SupportsOnDevice.table`."""
         assert self._in_place is not None
         return self._in_place.table()
 
     def act(self, x: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """As `LearnsInPlace.act`."""
+        """As `SupportsOnDevice.act`."""
         assert self._in_place is not None
         return self._in_place.act(x, mask, generator)
 
     def learn(self, block: Block) -> Metrics:
-        """As `LearnsInPlace.learn`."""
+        """As `SupportsOnDevice.learn`."""
         assert self._in_place is not None
         self._budget.count(block.num_rows, block.num_episodes)
         there, progress = self._in_place, self._progress
@@ -440,5 +442,7 @@ def explained(batch: Batch, model: Model) -> Metrics:
     """1 - Var(G - V) / Var(G), where there is a value that targets were made with."""
     if not model.names:
         return {}
-    spread, unexplained = fetched([batch.target.var(correction=0), (batch.target - batch.value).var(correction=0)])
+    spread, unexplained = scalars_to_host(
+        [batch.target.var(correction=0), (batch.target - batch.value).var(correction=0)]
+    )
     return {"explained_variance": 1.0 - unexplained / spread if spread > 0 else 0.0}

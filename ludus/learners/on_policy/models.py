@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import seeding
-from ludus.core.device import Work, placed, to_host
+from ludus.core.device import UpdateCost, resolve_placement, to_numpy
 from ludus.core.errors import LudusError, PolicyError, ScenarioError
-from ludus.core.own_code import raised
+from ludus.core.own_code import describe_error
 from ludus.core.types import Array, EnvSpec, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.losses import (
@@ -106,8 +106,14 @@ class Autograd:
         """layouts: see `FlatModule`. because: why no passes are written out."""
         self.names, self.table, self._ranks, self.options = names, state_table(context), context.ranks, options
         why = "it remembers, and its sequences have many lengths" if self.memory else self.uncompiled
-        work = Work(multiplications(module), options.step_rows, written=False, because=because, uncompiled=why)
-        self.placement = placed(context.device, work)
+        work = UpdateCost(
+            multiplications(module),
+            options.step_rows,
+            has_cpu_kernel=False,
+            no_kernel_reason=because,
+            no_compile_reason=why,
+        )
+        self.placement = resolve_placement(context.device, work)
         self._fixed = self.trusted and not why  # its means can leave rows out
         small = self.placement.device != "cpu" and work.multiplications * work.rows < _SMALL
         self._sizes: Literal[2, 8] = 2 if small else 8
@@ -336,7 +342,7 @@ class OwnModel(Autograd):
         except LudusError:
             raise
         except Exception as error:
-            raise PolicyError(f"{name}: loss() of {len(batch)} rows raised {raised(error)}.") from error
+            raise PolicyError(f"{name}: loss() of {len(batch)} rows raised {describe_error(error)}.") from error
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             shown = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
             raise PolicyError(f"{name}: loss() of {len(batch)} rows answers {shown}; expected a scalar, their mean.")
@@ -484,7 +490,7 @@ class FamilyModel(Autograd):
         except LudusError:
             raise
         except Exception as error:
-            raise PolicyError(f"{name}: surrogate() of {len(logp)} rows raised {raised(error)}.") from error
+            raise PolicyError(f"{name}: surrogate() of {len(logp)} rows raised {describe_error(error)}.") from error
         if not isinstance(out, Tensor) or out.shape != logp.shape:  # one of another shape would be broadcast
             shown = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
             raise PolicyError(f"{name}: surrogate() of {len(logp)} rows answers {shown}; expected a loss of each row.")
@@ -559,7 +565,7 @@ def _moments(buffers: Normaliser | ReturnScale | None) -> RunningMoments | None:
     if buffers is None:
         return None
     moments = RunningMoments(tuple(buffers.mean.shape))
-    moments.start(count=float(buffers.count), mean=to_host(buffers.mean), var=to_host(buffers.var))
+    moments.start(count=float(buffers.count), mean=to_numpy(buffers.mean), var=to_numpy(buffers.var))
     return moments
 
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from ludus.core.config import refuse_unread
 from ludus.core.errors import PolicyError, ScenarioError
-from ludus.core.parts import load
+from ludus.core.parts import resolve_name
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
 from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Collect, Learner, LearnerContext
@@ -93,11 +93,11 @@ class Gradient(CollectOptions):
 
     def model(self, context: LearnerContext, start: Weights | None = None) -> Model:
         """What is trained, and how its gradient is found."""
-        made: Model = load("model", self.model_class, {})(self, context, start)
+        made: Model = resolve_name("model", self.model_class, {})(self, context, start)
         return made
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        made: Learner = load("learner", self.learner_class, {})(self, self.model(context, start), context)
+        made: Learner = resolve_name("learner", self.learner_class, {})(self, self.model(context, start), context)
         return made
 
     def _require_loss(self, base: type, method: str, says: str) -> None:
@@ -145,7 +145,7 @@ class OnPolicy(Gradient):
         for player in players_of(env, seats):
             spec = self.policy(env, (player,))
             try:
-                load("function", "ludus.policies.torch_module:check_modules", {})(spec)
+                resolve_name("function", "ludus.policies.torch_module:check_modules", {})(spec)
             except PolicyError as error:
                 raise ScenarioError(f"{type(self).__name__} cannot play {env.id}: {error}") from error
 

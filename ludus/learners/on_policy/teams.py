@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ludus.core.arrays import kernel
 from ludus.core.errors import PolicyError, ScenarioError
-from ludus.core.types import Due, EnvSpec
+from ludus.core.types import ActionRequests, EnvSpec
 from ludus.envs.base import VectorEnv
 from ludus.learners.team_specs import seen
 from ludus.replay.trajectories import Trajectories
@@ -98,7 +98,9 @@ def separate_networks(
     return agents
 
 
-def check_ids(env: EnvSpec, due: Sequence[Due], *, algorithm: str, option: str = "share_weights=false") -> None:
+def check_ids(
+    env: EnvSpec, due: Sequence[ActionRequests], *, algorithm: str, option: str = "share_weights=false"
+) -> None:
     """Raises ScenarioError where first observations, of players of several agents, do not end in ids: one-hot, and another for each agent
     of an environment. Bounds of 0 and 1, which `separate_networks` looks at, are no proof."""
     for player, first in enumerate(due):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core.arrays import inner, kernel
-from ludus.core.device import Placement, Work, multiplications, placed
+from ludus.core.device import Placement, UpdateCost, multiplications, resolve_placement
 from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.network import Passes, TrainedNetwork
@@ -317,7 +317,7 @@ def written_placement(config: WrittenOptions, spec: PolicySpec, context: Learner
     if game is not None:  # passes that are written out compute each state once, however many rows are in it
         states = covered(game, context.seats)
         rows = min(rows, int(states.stop - states.start))
-    return placed(context.device, Work(size, rows, written=True))
+    return resolve_placement(context.device, UpdateCost(size, rows, has_cpu_kernel=True))
 
 
 class Written:

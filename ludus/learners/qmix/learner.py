@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import seeding
-from ludus.core.device import Work, placed, to_device, to_host
+from ludus.core.device import UpdateCost, resolve_placement, to_device, to_numpy
 from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.learner import QLearner, QLossResult, begin
@@ -130,8 +130,10 @@ class TeamLearner(QLearner):
         self.team = team_size(context.env, context.seats, algorithm=type(config).__name__)
         network = self._team_model(config, spec, context, start)
         rows = config.batch * self.team * (1 if config.core == "none" else config.burn_in + config.length + 1)
-        work = Work(multiplications(network), rows, written=False, because="a team's values are mixed")
-        super().__init__(config, context, spec, network=network, placement=placed(context.device, work))
+        work = UpdateCost(
+            multiplications(network), rows, has_cpu_kernel=False, no_kernel_reason="a team's values are mixed"
+        )
+        super().__init__(config, context, spec, network=network, placement=resolve_placement(context.device, work))
         self._online, self._target = (
             cast(TeamModel, flat.module) for flat in (self.networks.online, self.networks.target)
         )
@@ -482,7 +484,7 @@ class SequenceLearner(TeamLearner):
             memory[place] = after.view(len(alive), self.team, -1)
             begun = np.flatnonzero(found.warm == t + 1)
             out[to_device(begun, self.device)] = memory[to_device(found.segment[begun], self.device)]
-        return to_host(out)
+        return to_numpy(out)
 
     # ------------------------------------------------------------------------------------------ learning
 

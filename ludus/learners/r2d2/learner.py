@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.device import Work, placed, to_device, to_host
-from ludus.core.types import Array, Tail, Weights
+from ludus.core.device import UpdateCost, resolve_placement, to_device, to_numpy
+from ludus.core.types import Array, SegmentEnd, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.learner import QLearner, QLossResult, begin
 from ludus.learners.dqn.losses import greedy, mixed_priority, taken
@@ -111,7 +111,7 @@ class RewardedRows(Protocol):
 
     @property
     def tail(self) -> NDArray[np.int8]:
-        """`Tail` int8[S]"""
+        """`SegmentEnd` int8[S]"""
         ...
 
 
@@ -123,7 +123,7 @@ def bootstraps(
     used = slots.used[:, slots.burn_in : -1]
     start = np.concatenate([[0], np.cumsum(found.count)])
     reward = rows.reward[slots.row[:, slots.burn_in : -1][used]]
-    tail = np.where(found.closes, rows.tail[found.segment], Tail.CUT).astype(np.int8)
+    tail = np.where(found.closes, rows.tail[found.segment], SegmentEnd.CUT).astype(np.int8)
     total, discount, following = n_step(start, reward, tail, gamma, steps)
     sequence = np.repeat(np.arange(len(found.count)), found.count)
     place = np.where(following < 0, found.count[sequence], following - start[:-1][sequence])
@@ -159,8 +159,8 @@ class R2D2Learner(QLearner):
     def __init__(self, config: R2D2, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
         network, rows = begin(spec, context, start), config.batch * (config.burn_in + config.length + 1)
-        work = Work(multiplications(network), rows, written=False, because="it remembers")
-        super().__init__(config, context, spec, network=network, placement=placed(context.device, work))
+        work = UpdateCost(multiplications(network), rows, has_cpu_kernel=False, no_kernel_reason="it remembers")
+        super().__init__(config, context, spec, network=network, placement=resolve_placement(context.device, work))
         self._online, self._target = (
             cast(ActionValues, flat.module) for flat in (self.networks.online, self.networks.target)
         )
@@ -222,7 +222,7 @@ class R2D2Learner(QLearner):
             memory[place] = module.step(module.body(x), memory[place])
             there = np.flatnonzero(warm == t + 1)
             out[to_device(there, self.device)] = memory[to_device(found.segment[there], self.device)]
-        return to_host(out)
+        return to_numpy(out)
 
     # ------------------------------------------------------------------------------------------ learning
 

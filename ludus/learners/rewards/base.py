@@ -18,7 +18,7 @@ from pydantic import Field
 
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
-from ludus.core.own_code import own_name
+from ludus.core.own_code import qualified_name
 from ludus.core.types import Array, EnvSpec, Metrics, State
 from ludus.learners.images import needs_images
 from ludus.learners.spaces import one_space
@@ -118,6 +118,6 @@ def refuse_recorded(algorithm: object, *, why: str) -> None:
     learned = getattr(algorithm, "learned_reward", None)
     if learned is not None and learned.from_recorded:
         raise ScenarioError(
-            f"learned_reward {own_name(learned)} compares decisions with those of a file, whose observations and actions are the "
+            f"learned_reward {qualified_name(learned)} compares decisions with those of a file, whose observations and actions are the "
             f"game's. {why}"
         )

@@ -11,9 +11,9 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.device import to_device, to_host
+from ludus.core.device import to_device, to_numpy
 from ludus.core.errors import TrainingError
-from ludus.core.types import Array, EnvSpec, State, Tail
+from ludus.core.types import Array, EnvSpec, SegmentEnd, State
 from ludus.envs.spaces import Choices
 from ludus.learners.losses import CategoricalDistribution, MultiCategoricalDistribution
 from ludus.learners.rewards.base import NOTHING_AFTER
@@ -76,7 +76,7 @@ class Steps:
         after[:-1] = observation[1:]
         after[last] = bootstrap
         ended = np.zeros(len(action), np.bool_)
-        ended[last] = tail == Tail.TERMINATED
+        ended[last] = tail == SegmentEnd.TERMINATED
         known = after >= 0 if enumerated else np.ones(len(action), np.bool_)
         return Steps(observation, action, mask, after, known, ended)
 
@@ -210,4 +210,4 @@ def in_parts(function, rows: int) -> NDArray[np.float64]:  # type: ignore[no-unt
         return np.zeros(0)
     with torch.no_grad():
         parts = [function(slice(at, min(rows, at + _PART))) for at in range(0, rows, _PART)]
-        return to_host(torch.cat(parts)).astype(np.float64)
+        return to_numpy(torch.cat(parts)).astype(np.float64)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, PlainSerializer
 
 from ludus.core.errors import ConfigError
-from ludus.core.own_code import own_name
+from ludus.core.own_code import qualified_name
 from ludus.core.parts import build_part, dump_part
 from ludus.learners.rewards.base import LearnedRewardOptions
 
@@ -29,7 +29,8 @@ def parse_learned_reward(value: Any) -> LearnedRewardOptions | None:
     part = build_part("learned reward", value, LEARNED_REWARDS)
     if not isinstance(part, LearnedRewardOptions):
         raise ConfigError(
-            f"{own_name(part)!r} is no learned reward: derive it from ludus.learners.rewards.base.LearnedRewardOptions, with its options "
+            f"{qualified_name(part)!r} is no learned reward: derive it from ludus.learners.rewards.base.LearnedRewardOptions, "
+            f"with its options "
             "as fields."
         )
     return part

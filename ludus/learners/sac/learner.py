@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.core.device import to_device, to_host
+from ludus.core.device import to_device, to_numpy
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, State, Weights
 from ludus.learners.base import LearnerContext
@@ -64,7 +64,7 @@ class Temperature:
             guard.watch(entropy)
 
     def state_dict(self) -> State:
-        return {"log": to_host(self._log.values).copy(), "adam": self._adam.state_dict()}
+        return {"log": to_numpy(self._log.values).copy(), "adam": self._adam.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         self._log.values.copy_(torch.from_numpy(state["log"]))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core import seeding
-from ludus.core.device import fetched, to_device
+from ludus.core.device import scalars_to_host, to_device
 from ludus.core.types import Metrics
 from ludus.learners.base import LearnerContext
 from ludus.learners.on_policy.batch import Batch
@@ -32,8 +32,8 @@ class TeamLearner(OnPolicyLearner):
     makes_items = TeamTransitions
     _team: TeamRows  # of the update that is being made
 
-    def why_not_in_place(self) -> str:
-        """As `LearnsInPlace.why_not_in_place`."""
+    def on_device_unsupported_reason(self) -> str:
+        """As `SupportsOnDevice.on_device_unsupported_reason`."""
         return "its agents learn by what becomes of each other, which is found in the rows of a table"
 
     def _batch(self, columns: Mapping[str, Any]) -> Batch:
@@ -111,7 +111,7 @@ class TurnLearner(TeamLearner):
             return waiting[int(rng.integers(len(waiting)))]
         advantages = self._advantages(team)
         sizes = [advantages[self._index(team.rows.rows_of(agent))].abs().mean() for agent in waiting]
-        return waiting[int(np.argmax(fetched(sizes)))]
+        return waiting[int(np.argmax(scalars_to_host(sizes)))]
 
     def _index(self, rows: NDArray[np.int64]) -> Tensor:
         return to_device(rows, self.placement.torch)
@@ -168,7 +168,7 @@ class TrustRegionLearner(TurnLearner):
     def _moved(self, mine: Batch, rate: float) -> Metrics:
         step, entropy = self.model.improve(mine, self._progress)
         before = torch.zeros_like(entropy) if mine.others is None else mine.others.mean()
-        gain, divergence, promised, share, others, spread, wrong = fetched(
+        gain, divergence, promised, share, others, spread, wrong = scalars_to_host(
             [step.gain, step.divergence, step.promised, step.share, before, entropy, step.wrong]
         )
         if wrong:

@@ -34,7 +34,7 @@ class TeamTransitions(Transitions):
 
     def __init__(self, config: Settings, model: Model, context: LearnerContext) -> None:
         super().__init__(config, model, context)
-        self._networks, self._places = agents_in(model.spec), context.env.places.astype(np.int16)
+        self._networks, self._places = agents_in(model.spec), context.env.agent_index.astype(np.int16)
 
     def beside(self, rows: Trajectories) -> ItemColumns:
         length = np.diff(rows.start)

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.core.device import to_device, to_host
-from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.core.device import to_device, to_numpy
+from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.policies.action_values import rescale, unscale
 from ludus.policies.actor_critic import load_arrays, shapes_of
 from ludus.policies.bodies import orthogonal, own_stream
@@ -139,9 +139,9 @@ class LearnedModel:
     def _expanded(self, found: Imagined, mask: NDArray[np.bool_] | None) -> Expanded:
         n, actions = found.policy.shape
         most = self._network.most
-        reward = np.zeros(n) if found.reward is None else to_host(scalar(found.reward, most=most)).astype(np.float64)
+        reward = np.zeros(n) if found.reward is None else to_numpy(scalar(found.reward, most=most)).astype(np.float64)
         legal = np.ones((n, actions), np.bool_) if mask is None else mask
-        state, policy, value = (to_host(part) for part in (found.state, found.policy, scalar(found.value, most=most)))
+        state, policy, value = (to_numpy(part) for part in (found.state, found.policy, scalar(found.value, most=most)))
         return Expanded(state, reward, np.full(n, self._discount), policy, legal, value)
 
 
@@ -167,10 +167,10 @@ class MuZeroPolicy(Searches):
 
     def alone(
         self, observation: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
-    ) -> Act:
+    ) -> PolicyOutput:
         """See `Searches.alone`."""
         logits = self.model.roots(observation, mask).logits
-        return Act(*sample(logits, mask, noise, actions=self.actions, greedy=mode == "greedy"))
+        return PolicyOutput(*sample(logits, mask, noise, actions=self.actions, greedy=mode == "greedy"))
 
     def temperature(self, observation: Array) -> NDArray[np.float64]:
         """See `Searches.temperature`: the learner's, of when it published."""

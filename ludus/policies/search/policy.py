@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError
-from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.envs.rules import Rules, build_rules
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.base import Values
@@ -92,7 +92,7 @@ class Searches(ABC):
     @abstractmethod
     def alone(
         self, observation: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
-    ) -> Act:
+    ) -> PolicyOutput:
         """What the network plays without a search, in mode "explore" or "greedy"."""
 
     @abstractmethod
@@ -115,12 +115,12 @@ class Searches(ABC):
         noise: NDArray[np.float32],
         *,
         mode: str = "explore",
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `Policy.act`. Raises PolicyError as the network does, and for observations that show no position of the rules."""
         check_mode(self, mode)
         if mode in ("explore", "greedy"):
             act = self.alone(observation, mask, noise[:, :1], mode=mode)
-            return Act(act.action, act.logp)
+            return PolicyOutput(act.action, act.logp)
         playing = mode == "search"
         found = self.search(observation, mask, None if playing else np.ascontiguousarray(noise[:, 1:]))
         action, logp = answers(len(noise))
@@ -138,7 +138,7 @@ class Searches(ABC):
             SEARCH_POLICY: found.policy.astype(np.float32),
             SEARCH_VALUE: found.value.astype(np.float32),
         }
-        return Act(action, logp, None, extras)
+        return PolicyOutput(action, logp, None, extras)
 
     def search(
         self, observation: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32] | None
@@ -195,7 +195,7 @@ class SearchingPolicy(Searches):
 
     def alone(
         self, observation: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
-    ) -> Act:
+    ) -> PolicyOutput:
         """See `Searches.alone`."""
         return self.network.act(observation, mask, None, noise, mode=mode)
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ludus.core import device as devices
 from ludus.core.arrays import kernel
-from ludus.core.device import Placement, Work, placed, to_device, to_host
+from ludus.core.device import Placement, UpdateCost, resolve_placement, to_device, to_numpy
 from ludus.core.errors import PolicyError
-from ludus.core.types import CPU, Act, Array, DeviceChoice, Due, Enumeration, EnvSpec, PolicyRef
+from ludus.core.types import CPU, ActionRequests, Array, DeviceChoice, Enumeration, EnvSpec, PolicyOutput, PolicyRef
 from ludus.policies.base import Policy, Teams, team_size_of
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class DeviceMemory:
         self._now = memory if whole else self._now.index_copy(0, self._places(slots), memory)
 
     def recall(self, slots: NDArray[Any]) -> NDArray[np.float32]:
-        return to_host(self._before[self._places(slots)])
+        return to_numpy(self._before[self._places(slots)])
 
     def _places(self, slots: NDArray[Any]) -> torch.Tensor:
         return to_device(slots.astype(np.int64), self._now.device)
@@ -147,7 +147,7 @@ class DeviceMemory:
 # Which policy plays each slot of each player: what local and shared inference have in common.
 
 
-class Bindings:
+class PolicyBindings:
     """Policies live in rows of a table; rows that are neither loaded nor bound are used again.
 
     refs: by row; None: free. row_of: int32[loaded policies]. bound: per player int32[slots], the row that plays each, or -1.
@@ -199,7 +199,7 @@ class Bindings:
         for memory in self._memory[player].values():
             memory.clear(slots)
 
-    def begin(self, player: int, due: Due) -> None:
+    def begin(self, player: int, due: ActionRequests) -> None:
         """As `forget`, where an episode begins."""
         for memory in self._memory[player].values():
             memory.clear(due.slot[due.first])
@@ -236,7 +236,7 @@ class StackedPolicies(Protocol):
         noise: NDArray[np.float32],
         index: NDArray[np.int32],
         mode: str = "explore",
-    ) -> Act: ...
+    ) -> PolicyOutput: ...
 
 
 class Group:
@@ -266,7 +266,7 @@ class Group:
         *,
         index: NDArray[np.int32],
         teams: Teams | None = None,
-    ) -> Act:
+    ) -> PolicyOutput:
         """Rows sorted as they come: one call of the stack where the class offers one, else one for each policy that has rows. teams: whose
         they are, where policies have a `team_size`; a group is one policy's."""
         if len(self.policies) == 1 and self.placement is None:
@@ -305,7 +305,7 @@ class Group:
         memory: Array | None,
         noise: NDArray[np.float32],
         teams: Teams | None = None,
-    ) -> Act:
+    ) -> PolicyOutput:
         """As `act`, where all rows are played by one policy, at this place in the group."""
         if self.placement is not None:
             index = np.full(len(noise), policy, np.int32)
@@ -329,7 +329,7 @@ def acting_placement(policy: Policy, device: DeviceChoice, rows: int) -> Placeme
     if not size:
         return None
     # A precision of cards is refused on a CPU, where these may stay while learners do not.
-    place = placed(replace(device, precision="float32"), Work(size, rows, written=True))
+    place = resolve_placement(replace(device, precision="float32"), UpdateCost(size, rows, has_cpu_kernel=True))
     return None if place.device == "cpu" and device.written else replace(place, precision=device.precision)
 
 
@@ -346,14 +346,14 @@ def decode(
     return (ids if takes_ids else enumeration.observation.take(ids, axis=0)), legal
 
 
-def next_memory(act: Act) -> Array:
+def next_memory(act: PolicyOutput) -> Array:
     """Raises PolicyError if a recurrent policy's answer has none."""
     if act.memory is None:
-        raise PolicyError("a recurrent policy answered without its next memory; `Act.memory` must hold it.")
+        raise PolicyError("a recurrent policy answered without its next memory; `PolicyOutput.memory` must hold it.")
     return act.memory
 
 
-def merge(parts: Sequence[tuple[NDArray[np.int64], Act]], n: int) -> Act:
+def merge(parts: Sequence[tuple[NDArray[np.int64], PolicyOutput]], n: int) -> PolicyOutput:
     """One answer for n rows from answers for some rows each. Extras that only some of them have are 0 elsewhere. Memory stays with the
     parts. Raises PolicyError if their actions have different shapes."""
     if len(parts) == 1 and len(parts[0][0]) == n:
@@ -375,4 +375,4 @@ def merge(parts: Sequence[tuple[NDArray[np.int64], Act]], n: int) -> Act:
             if name not in extras:
                 extras[name] = np.zeros((n, *values.shape[1:]), values.dtype)
             extras[name][rows] = values
-    return Act(action, logp, memory, extras)
+    return PolicyOutput(action, logp, memory, extras)

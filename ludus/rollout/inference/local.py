@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from ludus.core.arrays import kernel
 from ludus.core.device import Placement
 from ludus.core.errors import PolicyError
-from ludus.core.types import CPU, Act, Array, DeviceChoice, Due, Enumeration, EnvSpec, PolicyRef
+from ludus.core.types import CPU, ActionRequests, Array, DeviceChoice, Enumeration, EnvSpec, PolicyOutput, PolicyRef
 from ludus.policies.base import Policy, Teams
 from ludus.rollout.inference import groups
 from ludus.rollout.inference.groups import (
-    Bindings,
     Group,
+    PolicyBindings,
     acting_placement,
     decode,
     group_key,
@@ -148,7 +148,7 @@ class LocalBank:
         self._spec = spec
         self._device = device
         self._tabulate = tabulate and spec.enumeration is not None
-        self._bindings = Bindings(spec, num_envs)
+        self._bindings = PolicyBindings(spec, num_envs)
         self._bound = self._bindings.bound
         slots = [len(bound) for bound in self._bound]
         self._most = max(slots)  # rows at a time
@@ -228,14 +228,14 @@ class LocalBank:
         device = None if place is None else place.torch
         return self._bindings.memory_of(player, entry.policy.memory_shape, device).recall(slots)
 
-    def act(self, player: int, due: Due, noise: NDArray[np.float32]) -> Act:
+    def act(self, player: int, due: ActionRequests, noise: NDArray[np.float32]) -> PolicyOutput:
         """See `PolicyBank.act`."""
         self._bindings.begin(player, due)
         n = len(due.slot)
         if self._only_tables[player]:
             action, logp = self._action[player][:n], self._logp[player][:n]
             self._tables[player].sample(due.slot, due.observation, self._bound[player], noise, action=action, logp=logp)
-            return Act(action, logp)
+            return PolicyOutput(action, logp)
         if self._sole[player] == _LOOK:
             self._sole[player] = groups.common(self._bound[player])
         if self._sole[player] >= 0:
@@ -331,7 +331,9 @@ class LocalBank:
 
     # ------------------------------------------------------------------------------------------------ evaluation
 
-    def _evaluate(self, player: int, group: int, rows: _Rows, index: NDArray[np.int32] | None, row: int) -> Act:
+    def _evaluate(
+        self, player: int, group: int, rows: _Rows, index: NDArray[np.int32] | None, row: int
+    ) -> PolicyOutput:
         """The answer of a group (-1: the tables) for rows that are played by its policies `index`, or, None, all by the one in `row`."""
         if group < 0:
             n = len(rows.slot)
@@ -339,7 +341,7 @@ class LocalBank:
             self._tables[player].sample(
                 rows.slot, rows.observation, self._bound[player], rows.noise, action=action, logp=logp
             )
-            return Act(action, logp)
+            return PolicyOutput(action, logp)
         chosen = self._groups[player][group]
         observation, mask = rows.observation, rows.mask
         if self._spec.enumeration is not None:
@@ -355,5 +357,5 @@ class LocalBank:
             act = chosen.act(observation, mask, memory, rows.noise, index=index, teams=teams)
         if kept is not None:
             kept.put(rows.slot, next_memory(act))
-            return Act(act.action, act.logp, None, act.extras)
+            return PolicyOutput(act.action, act.logp, None, act.extras)
         return act

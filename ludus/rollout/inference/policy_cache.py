@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.machine import files_to_keep
-from ludus.core.types import CPU, Act, Array, DeviceChoice, PolicyRef
+from ludus.core.types import CPU, Array, DeviceChoice, PolicyOutput, PolicyRef
 from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.rollout.base import RecentCache
 from ludus.rollout.inference.groups import Group, acting_placement, group_key, merge, next_memory, require_mode
@@ -29,7 +29,7 @@ class RequestRows(NamedTuple):
     team: NDArray[np.int32] | None = None
 
 
-class HeldPolicy(NamedTuple):
+class CachedPolicy(NamedTuple):
     """A policy on the server, as its clients know it."""
 
     key: int
@@ -40,7 +40,7 @@ class HeldPolicy(NamedTuple):
 
 
 class RemoteAct(NamedTuple):
-    """As `Act`, of what can be pickled."""
+    """As `PolicyOutput`, of what can be pickled."""
 
     action: Array
     logp: NDArray[np.float32]
@@ -72,7 +72,7 @@ class PolicyCache:
         self._groups = self._make([])
         self._stale = False  # whether `_groups` lack some of `_entries`: they could not be made the last time
 
-    def load(self, client: str, keep: Sequence[int], wanted: Sequence[tuple[PolicyRef, Ref]]) -> list[HeldPolicy]:
+    def load(self, client: str, keep: Sequence[int], wanted: Sequence[tuple[PolicyRef, Ref]]) -> list[CachedPolicy]:
         """From now on a client holds what it `keep`s of what it held, and these. One thread at a time. Raises PolicyError for a policy
         without its mode."""
         found = [self._find(ref, sent) for ref, sent in wanted]
@@ -88,7 +88,7 @@ class PolicyCache:
             self._groups = self._make(self._entries)
             self._stale = False
         return [
-            HeldPolicy(key, e.policy.noise_width, e.policy.memory_shape, e.policy.takes_ids, team_size_of(e.policy))
+            CachedPolicy(key, e.policy.noise_width, e.policy.memory_shape, e.policy.takes_ids, team_size_of(e.policy))
             for key, e in zip(keys, found, strict=True)
         ]
 
@@ -152,12 +152,12 @@ class Groups:
             self._groups.append(Group([entry.policy for entry in held], held[0].mode, place))
 
     def act(self, parts: Sequence[RequestRows]) -> Any:
-        """An iterator over one `Act` for each part."""
+        """An iterator over one `PolicyOutput` for each part."""
         pieces: dict[tuple[Any, ...], list[_Piece]] = {}
         for number, rows in enumerate(parts):
             for group, piece in self._pieces(number, rows):
                 pieces.setdefault((group, *_layout(piece.rows)), []).append(piece)
-        acts: list[list[tuple[NDArray[np.int64], Act]]] = [[] for _ in parts]
+        acts: list[list[tuple[NDArray[np.int64], PolicyOutput]]] = [[] for _ in parts]
         for (group, *_), together in pieces.items():
             for piece, act in zip(together, self._evaluate(group, [p.rows for p in together]), strict=True):
                 acts[piece.part].append((piece.picked, act))
@@ -184,7 +184,7 @@ class Groups:
             out.append((g, _Piece(number, picked, few)))
         return out
 
-    def _evaluate(self, group: int, together: Sequence[RequestRows]) -> list[Act]:
+    def _evaluate(self, group: int, together: Sequence[RequestRows]) -> list[PolicyOutput]:
         """One answer for each, from one call of the group."""
         chosen = self._groups[group]
         observation, mask, memory, noise = (joined([rows[k] for rows in together]) for k in range(1, 5))
@@ -221,16 +221,16 @@ def joined(columns: Sequence[Any]) -> Any:
     return None if columns[0] is None else np.concatenate(columns)
 
 
-def _split(act: Act, sizes: Sequence[int]) -> list[Act]:
+def _split(act: PolicyOutput, sizes: Sequence[int]) -> list[PolicyOutput]:
     """Copies: a policy may write its next answer where it wrote this one."""
     out, end = [], 0
     for size in sizes:
         begin, end = end, end + size
         memory = None if act.memory is None else act.memory[begin:end].copy()
         extras = {name: values[begin:end].copy() for name, values in act.extras.items()}
-        out.append(Act(act.action[begin:end].copy(), act.logp[begin:end].copy(), memory, extras))
+        out.append(PolicyOutput(act.action[begin:end].copy(), act.logp[begin:end].copy(), memory, extras))
     return out
 
 
-def _wanted(act: Act, names: Sequence[str]) -> RemoteAct:
+def _wanted(act: PolicyOutput, names: Sequence[str]) -> RemoteAct:
     return RemoteAct(act.action, act.logp, act.memory, {name: act.extras[name] for name in names if name in act.extras})

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import RunError
-from ludus.core.types import Act, Array, Due, EnvSpec, PolicyRef
+from ludus.core.types import ActionRequests, Array, EnvSpec, PolicyOutput, PolicyRef
 from ludus.policies.base import Teams
-from ludus.rollout.inference.groups import Bindings, SlotMemory, decode, merge
-from ludus.rollout.inference.policy_cache import HeldPolicy, RemoteAct, RequestRows, joined
+from ludus.rollout.inference.groups import PolicyBindings, SlotMemory, decode, merge
+from ludus.rollout.inference.policy_cache import CachedPolicy, RemoteAct, RequestRows, joined
 from ludus.runtime.base import Peer, Ref
 
 INLINE = 90_000
@@ -27,7 +27,7 @@ class _Entry(NamedTuple):
 
     ref: PolicyRef
     sent: Ref
-    held: HeldPolicy
+    held: CachedPolicy
 
 
 class _Family(NamedTuple):
@@ -62,7 +62,7 @@ class RemoteBank:
         self.server: Peer | None = None
         self._spec = spec
         self._client = client
-        self._bindings = Bindings(spec, num_envs)
+        self._bindings = PolicyBindings(spec, num_envs)
         self._entries: list[_Entry | None] = []  # by row
         self._incarnation = ""
         self._key_of = np.zeros(0, np.int32)  # by row
@@ -111,12 +111,12 @@ class RemoteBank:
             return None
         return self._bindings.memory_of(player, entry.held.memory_shape).recall(slots)
 
-    def act(self, player: int, due: Due, noise: NDArray[np.float32]) -> Act:
+    def act(self, player: int, due: ActionRequests, noise: NDArray[np.float32]) -> PolicyOutput:
         """See `PolicyBank.act`. Raises PartDied if the server died."""
         (act,) = self.act_all([(player, due, noise)])
         return act
 
-    def act_all(self, asked: Sequence[tuple[int, Due, NDArray[np.float32]]]) -> list[Act]:
+    def act_all(self, asked: Sequence[tuple[int, ActionRequests, NDArray[np.float32]]]) -> list[PolicyOutput]:
         """As `act`, for several players, in one request."""
         parts: list[RequestRows] = []
         pieces = [list(self._pieces(*one, parts)) for one in asked]
@@ -153,7 +153,9 @@ class RemoteBank:
 
     # ------------------------------------------------------------------------------------------------ rows
 
-    def _pieces(self, player: int, due: Due, noise: NDArray[np.float32], parts: list[RequestRows]) -> Iterator[_Piece]:
+    def _pieces(
+        self, player: int, due: ActionRequests, noise: NDArray[np.float32], parts: list[RequestRows]
+    ) -> Iterator[_Piece]:
         """Adds to `parts` what goes to the server, by family."""
         self._bindings.begin(player, due)
         rows = self._bindings.bound[player][due.slot]
@@ -170,7 +172,7 @@ class RemoteBank:
         player: int,
         family: int,
         rows: NDArray[np.int32],
-        due: Due,
+        due: ActionRequests,
         noise: NDArray[np.float32],
         picked: NDArray[np.int64] | None,
         parts: list[RequestRows],
@@ -201,14 +203,14 @@ class RemoteBank:
         return np.arange(len(piece.slot)) if piece.picked is None else piece.picked
 
     @staticmethod
-    def _take(piece: _Piece, answers: Iterator[RemoteAct]) -> Act:
+    def _take(piece: _Piece, answers: Iterator[RemoteAct]) -> PolicyOutput:
         """The answer to a piece, whose memory is kept."""
         found = [next(answers) for _ in range(piece.parts)]
         action, logp, memory = (joined([answer[k] for answer in found]) for k in range(3))
         if piece.kept is not None:
             piece.kept.put(piece.slot, memory)
         extras = {name: joined([answer.extras[name] for answer in found]) for name in found[0].extras}
-        return Act(action, logp, None, extras)
+        return PolicyOutput(action, logp, None, extras)
 
 
 def _cut(rows: RequestRows) -> list[RequestRows]:

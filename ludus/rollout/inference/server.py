@@ -12,9 +12,9 @@ from time import monotonic
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ludus.core.errors import PartDied, RunError, ScenarioError, TrainingError
-from ludus.core.machine import out_of_memory, same_bits
+from ludus.core.machine import deterministic_algorithms, out_of_memory
 from ludus.core.types import CPU, DeviceChoice, PolicyRef
-from ludus.rollout.inference.policy_cache import HeldPolicy, PolicyCache, RemoteAct, RequestRows
+from ludus.rollout.inference.policy_cache import CachedPolicy, PolicyCache, RemoteAct, RequestRows
 from ludus.runtime.base import Handle, Peer, Ref, Runtime
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -26,7 +26,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-class Ticket(Generic[Q, A]):
+class QueuedRequest(Generic[Q, A]):
     """A request in the queue, and what comes of it. size: its rows. until: when its batch is due, in `time.monotonic` seconds."""
 
     __slots__ = ("answer", "client", "done", "error", "request", "size", "turn", "until")
@@ -63,14 +63,16 @@ class Batches(Generic[Q, A]):
         self._evaluate = evaluate
         self._max_wait, self._max_batch, self._callers = max_wait, max_batch, callers
         self._lock = threading.Lock()
-        self._queue: deque[Ticket[Q, A]] = deque()
+        self._queue: deque[QueuedRequest[Q, A]] = deque()
         self._expected: set[str] = set()
-        self._leader: Ticket[Q, A] | None = None
+        self._leader: QueuedRequest[Q, A] | None = None
         self._closed = False
 
     def ask(self, client: str, request: Q, *, size: int) -> A:
         """The answer. Raises what evaluating the request raised, and RunError once it is closed."""
-        ticket: Ticket[Q, A] = Ticket(client, request, size, until=monotonic() + self._max_wait, lock=self._lock)
+        ticket: QueuedRequest[Q, A] = QueuedRequest(
+            client, request, size, until=monotonic() + self._max_wait, lock=self._lock
+        )
         with self._lock:
             self._join(ticket)
             while not ticket.done and self._leader is not ticket:
@@ -90,7 +92,7 @@ class Batches(Generic[Q, A]):
                 ticket.turn.notify()
             self._queue.clear()
 
-    def _join(self, ticket: Ticket[Q, A]) -> None:
+    def _join(self, ticket: QueuedRequest[Q, A]) -> None:
         if self._closed:
             raise _closed()
         self._queue.append(ticket)
@@ -107,11 +109,11 @@ class Batches(Generic[Q, A]):
             or sum(ticket.size for ticket in self._queue) >= self._max_batch
         )
 
-    def _gather(self, leader: Ticket[Q, A]) -> list[Ticket[Q, A]]:
+    def _gather(self, leader: QueuedRequest[Q, A]) -> list[QueuedRequest[Q, A]]:
         """The batch, once it is due; nothing if it was closed meanwhile."""
         while not leader.done and not self._due() and (left := leader.until - monotonic()) > 0:
             leader.turn.wait(left)
-        batch: list[Ticket[Q, A]] = []
+        batch: list[QueuedRequest[Q, A]] = []
         rows = 0
         while self._queue and (not batch or rows + self._queue[0].size <= self._max_batch):
             batch.append(self._queue.popleft())
@@ -122,7 +124,7 @@ class Batches(Generic[Q, A]):
         self.rows += rows
         return batch
 
-    def _serve(self, batch: Sequence[Ticket[Q, A]]) -> None:
+    def _serve(self, batch: Sequence[QueuedRequest[Q, A]]) -> None:
         try:
             self._answer(batch)
         finally:
@@ -136,7 +138,7 @@ class Batches(Generic[Q, A]):
                 if self._leader is not None:
                     self._leader.turn.notify()
 
-    def _answer(self, batch: Sequence[Ticket[Q, A]]) -> None:
+    def _answer(self, batch: Sequence[QueuedRequest[Q, A]]) -> None:
         try:
             for ticket, answer in zip(batch, self._evaluate([t.request for t in batch]), strict=True):
                 ticket.answer = answer
@@ -171,7 +173,7 @@ class LoadedPolicies(NamedTuple):
     """server: which incarnation holds the policies."""
 
     server: str
-    held: list[HeldPolicy]
+    held: list[CachedPolicy]
 
 
 class InferenceServer:
@@ -181,7 +183,7 @@ class InferenceServer:
     def __init__(self, spec: ServerSpec) -> None:
         self._name = secrets.token_hex(8)
         self._open = ExitStack()
-        self._open.enter_context(same_bits(spec.device.deterministic))
+        self._open.enter_context(deterministic_algorithms(spec.device.deterministic))
         self._cache = PolicyCache(spec.fetch, kept=spec.kept, device=spec.device, max_batch=spec.max_batch)
         self._loading = threading.Lock()
         self._extras: dict[str, tuple[str, ...]] = {}

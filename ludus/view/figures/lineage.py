@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, nearest
-from ludus.core.types import Solution
+from ludus.core.types import MetaSolution
 from ludus.solvers import games
 from ludus.storage.reader import Reader
 from ludus.storage.records import StoredOpponent, StoredPolicy
@@ -332,7 +332,7 @@ def _results_of(game: MetaGame, player: int, place: int, most: int) -> list[Resu
             ),
         )
     known = np.flatnonzero(np.isfinite(mean).ravel())
-    played = games.others(Solution(tuple(game.marginals), np.nan), player).ravel()
+    played = games.others(MetaSolution(tuple(game.marginals), np.nan), player).ravel()
     kept = np.sort(known[np.lexsort((-known, -played[known]))][:most])
     names = [game.names(other) for other in others]
     places = np.unravel_index(kept, tuple(game.sizes[other] for other in others)) if others else ()

@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from fastapi import HTTPException, Response
 
-from ludus.core.errors import ConfigError, LudusError, NotNow, PlayError, RunError, ScenarioError, TooManyTables
-from ludus.core.files import without_folders
+from ludus.core.errors import (
+    ConfigError,
+    LudusError,
+    PlayError,
+    RunError,
+    ScenarioError,
+    TooManySessionsError,
+    WrongTurnError,
+)
+from ludus.core.files import redact_paths
 from ludus.core.plain import to_json
 from ludus.storage.people import FILE, People
 from ludus.storage.run_dirs import RUNS
@@ -169,8 +177,8 @@ class PlayRoom:
 
 
 _STATUS: Sequence[tuple[type[LudusError], int]] = (
-    (NotNow, 409),
-    (TooManyTables, 429),
+    (WrongTurnError, 409),
+    (TooManySessionsError, 429),
     (PlayError, 422),
     (ConfigError, 422),
     (ScenarioError, 422),
@@ -181,7 +189,7 @@ _STATUS: Sequence[tuple[type[LudusError], int]] = (
 def refused(error: LudusError, run: KnownRun | None = None) -> HTTPException:
     """What a request is answered that could not be granted."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
-    return HTTPException(status, without_folders(str(error) if run is None else run.said(str(error))))
+    return HTTPException(status, redact_paths(str(error) if run is None else run.said(str(error))))
 
 
 def json_response(content: bytes | Any) -> Response:

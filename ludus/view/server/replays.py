@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from ludus.core.plain import plain, to_json
+from ludus.core.plain import to_builtins, to_json
 from ludus.view.server.games import PlayRoom, json_response
 from ludus.view.server.known_runs import KnownRun
 
@@ -128,7 +128,7 @@ def _show(room: PlayRoom, run: KnownRun, body: ShowBody) -> bytes:
         replay = play(game, body.seats, seed=body.seed)
     id = new_id()
     room.replays.put(id, run.id, to_json(replay))
-    return to_json({"id": id, **plain(replay)})
+    return to_json({"id": id, **to_builtins(replay)})
 
 
 def _keep(room: PlayRoom, run: KnownRun, id: str) -> bytes:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ludus.core.errors import RunError
 from ludus.storage import orders
 from ludus.storage.live import Status
-from ludus.storage.orders import Wish
+from ludus.storage.orders import ControlRequest
 from ludus.view.server.known_runs import KnownRun
 from ludus.view.server.live_status import live_status
 from ludus.view.server.state import State
@@ -58,15 +58,15 @@ def leave(run: KnownRun, order: Order) -> dict[str, Any]:
             raise HTTPException(
                 409, "the run has begun another session since the page was loaded. Look again, then decide."
             )
-        after = orders.give(run.folder, run.name, wish_of(order, before), before, wait=WAIT)
+        after = orders.submit_and_wait(run.folder, run.name, wish_of(order, before), before, wait=WAIT)
     except RunError as error:
-        if order.do == "stop" and not orders.goes_on(run.folder, before):
+        if order.do == "stop" and not orders.still_running(run.folder, before):
             return {"status": None, "taken": True}
         raise HTTPException(409, run.said(str(error))) from error
     return {"status": asdict(live_status(after or before)), "taken": after is not None}
 
 
-def wish_of(order: Order, status: Status) -> Wish:
+def wish_of(order: Order, status: Status) -> ControlRequest:
     """What the order says. status: what its driver did when it was given."""
     if order.do == "throttle":
         assert order.speed is not None
