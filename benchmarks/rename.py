@@ -4,7 +4,7 @@ A map is YAML:
 
     identifiers: {Old: New}                      # a name that stands for one thing in the whole tree: every token of it
     globals: {"ludus.core.errors:old": new}      # a function, class or constant of a module, where files import it
-    members: {"ludus.core.base.Class.old": new}  # a method or attribute, by mypy's types (`python -m benchmarks.rename_types INDEX`)
+    members: {"ludus.core.base.Class.old": new}  # a method or attribute, by mypy's types, which --types has
     locals: {ludus/core/base.py: {"Class.method": {old: new}}}  # a variable of one function
 
 Strings and documents follow where they name code: a string that is nothing but names, and what stands in backquotes. A local name is left,
