@@ -235,7 +235,10 @@ def test_names_of_every_kind(finished: Path, tmp_path: Path) -> None:
         ("0-3", "what a run has is named with @. Write '@0/0-3'."),
         ("meta", "what a run has is named with @. Write '@meta'."),
         ("@0-3", "no '0-3' to be named after the @; did you mean '0/0-3'?"),
-        ("@2/0-3", "no '2/0-3' to be named after the @; did you mean '0/0-3'"),
+        (
+            "@2/0-3",
+            "'@2/0-3': 2 is no player; openspiel/kuhn_poker has the players 0 to 1: 0 (player_0), 1 (player_1).",
+        ),
         ("@newst", "no 'newst' to be named after the @; did you mean 'newest'"),
         ("@7", "has the generations 0 to 4; there is no 7 yet."),
         ("{run}@", "nothing follows the @."),

@@ -299,7 +299,7 @@ def test_what_does_not_fit_is_refused() -> None:
         clone(recorded, game(THREE.agents[0].observation, Discrete(3), "tests/other"), PPO().policy)
     with pytest.raises(DataError, match=r"observations of shape \(2,\).* they are of \(4,\)"):
         clone(recorded, game(Box(-1, 1, (4,), np.float32), Discrete(3)), PPO().policy)
-    with pytest.raises(ConfigError, match=r"players \[1\] were given; the file has decisions of players \[0\]"):
+    with pytest.raises(ConfigError, match=r"players: 1 is no player; tests/made_up has the players 0 to 0"):
         clone(recorded, THREE, PPO().policy, players=[1])
     with pytest.raises(ConfigError, match=r"policies \['novice'\] were given; the file has decisions of expert"):
         clone(recorded, THREE, PPO().policy, policies=["novice"])
