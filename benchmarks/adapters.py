@@ -172,7 +172,7 @@ def first_seeds(num_envs: int) -> list[int]:
 
 def bare_tasks(domain: str, task: str, num_envs: int, batches: list[Any]) -> Step:
     """A loop over tasks of the Control Suite, as anybody would write it; the suite itself puts observations side by side."""
-    from ludus.envs.adapters.dmc import _suite
+    from ludus.contrib.envs.dmc import _suite
 
     flat = {"flat_observation": True}
     tasks = [

@@ -19,9 +19,9 @@ from benchmarks.adaptive_games import EPISODES, GAMES, Game
 from benchmarks.lines import Lines
 from ludus.core import seeding
 from ludus.core.types import MetaSolution
-from ludus.solvers.confidence import mean_bounds, payoff_bounds
-from ludus.solvers.match_selection import AdaptiveEvaluation, CellSelection, first_cells, impute_missing
-from ludus.solvers.nash import Nash
+from ludus.metagame.solvers.confidence import mean_bounds, payoff_bounds
+from ludus.metagame.solvers.match_selection import AdaptiveEvaluation, CellSelection, first_cells, impute_missing
+from ludus.metagame.solvers.nash import Nash
 
 PACKAGES = ("ludus", "numpy", "numba", "scipy")
 TARGETS = (0.1, 0.05, 0.02)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.types import MetaSolution
-from ludus.population.payoffs import Payoffs
-from ludus.solvers.match_selection import CellSelection
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers.match_selection import CellSelection
 
 Matrix = NDArray[np.float64]
 ADVANTAGE = 0.4

@@ -19,9 +19,9 @@ from benchmarks.lines import Lines
 from benchmarks.results import in_full
 from ludus.core.config import to_yaml
 from ludus.core.seeding import keys
-from ludus.driver.runner import run
 from ludus.envs.registry import make_env
 from ludus.policies.base import Policy
+from ludus.runs.runner import run
 from ludus.training.training import Training
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "gymnasium")

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import ludus
 from ludus.core.types import PolicySpec
-from ludus.evaluation.tournament.entrants import Entrant, EntrantPlayer, EntrantSeat, TournamentField, sha256
-from ludus.evaluation.tournament.run import Options, run_tournament
+from ludus.metagame.population.ratings.bradley_terry import Z95
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, parse_bot
 from ludus.policies.file import digest_of
 from ludus.policies.registry import build_policy
-from ludus.population.ratings.bradley_terry import Z95
 from ludus.storage.database import FILE
 from ludus.storage.stored_run import StoredRun
+from ludus.tournament.entrants import Entrant, EntrantPlayer, EntrantSeat, TournamentField, sha256
+from ludus.tournament.run import Options, run_tournament
 
 _SNAPSHOT = "snapshot"
 

@@ -20,14 +20,14 @@ from rich.console import Console
 from rich.live import Live
 
 from benchmarks.lines import Lines
+from ludus.apps.ui.figures import learning as figures
 from ludus.core import curves
-from ludus.driver.runner import run
-from ludus.driver.scenario_files import load_scenario
+from ludus.reporting.progress import RichProgress
+from ludus.reporting.tensorboard import TensorBoardWriter
+from ludus.runs.runner import run
+from ludus.runs.scenario_files import load_scenario
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
-from ludus.view.figures import learning as figures
-from ludus.view.progress import RichProgress
-from ludus.view.tensorboard import TensorBoardWriter
 
 SHORT = {
     "leduc": ["generations=15"],

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from benchmarks.lines import Lines
 from ludus.core.types import Metrics, Task, TrainingTask
-from ludus.driver.runner import run
-from ludus.driver.scenario_files import load_scenario
+from ludus.runs.runner import run
+from ludus.runs.scenario_files import load_scenario
 from ludus.storage.base import GenerationRecord, NullObserver
 from ludus.storage.reader import Reader
 

@@ -22,9 +22,9 @@ from typing import Any
 from benchmarks.results import in_full
 from ludus.core.errors import LudusError
 from ludus.core.types import Metrics
-from ludus.driver.runner import resume, run
-from ludus.driver.scenario_kinds import PSRO
-from ludus.driver.scenario_runtime import RuntimeChoice
+from ludus.runs.runner import resume, run
+from ludus.runs.scenario_kinds import PSRO
+from ludus.runs.scenario_runtime import RuntimeChoice
 from ludus.storage.base import NullObserver, RunSummary
 
 SCENARIO = """

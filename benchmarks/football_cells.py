@@ -18,8 +18,8 @@ from benchmarks.contestants import Contestant, Repetition
 from benchmarks.machine import ROOT
 from benchmarks.results import same_scenario, write_cell
 from ludus.core.types import TrainingTask
-from ludus.driver.scenario_files import load_scenario
 from ludus.rollout.base import EpisodeResults
+from ludus.runs.scenario_files import load_scenario
 
 RESULTS = ROOT / "benchmarks" / "results" / "football"
 KEPT = ROOT / "runs" / "benchmarks" / "football"

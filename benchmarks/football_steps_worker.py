@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.lines import Lines
+from ludus.contrib.football.match import Luck
 from ludus.core.seeding import keys
 from ludus.core.types import Timestep
-from ludus.envs.football.match import Luck
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.registry import make_env
 from ludus.testing.ledger import Actor

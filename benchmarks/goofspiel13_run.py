@@ -104,8 +104,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _measure(folder: Path, chosen: dict[str, Any], *, budget: int, rounds: int) -> None:
+    from ludus.algorithms.ppo.config import PPO
     from ludus.evaluation.exploiters import exploit_population
-    from ludus.learners.ppo.options import PPO
 
     lines = Lines(PACKAGES)
     facts = _train(folder, chosen)

@@ -47,7 +47,7 @@ def work(argv: Sequence[str]) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command."""
-    from ludus.core.device import cards, require_card
+    from ludus.backend.device import cards, require_card
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", add_help=False)
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N, or cpu")

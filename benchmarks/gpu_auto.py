@@ -1,4 +1,4 @@
-"""What `auto` gives to a card, beside one core: from which size on each is faster, which decides what `ludus.core.device` and
+"""What `auto` gives to a card, beside one core: from which size on each is faster, which decides what `ludus.backend.device` and
 `ludus.evaluation.exact` should weigh.
 
 `auto_learning`: steps of PPO, whole batches, by size of the perceptron and rows of a step; `auto_acting`: answers of one perceptron that
@@ -56,7 +56,7 @@ GIVEN, LEFT = "least of those that auto gives to the card", "greatest of those t
 def learning(options: Options) -> Mapping[str, float]:
     """Steps of an update that has EPOCHS of them."""
     from benchmarks.gpu_learning import Rows, ppo_of
-    from ludus.core.device import multiplications
+    from ludus.backend.device import multiplications
     from ludus.core.types import CPU, DeviceChoice
 
     found = []
@@ -126,7 +126,7 @@ def trees(options: Options) -> Mapping[str, float]:
 
 def _gives(size: int, rows: int) -> bool:
     """Whether auto takes the card for so many multiplications of a row."""
-    from ludus.core.device import UpdateCost, resolve_placement
+    from ludus.backend.device import UpdateCost, resolve_placement
     from ludus.core.types import DeviceChoice
 
     return resolve_placement(DeviceChoice("auto"), UpdateCost(size, rows, has_cpu_kernel=True)).device != "cpu"

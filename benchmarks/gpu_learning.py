@@ -28,8 +28,8 @@ from benchmarks.peers.training import REPLAY
 if TYPE_CHECKING:
     import torch
 
+    from ludus.algorithms.common.base import Learner
     from ludus.core.types import DeviceChoice
-    from ludus.learners.base import Learner
     from ludus.replay.base import Sample
 
 FRAMES, SHARE = "seconds per million frames", "share of the peak"
@@ -48,7 +48,7 @@ def _choice(options: Options, *, bf16: bool = False) -> DeviceChoice:
 
 def _require_compiled(learner: object, options: Options) -> None:
     """Raises RuntimeError where its steps are not: figures of others are none that are asked for here."""
-    from ludus.core.device import describe_device
+    from ludus.backend.device import describe_device
 
     if not options.small and "compiled)" not in describe_device(learner):
         raise RuntimeError(f"steps are not compiled: {describe_device(learner)}")
@@ -94,10 +94,10 @@ def ppo_of(rows: Rows, choice: DeviceChoice, seed: int, **options: Any) -> tuple
     """A learner with these options, and its batch where it computes."""
     from gymnasium.spaces import Box, Discrete
 
-    from ludus.core.device import placement_for_table
+    from ludus.algorithms.common.base import LearnerContext
+    from ludus.algorithms.ppo.config import PPO
+    from ludus.backend.device import placement_for_table
     from ludus.core.types import AgentSpec, EnvSpec
-    from ludus.learners.base import LearnerContext
-    from ludus.learners.ppo.options import PPO
     from ludus.replay.base import TableSpec
     from ludus.replay.kinds import build_table
 

@@ -29,14 +29,14 @@ THERE = ("algorithm.batch=1500", "algorithm.epochs=10")
 
 def mmd(options: Options) -> Mapping[str, float]:
     """Decisions a second that mirror descent has learned from."""
-    from ludus.learners.mmd.options import MMD
+    from ludus.algorithms.mmd.config import MMD
 
     return _learns(MMD(batch=_batch(options), batch_unit="decisions", epochs=1, minibatches=4), options)
 
 
 def ppo(options: Options) -> Mapping[str, float]:
     """The same of PPO."""
-    from ludus.learners.ppo.options import PPO
+    from ludus.algorithms.ppo.config import PPO
 
     return _learns(PPO(batch=_batch(options), batch_unit="decisions", epochs=1, minibatches=4), options)
 
@@ -46,9 +46,9 @@ def _batch(options: Options) -> int:
 
 
 def _learns(algorithm: object, options: Options) -> Mapping[str, float]:
+    from ludus.algorithms.common.base import Algorithm
     from ludus.core.types import DeviceChoice, Mixture, TrainingTask
     from ludus.envs.registry import make_env
-    from ludus.learners.base import Algorithm
     from ludus.replay.episode_server import EpisodeServer
     from ludus.rollout.manager import manage
     from ludus.runtime.inprocess import InProcess
@@ -95,8 +95,8 @@ def preset_here(options: Options) -> Mapping[str, float]:
 
 
 def _preset(options: Options, *settings: str) -> Mapping[str, float]:
-    from ludus.driver.runner import run
-    from ludus.driver.scenario_files import load_scenario
+    from ludus.runs.runner import run
+    from ludus.runs.scenario_files import load_scenario
 
     tiny = ["generations=1", "response={episodes: 3000}"]
     with tempfile.TemporaryDirectory() as folder:

@@ -20,7 +20,7 @@ STEPS, SECONDS = "steps per second", "seconds per 1,000 profiles"
 
 def play(options: Options) -> Mapping[str, float]:
     """Decisions a second of games that are played there."""
-    from ludus.core.device import scalars_to_host, to_device
+    from ludus.backend.device import scalars_to_host, to_device
     from ludus.envs.tree.game_tree import compile_tree
     from ludus.envs.tree.stepping import TreeGames
 
@@ -61,7 +61,7 @@ def _nash_conv(
     options: Options, *, small: bool | None = None
 ) -> tuple[Callable[[], object], Callable[[], object], int]:
     """NashConv float64[profiles] of random tables, by the tensors on the device and by the compiled sweeps; and how many."""
-    from ludus.core.device import to_device, to_numpy
+    from ludus.backend.device import to_device, to_numpy
     from ludus.envs.tree.game_tree import compile_tree
     from ludus.envs.tree.tensors import TreeTensors
 

@@ -53,9 +53,9 @@ def _sizes(options: Options) -> Sizes:
 
 def mappo(options: Options) -> Mapping[str, float]:
     """Rounds of a task."""
+    from ludus.algorithms.ppo.config import MAPPO
     from ludus.core.types import DeviceChoice, Mixture, TrainingTask
     from ludus.envs.options import Environment
-    from ludus.learners.ppo.options import MAPPO
     from ludus.replay.episode_server import EpisodeServer
     from ludus.rollout.manager import manage
     from ludus.runtime.inprocess import InProcess

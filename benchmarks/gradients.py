@@ -32,11 +32,11 @@ from benchmarks.contestants import Repetition
 from benchmarks.gradients_tasks import CARTPOLE, ActorCritic, Play, sample
 from benchmarks.machine import ROOT
 from benchmarks.results import result_path, write
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.common.schedule import Schedule
+from ludus.algorithms.on_policy.learner import OnPolicyLearner
 from ludus.core.machine import thread_limits
 from ludus.core.seeding import generator
-from ludus.learners.base import LearnerContext
-from ludus.learners.on_policy.learner import OnPolicyLearner
-from ludus.learners.schedule import Schedule
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 

@@ -27,11 +27,11 @@ from benchmarks.contestants import Repetition
 from benchmarks.gradients_tasks import CARTPOLE, LEDUC, ActorCritic, Play, Setting, context_of, learner_of, sample
 from benchmarks.machine import ROOT
 from benchmarks.results import result_path, write
+from ludus.algorithms.common.base import Algorithm, Learner, tell_version
+from ludus.algorithms.common.schedule import Schedule
+from ludus.algorithms.on_policy.a3c import A3CLearner
+from ludus.algorithms.ppo.config import PPO
 from ludus.core.machine import thread_limits
-from ludus.learners.base import Algorithm, Learner, tell_version
-from ludus.learners.on_policy.a3c import A3CLearner
-from ludus.learners.ppo.options import PPO
-from ludus.learners.schedule import Schedule
 from ludus.policies.registry import build_policy
 
 LAGS, CORRECTIONS = (0, 2, 4, 8), ("none", "vtrace")

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from ludus.algorithms.common.base import Algorithm, Learner, LearnerContext
+from ludus.algorithms.common.losses import entropy, log_prob, policy_gradient, value_loss
+from ludus.algorithms.on_policy.batch import Batch
+from ludus.algorithms.on_policy.config import OnPolicy
 from ludus.core.types import Mixture, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import compile_tree
-from ludus.learners.base import Algorithm, Learner, LearnerContext
-from ludus.learners.losses import entropy, log_prob, policy_gradient, value_loss
-from ludus.learners.on_policy.batch import Batch
-from ludus.learners.on_policy.options import OnPolicy
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample

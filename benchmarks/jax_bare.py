@@ -53,7 +53,7 @@ def bare_gymnax(name: str, num_envs: int, batches: list[Any]) -> Step:
 
 def bare_jaxmarl(name: str, num_envs: int, batches: list[Any], options: Mapping[str, Any]) -> Step:
     """Its own `step`, which resets by itself. batches: actions [E × agents]; masks are read, too, where there are some."""
-    from ludus.envs.adapters.jaxmarl import _by_name, _legal_moves, _package
+    from ludus.contrib.envs.jaxmarl import _by_name, _legal_moves, _package
     from ludus.envs.functional.game import KEY
 
     env = _package().make(name, **_by_name(name, options))
@@ -73,7 +73,7 @@ def bare_jumanji(name: str, num_envs: int, batches: list[Any]) -> Step:
     """Its own vectors, which reset by themselves. batches: actions [E × agents]."""
     from jumanji.wrappers import VmapAutoResetWrapper
 
-    from ludus.envs.adapters.jumanji import _made, _package
+    from ludus.contrib.envs.jumanji import _made, _package
 
     env = VmapAutoResetWrapper(_made(_package(), name, {}))
     step = jax.jit(env.step)

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.learning_task import EXPERT_FILE, LearningTask
-from ludus.driver.runner import run
-from ludus.driver.scenario_files import load_scenario
+from ludus.algorithms.bc.clone import Cloning, clone
+from ludus.apps.episodes.trajectories import record_run_trajectories
 from ludus.evaluation.evaluate import evaluate_run
-from ludus.evaluation.trajectories import record_run_trajectories
-from ludus.learners.bc.clone import Cloning, clone
 from ludus.policies.file import save_policy
 from ludus.replay.parquet import read_trajectories
+from ludus.runs.runner import run
+from ludus.runs.scenario_files import load_scenario
 
 _SEED = 1000  # of experts: not those of who imitates them
 _FEW = 10  # episodes, with fewer than which none is held out

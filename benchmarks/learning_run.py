@@ -23,13 +23,13 @@ from benchmarks.results import in_full
 from ludus.core.config import to_yaml
 from ludus.core.errors import RunError
 from ludus.core.types import MetaSolution, Metrics
-from ludus.driver.result import Result
-from ludus.driver.runner import resume, run
 from ludus.envs.options import Environment
 from ludus.envs.tree.vector import TreeVectorEnv
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.evaluation.evaluated_run import EvaluatedRun
 from ludus.evaluation.exact import ExactEvaluator
+from ludus.runs.result import Result
+from ludus.runs.runner import resume, run
 from ludus.storage.base import GenerationRecord, NullObserver, Observer, RunSummary
 from ludus.storage.database import FILE
 from ludus.storage.reader import Reader

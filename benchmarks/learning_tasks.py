@@ -48,7 +48,7 @@ _KEYS = ("scenario", "share", "every_seat", "env", "mode", "algorithm")
 
 def keys_of(preset: str) -> dict[str, Any]:
     """What a task has of a preset: the environment and the learner, not for how long."""
-    text = (resources.files("ludus.driver") / "presets" / f"{preset}.yaml").read_text(encoding="utf-8")
+    text = (resources.files("ludus.runs") / "presets" / f"{preset}.yaml").read_text(encoding="utf-8")
     data = from_yaml(text, what=preset)
     algorithm = {key: value for key, value in data["algorithm"].items() if (key, value) not in _WRITTEN_OUT}
     return {key: data[key] for key in _KEYS if key in data and data[key] != "psro"} | {"algorithm": algorithm}

@@ -26,13 +26,13 @@ from benchmarks.peers.meta_games import (
     nash_conv,
     work,
 )
-from ludus.population.payoffs import Payoffs
-from ludus.solvers.alpha_rank import AlphaRank
-from ludus.solvers.base import MetaSolver
-from ludus.solvers.correlated import CoarseCorrelated
-from ludus.solvers.nash import Nash
-from ludus.solvers.projected_replicator_dynamics import ProjectedReplicatorDynamics
-from ludus.solvers.regret_matching import RegretMatching, RegretMatchingPlus
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers.alpha_rank import AlphaRank
+from ludus.metagame.solvers.base import MetaSolver
+from ludus.metagame.solvers.correlated import CoarseCorrelated
+from ludus.metagame.solvers.nash import Nash
+from ludus.metagame.solvers.projected_replicator_dynamics import ProjectedReplicatorDynamics
+from ludus.metagame.solvers.regret_matching import RegretMatching, RegretMatchingPlus
 from ludus.testing.meta_solver import exact_view
 
 PACKAGES = ("ludus", "numpy", "numba", "scipy")

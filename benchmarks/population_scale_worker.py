@@ -17,24 +17,24 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.lines import Lines
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.ppo.config import PPO
 from ludus.core import seeding
 from ludus.core.types import Match, PolicyRef, Weights
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, outcomes
-from ludus.learners.base import LearnerContext
-from ludus.learners.ppo.options import PPO
+from ludus.metagame.population.agent_manager import AgentManager
+from ludus.metagame.population.matches import moments
+from ludus.metagame.population.ratings.bradley_terry import BradleyTerry
+from ludus.metagame.population.ratings.results import duels, pairs
+from ludus.metagame.solvers.nash import Nash
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
-from ludus.population.agent_manager import AgentManager
-from ludus.population.matches import moments
-from ludus.population.ratings.bradley_terry import BradleyTerry
-from ludus.population.ratings.results import duels, pairs
 from ludus.rollout.base import PlannedEpisodes
 from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import build_runtime
-from ludus.solvers.nash import Nash
 from ludus.storage.base import RunInfo
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.reader import Reader

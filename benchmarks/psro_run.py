@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.lines import Lines
-from ludus.driver.runner import run
-from ludus.driver.scenario_files import load_scenario
+from ludus.runs.runner import run
+from ludus.runs.scenario_files import load_scenario
 from ludus.storage.base import GenerationRecord, NullObserver
 
 PACKAGES = ("ludus", "numpy", "numba", "scipy", "torch", "open-spiel")

@@ -15,8 +15,8 @@ from benchmarks.lines import versions
 from benchmarks.machine import Machine, commit, this_machine, today
 from ludus.core.config import to_yaml
 from ludus.core.errors import ConfigError
-from ludus.driver.scenario import Scenario
-from ludus.driver.scenario_files import parse_scenario
+from ludus.runs.scenario import Scenario
+from ludus.runs.scenario_files import parse_scenario
 
 PACKAGES = ("highspy", "ludus", "numba", "numpy", "open-spiel", "scipy", "torch")
 FORMAT = 1

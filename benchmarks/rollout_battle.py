@@ -23,8 +23,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from benchmarks.rollout_setups import Clock, Player
+from ludus.contrib.envs.magent2 import Scratch, engine
 from ludus.core.seeding import keys
-from ludus.envs.adapters.magent2 import Scratch, engine
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.registry import make_env
 

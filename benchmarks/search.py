@@ -65,9 +65,9 @@ def _work(argv: Sequence[str]) -> int:
 
 def _policy() -> Any:
     """The preset's, with fresh weights."""
-    from ludus.driver.scenario_files import load_scenario
-    from ludus.learners.base import LearnerContext
+    from ludus.algorithms.common.base import LearnerContext
     from ludus.policies.registry import build_policy
+    from ludus.runs.scenario_files import load_scenario
 
     scenario = load_scenario("connect-four-alphazero")
     env = scenario.env.make(num_envs=1)

@@ -30,7 +30,7 @@ from benchmarks.harness import Bar, Medians, python_of
 from benchmarks.machine import ROOT
 from benchmarks.results import same_scenario, write_cell
 from benchmarks.smax_run import scenario
-from ludus.driver.scenario_files import load_scenario
+from ludus.runs.scenario_files import load_scenario
 
 RESULTS = ROOT / "benchmarks" / "results" / "smax"
 PEER = "jaxmarl_smax"

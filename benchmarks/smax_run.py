@@ -15,8 +15,8 @@ import ludus
 from benchmarks.learning_run import Curve, run_seconds, trained
 from benchmarks.lines import Lines
 from ludus.core.seeding import keys
-from ludus.driver.scenario_files import load_scenario
 from ludus.envs.base import VectorEnv
+from ludus.runs.scenario_files import load_scenario
 
 PACKAGES = ("ludus", "numpy", "torch", "jax", "jaxmarl")
 BATTLES, AT_ONCE = 128, 32

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lines import Lines
+from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.core.config import to_yaml
 from ludus.core.parts import resolve_name
-from ludus.driver.defaults import complete, spec_of
-from ludus.driver.runner import run
-from ludus.driver.scenario import Scenario
-from ludus.driver.scenario_files import load_scenario
-from ludus.driver.scenario_kinds import SCENARIOS
 from ludus.envs.options import Environment
 from ludus.evaluation.evaluate import evaluate_run
-from ludus.learners.registry import ALGORITHMS
+from ludus.runs.defaults import complete, spec_of
+from ludus.runs.runner import run
+from ludus.runs.scenario import Scenario
+from ludus.runs.scenario_files import load_scenario
+from ludus.runs.scenario_kinds import SCENARIOS
 
 _TEAM: Mapping[str, Any] = {"options": {"teams": "one", "state": True}, "wrappers": ["agent_ids"]}
 

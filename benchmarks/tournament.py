@@ -80,9 +80,9 @@ def _policies(seed: int) -> list[Any]:
 def _ludus(kind: str, seed: int) -> Callable[[], Times]:
     """A function that holds the tournament and returns what it took."""
     from ludus.envs.options import Environment
-    from ludus.evaluation.tournament.entrants import Entrant, EntrantPlayer, EntrantSeat, TournamentField
-    from ludus.evaluation.tournament.run import Options, exact_tournament, run_tournament
     from ludus.policies.file import digest_of
+    from ludus.tournament.entrants import Entrant, EntrantPlayer, EntrantSeat, TournamentField
+    from ludus.tournament.run import Options, exact_tournament, run_tournament
 
     settings = Environment(id=_GAME, tree="off" if kind == "play networks" else "on")
     spec = settings.make(num_envs=1).spec

@@ -18,9 +18,9 @@ from benchmarks.lines import Lines
 from benchmarks.peers.collecting import per_core, per_wall
 from benchmarks.peers.training import SETTINGS, cases
 from ludus.core.types import Metrics
-from ludus.driver.runner import run
-from ludus.driver.scenario import Scenario
-from ludus.driver.scenario_files import load_scenario
+from ludus.runs.runner import run
+from ludus.runs.scenario import Scenario
+from ludus.runs.scenario_files import load_scenario
 from ludus.storage.base import NullObserver
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "gymnasium")

@@ -14,12 +14,12 @@ import torch
 
 from benchmarks.peers.collecting import Orders, work
 from benchmarks.peers.training import REPLAY
+from ludus.algorithms.common.base import Algorithm, LearnerContext
+from ludus.algorithms.common.schedule import Schedule
+from ludus.algorithms.dqn.config import DQN
+from ludus.algorithms.sac.config import SAC
 from ludus.core.types import CPU, DeviceChoice, Mixture, PolicyRef
 from ludus.envs.registry import make_env
-from ludus.learners.base import Algorithm, LearnerContext
-from ludus.learners.dqn.options import DQN
-from ludus.learners.sac.options import SAC
-from ludus.learners.schedule import Schedule
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.trajectories import Trajectories
 from ludus.rollout.base import RolloutRequest

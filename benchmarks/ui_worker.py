@@ -25,10 +25,10 @@ from benchmarks.lines import Lines
 from benchmarks.machine import ROOT
 from benchmarks.synthetic_league import League, write
 from benchmarks.ui_viewers import Viewer
+from ludus.apps.ui.server.address import STEER, Tokens
+from ludus.apps.ui.server.known_runs import id_of
 from ludus.storage.base import GenerationRecord
 from ludus.storage.store import Store
-from ludus.view.server.address import STEER, Tokens
-from ludus.view.server.known_runs import id_of
 
 _COMMAND = "import sys; from ludus.cli.main import script; script()"
 _SECRET = b"of this measurement, thirty-two characters or more"
@@ -279,7 +279,7 @@ def _visit(browser: Any, server: Server, place: str, useful: str) -> float:
 
 def viewers(args: argparse.Namespace, lines: Lines) -> None:
     """All on the cores of this process."""
-    from ludus.driver.runner import run
+    from ludus.runs.runner import run
 
     with tempfile.TemporaryDirectory() as folder:
         run_dir = run("kuhn", run_dir=Path(folder) / "run", report=False).run_dir

@@ -15,11 +15,11 @@ from typing import Any
 import benchmarks.sealed_bids
 from benchmarks.lines import Lines
 from ludus.core.config import to_yaml
-from ludus.driver.runner import run
-from ludus.driver.scenario_files import parse_scenario
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import tree_of
 from ludus.evaluation.population import population_exploitability, stored_plans
+from ludus.runs.runner import run
+from ludus.runs.scenario_files import parse_scenario
 from ludus.storage.reader import Reader
 from ludus.storage.stored_run import StoredRun
 

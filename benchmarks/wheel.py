@@ -15,7 +15,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-CONTENTS = ("ludus/py.typed", "ludus/driver/presets/kuhn.yaml", "ludus/view/page/index.html")
+CONTENTS = ("ludus/py.typed", "ludus/runs/presets/kuhn.yaml", "ludus/apps/ui/page/index.html")
 """What is no Python and must be in the wheel."""
 CARTPOLE = ("train", "gymnasium/CartPole-v1", "--algorithm", "ppo", "generations=1", "response.episodes=300")
 KUHN = ("train", "kuhn")

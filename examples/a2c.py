@@ -5,8 +5,8 @@ PYTHONPATH=examples ludus train kuhn algorithm=a2c:A2C
 
 from torch import nn
 
-from ludus.learners.losses import entropy, log_prob, policy_gradient, value_loss
-from ludus.learners.on_policy.options import OnPolicy
+from ludus.algorithms.common.losses import entropy, log_prob, policy_gradient, value_loss
+from ludus.algorithms.on_policy.config import OnPolicy
 
 
 class A2C(OnPolicy):

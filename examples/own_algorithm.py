@@ -12,11 +12,11 @@ import numpy as np
 from pydantic import Field
 
 import ludus
+from ludus.algorithms.common.base import Collect, LearnerContext
+from ludus.algorithms.common.returns import bootstrap_values, lambda_returns
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError, TrainingError
 from ludus.core.types import EnvSpec, Metrics, PolicySpec, State, Weights
-from ludus.learners.base import Collect, LearnerContext
-from ludus.learners.returns import bootstrap_values, lambda_returns
 from ludus.policies.categorical import masked_softmax
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import covered, tabular_spec

@@ -3,7 +3,7 @@
 PYTHONPATH=examples ludus train kuhn 'algorithm={kind: own_loss:PenalisedPPO, penalty: 0.5}'
 """
 
-from ludus.learners.on_policy.options import PolicyGradient
+from ludus.algorithms.on_policy.config import PolicyGradient
 
 
 class PenalisedPPO(PolicyGradient):

@@ -17,6 +17,26 @@ if os.environ.get("LUDUS_ROUNDING_NOISE"):  # before anything is compiled, or ha
     importlib.import_module("ludus.core.rounding_noise").install(os.environ["LUDUS_ROUNDING_NOISE"])
 
 if TYPE_CHECKING:
+    from ludus.algorithms.alphazero.config import AlphaZero
+    from ludus.algorithms.ddpg.config import DDPG, TD3, ApeXDDPG
+    from ludus.algorithms.dqn.config import DQN, IQN, QRDQN, ApeX, MunchausenDQN, Rainbow
+    from ludus.algorithms.exact.oracle import ExactBestResponse
+    from ludus.algorithms.mmd.config import MMD, RNaD
+    from ludus.algorithms.nfsp.config import NFSP
+    from ludus.algorithms.on_policy.config import A2C, IMPALA, Reinforce
+    from ludus.algorithms.ppo.config import MAPPO, PPO
+    from ludus.algorithms.qmix.config import CDSQMIX, CWQMIX, OWQMIX, QMIX, QPLEX, VDN
+    from ludus.algorithms.r2d2.config import R2D2
+    from ludus.algorithms.sac.config import SAC, SACDiscrete
+    from ludus.apps.hub.zoo import ZooEntry, pull, push
+    from ludus.apps.ui.report import write_report
+    from ludus.contrib.algorithms.coma.config import COMA
+    from ludus.contrib.algorithms.maddpg.config import MADDPG
+    from ludus.contrib.algorithms.mat.config import MAT, MATDec
+    from ludus.contrib.algorithms.mpo.config import MPO, VMPO
+    from ludus.contrib.algorithms.muzero.config import MuZero
+    from ludus.contrib.algorithms.sequential.config import A2PO, HAPPO, HATRPO, CoPPO
+    from ludus.contrib.algorithms.tabular_q.config import TabularQ
     from ludus.core.config import Config
     from ludus.core.errors import ConfigError, EnvError, LudusError, RunWarning, ScenarioError, SolverError
     from ludus.core.types import (
@@ -34,12 +54,25 @@ if TYPE_CHECKING:
         Timestep,
         TrainingTask,
     )
-    from ludus.driver.control import StopRequest
-    from ludus.driver.result import Result
-    from ludus.driver.runner import resume, run
-    from ludus.driver.scenario import Checkpoints, Evaluation, Scenario
-    from ludus.driver.scenario_files import list_presets, load_scenario
-    from ludus.driver.scenario_kinds import (
+    from ludus.envs.base import VectorEnv
+    from ludus.envs.options import Environment
+    from ludus.envs.registry import make_env
+    from ludus.envs.tree.game_tree import compile_tree
+    from ludus.evaluation.evaluate import evaluate_run
+    from ludus.evaluation.exploiters import exploit_population, exploit_run
+    from ludus.evaluation.population import evaluate_population
+    from ludus.evaluation.ratings import rate_run
+    from ludus.evaluation.trained import TrainedPolicy, load_policy
+    from ludus.metagame.population.base import View
+    from ludus.metagame.population.payoffs import Payoffs
+    from ludus.metagame.solvers.base import MetaSolver
+    from ludus.policies.base import Policy
+    from ludus.runs.control import StopRequest
+    from ludus.runs.result import Result
+    from ludus.runs.runner import resume, run
+    from ludus.runs.scenario import Checkpoints, Evaluation, Scenario
+    from ludus.runs.scenario_files import list_presets, load_scenario
+    from ludus.runs.scenario_kinds import (
         ODO,
         PBT,
         PFSP,
@@ -55,43 +88,11 @@ if TYPE_CHECKING:
         SelfPlay,
         SelfPlayPSRO,
     )
-    from ludus.envs.base import VectorEnv
-    from ludus.envs.options import Environment
-    from ludus.envs.registry import make_env
-    from ludus.envs.tree.game_tree import compile_tree
-    from ludus.evaluation.against import evaluate_against
-    from ludus.evaluation.evaluate import evaluate_run
-    from ludus.evaluation.exploiters import exploit_population, exploit_run
-    from ludus.evaluation.population import evaluate_population
-    from ludus.evaluation.ratings import rate_run
-    from ludus.evaluation.trained import TrainedPolicy, load_policy
-    from ludus.evaluation.zoo import ZooEntry, pull, push
-    from ludus.learners.alphazero.options import AlphaZero
-    from ludus.learners.coma.options import COMA
-    from ludus.learners.ddpg.options import DDPG, TD3, ApeXDDPG
-    from ludus.learners.dqn.options import DQN, IQN, QRDQN, ApeX, MunchausenDQN, Rainbow
-    from ludus.learners.exact.oracle import ExactBestResponse
-    from ludus.learners.maddpg.options import MADDPG
-    from ludus.learners.mat.options import MAT, MATDec
-    from ludus.learners.mmd.options import MMD, RNaD
-    from ludus.learners.mpo.options import MPO, VMPO
-    from ludus.learners.muzero.options import MuZero
-    from ludus.learners.nfsp.options import NFSP
-    from ludus.learners.on_policy.options import A2C, IMPALA, Reinforce
-    from ludus.learners.ppo.options import MAPPO, PPO
-    from ludus.learners.qmix.options import CDSQMIX, CWQMIX, OWQMIX, QMIX, QPLEX, VDN
-    from ludus.learners.r2d2.options import R2D2
-    from ludus.learners.sac.options import SAC, SACDiscrete
-    from ludus.learners.sequential.options import A2PO, HAPPO, HATRPO, CoPPO
-    from ludus.learners.tabular_q.options import TabularQ
-    from ludus.policies.base import Policy
-    from ludus.population.base import View
-    from ludus.population.payoffs import Payoffs
     from ludus.schedulers.base import Scheduler
     from ludus.schedulers.options import ScheduleContext
     from ludus.schedulers.psro import WarmStart
-    from ludus.solvers.base import MetaSolver
     from ludus.storage.base import GenerationRecord, NullObserver
+    from ludus.tournament.cross_play import evaluate_against
     from ludus.training.by_hand import StandaloneLearner, learner
     from ludus.training.callbacks import Callback
     from ludus.training.stopping import (
@@ -111,7 +112,6 @@ if TYPE_CHECKING:
         Updates,
         WinRate,
     )
-    from ludus.view.report import write_report
 
 __version__ = "0.1.0"
 
@@ -247,132 +247,132 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
 
 # Resolved when they are first used, so that `import ludus` and the commands that need no torch stay fast.
 _HOMES = {
-    "A2C": "ludus.learners.on_policy.options",
-    "A2PO": "ludus.learners.sequential.options",
+    "A2C": "ludus.algorithms.on_policy.config",
+    "A2PO": "ludus.contrib.algorithms.sequential.config",
     "ActionRequests": "ludus.core.types",
     "AgentSpec": "ludus.core.types",
     "AllOf": "ludus.training.stopping",
-    "AlphaZero": "ludus.learners.alphazero.options",
+    "AlphaZero": "ludus.algorithms.alphazero.config",
     "AnyOf": "ludus.training.stopping",
-    "AnytimePSRO": "ludus.driver.scenario_kinds",
-    "ApeX": "ludus.learners.dqn.options",
-    "ApeXDDPG": "ludus.learners.ddpg.options",
+    "AnytimePSRO": "ludus.runs.scenario_kinds",
+    "ApeX": "ludus.algorithms.dqn.config",
+    "ApeXDDPG": "ludus.algorithms.ddpg.config",
     "BestResponseGain": "ludus.training.stopping",
-    "CDSQMIX": "ludus.learners.qmix.options",
-    "COMA": "ludus.learners.coma.options",
-    "CWQMIX": "ludus.learners.qmix.options",
+    "CDSQMIX": "ludus.algorithms.qmix.config",
+    "COMA": "ludus.contrib.algorithms.coma.config",
+    "CWQMIX": "ludus.algorithms.qmix.config",
     "Callback": "ludus.training.callbacks",
-    "Checkpoints": "ludus.driver.scenario",
+    "Checkpoints": "ludus.runs.scenario",
     "ClosedDecisions": "ludus.core.types",
-    "CoPPO": "ludus.learners.sequential.options",
+    "CoPPO": "ludus.contrib.algorithms.sequential.config",
     "Config": "ludus.core.config",
     "ConfigError": "ludus.core.errors",
-    "DDPG": "ludus.learners.ddpg.options",
-    "DQN": "ludus.learners.dqn.options",
+    "DDPG": "ludus.algorithms.ddpg.config",
+    "DQN": "ludus.algorithms.dqn.config",
     "Decisions": "ludus.training.stopping",
-    "EfficientPSRO": "ludus.driver.scenario_kinds",
+    "EfficientPSRO": "ludus.runs.scenario_kinds",
     "EnvError": "ludus.core.errors",
     "EnvSpec": "ludus.core.types",
     "Environment": "ludus.envs.options",
     "Episodes": "ludus.training.stopping",
-    "Evaluation": "ludus.driver.scenario",
+    "Evaluation": "ludus.runs.scenario",
     "EvaluationTask": "ludus.core.types",
-    "ExactBestResponse": "ludus.learners.exact.oracle",
-    "FictitiousSelfPlay": "ludus.driver.scenario_kinds",
+    "ExactBestResponse": "ludus.algorithms.exact.oracle",
+    "FictitiousSelfPlay": "ludus.runs.scenario_kinds",
     "FinishedEpisodes": "ludus.core.types",
-    "FixedOpponents": "ludus.driver.scenario_kinds",
+    "FixedOpponents": "ludus.runs.scenario_kinds",
     "GenerationRecord": "ludus.storage.base",
     "Generations": "ludus.training.stopping",
-    "HAPPO": "ludus.learners.sequential.options",
-    "HATRPO": "ludus.learners.sequential.options",
-    "IMPALA": "ludus.learners.on_policy.options",
-    "IQN": "ludus.learners.dqn.options",
-    "League": "ludus.driver.scenario_kinds",
+    "HAPPO": "ludus.contrib.algorithms.sequential.config",
+    "HATRPO": "ludus.contrib.algorithms.sequential.config",
+    "IMPALA": "ludus.algorithms.on_policy.config",
+    "IQN": "ludus.algorithms.dqn.config",
+    "League": "ludus.runs.scenario_kinds",
     "LudusError": "ludus.core.errors",
-    "MADDPG": "ludus.learners.maddpg.options",
-    "MAPPO": "ludus.learners.ppo.options",
-    "MAT": "ludus.learners.mat.options",
-    "MATDec": "ludus.learners.mat.options",
-    "MMD": "ludus.learners.mmd.options",
-    "MPO": "ludus.learners.mpo.options",
+    "MADDPG": "ludus.contrib.algorithms.maddpg.config",
+    "MAPPO": "ludus.algorithms.ppo.config",
+    "MAT": "ludus.contrib.algorithms.mat.config",
+    "MATDec": "ludus.contrib.algorithms.mat.config",
+    "MMD": "ludus.algorithms.mmd.config",
+    "MPO": "ludus.contrib.algorithms.mpo.config",
     "MetaSolution": "ludus.core.types",
-    "MetaSolver": "ludus.solvers.base",
+    "MetaSolver": "ludus.metagame.solvers.base",
     "Mixture": "ludus.core.types",
-    "MuZero": "ludus.learners.muzero.options",
-    "MunchausenDQN": "ludus.learners.dqn.options",
-    "NFSP": "ludus.learners.nfsp.options",
+    "MuZero": "ludus.contrib.algorithms.muzero.config",
+    "MunchausenDQN": "ludus.algorithms.dqn.config",
+    "NFSP": "ludus.algorithms.nfsp.config",
     "NashConv": "ludus.training.stopping",
-    "NeuPL": "ludus.driver.scenario_kinds",
+    "NeuPL": "ludus.runs.scenario_kinds",
     "NoImprovement": "ludus.training.stopping",
     "NullObserver": "ludus.storage.base",
-    "ODO": "ludus.driver.scenario_kinds",
-    "OWQMIX": "ludus.learners.qmix.options",
-    "PBT": "ludus.driver.scenario_kinds",
-    "PFSP": "ludus.driver.scenario_kinds",
-    "PPO": "ludus.learners.ppo.options",
-    "PSRO": "ludus.driver.scenario_kinds",
-    "Payoffs": "ludus.population.payoffs",
-    "PipelinePSRO": "ludus.driver.scenario_kinds",
+    "ODO": "ludus.runs.scenario_kinds",
+    "OWQMIX": "ludus.algorithms.qmix.config",
+    "PBT": "ludus.runs.scenario_kinds",
+    "PFSP": "ludus.runs.scenario_kinds",
+    "PPO": "ludus.algorithms.ppo.config",
+    "PSRO": "ludus.runs.scenario_kinds",
+    "Payoffs": "ludus.metagame.population.payoffs",
+    "PipelinePSRO": "ludus.runs.scenario_kinds",
     "Policy": "ludus.policies.base",
     "PolicyRef": "ludus.core.types",
     "PolicySpec": "ludus.core.types",
     "Progress": "ludus.training.stopping",
-    "QMIX": "ludus.learners.qmix.options",
-    "QPLEX": "ludus.learners.qmix.options",
-    "QRDQN": "ludus.learners.dqn.options",
-    "R2D2": "ludus.learners.r2d2.options",
-    "RNaD": "ludus.learners.mmd.options",
-    "Rainbow": "ludus.learners.dqn.options",
-    "Reinforce": "ludus.learners.on_policy.options",
-    "Result": "ludus.driver.result",
+    "QMIX": "ludus.algorithms.qmix.config",
+    "QPLEX": "ludus.algorithms.qmix.config",
+    "QRDQN": "ludus.algorithms.dqn.config",
+    "R2D2": "ludus.algorithms.r2d2.config",
+    "RNaD": "ludus.algorithms.mmd.config",
+    "Rainbow": "ludus.algorithms.dqn.config",
+    "Reinforce": "ludus.algorithms.on_policy.config",
+    "Result": "ludus.runs.result",
     "RunWarning": "ludus.core.errors",
-    "SAC": "ludus.learners.sac.options",
-    "SACDiscrete": "ludus.learners.sac.options",
+    "SAC": "ludus.algorithms.sac.config",
+    "SACDiscrete": "ludus.algorithms.sac.config",
     "Samples": "ludus.training.stopping",
-    "Scenario": "ludus.driver.scenario",
+    "Scenario": "ludus.runs.scenario",
     "ScenarioError": "ludus.core.errors",
     "ScheduleContext": "ludus.schedulers.options",
     "Scheduler": "ludus.schedulers.base",
     "Seconds": "ludus.training.stopping",
-    "SelfPlay": "ludus.driver.scenario_kinds",
-    "SelfPlayPSRO": "ludus.driver.scenario_kinds",
+    "SelfPlay": "ludus.runs.scenario_kinds",
+    "SelfPlayPSRO": "ludus.runs.scenario_kinds",
     "SolverError": "ludus.core.errors",
     "StandaloneLearner": "ludus.training.by_hand",
     "Steps": "ludus.training.stopping",
-    "StopRequest": "ludus.driver.control",
+    "StopRequest": "ludus.runs.control",
     "Stopper": "ludus.training.stopping",
-    "TD3": "ludus.learners.ddpg.options",
-    "TabularQ": "ludus.learners.tabular_q.options",
+    "TD3": "ludus.algorithms.ddpg.config",
+    "TabularQ": "ludus.contrib.algorithms.tabular_q.config",
     "TaskResult": "ludus.core.types",
     "Timestep": "ludus.core.types",
     "TrainedPolicy": "ludus.evaluation.trained",
     "TrainingTask": "ludus.core.types",
     "Updates": "ludus.training.stopping",
-    "VDN": "ludus.learners.qmix.options",
-    "VMPO": "ludus.learners.mpo.options",
+    "VDN": "ludus.algorithms.qmix.config",
+    "VMPO": "ludus.contrib.algorithms.mpo.config",
     "VectorEnv": "ludus.envs.base",
-    "View": "ludus.population.base",
+    "View": "ludus.metagame.population.base",
     "WarmStart": "ludus.schedulers.psro",
     "WinRate": "ludus.training.stopping",
-    "XDO": "ludus.driver.scenario_kinds",
-    "ZooEntry": "ludus.evaluation.zoo",
+    "XDO": "ludus.runs.scenario_kinds",
+    "ZooEntry": "ludus.apps.hub.zoo",
     "compile_tree": "ludus.envs.tree.game_tree",
-    "evaluate_against": "ludus.evaluation.against",
+    "evaluate_against": "ludus.tournament.cross_play",
     "evaluate_population": "ludus.evaluation.population",
     "evaluate_run": "ludus.evaluation.evaluate",
     "exploit_population": "ludus.evaluation.exploiters",
     "exploit_run": "ludus.evaluation.exploiters",
     "learner": "ludus.training.by_hand",
-    "list_presets": "ludus.driver.scenario_files",
+    "list_presets": "ludus.runs.scenario_files",
     "load_policy": "ludus.evaluation.trained",
-    "load_scenario": "ludus.driver.scenario_files",
+    "load_scenario": "ludus.runs.scenario_files",
     "make_env": "ludus.envs.registry",
-    "pull": "ludus.evaluation.zoo",
-    "push": "ludus.evaluation.zoo",
+    "pull": "ludus.apps.hub.zoo",
+    "push": "ludus.apps.hub.zoo",
     "rate_run": "ludus.evaluation.ratings",
-    "resume": "ludus.driver.runner",
-    "run": "ludus.driver.runner",
-    "write_report": "ludus.view.report",
+    "resume": "ludus.runs.runner",
+    "run": "ludus.runs.runner",
+    "write_report": "ludus.apps.ui.report",
 }
 
 

@@ -31,11 +31,11 @@ settings.load_profile("fixed")
 LONGEST = (
     "faults/test_kills.py",
     "envs/test_jumanji.py",
-    "driver/test_presets.py",
-    "driver/test_kill_and_resume.py",
+    "runs/test_presets.py",
+    "runs/test_kill_and_resume.py",
     "docs/test_cluster_slurm.py",
-    "learners/test_compiled.py",
-    "driver/test_runtimes.py",
+    "algorithms/test_compiled.py",
+    "runs/test_runtimes.py",
     "faults/test_failing_disk.py",
     "envs/test_jaxmarl.py",
     "envs/test_pgx.py",
@@ -44,28 +44,28 @@ LONGEST = (
     "training/test_process_group.py",
     "replay/test_weights.py",
     "benchmarks/test_gpu.py",
-    "driver/test_processes.py",
+    "runs/test_processes.py",
     "benchmarks/test_distributed.py",
     "envs/test_pettingzoo.py",
-    "driver/test_control_of_runs.py",
+    "runs/test_control_of_runs.py",
     "rollout/test_hosts_apart.py",
     "replay/test_sharded_apart.py",
     "runtime/",
-    "learners/test_off_policy_learning.py",
+    "algorithms/test_off_policy_learning.py",
     "cli/test_cli_experiments.py",
     "cli/test_processes_by_command.py",
-    "view/test_page",
-    "view/test_report_browser.py",
-    "view/test_server_fuzz.py",
+    "ui/test_page",
+    "ui/test_report_browser.py",
+    "ui/test_server_fuzz.py",
     "training/test_callbacks.py",
-    "learners/test_gates.py",
+    "algorithms/test_gates.py",
     "evaluation/test_tournament",
     "envs/",
     "training/test_circles.py",
-    "driver/",
+    "runs/",
     "faults/",
     "docs/",
-    "learners/",
+    "algorithms/",
 )
 """What takes long is begun first, so that at the end no process works alone: beginnings of paths below tests/."""
 
@@ -102,7 +102,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Torch is loaded, and asked, where somebody wants tests of cards only."""
     if item.get_closest_marker("gpu") is not None and DEVICE == "cuda":
-        from ludus.core.device import cards
+        from ludus.backend.device import cards
 
         if not cards():
             pytest.skip("there is no card")
@@ -117,9 +117,9 @@ def card() -> str:
 @pytest.fixture(scope="session")
 def cartpole_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two episodes of CartPole whose actions are uniform ones, as `ludus record` writes them."""
+    from ludus.apps.episodes.trajectories import record_trajectories
     from ludus.core.types import Mixture, PolicyRef, PolicySpec
     from ludus.envs.registry import make_env
-    from ludus.evaluation.trajectories import record_trajectories
     from ludus.policies.registry import build_policy
 
     path = tmp_path_factory.mktemp("recorded") / "expert.parquet"

@@ -24,23 +24,34 @@ import ludus
 ROOT = Path(ludus.__file__).parent
 LIBRARY = (
     "core",
+    "backend",
     "runtime",
     "envs",
     "policies",
     "replay",
-    "population",
-    "solvers",
+    "metagame",
     "rollout",
-    "learners",
+    "algorithms",
     "storage",
     "training",
     "evaluation",
     "schedulers",
-    "view",
-    "driver",
+    "tournament",
+    "reporting",
+    "runs",
 )
-LAYERS = (*LIBRARY, "testing", "cli")
+APPS = ("episodes", "play", "ui", "hub", "experiments")
+"""Each imports those before it only, too."""
+LAYERS = (*LIBRARY, "contrib", "testing", "apps", "cli")
 """Each imports those before it only. `ludus/__init__.py` is in none: it resolves public names when they are first used."""
+REGISTRIES = {
+    "ludus.algorithms.common.registry",
+    "ludus.algorithms.rewards.registry",
+    "ludus.envs.families",
+    "ludus.policies.bots",
+    "ludus.policies.registry",
+}
+"""Tables of names to "module:Class". They alone may name what lies in `contrib`, which nothing of the library imports."""
 _IN_A_STRING = re.compile(rf"ludus\.({'|'.join(LAYERS)})(\.[a-z_0-9]+)*(:\w+)?")
 
 
@@ -89,6 +100,16 @@ def _package(module: str) -> str:
     return ".".join(module.split(".")[1:2])
 
 
+def _application(module: str) -> int:
+    """Which of `APPS` it is in; -1: none."""
+    parts = module.split(".")
+    return APPS.index(parts[2]) if parts[1:2] == ["apps"] and len(parts) > 2 else -1
+
+
+def _in_a_registry(module: str, one: Import) -> bool:
+    return module in REGISTRIES and one.how == "string" and _package(one.target) == "contrib"
+
+
 def test_the_packages_are_those_of_the_architecture_page() -> None:
     packages = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert packages == set(LAYERS)
@@ -104,6 +125,20 @@ def test_no_package_imports_one_above_it() -> None:
         for module, path in MODULES.items()
         for one in imports(path)
         if place.get(_package(one.target), -1) > place.get(_package(module), len(LAYERS))
+        and not _in_a_registry(module, one)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_application_imports_one_above_it() -> None:
+    assert {path.name for path in (ROOT / "apps").iterdir() if path.is_dir() and path.name != "__pycache__"} == set(
+        APPS
+    )
+    wrong = [
+        f"{module}:{one.line} imports {one.target}"
+        for module, path in MODULES.items()
+        for one in imports(path)
+        if _application(one.target) > _application(module) >= 0
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -131,7 +166,9 @@ def test_no_file_imports_another_in_a_circle() -> None:
 
 
 def test_configurations_load_no_torch() -> None:
-    modules = sorted(module for module in MODULES if module.endswith(".options"))
+    modules = sorted(
+        module for module in MODULES if module.endswith((".config", ".options")) and module != "ludus.cli.config"
+    )
     script = f"import importlib, sys\nfor name in {modules}: importlib.import_module(name)\nassert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
@@ -149,19 +186,20 @@ def test_seams_import_no_implementation() -> None:
 # What runs. Code in one package calls code in a package above it only where that was handed down to it.
 
 HANDED_DOWN = {
+    ("backend/device", "algorithms/on_policy/kernels"): "what is done again and again on a device",
     ("runtime/inprocess", "rollout/host"): "a part, made where the runtime says",
     ("replay/prefetcher", "training/trainer"): "what draws a batch",
-    ("population/agent_manager", "storage/policy_files"): "where weights are kept",
-    ("population/agent_manager", "storage/store"): "where members and matches are written down",
-    ("learners/exact/oracle", "evaluation/exact"): "opponents, as plans on the tree",
+    ("metagame/population/agent_manager", "storage/policy_files"): "where weights are kept",
+    ("metagame/population/agent_manager", "storage/store"): "where members and matches are written down",
+    ("algorithms/exact/oracle", "evaluation/exact"): "opponents, as plans on the tree",
     ("storage/base", "training/callbacks"): "an observer",
-    ("storage/base", "view/tensorboard"): "an observer",
-    ("storage/base", "driver/control"): "an observer",
-    ("training/rollout_requests", "driver/assembly"): "a policy, by its name",
-    ("training/tasks", "driver/task_runner"): "what makes a task, and what goes on between two iterations",
-    ("training/training", "driver/control"): "the clock, which stands still in a pause",
-    ("evaluation/matches", "driver/assembly"): "a policy, by its name",
-    ("rollout/manager", "driver/task_runner"): "who hears how far a match is",
+    ("storage/base", "reporting/tensorboard"): "an observer",
+    ("storage/base", "runs/control"): "an observer",
+    ("training/rollout_requests", "runs/assembly"): "a policy, by its name",
+    ("training/tasks", "runs/task_runner"): "what makes a task, and what goes on between two iterations",
+    ("training/training", "runs/control"): "the clock, which stands still in a pause",
+    ("evaluation/matches", "runs/assembly"): "a policy, by its name",
+    ("rollout/manager", "runs/task_runner"): "who hears how far a match is",
 }
 """(from, to) -> what it is."""
 

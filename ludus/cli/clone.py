@@ -23,11 +23,11 @@ from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.files import check_place
 
 if TYPE_CHECKING:
+    from ludus.algorithms.bc.clone import Clone, Cloning, Scores
     from ludus.core.types import EnvSpec, PolicySpec
-    from ludus.driver.scenario import Scenario
     from ludus.envs.registry import TreeChoice
-    from ludus.learners.bc.clone import Clone, Cloning, Scores
     from ludus.replay.parquet import Recorded
+    from ludus.runs.scenario import Scenario
 
 _SETTINGS = ("epochs", "batch", "learning_rate", "held_out", "patience")
 
@@ -63,7 +63,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     _check_target(options)
-    from ludus.learners.bc.clone import Cloning
+    from ludus.algorithms.bc.clone import Cloning
     from ludus.policies.file import save_policy
     from ludus.replay.parquet import read_trajectories
 
@@ -78,8 +78,8 @@ def _execute(options: argparse.Namespace) -> int:
 
 
 def _clone(recorded: Recorded, scenario: Scenario, config: Cloning, options: argparse.Namespace) -> Clone:
-    from ludus.learners.bc.clone import clone
-    from ludus.learners.bc.demonstrations import check_environment
+    from ludus.algorithms.bc.clone import clone
+    from ludus.algorithms.bc.demonstrations import check_environment
 
     played = scenario.env.played
     check_environment(recorded.origin, played.model_dump(mode="json"))
@@ -145,7 +145,7 @@ class _Progress(ProgressLine):
     def __call__(self, scores: Scores, epochs: int) -> None:
         if not self.due():
             return
-        from ludus.view.progress import duration
+        from ludus.reporting.progress import duration
 
         left = duration((time.monotonic() - self.begun) / scores.epoch * (epochs - scores.epoch))
         loss = scores.learned if math.isnan(scores.held) else scores.held

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ludus.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from ludus.driver.scenario import Scenario
+    from ludus.runs.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class Command:
 
 def _as_a_key(given: str, argv: list[str], near: str) -> str:
     """What to type for a key of a scenario that was given with dashes; "" where an option is nearer."""
-    from ludus.driver.scenario_files import LENGTHS  # only where something is wrong
-    from ludus.driver.scenario_runtime import RuntimeChoice
     from ludus.envs.options import Environment
+    from ludus.runs.scenario_files import LENGTHS  # only where something is wrong
+    from ludus.runs.scenario_runtime import RuntimeChoice
 
     key, is_whole, value = given.lstrip("-").replace("-", "_").partition("=")
     parts = {"runtime": RuntimeChoice.model_fields, "env": Environment.model_fields, "response": LENGTHS}
@@ -222,7 +222,7 @@ def add_scenario(parser: argparse.ArgumentParser) -> None:
 
 def scenario_of(options: argparse.Namespace, *changes: str) -> Scenario:
     """What the arguments of `add_scenario` name. changes: `key=value` that come before the user's own."""
-    from ludus.driver.scenario_files import load_scenario
+    from ludus.runs.scenario_files import load_scenario
 
     return load_scenario(options.scenario, [*changes, *changes_of(options)], options.seed)
 

@@ -16,7 +16,7 @@ from ludus.cli.output import stream, table, write, write_json
 from ludus.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ludus.view.comparison import Baseline, Comparison, Estimate, GroupResult
+    from ludus.apps.ui.comparison import Baseline, Comparison, Estimate, GroupResult
 
 _SHARES = (0.25, 0.5, 0.75, 1.0)  # of what all have spent
 _THRESHOLDS = 5  # of a profile, in the terminal
@@ -52,15 +52,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def compared(options: argparse.Namespace, names: Sequence[str]) -> Comparison:
     """The comparison that these arguments ask for."""
-    from ludus.view.compared_runs import read_group
-    from ludus.view.comparison import compare
+    from ludus.apps.ui.compared_runs import read_group
+    from ludus.apps.ui.comparison import compare
 
     baselines = [_baseline(text) for text in options.baseline]
     return compare([read_group(name) for name in names], metric=options.metric, baselines=baselines)
 
 
 def _execute(options: argparse.Namespace) -> int:
-    from ludus.view.comparison import COLUMNS, as_json, as_rows
+    from ludus.apps.ui.comparison import COLUMNS, as_json, as_rows
 
     comparison = compared(options, options.groups)
     if options.json:
@@ -80,7 +80,7 @@ _BASELINE = re.compile(rf"\s*({_NUMBER})\s*(?:(?:±|\+-|\+/-)\s*({_NUMBER}))?\s*
 
 
 def _baseline(text: str) -> Baseline:
-    from ludus.view.comparison import Baseline
+    from ludus.apps.ui.comparison import Baseline
 
     name, _, numbers = text.rpartition("=")
     found = _BASELINE.fullmatch(numbers)
@@ -117,8 +117,8 @@ def show_figures(comparison: Comparison) -> None:
 
 
 def _row(group: GroupResult) -> tuple[str, ...]:
-    from ludus.view.curves import compact
-    from ludus.view.progress import duration
+    from ludus.reporting.curves import compact
+    from ludus.reporting.progress import duration
 
     decisions, seconds = group.spent("decisions"), group.spent("seconds")
     figures = (_cell(group.mean), _cell(group.iqm), _told(group.best))
@@ -172,8 +172,8 @@ def _show_profile(comparison: Comparison) -> None:
 
 
 def _show_curves(comparison: Comparison, axis: str) -> None:
-    from ludus.view.compared_runs import AXES
-    from ludus.view.comparison import at
+    from ludus.apps.ui.compared_runs import AXES
+    from ludus.apps.ui.comparison import at
 
     budget = _budget(comparison, axis)
     if budget is None:
@@ -185,7 +185,7 @@ def _show_curves(comparison: Comparison, axis: str) -> None:
 
 
 def _budget(comparison: Comparison, axis: str) -> float | None:
-    from ludus.view.comparison import common_budget
+    from ludus.apps.ui.comparison import common_budget
 
     return common_budget(comparison, axis)
 

@@ -10,13 +10,13 @@ from ludus.cli.command import Command, add_scenario, changes_of
 from ludus.cli.output import write
 
 if TYPE_CHECKING:
-    from ludus.driver.scenario import Scenario
+    from ludus.runs.scenario import Scenario
 
 
 def _execute(options: argparse.Namespace) -> int:
     from ludus.core.errors import LudusError, one_line
-    from ludus.driver.defaults import complete
-    from ludus.driver.scenario_files import read_scenario
+    from ludus.runs.defaults import complete
+    from ludus.runs.scenario_files import read_scenario
 
     scenario, lines = read_scenario(options.scenario, changes_of(options), options.seed), list[str]()
     try:
@@ -31,10 +31,10 @@ def _execute(options: argparse.Namespace) -> int:
 
 def _where(scenario: Scenario) -> Iterator[str]:
     """Where it would be learned on this machine, and why, as far as that can be said here."""
-    from ludus.core.device import AUTO
+    from ludus.backend.device import AUTO
     from ludus.core.errors import LudusError
-    from ludus.driver.assembly import first_shard
-    from ludus.driver.scenario_check import places
+    from ludus.runs.assembly import first_shard
+    from ludus.runs.scenario_check import places
     from ludus.storage.base import merged
 
     yield _plays(scenario)

@@ -25,7 +25,7 @@ from ludus.core.machine import signals_handled
 from ludus.storage.run_dirs import find_run
 
 if TYPE_CHECKING:
-    from ludus.evaluation.debugger import Decision, EpisodeDebugger, Step
+    from ludus.apps.episodes.debugger import Decision, EpisodeDebugger, Step
 
 _WIDTH = 80
 _ROWS = 12  # decisions that a step is told in
@@ -90,8 +90,8 @@ def _split(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _opened(options: argparse.Namespace) -> EpisodeDebugger:
-    from ludus.evaluation.debugger import LINES, RecordedEpisode
-    from ludus.evaluation.played_episode import MOST_STEPS, debug_run
+    from ludus.apps.episodes.debugger import LINES, RecordedEpisode
+    from ludus.apps.episodes.played_episode import MOST_STEPS, debug_run
     from ludus.evaluation.policies import split_name
 
     if options.run.endswith(LINES):
@@ -265,7 +265,7 @@ class Session:
     # ------------------------------------------------------------------------------------------ showing
 
     def _help(self) -> None:
-        from ludus.evaluation.conditions import NAMES
+        from ludus.apps.episodes.conditions import NAMES
 
         rows = [(f"{w.name}{f', {w.short}' if w.short else ''} {w.arguments}", w.summary) for w in self._words.values()]
         width = max(len(left) for left, _ in rows)
@@ -426,7 +426,7 @@ class Session:
                 f"{str(path)!r} was given; a name that ends in .png, in a folder that there is, is needed."
             )
         self._check_new(path)
-        from ludus.evaluation.recording import save_image
+        from ludus.apps.episodes.recording import save_image
 
         with _writing(path):
             save_image(shown, path)

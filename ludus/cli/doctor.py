@@ -16,8 +16,8 @@ from ludus.cli.command import Command
 from ludus.cli.output import facts, table, write
 
 if TYPE_CHECKING:
+    from ludus.algorithms.common.base import Algorithm, Learner
     from ludus.core.types import DeviceChoice, EnvSpec
-    from ludus.learners.base import Algorithm, Learner
 
 _PACKAGES = ("numpy", "numba", "torch", "gymnasium")
 _distributions = cache(packages_distributions)
@@ -79,7 +79,7 @@ def _runtimes() -> Iterator[str]:
 def _places() -> Iterator[tuple[str, str]]:
     import torch
 
-    from ludus.core.device import AUTO, cards, no_compiler, require_card
+    from ludus.backend.device import AUTO, cards, no_compiler, require_card
     from ludus.core.errors import ConfigError
 
     yield "auto", AUTO
@@ -105,8 +105,8 @@ def _places() -> Iterator[tuple[str, str]]:
 
 
 def _tasks() -> Iterator[tuple[str, Algorithm]]:
-    from ludus.learners.on_policy.options import A2C
-    from ludus.learners.ppo.options import PPO
+    from ludus.algorithms.on_policy.config import A2C
+    from ludus.algorithms.ppo.config import PPO
 
     small = {"batch_unit": "decisions", "epochs": 4}
     yield "PPO, perceptron 64 × 64", PPO(batch=1024, hidden=(64, 64), **small)
@@ -116,14 +116,14 @@ def _tasks() -> Iterator[tuple[str, Algorithm]]:
 
 
 def _where(algorithm: Algorithm) -> str:
-    from ludus.core.device import describe_device
+    from ludus.backend.device import describe_device
     from ludus.core.types import DeviceChoice
 
     return describe_device(_learner(algorithm, _env(algorithm), DeviceChoice("auto")))
 
 
 def _show_speed() -> None:
-    from ludus.core.device import cards
+    from ludus.backend.device import cards
     from ludus.core.types import DeviceChoice
 
     choices = {"cpu, as it chooses": DeviceChoice("cpu"), "cpu, torch": DeviceChoice("cpu", written=False)}
@@ -158,7 +158,7 @@ def _env(algorithm: Algorithm) -> EnvSpec:
 
 
 def _learner(algorithm: Algorithm, env: EnvSpec, choice: DeviceChoice) -> Learner:
-    from ludus.learners.base import LearnerContext
+    from ludus.algorithms.common.base import LearnerContext
 
     return algorithm.learner(LearnerContext(env, (0,), 0, device=choice))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from ludus.backend.device import parse_device
 from ludus.cli.command import Command, add_device, add_rating, positive_number, whole_number
 from ludus.cli.evaluations import (
     show_against,
@@ -18,7 +19,6 @@ from ludus.cli.evaluations import (
     show_responders,
 )
 from ludus.cli.progress import EpisodesProgress, ProgressLine
-from ludus.core.device import parse_device
 from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import find_run
 
@@ -126,7 +126,7 @@ def _run(options: argparse.Namespace) -> tuple[Path, str]:
 
 
 def _against(run_dir: Path, options: argparse.Namespace) -> None:
-    from ludus.evaluation.against import evaluate_against
+    from ludus.tournament.cross_play import evaluate_against
 
     with closing(EpisodesProgress()) as progress:
         found = evaluate_against(
@@ -218,7 +218,7 @@ class _Progress(ProgressLine):
             self.begin()
         if not share or not self.due():
             return
-        from ludus.view.progress import duration
+        from ludus.reporting.progress import duration
 
         left = duration((time.monotonic() - self.begun) * (1 - share) / share)
         self.say(f"{self._doing(number, population)}: {share:.0%}, {left} left")

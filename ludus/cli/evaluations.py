@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ludus.evaluation.against import Against
     from ludus.evaluation.evaluate import EvaluationReport, HeadToHead
     from ludus.evaluation.exploiters import Exploiters, PopulationExploiters
     from ludus.evaluation.population import PopulationReport
     from ludus.evaluation.ratings import RunRatings
-    from ludus.population.ratings.base import RatingTable
+    from ludus.metagame.population.ratings.base import RatingTable
+    from ludus.tournament.cross_play import Against
 
 _LEAST = 5e-5  # of a mixture, that four digits show
 
 
 def show_population(report: PopulationReport) -> None:
     """The least exploitable mixtures, computed."""
-    from ludus.view.progress import number, signed
+    from ludus.reporting.progress import number, signed
 
     title = (
         f"{report.env} after generation {report.generation}: the least exploitable mixture of each player's policies"
@@ -36,7 +36,7 @@ def show_population(report: PopulationReport) -> None:
 
 def show_responders(found: PopulationExploiters) -> None:
     """The least exploitable mixtures that were found, and what trained responders gain against them."""
-    from ludus.view.progress import number, signed
+    from ludus.reporting.progress import number, signed
 
     title = (
         f"{found.env} after generation {found.generation}: the mixtures that lose least to {found.rounds} responders, trained for "
@@ -59,7 +59,7 @@ def show_responders(found: PopulationExploiters) -> None:
 
 def show_against(found: Against) -> None:
     """Whose population is the better one, and the mixtures that say so."""
-    from ludus.view.progress import signed
+    from ludus.reporting.progress import signed
 
     how = "computed" if found.exact else f"{found.deals:,} deals of each meeting"
     split = len(found.names[0])
@@ -94,7 +94,7 @@ def _show_mixtures(title: str, names: Sequence[Sequence[str]], mixtures: Sequenc
 
 def show_exploiters(found: Exploiters) -> None:
     """What policies gain that were trained against meta-strategies."""
-    from ludus.view.progress import number, signed
+    from ludus.reporting.progress import number, signed
 
     title = (
         f"{found.env} after generation {found.generation}: exploiters trained for {found.trained:,} episodes, measured in "
@@ -159,7 +159,7 @@ def show_matches(report: EvaluationReport) -> None:
     found = report.exploitability
     if found is None:
         return
-    from ludus.view.progress import number
+    from ludus.reporting.progress import number
 
     bound = "" if found.exact else " (at least)"
     pairs = [("NashConv", f"{number(found.nash_conv)}{bound}")]
@@ -189,7 +189,7 @@ def _whose(of: str) -> str:
 
 
 def _row(match: HeadToHead, *, exact: bool) -> list[str]:
-    from ludus.view.progress import signed
+    from ludus.reporting.progress import signed
 
     row = [*match.policies, *(f"{signed(m, 4)} ±{h:.4f}" for m, h in zip(match.mean, match.half_width, strict=True))]
     if exact:

@@ -18,16 +18,16 @@ from rich.text import Text
 from ludus.cli.output import facts, table, write_json
 from ludus.cli.result import FAILED
 from ludus.core.errors import ConfigError, LudusError, RunError
-from ludus.driver.control import StopRequest, stop_on_signals
+from ludus.reporting.progress import duration
+from ludus.runs.control import StopRequest, stop_on_signals
 from ludus.storage.database import FILE
 from ludus.storage.experiments import read_experiment
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import SWEEP, run_name
-from ludus.view.progress import duration
 
 if TYPE_CHECKING:
+    from ludus.apps.ui.comparison import Comparison
     from ludus.storage.experiments import Experiment, RunStanding
-    from ludus.view.comparison import Comparison
 
 SOME_FAILED = 4
 """Exit code of an experiment of which some runs came to their end and others failed."""
@@ -155,9 +155,9 @@ def execute(
 def go_on(experiment: Experiment, overrides: Sequence[str] = (), *, parallel: int | None, as_json: bool = False) -> int:
     """The runs of an experiment that are not done, or the trials of a sweep; the exit code."""
     if experiment.is_sweep:
-        from ludus.driver.sweep import go_on as go
+        from ludus.apps.experiments.sweep import go_on as go
     else:
-        from ludus.driver.experiment import go_on as go
+        from ludus.apps.experiments.experiment import go_on as go
 
     return execute(
         experiment,
@@ -168,7 +168,7 @@ def go_on(experiment: Experiment, overrides: Sequence[str] = (), *, parallel: in
 
 def data_of(experiment: Experiment) -> dict[str, Any]:
     """As JSON: how its runs stand, and their comparison as `ludus compare --json` has it, null where nothing can be compared."""
-    from ludus.view.comparison import as_json
+    from ludus.apps.ui.comparison import as_json
 
     standings = experiment.standings()
     comparison = _compared(experiment.folder, some_finished=any(s.is_done for s in standings))
@@ -202,11 +202,11 @@ def show(experiment: Experiment) -> None:
 
 def _can_go_on(experiment: Experiment, standings: Sequence[RunStanding]) -> bool:
     if experiment.is_sweep:
-        from ludus.driver.sweep import load_sweep
+        from ludus.apps.experiments.sweep import load_sweep
 
         trials = load_sweep(experiment.folder / SWEEP).most
         return len(standings) < trials or any(s.is_left for s in standings)
-    from ludus.driver.experiment import has_to_go_on
+    from ludus.apps.experiments.experiment import has_to_go_on
 
     return any(has_to_go_on(experiment, s) for s in standings)
 
@@ -226,8 +226,8 @@ def _show_figures(folder: Path, *, some_finished: bool) -> Path | None:
 
 def _compared(folder: Path, *, some_finished: bool) -> Comparison | None:
     """None, and a line on standard error where there should be figures, if its runs have none."""
-    from ludus.view.compared_runs import read_group
-    from ludus.view.comparison import compare
+    from ludus.apps.ui.compared_runs import read_group
+    from ludus.apps.ui.comparison import compare
 
     metric = _sought(folder)
     try:
@@ -239,7 +239,7 @@ def _compared(folder: Path, *, some_finished: bool) -> Comparison | None:
 
 
 def _report(folder: Path, comparison: Comparison) -> Path | None:
-    from ludus.view.comparison import page_of, write_comparison
+    from ludus.apps.ui.comparison import page_of, write_comparison
 
     try:
         return write_comparison(comparison, page_of([str(folder)]))
@@ -252,7 +252,7 @@ def _sought(folder: Path) -> str | None:
     """What a sweep is for; None of other experiments."""
     if not read_experiment(folder).is_sweep:
         return None
-    from ludus.driver.sweep import load_sweep
+    from ludus.apps.experiments.sweep import load_sweep
 
     return load_sweep(folder / SWEEP).metric
 

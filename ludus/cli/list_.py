@@ -50,7 +50,7 @@ def _ids(family: str, word: str) -> None:
 
 
 def _presets(word: str | None = None) -> None:
-    from ludus.driver.scenario_files import list_presets, needs_of_presets
+    from ludus.runs.scenario_files import list_presets, needs_of_presets
 
     every = list_presets()
     found = [(name, what) for name, what in every.items() if (word or "").lower() in f"{name} {what}".lower()]
@@ -62,7 +62,7 @@ def _presets(word: str | None = None) -> None:
 
 
 def _algorithms() -> None:
-    from ludus.learners.registry import ALGORITHMS
+    from ludus.algorithms.common.registry import ALGORITHMS
 
     rows = [(name, *_about(name, target), target) for name, target in sorted(ALGORITHMS.items())]
     columns = ("algorithm", "actions", "mask", "memory", "data", "paper", "class")
@@ -83,13 +83,13 @@ def _about(name: str, target: str) -> tuple[str, str, str, str, str]:
 
 
 def _meta_solvers() -> None:
-    from ludus.solvers.registry import META_SOLVERS
+    from ludus.metagame.solvers.registry import META_SOLVERS
 
     _parts("meta-solver", META_SOLVERS)
 
 
 def _scenarios() -> None:
-    from ludus.driver.scenario_kinds import SCENARIOS
+    from ludus.runs.scenario_kinds import SCENARIOS
 
     _parts("scenario", SCENARIOS)
 
@@ -101,7 +101,7 @@ def _processing() -> None:
 
 
 def _learned_rewards() -> None:
-    from ludus.learners.rewards.registry import LEARNED_REWARDS
+    from ludus.algorithms.rewards.registry import LEARNED_REWARDS
 
     _parts("learned reward", dict(LEARNED_REWARDS))
     write(
@@ -148,7 +148,7 @@ def _policies(text: str | None) -> None:
     if text is None:
         raise ConfigError("of which run? `ludus list policies RUN`; `ludus runs` shows the runs.")
     from ludus.evaluation.policies import BEST, STRONGEST
-    from ludus.population.base import seats_in
+    from ludus.metagame.population.base import seats_in
     from ludus.storage.stored_run import open_run
 
     run = open_run(find_run(text))

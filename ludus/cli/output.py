@@ -148,7 +148,7 @@ def rating_cell(unit: str, rating: float, low: float, high: float) -> str:
 
 def mean_cells(found: NamedStatistics | None, row: int) -> list[str]:
     """The means of one row of statistics; nothing where there are none."""
-    from ludus.view.curves import short
+    from ludus.reporting.curves import short
 
     if found is None:
         return []

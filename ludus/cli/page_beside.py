@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from ludus.apps.ui.server.address import LOOPBACK, STEER, Address, Tokens, listen
 from ludus.cli.ui import opened, own_tokens
 from ludus.core.errors import ConfigError
 from ludus.core.packages import check_extra
 from ludus.storage.base import NullObserver, Observer, Observers, RunInfo
 from ludus.storage.run_dirs import RUNS
-from ludus.view.server.address import LOOPBACK, STEER, Address, Tokens, listen
 
 _CHILD = "from ludus.cli.page_beside import child; child()"
 _NICE = 10  # less urgent than the run by so much
@@ -116,9 +116,9 @@ def child() -> None:
     threading.Thread(target=_until_closed, args=(sys.stdin.buffer, ends), daemon=True).start()
     from socket import socket
 
-    from ludus.view.server.access import Access
-    from ludus.view.server.known_runs import KnownRuns
-    from ludus.view.server.serving import serve
+    from ludus.apps.ui.server.access import Access
+    from ludus.apps.ui.server.known_runs import KnownRuns
+    from ludus.apps.ui.server.serving import serve
 
     known = KnownRuns([facts["run_dir"]], root=RUNS)
     run = known.find(Path(facts["run_dir"]))

@@ -18,7 +18,7 @@ from ludus.core.packages import optional
 from ludus.storage.run_dirs import find_run, is_entry
 
 if TYPE_CHECKING:
-    from ludus.evaluation.play.tables import Table
+    from ludus.apps.play.tables import Table
 
 _PERSON = "person"
 _QUIT = ("q", "quit", "exit")
@@ -88,11 +88,11 @@ def seats_of(players: int, seat: int, against: Sequence[str]) -> list[str]:
 
 
 def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namespace) -> int:
-    from ludus.evaluation.play.games import check_name
+    from ludus.apps.play.games import check_name
     from ludus.storage.stored_run import StoredRun
 
     with optional("the page", extra="ui"):
-        from ludus.view.server.known_runs import id_of
+        from ludus.apps.ui.server.known_runs import id_of
 
     if is_entry(run_dir):
         raise ConfigError(
@@ -118,9 +118,9 @@ def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namesp
 
 
 def _in_terminal(run_dir: Path, against: Sequence[str], options: argparse.Namespace) -> int:
+    from ludus.apps.play.games import RunGame
+    from ludus.apps.play.tables import Table, Wish
     from ludus.core.player_names import PlayerNames
-    from ludus.evaluation.play.games import RunGame
-    from ludus.evaluation.play.tables import Table, Wish
 
     if _PERSON in against:
         raise ConfigError("the terminal has one seat for a person. Play with others on the page, without --text.")
@@ -160,7 +160,7 @@ def _play(table: Table, player: int) -> bool:
 
 def _move(table: Table, player: int, one: Mapping[str, Any], answer: str, number: int) -> None:
     """Make a move, or say what is wrong with it. number: of the frame that the decision is of."""
-    from ludus.evaluation.play.tables import Order
+    from ludus.apps.play.tables import Order
 
     legal = {each["label"]: each["action"] for each in one["legal"]}
     legal |= dict(zip(numbers_of([*legal]), legal.values(), strict=True))

@@ -16,8 +16,8 @@ from ludus.core.files import check_place
 from ludus.storage.run_dirs import find_run, is_entry
 
 if TYPE_CHECKING:
-    from ludus.evaluation.play.records import Replay
-    from ludus.evaluation.recording import Recording
+    from ludus.apps.episodes.recording import Recording
+    from ludus.apps.episodes.records import Replay
 
 _STEPS, _FPS = 1000, 15
 _PAGE, _JSON, _LINES = ".html", ".json", ".jsonl"
@@ -118,7 +118,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 def _film(run_dir: Path, options: argparse.Namespace) -> int:
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # for pygame: images are wanted, no window
-    from ludus.evaluation.recording import check_kind, check_target, record_run, save
+    from ludus.apps.episodes.recording import check_kind, check_target, record_run, save
 
     fps = options.fps or _FPS
     into = Path() if is_entry(run_dir) else run_dir  # an entry of a zoo stays as it was signed
@@ -171,8 +171,8 @@ def _replay(options: argparse.Namespace) -> int:
         _write_replay(replay, path, fps=options.fps)
         pairs.insert(0, ("file", str(path)))
     if options.keep and run_dir is not None:
+        from ludus.apps.play.replays import FOLDER, keep
         from ludus.core.plain import to_json
-        from ludus.evaluation.play.replays import FOLDER, keep
 
         pairs.insert(0, ("kept", str(run_dir / FOLDER / f"{keep(run_dir, to_json(replay))}.json")))
     pairs.append(("episode", f"{replay.steps} steps, returns {' '.join(f'{value:+.3g}' for value in replay.returns)}"))
@@ -184,7 +184,7 @@ def _check_replay(path: Path, *, fps: int) -> None:
     """What can be known before anything is played. Raises ConfigError."""
     suffix = path.suffix.lower()
     if suffix in _FILMS:
-        from ludus.evaluation.recording import check_target
+        from ludus.apps.episodes.recording import check_target
 
         check_target(path, fps=fps)
     elif suffix not in (_PAGE, _JSON):
@@ -196,10 +196,10 @@ def _check_replay(path: Path, *, fps: int) -> None:
 
 def _replay_of(options: argparse.Namespace) -> tuple[Replay, Path | None]:
     """And the run's directory, where it is of one."""
-    from ludus.evaluation.play.views import View
+    from ludus.apps.play.views import View
 
     if options.run.endswith(_LINES):
-        from ludus.evaluation.debugger import RecordedEpisode
+        from ludus.apps.episodes.debugger import RecordedEpisode
 
         if options.keep or options.policies or options.seed or options.steps:
             raise ConfigError(
@@ -207,8 +207,8 @@ def _replay_of(options: argparse.Namespace) -> tuple[Replay, Path | None]:
             )
         episode = RecordedEpisode(Path(options.run))
         return View(episode, episode.episode.policy).replay(seed=episode.episode.seed), None
-    from ludus.evaluation.play.games import RunGame
-    from ludus.evaluation.play.replays import play
+    from ludus.apps.play.games import RunGame
+    from ludus.apps.play.replays import play
     from ludus.evaluation.policies import META, split_name
 
     run_dir, named = split_name(options.run, find_run)
@@ -229,26 +229,26 @@ def _has_boards(run_dir: Path) -> bool:
 
 def _write_replay(replay: Replay, path: Path, *, fps: int | None) -> None:
     if path.suffix.lower() in _FILMS:
+        from ludus.apps.play.replays import film
         from ludus.core.files import replace_file
         from ludus.core.plain import to_builtins
-        from ludus.evaluation.play.replays import film
 
         replace_file(path, film(to_builtins(replay), path.suffix.lower(), fps=fps))
         return
     if path.suffix.lower() == _JSON:
-        from ludus.evaluation.play.replays import write_json
+        from ludus.apps.play.replays import write_json
 
         write_json(replay, path)
         return
+    from ludus.apps.play.replays import title_of
+    from ludus.apps.ui.snapshot import Snapshot, write
     from ludus.core.plain import to_builtins, to_json
-    from ludus.evaluation.play.replays import title_of
-    from ludus.view.snapshot import Snapshot, write
 
     write(path, Snapshot("replay", title_of(to_builtins(replay)), {"replay": to_json(replay)}))
 
 
 def _trajectories(run_dir: Path, options: argparse.Namespace) -> int:
-    from ludus.evaluation.trajectories import check_file, record_run_trajectories
+    from ludus.apps.episodes.trajectories import check_file, record_run_trajectories
 
     path: Path = options.trajectories
     check_file(path)
@@ -289,7 +289,7 @@ class _Progress(ProgressLine):
 
 
 def _show(recording: Recording, path: Path) -> None:
-    from ludus.view.progress import signed
+    from ludus.reporting.progress import signed
 
     pairs = [("file", str(path))]
     if recording.frames:

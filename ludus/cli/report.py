@@ -31,7 +31,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _write(options: argparse.Namespace) -> Path:
     names = options.runs
     if len(names) > 1 or find_experiment(names[0]) is not None:
-        from ludus.view.comparison import page_of, write_comparison
+        from ludus.apps.ui.comparison import page_of, write_comparison
 
         comparison = compared(options, names)
         for group in comparison.groups:
@@ -42,7 +42,7 @@ def _write(options: argparse.Namespace) -> Path:
         given = "--baseline" if options.metric is None else "--metric"
         raise ConfigError(f"{given} is for comparisons, and {names[0]!r} is one run.")
     run_dir = find_run(names[0], zoo=False)
-    from ludus.view.report import write_report
+    from ludus.apps.ui.report import write_report
 
     return write_report(run_dir, out=options.out)
 

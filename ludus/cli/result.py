@@ -17,19 +17,19 @@ from ludus.cli.output import facts, mean_cells, statistics_table, stream, table,
 from ludus.cli.page_beside import page_beside
 from ludus.core.errors import ConfigError, RunWarning
 from ludus.core.timings import PARTS
-from ludus.driver.control import StopRequest, stop_on_signals
-from ludus.driver.driver import COMPLETE
-from ludus.solvers.confidence import student
+from ludus.metagame.solvers.confidence import student
+from ludus.reporting.curves import newest as newest_of
+from ludus.reporting.curves import short
+from ludus.reporting.progress import compilation_told, duration, number, progress_for, signed
+from ludus.runs.control import StopRequest, stop_on_signals
+from ludus.runs.driver import COMPLETE
 from ludus.storage.base import GenerationRecord, Observer
 from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RUNS
-from ludus.view.curves import newest as newest_of
-from ludus.view.curves import short
-from ludus.view.progress import compilation_told, duration, number, progress_for, signed
 
 if TYPE_CHECKING:
-    from ludus.driver.result import Result
+    from ludus.runs.result import Result
 
 FAILED = 3
 """Exit code of a run that is over, and of which no response was trained to its end."""

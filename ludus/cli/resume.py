@@ -43,7 +43,7 @@ def _execute(options: argparse.Namespace) -> int:
         raise ConfigError(f"--parallel is for experiments, and {options.run!r} is none.")
     run_dir = find_run(options.run, zoo=False)
     from ludus.cli.result import execute
-    from ludus.driver.runner import resume
+    from ludus.runs.runner import resume
 
     return execute(
         lambda observer, stop: resume(run_dir, overrides, observer=observer, stop=stop),

@@ -62,8 +62,8 @@ def show_runs() -> None:
 
 
 def _run_row(run_dir: Path) -> tuple[str, str, str, str, str, str]:
+    from ludus.reporting.progress import duration, number
     from ludus.storage.reader import Reader, run_state
-    from ludus.view.progress import duration, number
 
     name = run_name(run_dir)
     try:

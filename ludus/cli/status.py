@@ -114,8 +114,8 @@ def _show_experiment(folder: Path) -> bool:
 
 def _after(folder: Path) -> str:
     """The last complete generation of a run, in a few words."""
+    from ludus.reporting.progress import duration, number
     from ludus.storage.reader import Reader
-    from ludus.view.progress import duration, number
 
     try:
         with Reader(folder, check=False) as reader:
@@ -130,8 +130,8 @@ def _after(folder: Path) -> str:
 
 def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
     """(what is known of it, whether it goes on)"""
+    from ludus.reporting.progress import duration, number
     from ludus.storage.reader import Reader, run_state
-    from ludus.view.progress import duration, number
 
     with Reader(folder, check=False) as reader:
         info, last, summary = reader.info(), reader.last_generation(), reader.summary()
@@ -164,7 +164,7 @@ def _warned(reader: Reader) -> list[tuple[str, str]]:
 
 def _counted(reader: Reader) -> list[tuple[str, str]]:
     """What the newest policy of each population that has played counted in the newest matches, on average."""
-    from ludus.view.curves import short
+    from ludus.reporting.curves import short
 
     pairs = []
     names: dict[int, list[str]] = {}
@@ -182,7 +182,7 @@ def _counted(reader: Reader) -> list[tuple[str, str]]:
 
 def _of_driver(folder: Path, status: Status) -> list[tuple[str, str]]:
     """What a driver that lives, or was killed, has said last."""
-    from ludus.view.progress import duration
+    from ludus.reporting.progress import duration
 
     lives, here = is_running(folder), status.host == socket.gethostname()
     state = live.state_of(status)
@@ -205,7 +205,7 @@ def _of_driver(folder: Path, status: Status) -> list[tuple[str, str]]:
 
 def _ago(when: float) -> str:
     """Nothing, if a clock has jumped."""
-    from ludus.view.progress import duration
+    from ludus.reporting.progress import duration
 
     ago = time.time() - when
     return f" ({duration(ago)} ago)" if ago >= 0 else ""

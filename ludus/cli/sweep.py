@@ -30,8 +30,8 @@ def _execute(options: argparse.Namespace) -> int:
         if options.run_dir is not None:
             raise ConfigError("--name and --run-dir were both given; --run-dir alone says where it is written.")
         check_run_name(options.name, "--name", more=", or give --run-dir")
+    from ludus.apps.experiments.sweep import load_sweep, new_sweep
     from ludus.cli.experiment import go_on
-    from ludus.driver.sweep import load_sweep, new_sweep
 
     sweep = load_sweep(Path(options.file), options.overrides)
     return go_on(

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ludus.backend.device import parse_device
 from ludus.cli.command import (
     Command,
     add_device,
@@ -24,14 +25,13 @@ from ludus.cli.command import (
 )
 from ludus.cli.output import mean_cells, rating_cell, rating_column, statistics_table, stream, table, write, write_json
 from ludus.cli.progress import EpisodesProgress
-from ludus.core.device import parse_device
 from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import find_run
 
 if TYPE_CHECKING:
     from ludus.core.types import NamedStatistics
-    from ludus.evaluation.tournament.orders import Orders
-    from ludus.evaluation.tournament.report import EntrantStanding, TournamentReport
+    from ludus.tournament.orders import Orders
+    from ludus.tournament.report import EntrantStanding, TournamentReport
 
 TOURNAMENTS = Path("tournaments")
 _ENVS = 64  # of a game that no run plays, where stepping many together gains little
@@ -108,8 +108,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(options: argparse.Namespace) -> int:
     from ludus.envs.options import Environment
     from ludus.evaluation.ratings import parse_ratings
-    from ludus.evaluation.tournament.entrants import read_field
-    from ludus.evaluation.tournament.run import Options, run_tournament
+    from ludus.tournament.entrants import read_field
+    from ludus.tournament.run import Options, run_tournament
 
     _check_budget(options)
     if options.device is not None and not options.exact:
@@ -120,7 +120,7 @@ def _execute(options: argparse.Namespace) -> int:
     env = None if options.env is None else Environment(id=options.env, num_envs=_ENVS)
     field = read_field(options.entrants, env=env, find_run=find_run, deadline=options.deadline)
     if options.exact:
-        from ludus.evaluation.tournament.run import exact_tournament
+        from ludus.tournament.run import exact_tournament
 
         report = exact_tournament(field, raters=raters, device=parse_device(options.device or "auto"))
     else:
@@ -198,7 +198,7 @@ def _row(report: TournamentReport, k: int, standing: EntrantStanding) -> list[st
 
 
 def _interval(mean: float, half: float) -> str:
-    from ludus.view.progress import signed
+    from ludus.reporting.progress import signed
 
     if math.isnan(mean):
         return "-"

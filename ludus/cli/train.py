@@ -24,9 +24,9 @@ from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import check_run_name
 
 if TYPE_CHECKING:
-    from ludus.driver.control import StopRequest
-    from ludus.driver.result import Result
-    from ludus.driver.scenario import Scenario
+    from ludus.runs.control import StopRequest
+    from ludus.runs.result import Result
+    from ludus.runs.scenario import Scenario
     from ludus.storage.base import Observer
 
 _ASYNC_HERE = (
@@ -66,7 +66,7 @@ def _execute(options: argparse.Namespace) -> int:
             f"--parallel {options.parallel} was given, and one run has nothing beside it. Give --seeds too."
         )
     from ludus.core.machine import available_cpus
-    from ludus.driver.runner import run
+    from ludus.runs.runner import run
 
     def go(observer: Observer, stop: StopRequest) -> Result:
         for hint in hints(scenario, cores=available_cpus()):
@@ -77,8 +77,8 @@ def _execute(options: argparse.Namespace) -> int:
 
 
 def _train_seeds(scenario: Scenario, options: argparse.Namespace) -> int:
+    from ludus.apps.experiments.experiment import new_experiment, parse_seeds
     from ludus.cli.experiment import go_on
-    from ludus.driver.experiment import new_experiment, parse_seeds
 
     refuse_page(options)
     seeds = parse_seeds(options.seeds)

@@ -13,17 +13,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from ludus.apps.play.people import FILE as PEOPLE
+from ludus.apps.ui.server.address import LOOPBACK, PLAY, STEER, WATCH, Rights, Tokens, is_loopback, listen
 from ludus.cli.command import Command, folder, whole_number
 from ludus.cli.output import stream, write
 from ludus.core.errors import ConfigError
 from ludus.core.packages import optional
-from ludus.storage.people import FILE as PEOPLE
 from ludus.storage.run_dirs import RUNS
-from ludus.view.server.address import LOOPBACK, PLAY, STEER, WATCH, Rights, Tokens, is_loopback, listen
 
 if TYPE_CHECKING:
-    from ludus.view.server.access import Password
-    from ludus.view.server.serving import Served
+    from ludus.apps.ui.server.access import Password
+    from ludus.apps.ui.server.serving import Served
 
 SECRET, PASSWORD = "LUDUS_UI_SECRET", "LUDUS_UI_PASSWORD"
 """Of the environment: what the tokens are made from, so that addresses and cookies outlive a restart (default: random); a password."""
@@ -99,9 +99,9 @@ def server_of(options: argparse.Namespace, runs: Sequence[str]) -> Served:
     tls, password, tokens = _tls(options), _password(options), own_tokens()
     _require_safe(options.host, guarded=bool(tls) or password is not None)
     with optional("the page", extra="ui"):
-        from ludus.view.server.access import Access, Hosts
-        from ludus.view.server.known_runs import KnownRuns
-        from ludus.view.server.serving import serve
+        from ludus.apps.ui.server.access import Access, Hosts
+        from ludus.apps.ui.server.known_runs import KnownRuns
+        from ludus.apps.ui.server.serving import serve
 
     known = KnownRuns(runs, root=None if runs else options.root)
     access = Access(tokens, _granted(options), Hosts.of(options.host, options.known_as), password)
@@ -159,7 +159,7 @@ def _password(options: argparse.Namespace) -> Password | None:
     if not options.password and options.password_file is None:
         return None
     with optional("the page", extra="ui"):
-        from ludus.view.server.access import Password
+        from ludus.apps.ui.server.access import Password
 
     if options.password_file is not None:
         try:

@@ -15,8 +15,8 @@ from ludus.core.errors import ConfigError, LudusError, RunError
 from ludus.storage.run_dirs import MANIFEST, run_name
 
 if TYPE_CHECKING:
+    from ludus.apps.hub.zoo import ZooEntry
     from ludus.envs.options import Environment
-    from ludus.evaluation.zoo import ZooEntry
     from ludus.storage.manifest import Manifest
 
 
@@ -48,7 +48,7 @@ def _add_push(parser: argparse.ArgumentParser) -> None:
 
 
 def _push(options: argparse.Namespace) -> int:
-    from ludus.evaluation.zoo import push
+    from ludus.apps.hub.zoo import push
 
     entry = push(
         options.policies,
@@ -70,7 +70,7 @@ def _push(options: argparse.Namespace) -> int:
 def _game(options: argparse.Namespace) -> Environment | None:
     """What --env names. Raises ConfigError for changes to nothing; else as `load_scenario`."""
     if options.env is not None:
-        from ludus.driver.scenario_files import load_scenario
+        from ludus.runs.scenario_files import load_scenario
 
         return load_scenario(options.env, options.overrides).env
     if options.overrides:
@@ -90,7 +90,7 @@ def _add_pull(parser: argparse.ArgumentParser) -> None:
 
 
 def _pull(options: argparse.Namespace) -> int:
-    from ludus.evaluation.zoo import pull
+    from ludus.apps.hub.zoo import pull
 
     if not (Path(options.entry) / MANIFEST).is_file() and _is_zoo(options):
         show_zoo(Path(options.entry))

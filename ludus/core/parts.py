@@ -15,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ludus.core.config import explain
 from ludus.core.errors import ConfigError, UnknownName, article, nearest
+from ludus.core.former_names import present_name
 from ludus.core.packages import is_known, missing_package
 from ludus.core.user_code import users_code
 
@@ -27,7 +28,7 @@ def resolve_name(what: str, name: str, table: Mapping[str, str]) -> Any:
 
     Raises UnknownName with the nearest names, or ConfigError if the module or class cannot be imported.
     """
-    target = table.get(name, name)
+    target = present_name(table.get(name, name))
     if ":" not in target:
         raise UnknownName(what, name, table, hint=f"{article(what).capitalize()} of your own is named module:Class")
     module, _, attribute = target.partition(":")
@@ -41,6 +42,8 @@ def resolve_name(what: str, name: str, table: Mapping[str, str]) -> Any:
             raise missing_package(f"{what} {name!r}", error) from error
         if module.endswith(".py"):
             hint = f". Name the module as Python imports it, {module.removesuffix('.py')}:{attribute}."
+        elif error.name and present_name(error.name) != error.name:
+            hint = f". {error.name!r} is now {present_name(error.name)!r}."
         elif error.name and not f"{module}.".startswith(f"{error.name}."):
             hint = f". {module!r} imports it; install it."
         else:

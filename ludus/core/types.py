@@ -200,7 +200,7 @@ Precision = Literal["float32", "tf32", "bf16"]
 
 @dataclass(frozen=True, slots=True)
 class DeviceChoice:
-    """What is asked for. device: as `ludus.core.device.parse_device` takes it. precision: of products, tf32 on a card only; parameters
+    """What is asked for. device: as `ludus.backend.device.parse_device` takes it. precision: of products, tf32 on a card only; parameters
     stay float32. written: whether passes that are written out may be used, where they can. compile: whether torch compiles others, where it
     can. deterministic: whether torch is to compute the same bits whenever it computes the same
     (`ludus.core.machine.deterministic_algorithms`)."""
@@ -314,7 +314,7 @@ Opponents: TypeAlias = Mixture | AdaptiveMixture
 
 @dataclass(frozen=True, slots=True)
 class Diversity:
-    """That a policy shall act unlike the nearest of `members` (`ludus.learners.diversity`), beside earning what it can.
+    """That a policy shall act unlike the nearest of `members` (`ludus.algorithms.common.diversity`), beside earning what it can.
 
     weight: of one nat of KL divergence at a decision, in rewards as the algorithm scales them. smoothing: share of the uniform policy that
     the members are mixed with.

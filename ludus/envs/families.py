@@ -66,7 +66,7 @@ class Family:
 
 FAMILIES: Mapping[str, Family] = {
     "ale": Family(
-        "ludus.envs.adapters.ale",
+        "ludus.contrib.envs.ale",
         "Atari through the Arcade Learning Environment's own vector",
         "ale/pong",
         needs="ale_py",
@@ -74,7 +74,7 @@ FAMILIES: Mapping[str, Family] = {
         threads=True,
     ),
     "dmc": Family(
-        "ludus.envs.adapters.dmc",
+        "ludus.contrib.envs.dmc",
         "DeepMind's Control Suite",
         "dmc/cheetah-run",
         needs="dm_control",
@@ -82,7 +82,7 @@ FAMILIES: Mapping[str, Family] = {
         python=True,
     ),
     "envpool": Family(
-        "ludus.envs.adapters.envpool",
+        "ludus.contrib.envs.envpool",
         "EnvPool: Atari, MuJoCo, Box2D and more, in C++ threads",
         "envpool/Pong-v5",
         needs="envpool",
@@ -90,7 +90,7 @@ FAMILIES: Mapping[str, Family] = {
         threads=True,
     ),
     "football": Family(
-        "ludus.envs.adapters.football",
+        "ludus.contrib.football.adapter",
         "Google Research Football: academies, 5-a-side, 11-a-side",
         "football/5_vs_5",
         needs="gfootball",
@@ -107,7 +107,7 @@ FAMILIES: Mapping[str, Family] = {
         python=True,
     ),
     "gymnax": Family(
-        "ludus.envs.adapters.gymnax",
+        "ludus.contrib.envs.gymnax",
         "gymnax: classic control, bsuite, MinAtar, compiled by JAX",
         "gymnax/CartPole-v1",
         needs="gymnax",
@@ -115,7 +115,7 @@ FAMILIES: Mapping[str, Family] = {
         threads=True,
     ),
     "jaxmarl": Family(
-        "ludus.envs.adapters.jaxmarl",
+        "ludus.contrib.envs.jaxmarl",
         "JaxMARL: SMAX, Overcooked, Hanabi, particles, compiled by JAX",
         "jaxmarl/MPE_simple_spread_v3",
         needs="jaxmarl",
@@ -124,7 +124,7 @@ FAMILIES: Mapping[str, Family] = {
         shaping={"shaped_rewards": {}},
     ),
     "jumanji": Family(
-        "ludus.envs.adapters.jumanji",
+        "ludus.contrib.envs.jumanji",
         "Jumanji: robot warehouse, foraging, connector, puzzles, compiled by JAX",
         "jumanji/RobotWarehouse-v0",
         needs="jumanji",
@@ -132,7 +132,7 @@ FAMILIES: Mapping[str, Family] = {
         threads=True,
     ),
     "lbf": Family(
-        "ludus.envs.adapters.lbf",
+        "ludus.contrib.envs.lbf",
         "level-based foraging, cooperative and mixed",
         "lbf/Foraging-8x8-2p-3f-v3",
         needs="lbforaging",
@@ -140,14 +140,14 @@ FAMILIES: Mapping[str, Family] = {
         python=True,
     ),
     "magent2": Family(
-        "ludus.envs.adapters.magent2",
+        "ludus.contrib.envs.magent2",
         "MAgent2: battles of hundreds of agents",
         "magent2/battle_v4",
         needs="magent2",
         extra="magent2",
     ),
     "mamujoco": Family(
-        "ludus.envs.adapters.mamujoco",
+        "ludus.contrib.envs.mamujoco",
         "Multi-agent MuJoCo: bodies whose joints are shared out",
         "mamujoco/HalfCheetah-2x3",
         needs="gymnasium_robotics",
@@ -155,7 +155,7 @@ FAMILIES: Mapping[str, Family] = {
         python=True,
     ),
     "mlagents": Family(
-        "ludus.envs.adapters.mlagents",
+        "ludus.contrib.envs.mlagents",
         "games built with Unity's ML-Agents",
         "mlagents/builds/Pong",
         needs="mlagents_envs",
@@ -163,7 +163,7 @@ FAMILIES: Mapping[str, Family] = {
         python=True,
     ),
     "mpe2": Family(
-        "ludus.envs.adapters.mpe2",
+        "ludus.contrib.envs.mpe2",
         "MPE2: the multi-agent particle environments",
         "mpe2/simple_spread_v3",
         needs="mpe2",
@@ -192,7 +192,7 @@ FAMILIES: Mapping[str, Family] = {
         orders_agents=True,
     ),
     "pgx": Family(
-        "ludus.envs.adapters.pgx",
+        "ludus.contrib.envs.pgx",
         "Pgx: board and card games, compiled by JAX",
         "pgx/connect_four",
         needs="pgx",
@@ -200,7 +200,7 @@ FAMILIES: Mapping[str, Family] = {
         threads=True,
     ),
     "rware": Family(
-        "ludus.envs.adapters.rware",
+        "ludus.contrib.envs.rware",
         "the multi-robot warehouse, cooperative",
         "rware/rware-tiny-2ag-v2",
         needs="rware",
@@ -208,7 +208,7 @@ FAMILIES: Mapping[str, Family] = {
         python=True,
     ),
     "smac": Family(
-        "ludus.envs.adapters.smac",
+        "ludus.contrib.envs.smac",
         "the StarCraft Multi-Agent Challenge",
         "smac/3m",
         needs="smac",
@@ -216,7 +216,7 @@ FAMILIES: Mapping[str, Family] = {
         python=True,
     ),
     "smacv2": Family(
-        "ludus.envs.adapters.smacv2",
+        "ludus.contrib.envs.smacv2",
         "SMACv2: battles whose units are drawn",
         "smacv2/terran_5_vs_5",
         needs="smacv2",
@@ -224,7 +224,7 @@ FAMILIES: Mapping[str, Family] = {
         python=True,
     ),
     "vmas": Family(
-        "ludus.envs.adapters.vmas",
+        "ludus.contrib.envs.vmas",
         "VMAS: batched physics in torch",
         "vmas/simple_spread",
         needs="vmas",

@@ -16,9 +16,9 @@ from ludus.evaluation.evaluated_run import FRESH, EvaluatedRun, RunResult, Tell,
 from ludus.evaluation.exact import ExactEvaluator, refuse_device, tree_on
 from ludus.evaluation.matches import outcomes
 from ludus.evaluation.policies import META
-from ludus.population.matches import statistics_of
+from ludus.metagame.population.matches import statistics_of
+from ludus.metagame.solvers.confidence import student
 from ludus.rollout.manager import ProgressCallback
-from ludus.solvers.confidence import student
 
 
 @dataclass(frozen=True, slots=True, eq=False)

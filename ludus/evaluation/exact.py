@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.device import cards, parse_device, require_card
+from ludus.backend.device import cards, parse_device, require_card
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.ties import TIE
 from ludus.core.types import Exploitability, MetaSolution, Mixture, PolicyRef

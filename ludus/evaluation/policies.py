@@ -32,13 +32,13 @@ from ludus.core.own_code import short_repr
 from ludus.core.types import EnvSpec, MetaSolution, Mixture, OpponentFactor, PolicyRef
 from ludus.envs.options import NEVER_SEEN, UNSEEN, Environment
 from ludus.envs.spaces import Choices
+from ludus.metagame.population.base import PolicyRecord, seats_in
 from ludus.policies.base import Policy, team_size_of, teams_for
 from ludus.policies.bots import DEADLINE, BotPolicy, parse_bot, require_fit, what_raised
 from ludus.policies.categorical import CategoricalPolicy, full_mask
 from ludus.policies.file import load_policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
-from ludus.population.base import PolicyRecord, seats_in
 from ludus.rollout.bot_process import read_bots
 from ludus.storage.run_dirs import find_run, holds_policies, is_entry
 from ludus.storage.stored_run import StoredRun, open_run

@@ -16,8 +16,8 @@ from ludus.core.user_code import standard_settings
 from ludus.envs.tree.game_tree import GameTree, tree_of
 from ludus.evaluation.evaluated_run import RunResult, facts_of, require_two_player_zero_sum
 from ludus.evaluation.exact import tree_on
-from ludus.solvers.limits import USEFUL
-from ludus.solvers.nash import solve_matrix
+from ludus.metagame.solvers.limits import USEFUL
+from ludus.metagame.solvers.nash import solve_matrix
 from ludus.storage.stored_run import StoredRun, open_run
 
 # --------------------------------------------------------------------------------------------------------------------

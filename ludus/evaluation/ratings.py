@@ -18,10 +18,10 @@ from ludus.core.own_code import qualified_name, short_repr
 from ludus.core.parts import build_part
 from ludus.core.types import Match, MetaSolution, NamedStatistics
 from ludus.evaluation.evaluated_run import RunResult, facts_of
-from ludus.population.payoffs import Payoffs
-from ludus.population.ratings.base import Rater, RatingTable, population_sizes, require_results, table
-from ludus.solvers import games, registry
-from ludus.solvers.registry import META_SOLVERS
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.ratings.base import Rater, RatingTable, population_sizes, require_results, table
+from ludus.metagame.solvers import games, registry
+from ludus.metagame.solvers.registry import META_SOLVERS
 from ludus.storage.reader import Reader
 from ludus.storage.stored_run import open_run
 
@@ -30,12 +30,12 @@ from ludus.storage.stored_run import open_run
 
 RATINGS: Final[dict[str, str]] = {
     "alpha_rank": "ludus.evaluation.ratings:AlphaRankRating",
-    "bradley_terry": "ludus.population.ratings.bradley_terry:BradleyTerry",
-    "elo": "ludus.population.ratings.bradley_terry:Elo",
+    "bradley_terry": "ludus.metagame.population.ratings.bradley_terry:BradleyTerry",
+    "elo": "ludus.metagame.population.ratings.bradley_terry:Elo",
     "mean_payoff": "ludus.evaluation.ratings:MeanPayoff",
     "nash_average": "ludus.evaluation.ratings:NashAverage",
-    "online_elo": "ludus.population.ratings.elo:OnlineElo",
-    "openskill": "ludus.population.ratings.open_skill:OpenSkill",
+    "online_elo": "ludus.metagame.population.ratings.elo:OnlineElo",
+    "openskill": "ludus.metagame.population.ratings.open_skill:OpenSkill",
     "worst_opponent": "ludus.evaluation.ratings:WorstOpponent",
 }
 """name -> `module:Class`; each class is a `Rater`, and its fields are its options. Those that use meta-solvers live with evaluation."""
@@ -45,7 +45,9 @@ def rater(name: str, **options: Any) -> Rater:
     """The rating `name`, registered or `module:Class`. Raises UnknownName with the nearest names; ConfigError for options it lacks."""
     made = build_part("rating", {"kind": name, **options}, RATINGS)
     if not isinstance(made, Rater):
-        raise ConfigError(f"rating {name!r} has no method rate(payoffs, log); see ludus.population.ratings.base.")
+        raise ConfigError(
+            f"rating {name!r} has no method rate(payoffs, log); see ludus.metagame.population.ratings.base."
+        )
     return made
 
 
@@ -101,7 +103,7 @@ def _rated(name: str, rater: Rater, payoffs: Payoffs, log: Sequence[Match]) -> R
     if not isinstance(rated, RatingTable):
         raise ScenarioError(
             f"rating {qualified_name(rater)} answered {short_repr(rated)}; expected a RatingTable, as "
-            f"ludus.population.ratings.base.table makes it."
+            f"ludus.metagame.population.ratings.base.table makes it."
         )
     for column in (rated.rating, rated.low, rated.high, rated.group):
         if not isinstance(column, np.ndarray) or column.shape != (sum(sizes),):

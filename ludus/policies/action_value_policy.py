@@ -13,8 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ludus.backend.device import Placement, multiplications
+from ludus.backend.mlp import flatten
+from ludus.backend.perceptron import Perceptron, Perceptrons, float_rows
 from ludus.core.arrays import kernel
-from ludus.core.device import Placement, multiplications
 from ludus.core.errors import PolicyError
 from ludus.core.seeding import mix, uniform
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
@@ -35,8 +37,6 @@ from ludus.policies.categorical import (
     refuse_row,
 )
 from ludus.policies.checks import check_mode, entry, fitted, integer, one_spec
-from ludus.policies.mlp import flatten
-from ludus.policies.perceptron import Perceptron, Perceptrons, float_rows
 from ludus.policies.specs import spread_out, tabulates
 from ludus.policies.stacks import CarriedWeights, DeviceStack, Form, Memory, form_of
 

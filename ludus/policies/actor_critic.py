@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ludus.core.device import floats_to_host, to_device
+from ludus.backend.device import floats_to_host, to_device
+from ludus.backend.mlp import Layout
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.bodies import for_rows, linear, make_body, orthogonal, own_stream
 from ludus.policies.checks import choice, entry, fitted, integer, integers
 from ludus.policies.heads import Head, head_of
-from ludus.policies.mlp import Layout
 
 CORES: dict[str, Callable[[int, int], nn.RNNBase] | None] = {"none": None, "gru": nn.GRU, "lstm": nn.LSTM}
 CLIP = 10.0  # normalised observations lie within this many standard deviations

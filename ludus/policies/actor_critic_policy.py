@@ -13,8 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ludus.backend.device import Placement, multiplications
+from ludus.backend.mlp import ACTIVATIONS, Layout, flatten
+from ludus.backend.perceptron import Perceptron, Perceptrons, by_policy, dense_from, tanh
 from ludus.core.arrays import kernel
-from ludus.core.device import Placement, multiplications
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.policies.actor_critic import (
@@ -33,8 +35,6 @@ from ludus.policies.bodies import OwnBody, Scale, own_stream
 from ludus.policies.categorical import CategoricalPolicy, masked_softmax, one_hot_best
 from ludus.policies.checks import check_mode, fitted, one_spec
 from ludus.policies.heads import Categorical
-from ludus.policies.mlp import ACTIVATIONS, Layout, flatten
-from ludus.policies.perceptron import Perceptron, Perceptrons, by_policy, dense_from, tanh
 from ludus.policies.stacks import CarriedWeights, DeviceStack, Form, Memory, form_of
 
 # --------------------------------------------------------------------------------------------------------------------

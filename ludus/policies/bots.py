@@ -72,8 +72,8 @@ class StateBot(Protocol):
 # Bots by name, and whether one may play a game.
 
 BOTS = {
-    "football_built_in": "ludus.policies.football:FootballBuiltIn",
-    "football_script": "ludus.policies.football:FootballScript",
+    "football_built_in": "ludus.contrib.football.bots:FootballBuiltIn",
+    "football_script": "ludus.contrib.football.bots:FootballScript",
     "ismcts": "ludus.policies.openspiel_bots:ISMCTS",
     "mcts": "ludus.policies.openspiel_bots:MCTS",
     "registered": "ludus.policies.openspiel_bots:Registered",

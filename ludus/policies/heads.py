@@ -1,5 +1,5 @@
 """From a network's outputs to actions: what an action space makes of numbers, for acting. The same densities for learning, in torch, are in
-`ludus.learners.losses`.
+`ludus.algorithms.common.losses`.
 
 A head is chosen by the `action` part of a `PolicySpec.config`:
 

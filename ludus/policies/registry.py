@@ -19,7 +19,7 @@ from ludus.policies.checks import check_mode, only_of
 from ludus.policies.specs import joined, part_of, spec_of
 
 if TYPE_CHECKING:
-    from ludus.core.device import Placement
+    from ludus.backend.device import Placement
 
 POLICIES = {
     "action_values": "ludus.policies.action_value_policy:ActionValuePolicy",
@@ -29,8 +29,8 @@ POLICIES = {
     "bot": "ludus.policies.bots:BotPolicy",
     "choice": "ludus.policies.registry:ChoicePolicy",
     "conditioned": "ludus.policies.registry:ConditionedPolicy",
-    "football_built_in": "ludus.policies.football:FootballBuiltIn",
-    "football_script": "ludus.policies.football:FootballScript",
+    "football_built_in": "ludus.contrib.football.bots:FootballBuiltIn",
+    "football_script": "ludus.contrib.football.bots:FootballScript",
     "muzero": "ludus.policies.search.learned:MuZeroPolicy",
     "nfsp": "ludus.policies.registry:NFSPPolicy",
     "random": "ludus.policies.random:RandomPolicy",

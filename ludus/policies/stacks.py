@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.core.device import Placement, to_device, to_numpy
+from ludus.backend.device import Placement, to_device, to_numpy
+from ludus.backend.perceptron import by_policy
 from ludus.core.types import Array
 from ludus.policies.actor_critic import Cell
 from ludus.policies.bodies import linear
-from ludus.policies.perceptron import by_policy
 
 LEAST = 64
 """Rows that are evaluated together at least, others being padding."""

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.core.device import Placement, multiplications, to_device, to_numpy
+from ludus.backend.device import Placement, multiplications, to_device, to_numpy
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.policies.actor_critic import Normaliser, ReturnScale, load_arrays, shapes_of

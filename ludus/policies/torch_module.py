@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.core.device import Placement, multiplications
+from ludus.backend.device import Placement, multiplications
+from ludus.backend.mlp import as_rows
 from ludus.core.errors import PolicyError
 from ludus.core.own_code import describe_error
 from ludus.core.parts import resolve_name
@@ -27,7 +28,6 @@ from ludus.policies.categorical import (
     one_hot_best,
 )
 from ludus.policies.checks import check_mode, entry, fitted, integer, one_spec
-from ludus.policies.mlp import as_rows
 from ludus.policies.stacks import CarriedWeights, DeviceStack, Form, Memory, form_of
 
 

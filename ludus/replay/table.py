@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.device import LazyRows, columns_to_device, dtype_of, to_device, to_numpy
+from ludus.backend.device import LazyRows, columns_to_device, dtype_of, to_device, to_numpy
 from ludus.core.errors import DataError, Deadlock, TableClosed
 from ludus.core.parts import resolve_name
 from ludus.core.types import Array, State

@@ -149,7 +149,8 @@ class EpisodeResults:
 @dataclass(frozen=True, slots=True)
 class EpisodeSums:
     """What finished episodes came to for the learner, of those that were played on a device: how many, the mean, M2 (sum of squared
-    deviations), least and greatest of its returns, their mean length, and the share that it won (`ludus.population.matches.won`)."""
+    deviations), least and greatest of its returns, their mean length, and the share that it won
+    (`ludus.metagame.population.matches.won`)."""
 
     count: int
     mean: float

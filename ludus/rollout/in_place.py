@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ludus.backend.device import generator_on, scalars_to_host, to_device, to_numpy
 from ludus.core import seeding
-from ludus.core.device import generator_on, scalars_to_host, to_device, to_numpy
 from ludus.core.errors import EnvError
 from ludus.core.types import Enumeration, EnvSpec, PolicyRef
 from ludus.envs.resident import DeviceTimestep, DeviceVectorEnv

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import State
-from ludus.solvers.pfsp import Weighting, pfsp, pfsp_weights
+from ludus.metagame.solvers.pfsp import Weighting, pfsp, pfsp_weights
 
 # --------------------------------------------------------------------------------------------------------------------
 # The seam of rules that move the probabilities of opponents during a task.

@@ -570,6 +570,6 @@ def _visible_cards() -> list[str]:
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is not None:
         return list(takewhile(lambda name: not name.startswith("-"), filter(None, map(str.strip, given.split(",")))))
-    from ludus.core.device import cards  # loads torch
+    from ludus.backend.device import cards  # loads torch
 
     return [str(k) for k in range(cards())]

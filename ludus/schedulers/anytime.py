@@ -33,7 +33,7 @@ from ludus.core.types import (
     TrainingResult,
     TrainingTask,
 )
-from ludus.population.base import View
+from ludus.metagame.population.base import View
 from ludus.rollout.opponent_rules import RULES
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from ludus.core.types import Mixture, State, Task, TaskResult
-from ludus.population.base import View
+from ludus.metagame.population.base import View
 
 
 @runtime_checkable

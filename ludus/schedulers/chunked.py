@@ -18,14 +18,14 @@ from typing import Literal, TypedDict
 
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Mixture, PolicyRef, State, Task, TrainingResult, TrainingTask
-from ludus.population.base import View
-from ludus.population.payoffs import Places
+from ludus.metagame.population.base import View
+from ludus.metagame.population.payoffs import Places
+from ludus.metagame.solvers.base import MetaSolution
+from ludus.metagame.solvers.match_selection import PolicyProfile
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import PlayMode, ScheduleContext, ScheduleOptions
 from ludus.schedulers.queue import PlanningScheduler, announcement, one_task_per_group
 from ludus.schedulers.win_rates import spans_of
-from ludus.solvers.base import MetaSolution
-from ludus.solvers.match_selection import PolicyProfile
 
 Start = PolicyRef | str | None
 

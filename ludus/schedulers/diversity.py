@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, PlainSerializer
 
+from ludus.algorithms.common.base import ComputedOracle
+from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.core.errors import ConfigError, ScenarioError, join_or
 from ludus.core.own_code import qualified_name, short_repr
 from ludus.core.parts import build_part, dump_part, registered_name, require, resolve_name
 from ludus.core.types import AdaptiveMixture, Diversity, Mixture, PolicyRef, PolicySpec
-from ludus.learners.base import ComputedOracle
-from ludus.learners.registry import ALGORITHMS
+from ludus.metagame.population.payoffs import Payoffs
 from ludus.policies.specs import tabulates
-from ludus.population.payoffs import Payoffs
 from ludus.schedulers.responses import Target
 
 Array = NDArray[np.float64]

@@ -37,11 +37,11 @@ from ludus.core.types import (
     TrainingResult,
     TrainingTask,
 )
-from ludus.population.base import View
+from ludus.metagame.population.base import View
+from ludus.metagame.solvers.fixed import Uniform
 from ludus.schedulers.anytime import MeanMixtures, MovedMixtureOptions, weight_for_new_policies
 from ludus.schedulers.psro import ResponseScheduler
 from ludus.schedulers.queue import announcement, one_task_per_group, require_two_players
-from ludus.solvers.fixed import Uniform
 
 
 class EfficientPSROOptions(MovedMixtureOptions):

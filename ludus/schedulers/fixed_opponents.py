@@ -11,13 +11,13 @@ from pydantic import BeforeValidator, Field
 
 from ludus.core.errors import ConfigError, RunError, nearest
 from ludus.core.types import Mixture, State, TrainingTask
-from ludus.population.base import View
+from ludus.metagame.population.base import View
+from ludus.metagame.solvers.base import MetaSolution
+from ludus.metagame.solvers.match_selection import PolicyProfile
 from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import PlayMode
 from ludus.schedulers.queue import one_task_per_group, pack_mixture, unpack_mixture
-from ludus.solvers.base import MetaSolution
-from ludus.solvers.match_selection import PolicyProfile
 
 
 def _several(value: Any) -> Any:

@@ -19,16 +19,16 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError, article
 from ludus.core.parts import build_part, dump_part
 from ludus.core.types import MetaSolution, Mixture, PolicyRef, State, TrainingResult, TrainingTask
-from ludus.population.base import View
-from ludus.population.payoffs import Places
+from ludus.metagame.population.base import View
+from ludus.metagame.population.payoffs import Places
+from ludus.metagame.solvers import games
+from ludus.metagame.solvers.match_selection import PolicyProfile
+from ludus.metagame.solvers.pfsp import Weighting, pfsp
+from ludus.metagame.solvers.registry import solve
 from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_changes
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.win_rates import Member, WinRates, without_monotonic_suffix
-from ludus.solvers import games
-from ludus.solvers.match_selection import PolicyProfile
-from ludus.solvers.pfsp import Weighting, pfsp
-from ludus.solvers.registry import solve
 
 # --------------------------------------------------------------------------------------------------------------------
 # The players of a league, and whom they meet: pure functions (Vinyals et al. 2019, supplement, pseudocode of

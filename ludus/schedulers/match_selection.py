@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.types import EvaluationTask, State
-from ludus.population.payoffs import Payoffs, Places
+from ludus.metagame.population.payoffs import Payoffs, Places
+from ludus.metagame.solvers.base import MetaSolver
+from ludus.metagame.solvers.match_selection import AdaptiveEvaluation, Goal, PolicyProfile, impute_missing, mirrored
 from ludus.schedulers.queue import one_task_per_group
-from ludus.solvers.base import MetaSolver
-from ludus.solvers.match_selection import AdaptiveEvaluation, Goal, PolicyProfile, impute_missing, mirrored
 
 
 @runtime_checkable

@@ -39,14 +39,14 @@ from ludus.core.types import (
     TrainingTask,
     condition_mode,
 )
-from ludus.population.base import View
-from ludus.population.payoffs import Payoffs, Places
+from ludus.metagame.population.base import View
+from ludus.metagame.population.payoffs import Payoffs, Places
+from ludus.metagame.solvers import games
+from ludus.metagame.solvers.registry import solve
 from ludus.schedulers.chunked import refuse_changes
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
 from ludus.schedulers.queue import PlanningScheduler, announcement, one_task_per_group
-from ludus.solvers import games
-from ludus.solvers.registry import solve
 
 Array = NDArray[np.float64]
 
@@ -76,7 +76,7 @@ class NeuPLOptions(ScheduleOptions):
     def check_schedule(self, context: ScheduleContext) -> None:
         context.check_solver(self.meta_solver)
         super().check_schedule(context)
-        from ludus.learners.conditioned import Conditioned  # a scenario can be read without loading policies
+        from ludus.algorithms.common.conditioned import Conditioned  # a scenario can be read without loading policies
 
         for assignment in context.assigned:
             told = np.zeros((1, self.policies), np.float32)

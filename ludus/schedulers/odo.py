@@ -31,8 +31,8 @@ from pydantic import Field
 
 from ludus.core.ties import TIE, best_index
 from ludus.core.types import MetaSolution, State, Task
-from ludus.population.base import View
-from ludus.population.payoffs import Payoffs, Places
+from ludus.metagame.population.base import View
+from ludus.metagame.population.payoffs import Payoffs, Places
 from ludus.schedulers.anytime import weight_for_new_policies
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext

@@ -9,16 +9,16 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
+from ludus.algorithms.common.registry import Algorithms
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.parts import build_part, dump_part, registered_name, require
 from ludus.core.types import EnvSpec, MetaSolution, PolicySpec
-from ludus.learners.registry import Algorithms
+from ludus.metagame.population.base import seats_of
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers.base import MetaSolver
+from ludus.metagame.solvers.registry import META_SOLVERS, solve
 from ludus.policies.file import load_policy
-from ludus.population.base import seats_of
-from ludus.population.payoffs import Payoffs
-from ludus.solvers.base import MetaSolver
-from ludus.solvers.registry import META_SOLVERS, solve
 
 Solver = Annotated[
     Any,

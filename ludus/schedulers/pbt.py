@@ -21,13 +21,13 @@ from ludus.core.config import Config
 from ludus.core.errors import ConfigError, article
 from ludus.core.parts import build_part, dump_part, with_options
 from ludus.core.types import MetaSolution, Mixture, PolicyRef, State, TrainingResult, TrainingTask
-from ludus.population.base import View
+from ludus.metagame.population.base import View
+from ludus.metagame.solvers import games
+from ludus.metagame.solvers.match_selection import PolicyProfile
 from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_changes
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.win_rates import Member, WinRates
-from ludus.solvers import games
-from ludus.solvers.match_selection import PolicyProfile
 
 # --------------------------------------------------------------------------------------------------------------------
 # Exploit and explore: pure functions of population based training (Jaderberg et al. 2017, sections 3 and 4; 2019,

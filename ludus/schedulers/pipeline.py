@@ -18,15 +18,15 @@ from pydantic import Field, TypeAdapter, model_validator
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Diversity, MetaSolution, PolicyRef, State, TrainingResult, TrainingTask
-from ludus.population.base import View
-from ludus.population.payoffs import Places
+from ludus.metagame.population.base import View
+from ludus.metagame.population.payoffs import Places
+from ludus.metagame.solvers import games
+from ludus.metagame.solvers.registry import solve
 from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
 from ludus.schedulers.diversity import DiversityField, check_diversity
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.responses import opponents
-from ludus.solvers import games
-from ludus.solvers.registry import solve
 
 
 class PipelinePSROOptions(ChunkedOptions):

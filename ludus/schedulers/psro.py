@@ -15,14 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
+from ludus.algorithms.common.registry import COMPUTED
 from ludus.core import seeding
 from ludus.core.config import Config, is_stored
 from ludus.core.errors import ConfigError, ScenarioError, SolverError
 from ludus.core.parts import build_part, dump_part, registered_name, require
 from ludus.core.ties import TIE, best_index
 from ludus.core.types import Opponents, PolicyRef, Rival, State, Task, TrainingResult, TrainingTask
-from ludus.learners.registry import COMPUTED
-from ludus.population.base import View
+from ludus.metagame.population.base import View
+from ludus.metagame.solvers.base import MetaSolution
+from ludus.metagame.solvers.games import against, payoff_range, symmetrised
+from ludus.metagame.solvers.registry import META_SOLVERS, solve
 from ludus.schedulers.diversity import DiversityField, check_diversity, diversified_opponents, training_objective
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
@@ -38,9 +41,6 @@ from ludus.schedulers.responses import (
     opponents,
     targets_of,
 )
-from ludus.solvers.base import MetaSolution
-from ludus.solvers.games import against, payoff_range, symmetrised
-from ludus.solvers.registry import META_SOLVERS, solve
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a new policy starts from: Light-MALib's rules, conditional on the generation, as data.

@@ -20,7 +20,7 @@ from ludus.core.types import (
     TrainingResult,
     TrainingTask,
 )
-from ludus.population.base import View, seats_in
+from ludus.metagame.population.base import View, seats_in
 
 # --------------------------------------------------------------------------------------------------------------------
 # Tasks and solutions as checkpoint state: arrays and JSON values.

@@ -20,10 +20,10 @@ from ludus.core.errors import ConfigError, ScenarioError, SolverError
 from ludus.core.own_code import qualified_name, short_repr
 from ludus.core.ties import TIE
 from ludus.core.types import MetaSolution, Mixture, PolicyRef
-from ludus.population.payoffs import Payoffs
-from ludus.solvers import games
-from ludus.solvers.games import distribution, payoff_range, shared
-from ludus.solvers.registry import wrong_solution
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers import games
+from ludus.metagame.solvers.games import distribution, payoff_range, shared
+from ludus.metagame.solvers.registry import wrong_solution
 
 Array = NDArray[np.float64]
 

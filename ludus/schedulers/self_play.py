@@ -15,24 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
+from ludus.algorithms.common.base import Algorithm
 from ludus.core import seeding
 from ludus.core.errors import ConfigError
 from ludus.core.own_code import distribution, qualified_name
 from ludus.core.parts import build_part, dump_part
 from ludus.core.types import Mixture, PolicyRef, State, TrainingResult, TrainingTask
-from ludus.learners.base import Algorithm
+from ludus.metagame.population.base import View
+from ludus.metagame.solvers.base import MetaSolution
+from ludus.metagame.solvers.fixed import Last, LastK, Uniform
+from ludus.metagame.solvers.match_selection import PolicyProfile
+from ludus.metagame.solvers.pfsp import Weighting, pfsp
+from ludus.metagame.solvers.registry import solve
 from ludus.policies.specs import Modes
-from ludus.population.base import View
 from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.queue import one_task_per_group
 from ludus.schedulers.win_rates import Member, WinRates
-from ludus.solvers.base import MetaSolution
-from ludus.solvers.fixed import Last, LastK, Uniform
-from ludus.solvers.match_selection import PolicyProfile
-from ludus.solvers.pfsp import Weighting, pfsp
-from ludus.solvers.registry import solve
 
 # --------------------------------------------------------------------------------------------------------------------
 # Which of its past opponents a learner in self-play meets: pure rules over one number per opponent, which the

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import SolverError
-from ludus.population.payoffs import Payoffs
-from ludus.solvers.match_selection import PolicyProfile
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers.match_selection import PolicyProfile
 
 Array = NDArray[np.float64]
 

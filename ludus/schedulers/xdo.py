@@ -25,6 +25,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from ludus.algorithms.common.base import Algorithm
+from ludus.algorithms.common.registry import Assignment
+from ludus.algorithms.rewards.base import refuse_recorded
 from ludus.core.errors import ScenarioError
 from ludus.core.types import (
     MetaSolution,
@@ -37,11 +40,8 @@ from ludus.core.types import (
     TrainingResult,
     TrainingTask,
 )
-from ludus.learners.base import Algorithm
-from ludus.learners.registry import Assignment
-from ludus.learners.rewards.base import refuse_recorded
+from ludus.metagame.population.base import View
 from ludus.policies.specs import searches, tabulates
-from ludus.population.base import View
 from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
 from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.psro import ResponseOptions, ResponseScheduler

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.population.payoffs import Payoffs
+from ludus.metagame.population.payoffs import Payoffs
 from ludus.storage.base import RunInfo
 
 PayoffCells = tuple[NDArray[np.int32], NDArray[np.float64]]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ludus.core.curves import FIXED
 from ludus.core.types import Curve, Match, NamedStatistics, PolicyRef, PolicySpec
 from ludus.envs.game_facts import GameFacts
-from ludus.population.base import Lineage, PolicyRecord
+from ludus.metagame.population.base import Lineage, PolicyRecord
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 
 

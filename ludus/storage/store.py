@@ -29,7 +29,7 @@ from ludus.core.types import (
     TrainingResult,
     TrainingTask,
 )
-from ludus.population.base import PolicyRecord
+from ludus.metagame.population.base import PolicyRecord
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import APPLICATION_ID, COVERED, FILE, INSERT, TABLES, VERSION, migrate
 from ludus.storage.reader import Reader, check_integrity, translated
@@ -121,7 +121,7 @@ _FLUSH = 4096  # rows held in memory before they go into the open transaction
 
 class Store:
     """Writes `ludus.db`. Rows wait in memory and in one open transaction until `commit`, which makes them durable together with
-    the id of the checkpoint that covers them; readers see committed rows only. It implements `ludus.population.base.Recorder`.
+    the id of the checkpoint that covers them; readers see committed rows only. It implements `ludus.metagame.population.base.Recorder`.
 
     Make one with `Store.create` (a new run) or `Store.open` (resume). It holds the run directory's lock until `close`.
     `generation` stamps matches and exact payoffs. `locate` says where a policy's weights lie: (path in the run directory, sha256).

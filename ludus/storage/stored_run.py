@@ -18,10 +18,10 @@ from ludus.core.parts import resolve_name
 from ludus.core.player_names import PlayerNames
 from ludus.core.types import MetaSolution, PolicyRef, PolicySpec
 from ludus.envs.options import Environment
+from ludus.metagame.population.base import PolicyRecord, seats_in
+from ludus.metagame.solvers.games import others
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
-from ludus.population.base import PolicyRecord, seats_in
-from ludus.solvers.games import others
 from ludus.storage.base import GenerationRecord
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.reader import Reader

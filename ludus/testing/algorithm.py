@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.algorithms.common.base import Algorithm, Collect, Learner, LearnerContext, priorities_of
 from ludus.core.config import Config
 from ludus.core.errors import PolicyError, TrainingError
 from ludus.core.types import Array, EnvSpec, SegmentEnd, State, Weights
 from ludus.envs.spaces import Choices
-from ludus.learners.base import Algorithm, Collect, Learner, LearnerContext, priorities_of
 from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Table
@@ -156,7 +156,7 @@ def check_algorithm(
     and learning must be enough for some updates.
     """
     assert isinstance(algorithm, Algorithm), (
-        f"{type(algorithm).__name__} lacks a part of ludus.learners.base.Algorithm."
+        f"{type(algorithm).__name__} lacks a part of ludus.algorithms.common.base.Algorithm."
     )
     algorithm.check(env, seats)
     _check_declarations(algorithm)
@@ -241,7 +241,9 @@ def _check_declarations(algorithm: Algorithm) -> None:
 
 
 def _check_learner(algorithm: Algorithm, learner: Learner, env: EnvSpec, seats: tuple[int, ...]) -> None:
-    assert isinstance(learner, Learner), f"{type(learner).__name__} lacks a part of ludus.learners.base.Learner."
+    assert isinstance(learner, Learner), (
+        f"{type(learner).__name__} lacks a part of ludus.algorithms.common.base.Learner."
+    )
     assert learner.spec == algorithm.policy(env, seats), "learner.spec is not what policy(env, seats) promises."
     assert not learner.batches(), "a learner that has seen nothing asks for batches."
     policy = build_policy(learner.spec, learner.weights())

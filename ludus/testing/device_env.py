@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ludus.backend.device import to_device, to_numpy
 from ludus.core import seeding
-from ludus.core.device import to_device, to_numpy
 from ludus.core.types import Array, EnvSpec, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.resident import DeviceSlots, DeviceTimestep

@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from ludus.core.errors import SolverError
 from ludus.core.own_code import wrong_distribution
 from ludus.core.parts import missing
-from ludus.population.payoffs import Payoffs
-from ludus.solvers.base import MetaSolution, MetaSolver
-from ludus.solvers.games import deviation_gains, symmetrised
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers.base import MetaSolution, MetaSolver
+from ludus.metagame.solvers.games import deviation_gains, symmetrised
 
 NEEDS = frozenset({"two_player", "zero_sum", "symmetric"})
 CLOSE = 0.01
@@ -101,7 +101,7 @@ def _games() -> list[_Game]:
 
 
 def check_meta_solver(solver: MetaSolver, *, seed: int = 0) -> None:
-    """Raises AssertionError, in a sentence, for the first part of the contract of `ludus.solvers.base` that `solver` breaks."""
+    """Raises AssertionError, in a sentence, for the first part of the contract of `ludus.metagame.solvers.base` that `solver` breaks."""
     name = type(solver).__name__
     assert isinstance(solver, MetaSolver), f"{name} is no meta-solver: {missing(solver, MetaSolver)}."
     needs = frozenset(solver.needs)

@@ -28,8 +28,8 @@ from ludus.core.types import (
     TrainingResult,
     TrainingTask,
 )
-from ludus.population.base import View
-from ludus.population.payoffs import Payoffs
+from ludus.metagame.population.base import View
+from ludus.metagame.population.payoffs import Payoffs
 from ludus.schedulers.base import Scheduler
 
 __all__ = ["require_tasks"]

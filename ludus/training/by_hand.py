@@ -19,8 +19,11 @@ from gymnasium import Space
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
+from ludus.algorithms.common.base import Algorithm, Learner, LearnerContext
+from ludus.algorithms.common.defaults import complete_algorithm
+from ludus.algorithms.common.registry import ALGORITHMS, check_fits
+from ludus.backend.device import parse_device, placement_for_table
 from ludus.core import seeding
-from ludus.core.device import parse_device, placement_for_table
 from ludus.core.errors import ConfigError, DataError, ScenarioError, TrainingError, nearest
 from ludus.core.parts import build_part, registered_name, require
 from ludus.core.types import (
@@ -40,9 +43,6 @@ from ludus.core.user_code import standard_settings
 from ludus.envs.base import closed_on_error
 from ludus.envs.options import Environment
 from ludus.envs.spaces import Choices
-from ludus.learners.base import Algorithm, Learner, LearnerContext
-from ludus.learners.defaults import complete_algorithm
-from ludus.learners.registry import ALGORITHMS, check_fits
 from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.policies.file import load_policy, save_policy
 from ludus.policies.registry import build_policy
@@ -154,7 +154,7 @@ class StandaloneLearner:
         return rows
 
     def _of_file(self, path: Path) -> Trajectories:
-        from ludus.learners.bc.demonstrations import check_spaces
+        from ludus.algorithms.bc.demonstrations import check_spaces
         from ludus.replay.parquet import read_trajectories  # pyarrow is an extra
 
         recorded = read_trajectories(path)
@@ -315,7 +315,7 @@ def learner(
     """A learner to be fed by hand.
 
     algorithm: a name, `module:Class`, a class, or an object; options: its own, of the first three; what is left out follows from the
-    environment (`ludus.learners.defaults`). env: an id, an
+    environment (`ludus.algorithms.common.defaults`). env: an id, an
     `Environment`, or what makes one. players: whom the policy plays; default: all, who must be alike. start: a policy to go on from,
     or its file. total: what schedules run over, in what the algorithm collects. Raises ConfigError and ScenarioError for what does not fit,
     PolicyError for a start of another kind.

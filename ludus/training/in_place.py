@@ -14,15 +14,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ludus.core.device import Placement
+from ludus.algorithms.common.acting import DevicePolicy, SupportsOnDevice, acts_on_device
+from ludus.algorithms.common.base import Collect
+from ludus.backend.device import Placement
 from ludus.core.errors import ConfigError, PolicyError, TrainingError
 from ludus.core.machine import out_of_memory
 from ludus.core.timings import Timings
 from ludus.core.types import EnvSpec, PolicyRef, TrainingTask
 from ludus.envs.base import VectorEnv
 from ludus.envs.resident import DeviceVectorEnv, OffersDevice
-from ludus.learners.acting import DevicePolicy, SupportsOnDevice, acts_on_device
-from ludus.learners.base import Collect
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
 from ludus.rollout.base import RecentCache, RolloutRequest

@@ -23,11 +23,11 @@ import numpy as np
 import torch
 from torch import distributed
 
+from ludus.backend.ranks import ALONE, Ranks, share_of
 from ludus.core.errors import PartDied, RunError
 from ludus.core.machine import deterministic_algorithms
 from ludus.core.timings import Timings
 from ludus.core.types import Array, PolicySpec, State, Weights
-from ludus.learners.ranks import ALONE, Ranks, share_of
 from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.trajectories import Trajectories, join

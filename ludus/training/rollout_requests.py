@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 from weakref import WeakValueDictionary
 
+from ludus.algorithms.common.base import Collect
 from ludus.core import curves, seeding
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Array, Mixture, PolicyRef, State, TrainingTask, condition_mode
-from ludus.learners.base import Collect
+from ludus.metagame.population.matches import won
 from ludus.policies.base import Policy
-from ludus.population.matches import won
 from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.manager import RemotePolicy, RolloutManager
 from ludus.rollout.opponent_sampling import learner_refs, mixture_refs

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Protocol
 
+from ludus.algorithms.common.base import Algorithm, LearnerContext
+from ludus.algorithms.common.diversity import diversity_targets
 from ludus.core import curves, seeding
 from ludus.core.errors import TrainingError
 from ludus.core.timings import Timings
@@ -27,8 +29,6 @@ from ludus.core.types import (
     TrainingTask,
     Weights,
 )
-from ludus.learners.base import Algorithm, LearnerContext
-from ludus.learners.diversity import diversity_targets
 from ludus.policies.base import Policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.rollout.async_limits import AsyncLimits

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.adaptive_evaluation_worker import main, reached
 from benchmarks.adaptive_games import GAMES, Game
 from ludus.core.types import MetaSolution
-from ludus.solvers.match_selection import CellSelection, first_cells
+from ludus.metagame.solvers.match_selection import CellSelection, first_cells
 
 
 @pytest.mark.parametrize("name", GAMES)

@@ -18,11 +18,11 @@ from benchmarks.contestants import Repetition
 from benchmarks.harness import Medians
 from benchmarks.machine import ROOT
 from ludus.core.config import to_yaml
-from ludus.driver.scenario_files import parse_scenario
 from ludus.policies.action_values import initial_weights
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import action_values_spec, body_config
+from ludus.runs.scenario_files import parse_scenario
 from ludus.training.stopping import Progress
 from ludus.training.training import Training
 

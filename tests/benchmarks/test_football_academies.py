@@ -14,8 +14,8 @@ from benchmarks.football_cells import CELLS, RESULTS, Curve, points, read_curve,
 from benchmarks.football_run import place
 from benchmarks.harness import Medians
 from benchmarks.results import same_scenario
-from ludus.driver.scenario_files import parse_scenario
 from ludus.rollout.base import EpisodeResults
+from ludus.runs.scenario_files import parse_scenario
 
 
 def repetition(seed: int, scored: float) -> Repetition:

@@ -9,7 +9,7 @@ from benchmarks.goofspiel13 import bar, cell, main
 from benchmarks.goofspiel13_run import CARDS, METHODS, STEPS, scenario
 from benchmarks.harness import Medians
 from ludus.core.config import to_yaml
-from ludus.driver.scenario_files import load_scenario, parse_scenario
+from ludus.runs.scenario_files import load_scenario, parse_scenario
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import gpu
-from ludus.core import device
+from ludus.backend import device
 
 QUICK = {"play", "nash_conv", "compiled", "auto_learning", "auto_acting", "auto_trees"}
 """The others are slow tests."""

@@ -25,10 +25,10 @@ from benchmarks.learning_task import LearningTask
 from benchmarks.learning_tasks import TASKS, scenario
 from ludus.core.config import to_yaml
 from ludus.core.types import Metrics
-from ludus.driver.control import StopRequest
-from ludus.driver.runner import resume
-from ludus.driver.scenario import Scenario
-from ludus.driver.scenario_files import parse_scenario
+from ludus.runs.control import StopRequest
+from ludus.runs.runner import resume
+from ludus.runs.scenario import Scenario
+from ludus.runs.scenario_files import parse_scenario
 from ludus.storage.base import NullObserver, RunSummary
 from ludus.testing.fakes import Cue
 

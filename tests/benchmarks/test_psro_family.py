@@ -29,7 +29,7 @@ from benchmarks.psro_family_methods import GAMES, METHODS, scenario
 from benchmarks.psro_family_plot import mean_curve, svg
 from benchmarks.psro_family_report import BEGIN, END, FINDINGS, findings_table, inserted, means_table
 from ludus.core.config import to_yaml
-from ludus.driver.scenario_files import parse_scenario
+from ludus.runs.scenario_files import parse_scenario
 
 
 def a_cell(game: str, method: str, values: list[float], population: float = 0.1, seed: int = 0) -> Cell:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from benchmarks import traces, traces_worker
-from ludus.learners.registry import ALGORITHMS
+from ludus.algorithms.common.registry import ALGORITHMS
 
 SETTINGS = yaml.safe_load(traces.SETTINGS.read_text())
 ONE = {

@@ -14,8 +14,8 @@ from benchmarks.peers.collecting import per_wall
 from benchmarks.peers.training import REPLAY, SETTINGS, Setting, cases
 from benchmarks.training_speed_limit import Networks, updates
 from benchmarks.training_speed_updates_limit import squashed
+from ludus.algorithms.ppo.config import PPO
 from ludus.envs.registry import make_env
-from ludus.learners.ppo.options import PPO
 from ludus.policies.actor_critic import layouts
 
 SMALL = Setting(environments=4, steps=16, minibatch=32, epochs=2, hidden=(8,))

@@ -13,9 +13,9 @@ from benchmarks.sealed_bids import NAME
 from benchmarks.warm_start import BEGIN, END, SEEDS, cell_path, decide, load, main, ratio, table
 from benchmarks.warm_start_run import GAMES, STARTS, judge, scenario
 from ludus.core.config import to_yaml
-from ludus.driver.runner import run
-from ludus.driver.scenario_files import parse_scenario
-from ludus.driver.scenario_kinds import PSRO
+from ludus.runs.runner import run
+from ludus.runs.scenario_files import parse_scenario
+from ludus.runs.scenario_kinds import PSRO
 
 Cells = dict[tuple[str, str], dict[int, Repetition]]
 

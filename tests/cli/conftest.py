@@ -6,4 +6,4 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS / "storage"), str(TESTS / "driver")]
+sys.path[:0] = [str(TESTS / "storage"), str(TESTS / "runs")]

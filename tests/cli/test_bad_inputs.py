@@ -13,7 +13,7 @@ import yaml
 import ludus
 from ludus.cli.main import main
 from ludus.core.errors import UnknownName, article, nearest
-from ludus.driver.scenario_files import list_presets, needs_of_presets
+from ludus.runs.scenario_files import list_presets, needs_of_presets
 
 HERE = Path(__file__).parent
 TABLE = yaml.safe_load((HERE / "bad_inputs.yaml").read_text(encoding="utf-8"))

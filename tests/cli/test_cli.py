@@ -15,13 +15,13 @@ import synthetic_run as synthetic
 from rich.console import Console
 
 import ludus.storage.reader
+from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.cli import output
 from ludus.cli.config import _plays
 from ludus.cli.main import COMMANDS, main
 from ludus.core.errors import ConfigError, RunError
-from ludus.driver.control import StopRequest
-from ludus.driver.scenario_files import load_scenario, parse_scenario
-from ludus.learners.registry import ALGORITHMS
+from ludus.runs.control import StopRequest
+from ludus.runs.scenario_files import load_scenario, parse_scenario
 from ludus.storage.base import GenerationRecord, RunSummary
 from ludus.storage.store import Store
 
@@ -40,10 +40,10 @@ class Called:
         self.given: dict[str, object] = {}
         self.stops = stops
         self.populations = 2
-        monkeypatch.setattr("ludus.driver.scenario_files.load_scenario", self.load)
-        monkeypatch.setattr("ludus.driver.scenario_files.list_presets", lambda: {"leduc": "PSRO on Leduc poker"})
-        monkeypatch.setattr("ludus.driver.runner.run", self.run)
-        monkeypatch.setattr("ludus.driver.runner.resume", self.resume)
+        monkeypatch.setattr("ludus.runs.scenario_files.load_scenario", self.load)
+        monkeypatch.setattr("ludus.runs.scenario_files.list_presets", lambda: {"leduc": "PSRO on Leduc poker"})
+        monkeypatch.setattr("ludus.runs.runner.run", self.run)
+        monkeypatch.setattr("ludus.runs.runner.resume", self.resume)
         monkeypatch.setattr("ludus.cli.result._in_training", lambda *_: "")  # which looks into the run's database
 
     def load(self, name: str, overrides: list[str], seed: int | None) -> SimpleNamespace:
@@ -157,7 +157,7 @@ def test_resume_finds_runs_by_name_and_path(
 def test_config_prints_the_scenario_and_where_it_learns(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("ludus.core.device.cards", lambda: 0)
+    monkeypatch.setattr("ludus.backend.device.cards", lambda: 0)
     assert main(["config", "kuhn", "--algorithm", "ppo", "--seed", "3"]) == 0
     text = capsys.readouterr().out
     scenario = load_scenario("kuhn", ["algorithm=ppo"], 3)
@@ -181,7 +181,7 @@ def test_config_prints_the_scenario_and_where_it_learns(
 def test_config_says_it_of_each(
     changes: list[str], told: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("ludus.core.device.cards", lambda: 0)
+    monkeypatch.setattr("ludus.backend.device.cards", lambda: 0)
     assert main(["config", "kuhn", *changes]) == 0
     places = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# learns on ")]
     assert len(places) == len(told)
@@ -251,7 +251,7 @@ def test_list_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_list_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     Called(monkeypatch)
-    monkeypatch.setattr("ludus.learners.registry.ALGORITHMS", {"ppo": "ludus.learners.ppo.options:PPO"})
+    monkeypatch.setattr("ludus.algorithms.common.registry.ALGORITHMS", {"ppo": "ludus.algorithms.ppo.config:PPO"})
     assert main(["list"]) == 0
     out = capsys.readouterr().out
     for expected in (
@@ -276,7 +276,7 @@ def test_every_algorithm_on_any_terminal(
     words = {word for line in lines for word in line.split()}
     assert words >= {*ALGORITHMS, "mask", "memory", "paper", "multi_discrete", "off-policy"}, "no name is folded"
     said = "Too narrow for the columns: class. `ludus list algorithms | cat` has them all."
-    assert (said in lines) == ("class" not in words and not any("ludus.learners.ppo" in word for word in words))
+    assert (said in lines) == ("class" not in words and not any("ludus.algorithms.ppo" in word for word in words))
     assert (said in lines) == (width < 240)
 
 
@@ -373,7 +373,7 @@ def _script(folder: Path, *line: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_working_directory_hides_no_library(folder: Path) -> None:
     (folder / "yaml.py").write_text("raise SystemExit('not this one')\n")
-    (folder / "mine.py").write_text("from ludus.solvers.fixed import Uniform as Solver\n")
+    (folder / "mine.py").write_text("from ludus.metagame.solvers.fixed import Uniform as Solver\n")
     found = _script(folder, "config", "kuhn", "meta_solver=mine:Solver")
     assert (found.returncode, found.stderr) == (0, "")
     assert "kind: uniform" in found.stdout

@@ -104,9 +104,9 @@ def test_what_players_do_not_see_makes_no_difference(runs: Path, capsys: pytest.
 @pytest.fixture
 def tensors(runs: Path) -> Path:
     """Trajectories of a game that was not compiled, from a program that said nothing of its settings."""
+    from ludus.apps.episodes.trajectories import record_trajectories
     from ludus.core.types import Mixture, PolicyRef, PolicySpec
     from ludus.envs.registry import make_env
-    from ludus.evaluation.trajectories import record_trajectories
     from ludus.policies.registry import build_policy
 
     anyone = build_policy(PolicySpec("random", {"actions": 2}), {})
@@ -154,8 +154,8 @@ def test_a_clone_of_both_populations_starts_both_where_critics_are_central(tenso
 
 def test_the_network_is_that_of_the_population() -> None:
     """Players 0 and 1 share one, and their critic sees which of them it judges."""
-    from ludus.driver.scenario_kinds import PSRO
-    from ludus.learners.ppo.options import MAPPO
+    from ludus.algorithms.ppo.config import MAPPO
+    from ludus.runs.scenario_kinds import PSRO
 
     seen, state = Box(-1, 1, (2,), np.float32), Box(-1, 1, (5,), np.float32)
     agents = tuple(AgentSpec(str(player), player, seen, Discrete(3)) for player in range(3))
@@ -210,7 +210,7 @@ def test_mistakes(runs: Path, line: list[str], words: str, capsys: pytest.Captur
 def test_the_time_left_is_told_once_it_takes_long(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ludus.learners.bc.clone import Scores
+    from ludus.algorithms.bc.clone import Scores
 
     clock = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])

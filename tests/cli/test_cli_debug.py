@@ -13,6 +13,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import ludus
+from ludus.apps.episodes.played_episode import PlayedEpisode
 from ludus.cli.debug import Session
 from ludus.cli.main import main
 from ludus.core.errors import ConfigError
@@ -20,7 +21,6 @@ from ludus.core.types import AgentSpec, EnvSpec, PolicySpec
 from ludus.envs.publisher import TERMINATED
 from ludus.envs.python_loop import Happened, PythonVectorEnv
 from ludus.envs.registry import make_env
-from ludus.evaluation.played_episode import PlayedEpisode
 from ludus.policies.registry import build_policy
 
 
@@ -209,7 +209,7 @@ def test_a_prompt_goes_on_after_a_mistake(capsys: pytest.CaptureFixture[str], mo
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("ludus.evaluation.debugger.replace_file", full)
+    monkeypatch.setattr("ludus.apps.episodes.debugger.replace_file", full)
     monkeypatch.setattr("builtins.input", answer)
     monkeypatch.setattr("sys.stdin", Terminal())
     assert main(["debug", "k", *RANDOM, "--seed", "26"]) == 0

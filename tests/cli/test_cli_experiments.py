@@ -20,8 +20,8 @@ import synthetic_run as synthetic
 
 from ludus.cli.experiment import ExperimentProgress, data_of, show
 from ludus.cli.main import main
-from ludus.driver.runner import run
-from ludus.driver.scenario_files import load_scenario
+from ludus.runs.runner import run
+from ludus.runs.scenario_files import load_scenario
 from ludus.storage import live
 from ludus.storage.base import RunSummary
 from ludus.storage.experiments import Experiment, RunStanding, read_experiment

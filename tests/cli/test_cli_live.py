@@ -16,7 +16,7 @@ import synthetic_run as synthetic
 
 from ludus.cli.main import main
 from ludus.core.types import Mixture, TrainingTask
-from ludus.driver.control import Control, StopRequest
+from ludus.runs.control import Control, StopRequest
 from ludus.storage import live
 from ludus.storage.base import NullObserver, RunSummary
 from ludus.storage.live import LiveOrder

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ludus
-from ludus.driver import runner
+from ludus.runs import runner
 
 
 class Frozen(datetime):

@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 import synthetic_run as synthetic
 
+from ludus.apps.ui.server import serving
+from ludus.apps.ui.server.address import STEER, WATCH, Address, Tokens, is_any, is_loopback, listen
 from ludus.cli import ui
 from ludus.cli.main import main
 from ludus.cli.page_beside import page_beside
 from ludus.core.errors import ConfigError
 from ludus.storage.base import NullObserver
-from ludus.view.server import serving
-from ludus.view.server.address import STEER, WATCH, Address, Tokens, is_any, is_loopback, listen
 
 _COMMAND = "import sys; from ludus.cli.main import main; sys.exit(main(sys.argv[1:]))"
 

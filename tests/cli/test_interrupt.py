@@ -14,11 +14,11 @@ import pytest
 from ludus.cli.debug import _interruptible
 from ludus.cli.main import main
 from ludus.core.machine import signals_handled
-from ludus.driver.control import StopRequest, stop_on_signals
+from ludus.runs.control import StopRequest, stop_on_signals
 
 _LOOP = """
 import sys, time
-from ludus.driver.control import stop_on_signals
+from ludus.runs.control import stop_on_signals
 with stop_on_signals() as stop:
     print("ready", flush=True)
     while not stop.requested:

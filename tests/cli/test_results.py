@@ -14,8 +14,8 @@ import synthetic_run as synthetic
 from ludus.cli.main import main
 from ludus.cli.result import show_next, show_result
 from ludus.core.types import PolicySpec
-from ludus.driver.result import Result, read_result
-from ludus.population.base import PolicyRecord
+from ludus.metagame.population.base import PolicyRecord
+from ludus.runs.result import Result, read_result
 from ludus.storage.base import GenerationRecord, RunSummary
 from ludus.storage.store import Store
 

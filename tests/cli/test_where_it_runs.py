@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from ludus.backend import device
 from ludus.cli import doctor
 from ludus.cli.main import main
 from ludus.cli.train import hints
-from ludus.core import device
-from ludus.driver.scenario_files import load_scenario
+from ludus.runs.scenario_files import load_scenario
 
 
 def test_a_runtime_that_is_started_is_named_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

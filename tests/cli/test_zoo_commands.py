@@ -10,10 +10,10 @@ import pytest
 import synthetic_run as synthetic
 
 import ludus
+from ludus.apps.hub.zoo import _returns
 from ludus.cli.main import main
 from ludus.cli.zoo import _result
 from ludus.core.curves import EMPTY
-from ludus.evaluation.zoo import _returns
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.file import save_policy
 from ludus.policies.specs import mlp_spec
@@ -115,7 +115,7 @@ def test_a_warning_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys
     """The package had another version where the entry was pushed."""
     monkeypatch.chdir(folder)
     with monkeypatch.context() as older:
-        older.setattr("ludus.evaluation.zoo.version", lambda name: "0.9")
+        older.setattr("ludus.apps.hub.zoo.version", lambda name: "0.9")
         assert main(["push", "mine@best", "old"]) == 0
     assert main(["pull", "old/mine-best", "from-old"]) == 0
     out = capsys.readouterr().out

@@ -14,13 +14,13 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.core.config import from_yaml, override, to_yaml
 from ludus.core.errors import ConfigError
-from ludus.driver.scenario_files import list_presets, load_scenario, parse_scenario
-from ludus.driver.scenario_kinds import PSRO
-from ludus.learners.registry import ALGORITHMS
+from ludus.metagame.solvers.registry import META_SOLVERS
+from ludus.runs.scenario_files import list_presets, load_scenario, parse_scenario
+from ludus.runs.scenario_kinds import PSRO
 from ludus.schedulers.responses import RESPONSES
-from ludus.solvers.registry import META_SOLVERS
 from ludus.training.stopping import STOPPERS
 
 # ---------------------------------------------------------------------------------------------- scenarios as a user writes them

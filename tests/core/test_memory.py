@@ -11,24 +11,24 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
+from ludus.algorithms.bc.models import model_of
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.dqn.config import DQN
+from ludus.algorithms.ppo.config import PPO
+from ludus.backend import network
 from ludus.envs.registry import make_env
-from ludus.learners import images
-from ludus.learners.base import LearnerContext
-from ludus.learners.bc.models import model_of
-from ludus.learners.dqn.options import DQN
-from ludus.learners.ppo.options import PPO
 from ludus.policies.registry import build_policy
 
 _UPDATES = """
 import resource, sys, torch
-from ludus.learners import images
+from ludus.backend import network
 from ludus.core.machine import keep_freed_memory
 from ludus.policies.bodies import make_body
 
 torch.set_num_threads(1)
 body, _ = make_body({"kind": "nature"}, (4, 84, 84), scale=1 / 255)
 if sys.argv[1] == "keep":
-    images.prepare_learning(body)
+    network.prepare_learning(body)
 pixels = torch.zeros(256, 4, 84, 84, dtype=torch.uint8)
 
 def update(times):
@@ -64,7 +64,7 @@ def test_who_learns_from_images_asks_for_it_and_who_plays_does_not(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(images, "keep_freed_memory", lambda: asked.append(""))
+    monkeypatch.setattr(network, "keep_freed_memory", lambda: asked.append(""))
     spec = make_env("gymnasium/CartPole-v1", num_envs=1).spec
     env = replace(spec, agents=(replace(spec.agents[0], observation=Box(0, 255, shape, np.uint8)),))
     body: Any = "nature" if len(shape) == 3 else "mlp"

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from pydantic import Field
 
+from ludus.algorithms.common.schedule import Schedule
+from ludus.algorithms.nfsp.config import NFSP
+from ludus.algorithms.on_policy.config import A2C
+from ludus.algorithms.ppo.config import PPO
 from ludus.core.config import Config, override
 from ludus.core.errors import ConfigError
-from ludus.driver.scenario_files import load_scenario, parse_scenario
-from ludus.learners.nfsp.options import NFSP
-from ludus.learners.on_policy.options import A2C
-from ludus.learners.ppo.options import PPO
-from ludus.learners.schedule import Schedule
+from ludus.runs.scenario_files import load_scenario, parse_scenario
 
 
 def algorithm(preset: str, *overrides: str) -> Any:

@@ -13,13 +13,13 @@ from ludus.core.config import Config
 from ludus.core.errors import LudusError, ScenarioError, SolverError
 from ludus.core.own_code import describe_user_error, user_frames
 from ludus.core.types import AdaptiveMixture, Array, EvaluationTask, MetaSolution, Mixture, PolicyRef, State
-from ludus.driver.driver import tasks_of
 from ludus.evaluation.ratings import rate
-from ludus.population.ratings.base import RatingTable
+from ludus.metagame.population.ratings.base import RatingTable
+from ludus.metagame.solvers.registry import solve
 from ludus.rollout.opponents import AdaptiveOpponents
+from ludus.runs.driver import tasks_of
 from ludus.schedulers.diversity import diversified_opponents, training_objective
 from ludus.schedulers.responses import Target, targets_of
-from ludus.solvers.registry import solve
 from ludus.testing.meta_solver import zero_sum_view
 from ludus.training.stopping import Progress, fraction_done, limit_in_unit, stop_reason
 from ludus.training.trainer import Trainer

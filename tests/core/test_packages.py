@@ -137,6 +137,6 @@ def test_modules_of_several_extras_have_one_that_is_named() -> None:
 
 def test_a_reports_writer_imports_no_server() -> None:
     """What only writes a file loads neither the page's server nor what it needs."""
-    script = "import sys, ludus.view.report; print(sorted({'fastapi', 'uvicorn'} & set(sys.modules)))"
+    script = "import sys, ludus.apps.ui.report; print(sorted({'fastapi', 'uvicorn'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], cwd=Path.cwd(), capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

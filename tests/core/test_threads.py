@@ -14,9 +14,9 @@ import pytest
 from ludus.core.errors import ConfigError
 from ludus.core.timings import Timings
 from ludus.core.types import Metrics
-from ludus.driver.assembly import _learning
-from ludus.driver.runner import resume, run
-from ludus.driver.scenario_files import load_scenario
+from ludus.runs.assembly import _learning
+from ludus.runs.runner import resume, run
+from ludus.runs.scenario_files import load_scenario
 from ludus.runtime.inprocess import InProcess
 from ludus.storage.base import NullObserver
 

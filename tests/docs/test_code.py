@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 import ludus
-from ludus.driver.scenario_files import load_scenario, read_scenario
-from ludus.driver.sweep import load_sweep
+from ludus.apps.experiments.sweep import load_sweep
+from ludus.runs.scenario_files import load_scenario, read_scenario
 
 BLOCKS = [
     pytest.param(block, id=f"{pages.name(page)}-{k}")

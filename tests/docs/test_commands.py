@@ -12,7 +12,7 @@ import pytest
 
 from ludus.cli.list_ import KINDS
 from ludus.cli.main import COMMANDS
-from ludus.driver.scenario_files import list_presets, load_scenario
+from ludus.runs.scenario_files import list_presets, load_scenario
 
 CALL = re.compile(r"(?:PYTHONPATH=\S+ |\.venv/bin/|.*; do )*ludus ([a-z].*)")
 

@@ -75,9 +75,9 @@ def test_own_part(example: str, arguments: dict[str, Any], says: str, capsys: py
     [{"kind": "own_loss:PenalisedPPO"}, {"kind": "own_policy:TremblingA2C"}, {"network": "own_network:Residual"}],
 )
 def test_own_parts_keep_the_contract_of_algorithms(kind: dict[str, Any]) -> None:
+    from ludus.algorithms.common.registry import ALGORITHMS
     from ludus.core.parts import build_part
     from ludus.envs.tree.game_tree import compile_tree
-    from ludus.learners.registry import ALGORITHMS
     from ludus.testing.algorithm import check_algorithm
 
     algorithm = build_part("algorithm", {"kind": "ppo", **kind, "batch": 20}, ALGORITHMS)

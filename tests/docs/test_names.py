@@ -16,32 +16,32 @@ import pytest
 from pydantic import BaseModel
 
 import ludus
+from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.cli.check_env import ELSEWHERE
 from ludus.core import errors
 from ludus.core.packages import EXTRAS
 from ludus.core.parts import resolve_name
 from ludus.core.timings import PARTS
-from ludus.driver.scenario import AdaptivePayoffs, Checkpoints, Evaluation, Scenario
-from ludus.driver.scenario_files import list_presets, load_scenario
-from ludus.driver.scenario_kinds import SCENARIOS
-from ludus.driver.scenario_runtime import RuntimeChoice
 from ludus.envs.families import FAMILIES
 from ludus.envs.options import Environment
 from ludus.envs.wrappers.registry import WRAPPERS
 from ludus.evaluation.ratings import RATINGS
-from ludus.learners.registry import ALGORITHMS
+from ludus.metagame.solvers.registry import META_SOLVERS
 from ludus.policies.bots import BOTS
 from ludus.policies.registry import POLICIES
 from ludus.replay.kinds import TABLES
 from ludus.replay.selectors import RESERVOIR, SELECTORS
 from ludus.rollout.opponent_rules import RULES
+from ludus.runs.scenario import AdaptivePayoffs, Checkpoints, Evaluation, Scenario
+from ludus.runs.scenario_files import list_presets, load_scenario
+from ludus.runs.scenario_kinds import SCENARIOS
+from ludus.runs.scenario_runtime import RuntimeChoice
 from ludus.schedulers.diversity import DIVERSITIES
 from ludus.schedulers.league import LEAGUE_RULES
 from ludus.schedulers.pbt import TUNING_RULES
 from ludus.schedulers.psro import WarmStart
 from ludus.schedulers.responses import RESPONSES
 from ludus.schedulers.self_play import PASTS
-from ludus.solvers.registry import META_SOLVERS
 from ludus.storage.database import TABLES as SCHEMA
 from ludus.testing.env import ADVICE
 from ludus.training.callbacks import Callback
@@ -72,7 +72,7 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
         ("docs/concepts/algorithms.md", "name", [*ALGORITHMS, OWN]),
         ("docs/concepts/algorithms.md", "source", get_args(WarmStart.model_fields["source"].annotation)),
         ("docs/concepts/meta-solvers.md", "name", [*META_SOLVERS, OWN]),
-        ("ludus/solvers/README.md", "name", META_SOLVERS),
+        ("ludus/metagame/solvers/README.md", "name", META_SOLVERS),
         ("docs/concepts/schedulers.md", "`scenario:`", SCENARIOS),
         ("docs/concepts/stopping.md", "name", [*STOPPERS, OWN]),
         ("docs/concepts/policies.md", "kind", POLICIES),

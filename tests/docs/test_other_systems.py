@@ -9,9 +9,9 @@ from statistics import mean
 
 from benchmarks.learning_cells import RESULTS, Run, stored
 from benchmarks.learning_tasks import TASKS
-from ludus.driver.scenario_kinds import SCENARIOS
-from ludus.learners.registry import ALGORITHMS
-from ludus.solvers.registry import META_SOLVERS
+from ludus.algorithms.common.registry import ALGORITHMS
+from ludus.metagame.solvers.registry import META_SOLVERS
+from ludus.runs.scenario_kinds import SCENARIOS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "concepts" / "other-systems.md"
 
@@ -22,7 +22,7 @@ def test_every_name_is_known_and_every_algorithm_has_its_place() -> None:
     assert named["scenario"] <= set(SCENARIOS)
     assert named["meta_solver"] <= set(META_SOLVERS)
     assert named["algorithm"] == set(ALGORITHMS)
-    presets = {path.name.removesuffix(".yaml") for path in (resources.files("ludus.driver") / "presets").iterdir()}
+    presets = {path.name.removesuffix(".yaml") for path in (resources.files("ludus.runs") / "presets").iterdir()}
     assert set(re.findall(r"presets? ((?:`[\w-]+`(?:, )?)+)", text)) != set()
     for found in re.findall(r"presets? ((?:`[\w-]+`(?:, )?)+)", text):
         assert set(re.findall(r"`([\w-]+)`", found)) <= presets

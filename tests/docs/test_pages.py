@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pages
 
-from ludus.learners.registry import ALGORITHMS
+from ludus.algorithms.common.registry import ALGORITHMS
 
-LEARNERS = pages.ROOT / "ludus" / "learners"
+ALGORITHM_FOLDERS = (pages.ROOT / "ludus" / "algorithms", pages.ROOT / "ludus" / "contrib" / "algorithms")
 INDEX = pages.ROOT / "docs" / "index.md"
 
 
@@ -49,10 +49,10 @@ def test_the_index_has_every_page() -> None:
 
 
 def test_every_algorithm_has_a_page_beside_its_code() -> None:
-    families = {path.parent for path in LEARNERS.glob("*/__init__.py")}
-    assert {family.name for family in families if not list(family.glob("*.md"))} == set()
+    families = {path.parent for folder in ALGORITHM_FOLDERS for path in folder.glob("*/__init__.py")}
+    assert {family.name for family in families if not list(family.glob("*.md"))} == {"common"}
     for name, target in ALGORITHMS.items():
-        family = LEARNERS / target.split(".")[2]
+        family = pages.ROOT.joinpath(*target.partition(":")[0].split(".")).parent
         assert any(f"`{name}`" in pages.text(page) for page in family.glob("*.md")), (
             f"no page of {family} names `{name}`"
         )

@@ -6,8 +6,8 @@ from math import acos, dist, hypot, pi
 
 import numpy as np
 
-from ludus.envs.football.observations import legal, off_side_line
-from ludus.envs.football.view import OWN, ROLES, THEIR, Action, Mode, View, opposite
+from ludus.contrib.football.observations import legal, off_side_line
+from ludus.contrib.football.view import OWN, ROLES, THEIR, Action, Mode, View, opposite
 
 __all__ = ["central", "features"]
 

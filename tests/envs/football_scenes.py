@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.envs.football.view import LEFT, METRES, NOBODY, View, side_view
+from ludus.contrib.football.view import LEFT, METRES, NOBODY, View, side_view
 
 __all__ = ["kicked", "raw", "seen"]
 

@@ -130,6 +130,6 @@ def test_a_vector_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
         def __init__(self, game: str, num_envs: int, img_height: int = 84, **_: Any) -> None:
             raise MemoryError("too large")
 
-    monkeypatch.setattr("ludus.envs.adapters.ale.AtariVectorEnv", Broken)
+    monkeypatch.setattr("ludus.contrib.envs.ale.AtariVectorEnv", Broken)
     with pytest.raises(EnvError, match=r"ale/pong cannot be made .*'img_height': 900.*: MemoryError: too large"):
         make_env("ale/pong", num_envs=1, img_height=900)

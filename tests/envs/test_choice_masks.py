@@ -13,6 +13,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from masked_choices import Bits, Lock, Locks, Pair, Told, legal
 
 import ludus
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.ppo.config import PPO
 from ludus.core.errors import ConfigError, EnvError, PolicyError
 from ludus.core.seeding import keys
 from ludus.core.types import Timestep
@@ -25,8 +27,6 @@ from ludus.envs.base import VectorEnv
 from ludus.envs.registry import make_env
 from ludus.envs.spaces import Choices
 from ludus.evaluation.policies import misfit
-from ludus.learners.base import LearnerContext
-from ludus.learners.ppo.options import PPO
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.rollout.bots import LegalMoves

@@ -13,9 +13,9 @@ from installed import require
 from refusals import Refusal, check_refusals
 from zoo_replay import play
 
+from ludus.contrib.envs.dmc import ControlTask
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.core.seeding import keys
-from ludus.envs.adapters.dmc import ControlTask
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Flaw
 from ludus.envs.registry import list_envs, make_env

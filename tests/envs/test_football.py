@@ -24,10 +24,10 @@ from ludus.testing.ledger import Actor, Ledger, play, same
 
 pytest.importorskip("gfootball_engine", reason="gfootball is not installed: make football")
 
-from ludus.envs.football.frames import small
-from ludus.envs.football.match import TURNED, Engine, Luck
-from ludus.envs.football.scenarios import KEEPER, Controls, Formation, controls, engine_config, formation, names
-from ludus.envs.football.view import LEFT, RIGHT, View, agents_view, side_view
+from ludus.contrib.football.frames import small
+from ludus.contrib.football.match import TURNED, Engine, Luck
+from ludus.contrib.football.scenarios import KEEPER, Controls, Formation, controls, engine_config, formation, names
+from ludus.contrib.football.view import LEFT, RIGHT, View, agents_view, side_view
 
 slow = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from ludus.policies.registry import build_policy
 
 pytest.importorskip("gfootball_engine", reason="gfootball is not installed: make football")
 
-from ludus.envs.football.view import Action
+from ludus.contrib.football.view import Action
 
 EASY, HARD = len(Action), len(Action) + 1
 SEEDS = np.array([7], np.uint64)

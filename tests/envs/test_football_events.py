@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from football_scenes import kicked, seen
 
-from ludus.envs.football.events import Body, Events, Follower
-from ludus.envs.football.statistics import NAMES, MatchStatistics
-from ludus.envs.football.view import LEFT, NOBODY, OWN, RIGHT, THEIR, Mode, View
+from ludus.contrib.football.events import Body, Events, Follower
+from ludus.contrib.football.statistics import NAMES, MatchStatistics
+from ludus.contrib.football.view import LEFT, NOBODY, OWN, RIGHT, THEIR, Mode, View
 
 Step = dict[str, Any]
 

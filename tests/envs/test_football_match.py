@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 from football_scenes import raw
 
-from ludus.core.errors import EnvError
-from ludus.envs.football import frames, match
-from ludus.envs.football.frames import Frames
-from ludus.envs.football.match import Match, Plan
-from ludus.envs.football.observations import encoder, legal
-from ludus.envs.football.rewards import Rewards
-from ludus.envs.football.scenarios import (
+from ludus.contrib.football import frames, match
+from ludus.contrib.football.frames import Frames
+from ludus.contrib.football.match import Match, Plan
+from ludus.contrib.football.observations import encoder, legal
+from ludus.contrib.football.rewards import Rewards
+from ludus.contrib.football.scenarios import (
     Body,
     Controls,
     Formation,
@@ -28,7 +27,8 @@ from ludus.envs.football.scenarios import (
     role_names,
     with_rules,
 )
-from ludus.envs.football.view import LEFT, RIGHT, Action, View
+from ludus.contrib.football.view import LEFT, RIGHT, Action, View
+from ludus.core.errors import EnvError
 from ludus.envs.publisher import TERMINATED
 
 RULES = Rules((0.3, 0.6), 400, 999, True, True, False, True, False, False)

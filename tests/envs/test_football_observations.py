@@ -9,10 +9,10 @@ import pytest
 from football_reference import central, features
 from football_scenes import raw, seen
 
+from ludus.contrib.football.observation_kernels import write_features, write_mask, write_state
+from ludus.contrib.football.observations import ENCODERS, MASKS, CentralState, encoder, legal, off_side_line
+from ludus.contrib.football.view import LEFT, RIGHT, Action, Mode, View, opposite
 from ludus.core.errors import ConfigError, UnknownName
-from ludus.envs.football.observation_kernels import write_features, write_mask, write_state
-from ludus.envs.football.observations import ENCODERS, MASKS, CentralState, encoder, legal, off_side_line
-from ludus.envs.football.view import LEFT, RIGHT, Action, Mode, View, opposite
 
 
 def columns(name: str, view: View, previous: View | None = None) -> list[dict[str, float]]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from football_scenes import seen
 
-from ludus.envs.football.pitch import draw
-from ludus.envs.football.view import LEFT, RIGHT, Mode
+from ludus.contrib.football.pitch import draw
+from ludus.contrib.football.view import LEFT, RIGHT, Mode
 
 SCALE = 8
 WHITE, YELLOW = (255, 255, 255), (255, 220, 40)

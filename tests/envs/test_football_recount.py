@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from ludus.envs.football.statistics import NAMES, MatchStatistics
-from ludus.envs.football.view import LEFT, METRES, OWN, RIGHT, Action, View, side_view
+from ludus.contrib.football.statistics import NAMES, MatchStatistics
+from ludus.contrib.football.view import LEFT, METRES, OWN, RIGHT, Action, View, side_view
 
 pytest.importorskip("gfootball_engine", reason="gfootball is not installed: make football")
 
-from ludus.envs.football.match import TURNED, Engine
-from ludus.envs.football.scenarios import controls, engine_config, formation
+from ludus.contrib.football.match import TURNED, Engine
+from ludus.contrib.football.scenarios import controls, engine_config, formation
 
 Raw = dict[str, Any]
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from football_scenes import kicked, seen
 
+from ludus.contrib.football.rewards import TERMS, ZERO_SUM, Rewards
+from ludus.contrib.football.view import LEFT, RIGHT, Mode
 from ludus.core.errors import ConfigError, UnknownName
-from ludus.envs.football.rewards import TERMS, ZERO_SUM, Rewards
-from ludus.envs.football.view import LEFT, RIGHT, Mode
 
 Step = dict[str, Any]
 

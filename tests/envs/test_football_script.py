@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from football_scenes import kicked, seen
 
-from ludus.envs.football.observations import encoder
-from ludus.envs.football.script import Tactics, play
-from ludus.envs.football.sights import views
-from ludus.envs.football.view import LEFT, METRES, NOBODY, OWN, RIGHT, THEIR, Action, Mode, View
+from ludus.contrib.football.observations import encoder
+from ludus.contrib.football.script import Tactics, play
+from ludus.contrib.football.sights import views
+from ludus.contrib.football.view import LEFT, METRES, NOBODY, OWN, RIGHT, THEIR, Action, Mode, View
 
 HELD = np.zeros((2, 10), np.uint8)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from football_scenes import raw, seen
 
-from ludus.envs.football.view import LEFT, NOBODY, OWN, RIGHT, THEIR, View, agents_view, opposite
+from ludus.contrib.football.view import LEFT, NOBODY, OWN, RIGHT, THEIR, View, agents_view, opposite
 
 
 def same(one: View, other: View) -> None:

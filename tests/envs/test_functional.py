@@ -143,7 +143,8 @@ def test_a_program_is_that_of_its_players() -> None:
 
 def test_nothing_else_loads_jax() -> None:
     line = (
-        "import sys, ludus, ludus.cli.main, ludus.envs.registry, ludus.learners.registry; from ludus.envs.registry import make_env; "
+        "import sys, ludus, ludus.cli.main, ludus.envs.registry, ludus.algorithms.common.registry; "
+        "from ludus.envs.registry import make_env; "
         "make_env('openspiel/kuhn_poker', num_envs=1); print([m for m in ('jax', 'pgx', 'jaxmarl') if m in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)

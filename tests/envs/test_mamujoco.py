@@ -14,9 +14,9 @@ from installed import require
 from refusals import Refusal, check_refusals
 from zoo_replay import play
 
+from ludus.contrib.envs.mamujoco import OneBody
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
-from ludus.envs.adapters.mamujoco import OneBody
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 from ludus.testing.ledger import Actor

@@ -14,8 +14,8 @@ import pytest
 
 import ludus
 from ludus.core.errors import ConfigError, UnknownName
-from ludus.driver.scenario_files import load_scenario, parse_scenario
 from ludus.envs.tree import game_tree, walk
+from ludus.runs.scenario_files import load_scenario, parse_scenario
 
 _HERE = str(Path(__file__).parent)
 _ID = "openspiel/spiel_pennies:python_pennies_for"

@@ -37,7 +37,7 @@ def test_every_id_is_known() -> None:
 
 def _listed(family: str) -> list[str]:
     if family == "smacv2":  # lists what was published, with or without its package
-        from ludus.envs.adapters.smacv2 import names
+        from ludus.contrib.envs.smacv2 import names
 
         return [f"smacv2/{name}" for name in names()]
     return list_envs(family)

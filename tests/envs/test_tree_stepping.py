@@ -11,7 +11,7 @@ from test_tree_tensors import GAMES as PLAYED
 from test_tree_tensors import GOOFSPIEL, compiled_plans, everyones
 from tree_toy import PayingGame
 
-from ludus.core.device import no_compiler
+from ludus.backend.device import no_compiler
 from ludus.core.errors import EnvError, PolicyError
 from ludus.envs.resident import DeviceTimestep, OffersDevice
 from ludus.envs.tree import stepping

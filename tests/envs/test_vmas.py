@@ -11,9 +11,9 @@ import torch
 from gymnasium import spaces
 from installed import require
 
+from ludus.contrib.envs.vmas import VmasVectorEnv
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
-from ludus.envs.adapters.vmas import VmasVectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.envs.resident import OffersDevice
 from ludus.testing.device_env import CopiedEnv

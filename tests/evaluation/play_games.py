@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+from ludus.apps.episodes.person import Person
+from ludus.apps.episodes.played_episode import PlayedEpisode
+from ludus.apps.episodes.recording import one_environment
+from ludus.apps.play.games import RunGame
+from ludus.apps.play.tables import Order, Table, Wish
 from ludus.core.types import PolicyRef
 from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
 from ludus.envs.wrappers.registry import wrap
-from ludus.evaluation.play.games import RunGame
-from ludus.evaluation.play.person import Person
-from ludus.evaluation.play.tables import Order, Table, Wish
-from ludus.evaluation.played_episode import PlayedEpisode
-from ludus.evaluation.recording import one_environment
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec

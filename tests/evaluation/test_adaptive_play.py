@@ -12,16 +12,16 @@ from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, MatchProfile
+from ludus.metagame.population.payoff_table import PayoffTable
+from ludus.metagame.solvers.confidence import payoff_bounds
+from ludus.metagame.solvers.games import nash_conv, symmetrised
+from ludus.metagame.solvers.match_selection import AdaptiveEvaluation
+from ludus.metagame.solvers.nash import Nash
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
-from ludus.population.payoff_table import PayoffTable
 from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import InProcess
-from ludus.solvers.confidence import payoff_bounds
-from ludus.solvers.games import nash_conv, symmetrised
-from ludus.solvers.match_selection import AdaptiveEvaluation
-from ludus.solvers.nash import Nash
 
 SIZE, PORTION = 8, 25
 

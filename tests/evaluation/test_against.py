@@ -13,11 +13,11 @@ import ludus
 from ludus.cli.main import main
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.envs.tree.game_tree import compile_tree
-from ludus.evaluation import against
-from ludus.evaluation.against import population_performance
 from ludus.evaluation.population import stored_plans
-from ludus.population.payoffs import Payoffs
+from ludus.metagame.population.payoffs import Payoffs
 from ludus.storage.stored_run import StoredRun
+from ludus.tournament import cross_play as against
+from ludus.tournament.cross_play import population_performance
 
 
 @pytest.fixture(scope="module")

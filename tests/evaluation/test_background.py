@@ -12,13 +12,13 @@ import pytest
 
 from ludus.core.errors import PartDied
 from ludus.core.types import Metrics, Mixture, PolicyRef, TrainingTask
-from ludus.driver import runner
-from ludus.driver.control import StopRequest
-from ludus.driver.runner import resume, run
-from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.background import BackgroundEvaluator, Score
 from ludus.rollout.base import EpisodeResults, Rollout, RolloutRequest
 from ludus.rollout.manager import Pending
+from ludus.runs import runner
+from ludus.runs.control import StopRequest
+from ludus.runs.runner import resume, run
+from ludus.runs.scenario_files import parse_scenario
 from ludus.runtime.base import Runtime
 from ludus.storage.base import NullObserver
 from ludus.storage.reader import Reader

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ludus.apps.episodes.conditions import NAMES, Known, StepScope, parse_condition
 from ludus.core.errors import ConfigError
-from ludus.evaluation.conditions import NAMES, Known, StepScope, parse_condition
 
 KNOWN = Known(players=2, observation=3, columns=("x", "y", "speed"))
 

@@ -13,16 +13,16 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
+from ludus.apps.episodes import played_episode
+from ludus.apps.episodes.debugger import EpisodeDebugger, RecordedEpisode
+from ludus.apps.episodes.played_episode import PlayedEpisode
+from ludus.apps.episodes.recording import record
 from ludus.core.errors import ConfigError, EnvError, ScenarioError
 from ludus.core.types import AgentSpec, EnvSpec, Mixture, PolicyOutput, PolicyRef, PolicySpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import TERMINATED
 from ludus.envs.python_loop import Happened, PythonVectorEnv
 from ludus.envs.registry import make_env
-from ludus.evaluation import played_episode
-from ludus.evaluation.debugger import EpisodeDebugger, RecordedEpisode
-from ludus.evaluation.played_episode import PlayedEpisode
-from ludus.evaluation.recording import record
 from ludus.policies.actor_critic import arrays_of, make_network
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, parse_bot

@@ -11,12 +11,12 @@ import pytest
 
 from ludus.core.errors import LudusError, PartDied
 from ludus.core.types import Match, PolicyRef
-from ludus.driver import scenario_check
-from ludus.driver.runner import run
-from ludus.driver.scenario_files import parse_scenario
-from ludus.driver.scenario_runtime import RuntimeChoice
 from ludus.evaluation.matches import EarlyMatches, MatchPlayer, MatchProfile
 from ludus.rollout.manager import Pending, RolloutManager
+from ludus.runs import scenario_check
+from ludus.runs.runner import run
+from ludus.runs.scenario_files import parse_scenario
+from ludus.runs.scenario_runtime import RuntimeChoice
 from ludus.runtime.base import ignore
 from ludus.storage.reader import Reader
 

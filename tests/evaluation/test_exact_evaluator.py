@@ -9,11 +9,9 @@ import numpy as np
 import pyspiel
 import pytest
 
-from ludus.core import device as core_device
+from ludus.backend import device as core_device
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import MetaSolution, Mixture, OpponentFactor, PolicyRef, PolicySpec
-from ludus.driver import assembly
-from ludus.driver.scenario_files import parse_scenario
 from ludus.envs.tree.game_tree import GameTree, compile_tree
 from ludus.envs.tree.tensors import PlacedTree
 from ludus.evaluation import exact as exact_values
@@ -21,6 +19,8 @@ from ludus.evaluation.exact import ExactEvaluator, tree_on
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import gru_spec, tabular_spec
+from ludus.runs import assembly
+from ludus.runs.scenario_files import parse_scenario
 
 KUHN_3 = "kuhn_poker(players=3)"
 

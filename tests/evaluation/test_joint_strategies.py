@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from ludus.core.types import MetaSolution, Mixture, OpponentFactor, PolicyRef
-from ludus.driver.runner import run
-from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.evaluate import EvaluationReport, evaluate_run
 from ludus.evaluation.evaluated_run import EvaluatedRun
 from ludus.evaluation.exploiters import exploit_run
+from ludus.runs.runner import run
+from ludus.runs.scenario_files import parse_scenario
 from ludus.storage.reader import Reader
 
 MEMBERS = tuple(tuple(PolicyRef(p, f"{p}-{i}") for i in range(2)) for p in range(3))

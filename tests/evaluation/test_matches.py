@@ -18,10 +18,10 @@ from ludus.envs.options import Environment
 from ludus.envs.registry import make_env
 from ludus.evaluation.evaluate import HeadToHead, evaluate_run
 from ludus.evaluation.matches import MatchPlayer, MatchProfile, outcomes
+from ludus.metagame.population.matches import won
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
-from ludus.population.matches import won
 from ludus.rollout.manager import RolloutManager, manage
 from ludus.runtime.inprocess import InProcess
 from ludus.storage.reader import Reader

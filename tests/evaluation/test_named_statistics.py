@@ -11,13 +11,13 @@ import pytest
 from ludus.core.types import PolicyRef
 from ludus.envs.options import Environment
 from ludus.evaluation.matches import MatchPlayer, MatchProfile
-from ludus.evaluation.tournament.report import TournamentReport
-from ludus.evaluation.tournament.run import Options, play_tournament
-from ludus.evaluation.tournament.store import FILE
-from ludus.population.matches import same_match
+from ludus.metagame.population.matches import same_match
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
 from ludus.testing.fakes import COINS, FixedPolicy, coins
+from ludus.tournament.report import TournamentReport
+from ludus.tournament.run import Options, play_tournament
+from ludus.tournament.store import FILE
 
 ENV = Environment(id="ludus.testing.fakes:coins", num_envs=4)
 TAKES, LEAVES = PolicyRef(0, "takes"), PolicyRef(0, "leaves")

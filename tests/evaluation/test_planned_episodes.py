@@ -13,8 +13,6 @@ from ludus.core.errors import ScenarioError
 from ludus.core.types import Mixture, PolicyRef
 from ludus.envs.options import Environment
 from ludus.evaluation.matches import MatchPlayer
-from ludus.evaluation.tournament.entrants import read_field, run_at
-from ludus.evaluation.tournament.run import Options, run_tournament
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, parse_bot
@@ -25,6 +23,8 @@ from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.worker import RolloutWorker
 from ludus.runtime.inprocess import InProcess
+from ludus.tournament.entrants import read_field, run_at
+from ludus.tournament.run import Options, run_tournament
 
 GAME = Environment(id="openspiel/kuhn_poker", tree="off")
 REFS = (PolicyRef(0, "a"), PolicyRef(0, "b"), PolicyRef(0, "c"))

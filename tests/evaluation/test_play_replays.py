@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from play_games import AnyGame, openspiel
 
+from ludus.apps.episodes.debugger import RecordedEpisode
+from ludus.apps.episodes.drawing import BoardDrawer
+from ludus.apps.play.replays import film, is_kept, keep, kept, play, read, safe_name
+from ludus.apps.play.views import View, png
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.plain import to_builtins, to_json
 from ludus.envs.options import Environment
-from ludus.evaluation.debugger import RecordedEpisode
-from ludus.evaluation.play.drawing import BoardDrawer
-from ludus.evaluation.play.replays import film, is_kept, keep, kept, play, read, safe_name
-from ludus.evaluation.play.views import View, png
 
 
 def test_a_replay_shows_everything_and_what_each_seat_saw() -> None:

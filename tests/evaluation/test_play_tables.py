@@ -13,6 +13,13 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from play_games import AnyGame, choose, openspiel, people, ref
 
+from ludus.algorithms.common.team_specs import state_width
+from ludus.apps.episodes.played_episode import PlayedEpisode, bots_of_run
+from ludus.apps.episodes.records import FrameDecision
+from ludus.apps.play.controls import action_names_of, keys_of
+from ludus.apps.play.hints import Advisor
+from ludus.apps.play.replays import title_of
+from ludus.apps.play.tables import FinishedGame, Kept, Order, Table, Tables, Wish
 from ludus.core.errors import ConfigError, EnvError, PlayError, PolicyError, TooManySessionsError, WrongTurnError
 from ludus.core.plain import to_builtins
 from ludus.core.types import AgentSpec, EnvSpec, MetaSolution, PolicyOutput, PolicyRef, PolicySpec
@@ -20,13 +27,6 @@ from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
 from ludus.envs.python_loop import Happened, PythonVectorEnv
 from ludus.envs.registry import make_env
-from ludus.evaluation.play.controls import action_names_of, keys_of
-from ludus.evaluation.play.hints import Advisor
-from ludus.evaluation.play.records import FrameDecision
-from ludus.evaluation.play.replays import title_of
-from ludus.evaluation.play.tables import FinishedGame, Kept, Order, Table, Tables, Wish
-from ludus.evaluation.played_episode import PlayedEpisode, bots_of_run
-from ludus.learners.team_specs import state_width
 from ludus.policies.base import Values
 from ludus.policies.bots import BotSettings
 
@@ -159,7 +159,7 @@ def test_who_comes_late_is_told_of_all_moves(monkeypatch: pytest.MonkeyPatch) ->
     made = [{"number": k + 1, "player": k % 2, "agent": 0, "label": f"column {k + 1}"} for k in range(3)]
     for viewer in (0, 1, None):
         assert (table.view(viewer)["moves"], table.view(viewer)["earlier"]) == (made, 0)
-    monkeypatch.setattr("ludus.evaluation.play.views._MOVES", 2)
+    monkeypatch.setattr("ludus.apps.play.views._MOVES", 2)
     table._publish()
     assert (table.view(0)["moves"], table.view(0)["earlier"]) == (made[1:], 1)
     table.close()

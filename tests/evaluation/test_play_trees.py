@@ -10,9 +10,9 @@ import pyspiel
 import pytest
 from numpy.typing import NDArray
 
+from ludus.apps.play.trees import NodeView, TreeExplorer, analyse
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.envs.tree.game_tree import GameTree, compile_tree
-from ludus.evaluation.play.trees import NodeView, TreeExplorer, analyse
 
 _ALPHA = 0.2
 BETS = {

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+from ludus.apps.episodes.recording import Pictures, Recording, _rendering, record, save
 from ludus.core.errors import ConfigError, EnvError, ScenarioError
 from ludus.core.types import AgentSpec, EnvSpec, PolicyRef, PolicySpec
 from ludus.envs.base import VectorEnv
@@ -19,7 +20,6 @@ from ludus.envs.options import Environment
 from ludus.envs.publisher import TERMINATED
 from ludus.envs.python_loop import Happened, PythonVectorEnv
 from ludus.envs.registry import make_env
-from ludus.evaluation.recording import Pictures, Recording, _rendering, record, save
 from ludus.policies.registry import build_policy
 
 RANDOM = build_policy(PolicySpec("random", {"actions": 2}), {})
@@ -83,7 +83,7 @@ def test_long_episodes_are_cut() -> None:
 
 def test_films_that_would_not_fit_in_memory_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "ludus.evaluation.recording.MOST_PIXELS", 48 * (31 + 32 + 33 + 34 + 31)
+        "ludus.apps.episodes.recording.MOST_PIXELS", 48 * (31 + 32 + 33 + 34 + 31)
     )  # a whole episode and a reset
     film = record(clock(), [RANDOM], episodes=3)
     assert len(film.frames) == 5
@@ -204,7 +204,7 @@ def test_nothing_half_written_is_left_behind(tmp_path: Path, monkeypatch: pytest
         path.write_bytes(b"half")
         raise OSError("disk full")
 
-    monkeypatch.setattr("ludus.evaluation.recording._WRITERS", {".gif": fails})
+    monkeypatch.setattr("ludus.apps.episodes.recording._WRITERS", {".gif": fails})
     with pytest.raises(OSError, match="disk full"):
         save(film, tmp_path / "a.gif")
     assert (tmp_path / "a.gif").read_text() == "old"

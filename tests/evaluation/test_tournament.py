@@ -22,14 +22,14 @@ from ludus.core.types import Match
 from ludus.envs.options import UNSEEN, Environment
 from ludus.envs.registry import make_env
 from ludus.evaluation.policies import Wanted, identity, require_same_game
-from ludus.evaluation.tournament import run as tournament_run
-from ludus.evaluation.tournament.entrants import _common_game, read_field, run_at
-from ludus.evaluation.tournament.report import TournamentReport
-from ludus.evaluation.tournament.run import Options, exact_tournament, play_tournament, run_tournament
-from ludus.evaluation.tournament.store import FILE, TournamentStore
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.file import load_policy, save_policy
 from ludus.policies.specs import gru_spec, mlp_spec, tabular_spec
+from ludus.tournament import run as tournament_run
+from ludus.tournament.entrants import _common_game, read_field, run_at
+from ludus.tournament.report import TournamentReport
+from ludus.tournament.run import Options, exact_tournament, play_tournament, run_tournament
+from ludus.tournament.store import FILE, TournamentStore
 
 KUHN = Environment(id="openspiel/kuhn_poker", num_envs=16)
 pytestmark = pytest.mark.usefixtures("bots_here")
@@ -190,7 +190,7 @@ def test_the_same_whatever_it_is_cut_into(runs: Path, tmp_path: Path) -> None:
 def test_what_is_stored_is_not_played_again(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = (f"{runs}/one", "bot:random")
     first = play(*names, to=tmp_path)
-    monkeypatch.setattr("ludus.evaluation.tournament.run.RolloutManager", None)
+    monkeypatch.setattr("ludus.tournament.run.RolloutManager", None)
     again = play(*names, to=tmp_path)
     assert numbers(again) == numbers(first)
     fewer = play(*names, to=tmp_path, episodes=10)
@@ -200,7 +200,7 @@ def test_what_is_stored_is_not_played_again(runs: Path, tmp_path: Path, monkeypa
 def test_a_tournament_that_is_cut_short_goes_on(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = (f"{runs}/one", f"{runs}/two", "bot:random")
     whole = play(*names, to=tmp_path / "whole", episodes=300)
-    monkeypatch.setattr("ludus.evaluation.tournament.run._BATCH", 200)
+    monkeypatch.setattr("ludus.tournament.run._BATCH", 200)
 
     def stop(done: int, total: int) -> None:
         if done > total / 2:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.core.errors import ConfigError
-from ludus.evaluation.tournament.meetings import Meeting, Piece, cut, luck, meetings_of, missing
+from ludus.tournament.meetings import Meeting, Piece, cut, luck, meetings_of, missing
 
 TWO = ((0,), (1,))
 

@@ -14,15 +14,15 @@ from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec
 from ludus.envs.options import Environment
 from ludus.envs.registry import make_env
-from ludus.evaluation.tournament.entrants import TournamentField, read_field, run_at
-from ludus.evaluation.tournament.meetings import Meeting
-from ludus.evaluation.tournament.orders import FIRST, Rounds, Undecided, bounds_of, open_meetings, orders_of
-from ludus.evaluation.tournament.report import TournamentReport
-from ludus.evaluation.tournament.results import MeetingResult
-from ludus.evaluation.tournament.run import Options, play_tournament, run_tournament
-from ludus.evaluation.tournament.store import Played
 from ludus.policies.file import save_policy
 from ludus.policies.specs import tabular_spec
+from ludus.tournament.entrants import TournamentField, read_field, run_at
+from ludus.tournament.meetings import Meeting
+from ludus.tournament.orders import FIRST, Rounds, Undecided, bounds_of, open_meetings, orders_of
+from ludus.tournament.report import TournamentReport
+from ludus.tournament.results import MeetingResult
+from ludus.tournament.run import Options, play_tournament, run_tournament
+from ludus.tournament.store import Played
 
 KUHN = Environment(id="openspiel/kuhn_poker", num_envs=16)
 SENSE = (1.0, 0.8, 0.4, 0.2, 0.0, -0.4, -0.6, -1.0)
@@ -211,7 +211,7 @@ def test_killed_it_goes_through_the_same_rounds(
 ) -> None:
     options = Options(budget=5000)
     whole = run_tournament(known, tmp_path / "whole", options)
-    monkeypatch.setattr("ludus.evaluation.tournament.run._BATCH", 150)
+    monkeypatch.setattr("ludus.tournament.run._BATCH", 150)
     for at in (300, 4000):
 
         def stop(done: int, total: int, at: int = at) -> None:
@@ -238,7 +238,7 @@ def test_what_is_stored_counts_and_is_not_played_again(
     more = run_tournament(known, tmp_path, Options(budget=4000))
     assert all(found.n >= 40 for found in more.results)
     assert first.episodes == 28 * 80 < more.episodes <= 4000
-    monkeypatch.setattr("ludus.evaluation.tournament.run.RolloutManager", None)
+    monkeypatch.setattr("ludus.tournament.run.RolloutManager", None)
     assert numbers(run_tournament(known, tmp_path, Options(budget=4000))) == numbers(more)
 
 

@@ -9,11 +9,11 @@ from ludus.core.errors import DataError, SolverError
 from ludus.core.types import EnvSpec
 from ludus.evaluation.matches import outcomes
 from ludus.evaluation.ratings import mirrored, parse_ratings
-from ludus.evaluation.tournament.meetings import Meeting
-from ludus.evaluation.tournament.report import TournamentReport, report_of
-from ludus.evaluation.tournament.results import MeetingResult, only_wins_and_losses, payoffs_of
-from ludus.evaluation.tournament.store import match_of_seating
-from ludus.population.matches import moments
+from ludus.metagame.population.matches import moments
+from ludus.tournament.meetings import Meeting
+from ludus.tournament.report import TournamentReport, report_of
+from ludus.tournament.results import MeetingResult, only_wins_and_losses, payoffs_of
+from ludus.tournament.store import match_of_seating
 
 
 def game(most: float, *, players: int = 2, least: float | None = None) -> EnvSpec:

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("pyarrow.parquet")
 
+from ludus.apps.episodes.trajectories import _others, _parts, record_trajectories
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import EnvSpec, Mixture, OpponentFactor, PolicyRef, PolicySpec, SegmentEnd
 from ludus.envs.registry import make_env
-from ludus.evaluation.trajectories import _others, _parts, record_trajectories
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec

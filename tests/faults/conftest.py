@@ -4,6 +4,6 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-for folder in (TESTS / "driver", TESTS.parent):
+for folder in (TESTS / "runs", TESTS.parent):
     if str(folder) not in sys.path:
         sys.path.append(str(folder))

@@ -17,8 +17,8 @@ import run_tools as tools
 
 from ludus.cli.main import main
 from ludus.core.errors import RunError
-from ludus.driver.runner import resume
-from ludus.driver.scenario_runtime import RuntimeChoice
+from ludus.runs.runner import resume
+from ludus.runs.scenario_runtime import RuntimeChoice
 from ludus.storage.run_dirs import RunLock, is_running, require_writable
 
 YEAR = 365 * 24 * 3600.0

@@ -15,7 +15,7 @@ import run_tools as tools
 
 from ludus.cli.main import main
 from ludus.core.errors import RunError
-from ludus.driver.runner import resume
+from ludus.runs.runner import resume
 from ludus.storage.base import NullObserver
 from ludus.storage.reader import Reader
 

@@ -16,7 +16,7 @@ import run_tools as tools
 
 from ludus.cli.main import main
 from ludus.core.errors import RunError
-from ludus.driver.runner import resume
+from ludus.runs.runner import resume
 from ludus.storage import store as database
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
@@ -86,7 +86,7 @@ def disk(run_dir: Path, fails: Callable[[int], bool]) -> Iterator[Disk]:
     made = Disk(run_dir, fails)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "ludus.driver.control.TELL", 1e6
+            "ludus.runs.control.TELL", 1e6
         )  # how often a status is written does not depend on how fast a run is
         for name in NAMES:
             patch.setattr(os, name, made.wrapped(getattr(os, name)))

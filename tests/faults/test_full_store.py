@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ludus.driver.runner import Spilling, spilling
+from ludus.runs.runner import Spilling, spilling
 from ludus.runtime.inprocess import InProcess
 from ludus.storage.base import NullObserver, RunSummary
 

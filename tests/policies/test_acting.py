@@ -8,12 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ludus.backend.mlp import Layout, forward
+from ludus.backend.perceptron import Perceptron, Perceptrons, by_policy, tanh
 from ludus.core.errors import PolicyError
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.categorical import draw, masked_softmax, one_hot_best, sample
-from ludus.policies.mlp import Layout, forward
-from ludus.policies.perceptron import Perceptron, Perceptrons, by_policy, tanh
 from ludus.policies.specs import mlp_spec
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from torch import nn
 
-from ludus.core import device
-from ludus.core.device import UpdateCost, cards, resolve_placement, to_device
+from ludus.backend import device
+from ludus.backend.device import UpdateCost, cards, resolve_placement, to_device
 from ludus.core.types import CPU, DeviceChoice, PolicyRef, PolicySpec
 from ludus.policies import action_values, actor_critic, stacks, torch_module
 from ludus.policies.registry import build_policy

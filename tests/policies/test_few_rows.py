@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.policies import perceptron
-from ludus.policies.mlp import Layout
-from ludus.policies.perceptron import Perceptron, Perceptrons
+from ludus.backend import perceptron
+from ludus.backend.mlp import Layout
+from ludus.backend.perceptron import Perceptron, Perceptrons
 
 
 @pytest.mark.parametrize("unpacked", [0, 10**6])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ludus.contrib.football.bots import FootballScript, _allowed
+from ludus.contrib.football.view import Action
 from ludus.core.errors import PolicyError
 from ludus.core.types import PolicySpec
-from ludus.envs.football.view import Action
 from ludus.policies.bots import parse_bot
-from ludus.policies.football import FootballScript, _allowed
 from ludus.policies.registry import build_policy
 
 SPEC = PolicySpec("football_script", {})

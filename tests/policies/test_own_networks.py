@@ -11,14 +11,14 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
+from ludus.algorithms.common.base import Algorithm
+from ludus.algorithms.dqn.config import DQN, Rainbow
+from ludus.algorithms.ppo.config import PPO
+from ludus.algorithms.r2d2.config import R2D2
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError
 from ludus.core.parts import build_part, dump_part
 from ludus.core.types import PolicySpec
 from ludus.envs.tree.game_tree import compile_tree
-from ludus.learners.base import Algorithm
-from ludus.learners.dqn.options import DQN, Rainbow
-from ludus.learners.ppo.options import PPO
-from ludus.learners.r2d2.options import R2D2
 from ludus.policies.actor_critic import initial_weights, make_network
 from ludus.policies.bodies import OwnBody, make_body
 from ludus.policies.file import load_policy, save_policy
@@ -43,7 +43,7 @@ def test_as_data() -> None:
     for given in ("mlp", "own_networks:Skip", SKIP):
         assert parse_body(given) == given
         algorithm = build_part(
-            "algorithm", {"kind": "ppo", "network": given}, {"ppo": "ludus.learners.ppo.options:PPO"}
+            "algorithm", {"kind": "ppo", "network": given}, {"ppo": "ludus.algorithms.ppo.config:PPO"}
         )
         assert build_part("algorithm", dump_part(algorithm, {}), {}) == algorithm
     assert parse_body({"kind": "own_networks:Skip"}) == "own_networks:Skip"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from ludus.algorithms.common.base import Algorithm, LearnerContext
+from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.core.parts import build_part
 from ludus.envs.registry import make_env
-from ludus.learners.base import Algorithm, LearnerContext
-from ludus.learners.registry import ALGORITHMS
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import actor_critic_spec, body_config, tabulates
 

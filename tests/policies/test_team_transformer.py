@@ -9,9 +9,9 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ludus.core.device import DeviceChoice, UpdateCost, resolve_placement
+from ludus.algorithms.common.losses import distribution_of
+from ludus.backend.device import DeviceChoice, UpdateCost, resolve_placement
 from ludus.core.errors import PolicyError
-from ludus.learners.losses import distribution_of
 from ludus.policies.actor_critic import arrays_of
 from ludus.policies.base import JointPolicy, Teams
 from ludus.policies.file import load_policy, save_policy

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ludus.core.types import Match, PolicyRef
-from ludus.population.matches import moments
-from ludus.population.payoff_table import PayoffTable
+from ludus.metagame.population.matches import moments
+from ludus.metagame.population.payoff_table import PayoffTable
 
 
 def table(sizes=(2, 3), population=None, zero_sum=False, bound=10.0):

@@ -20,8 +20,8 @@ from ludus.core.types import (
     TrainingResult,
     TrainingTask,
 )
-from ludus.population.agent_manager import AgentManager
-from ludus.population.base import Lineage, Recorder, WeightsStore, populations_of
+from ludus.metagame.population.agent_manager import AgentManager
+from ludus.metagame.population.base import Lineage, Recorder, WeightsStore, populations_of
 from ludus.storage import checkpoint
 
 SPEC = PolicySpec("tabular", {"actions": 3})

@@ -10,8 +10,8 @@ from payoff_samples import logs, match, same, table
 
 from ludus.core.errors import DataError
 from ludus.core.types import PolicyRef
-from ludus.population.matches import Moments, merge, moments
-from ludus.population.payoff_table import CellArrays, PayoffTable
+from ludus.metagame.population.matches import Moments, merge, moments
+from ludus.metagame.population.payoff_table import CellArrays, PayoffTable
 
 # ---------------------------------------------------------------------------------------------- statistics
 

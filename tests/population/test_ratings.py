@@ -12,10 +12,10 @@ from scipy.optimize import minimize
 
 from ludus.core.errors import ConfigError, DataError, UnknownName
 from ludus.evaluation.ratings import RATINGS, rate, rater
-from ludus.population.ratings.base import Rater
-from ludus.population.ratings.bradley_terry import POINTS, BradleyTerry, Elo, Likelihood, covariance, maximise
-from ludus.population.ratings.elo import OnlineElo
-from ludus.population.ratings.results import Pairs, duels, pairs
+from ludus.metagame.population.ratings.base import Rater
+from ludus.metagame.population.ratings.bradley_terry import POINTS, BradleyTerry, Elo, Likelihood, covariance, maximise
+from ludus.metagame.population.ratings.elo import OnlineElo
+from ludus.metagame.population.ratings.results import Pairs, duels, pairs
 
 
 def duel(name, profile, won, drawn, lost, population=(0, 0)):

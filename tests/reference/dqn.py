@@ -1,5 +1,6 @@
 """Deep Q-learning (Mnih et al. 2015), with double targets (van Hasselt et al. 2016), in plain torch, for reading beside
-`ludus.learners.dqn`: one step of Adam on a batch of transitions, and a target network that is copied now and then. Nothing here is fast."""
+`ludus.algorithms.dqn`: one step of Adam on a batch of transitions, and a target network that is copied now and then. Nothing here is
+fast."""
 
 from __future__ import annotations
 

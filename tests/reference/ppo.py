@@ -1,4 +1,4 @@
-"""Proximal policy optimisation (Schulman et al. 2017) in plain torch, for reading beside `ludus.learners.ppo`: discrete actions, of which
+"""Proximal policy optimisation (Schulman et al. 2017) in plain torch, for reading beside `ludus.algorithms.ppo`: discrete actions, of which
 some may be illegal, a body that policy and value share, and an update from whole episodes. Nothing here is fast."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Soft actor-critic (Haarnoja et al. 2018, "Soft actor-critic algorithms and applications") in plain torch, for reading beside
-`ludus.learners.sac`: continuous actions in [-1, 1], two critics, and a temperature that is learned. Nothing here is fast."""
+`ludus.algorithms.sac`: continuous actions in [-1, 1], two critics, and a temperature that is learned. Nothing here is fast."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ from sac import SAC as PlainSAC
 from sac import Actor, Critics
 from sac import Transitions as SACTransitions
 
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.dqn.config import DQN
+from ludus.algorithms.ppo.config import PPO
+from ludus.algorithms.sac.config import SAC
 from ludus.core.types import AgentSpec, DeviceChoice, EnvSpec, SegmentEnd
-from ludus.learners.base import LearnerContext
-from ludus.learners.dqn.options import DQN
-from ludus.learners.ppo.options import PPO
-from ludus.learners.sac.options import SAC
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.testing.algorithm import synthetic_rollout

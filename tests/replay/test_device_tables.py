@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.core.device import floats_to_host
+from ludus.backend.device import floats_to_host
 from ludus.core.errors import DataError
 from ludus.replay.base import Sample, TableSpec
 from ludus.replay.episode_server import EpisodeServer

@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.core.parts import build_part
+from ludus.metagame.solvers.pfsp import pfsp, pfsp_weights
 from ludus.rollout.opponent_rules import RULES, Hedge, OpponentResults, PFSPRule, Quality, RegretMatchingPlusRule, Rule
-from ludus.solvers.pfsp import pfsp, pfsp_weights
 
 RULES_MADE: list[Rule] = [build_part("rule", name, RULES) for name in RULES]
 UNIFORM = np.full(3, 1 / 3)

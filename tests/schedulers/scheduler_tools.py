@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ludus.core.types import EvaluationResult, Mixture, PolicyRef, PolicySpec, Task, TrainingResult, TrainingTask
-from ludus.population.base import View
+from ludus.metagame.population.base import View
 from ludus.schedulers.base import Scheduler
 
 

@@ -14,7 +14,8 @@ from ludus.core.errors import ConfigError
 from ludus.core.types import AdaptiveMixture, Mixture, OpponentFactor, PolicyRef, TrainingTask
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.evaluation.population import population_exploitability
-from ludus.population.base import View
+from ludus.metagame.population.base import View
+from ludus.metagame.solvers.fixed import Uniform
 from ludus.rollout.opponent_rules import OpponentResults, RegretMatchingPlusRule
 from ludus.schedulers.anytime import (
     AnytimePSROOptions,
@@ -23,7 +24,6 @@ from ludus.schedulers.anytime import (
     SelfPlayPSROScheduler,
 )
 from ludus.schedulers.queue import pack_task, unpack_task
-from ludus.solvers.fixed import Uniform
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 

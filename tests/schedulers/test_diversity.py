@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ludus.algorithms.dqn.config import DQN
+from ludus.algorithms.exact.oracle import ExactBestResponse
+from ludus.algorithms.ppo.config import PPO
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import AdaptiveMixture, Diversity, Mixture, PolicyRef, TrainingTask
-from ludus.learners.dqn.options import DQN
-from ludus.learners.exact.oracle import ExactBestResponse
-from ludus.learners.ppo.options import PPO
-from ludus.population.base import View
-from ludus.population.payoffs import Payoffs
+from ludus.metagame.population.base import View
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers.fixed import Uniform
+from ludus.metagame.solvers.nash import Nash
 from ludus.rollout.opponents import AdaptiveOpponents
 from ludus.schedulers.diversity import (
     RULE,
@@ -25,8 +27,6 @@ from ludus.schedulers.diversity import (
 )
 from ludus.schedulers.psro import PSROOptions, PSROScheduler
 from ludus.schedulers.queue import pack_task, unpack_task
-from ludus.solvers.fixed import Uniform
-from ludus.solvers.nash import Nash
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 

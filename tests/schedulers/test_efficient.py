@@ -19,7 +19,8 @@ from ludus.core.types import (
     PolicyRef,
     TrainingTask,
 )
-from ludus.population.base import View
+from ludus.metagame.population.base import View
+from ludus.metagame.solvers.fixed import Uniform
 from ludus.rollout.opponent_rules import Hedge, OpponentResults
 from ludus.rollout.opponents import AdaptiveOpponents
 from ludus.schedulers.anytime import AnytimePSROOptions, AnytimePSROScheduler
@@ -27,7 +28,6 @@ from ludus.schedulers.diversity import BehaviouralDiversity
 from ludus.schedulers.efficient import EfficientPSROOptions, EfficientPSROScheduler
 from ludus.schedulers.psro import WarmStart
 from ludus.schedulers.queue import pack_task, unpack_task
-from ludus.solvers.fixed import Uniform
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 

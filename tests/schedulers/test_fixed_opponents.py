@@ -9,7 +9,7 @@ import pytest
 
 from ludus.core.errors import RunError
 from ludus.core.types import Mixture, PolicyRef, TrainingTask
-from ludus.population.base import View
+from ludus.metagame.population.base import View
 from ludus.schedulers.base import MeetsGiven
 from ludus.schedulers.fixed_opponents import FixedOpponentsOptions, FixedOpponentsScheduler
 from ludus.testing.meta_solver import exact_view

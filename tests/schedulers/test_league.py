@@ -10,10 +10,10 @@ from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import OpponentFactor, PolicyRef
-from ludus.population.base import View
+from ludus.metagame.population.base import View
+from ludus.metagame.solvers.nash import Nash
 from ludus.schedulers.league import LeagueOptions, LeagueRules, LeagueScheduler
 from ludus.schedulers.pbt import TuningRules
-from ludus.solvers.nash import Nash
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 

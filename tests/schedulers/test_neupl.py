@@ -11,10 +11,10 @@ from scheduler_tools import answered
 
 from ludus.core.errors import RunError
 from ludus.core.types import Mixture, OpponentFactor, PolicyRef, PolicySpec, TrainingResult
-from ludus.population.base import View
+from ludus.metagame.population.base import View
+from ludus.metagame.solvers.fixed import Uniform
 from ludus.schedulers.neupl import NeuPLOptions, NeuPLScheduler
 from ludus.schedulers.queue import pack_task, unpack_task
-from ludus.solvers.fixed import Uniform
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 

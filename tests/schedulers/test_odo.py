@@ -11,7 +11,7 @@ from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import EvaluationTask, PolicyRef
-from ludus.population.base import View
+from ludus.metagame.population.base import View
 from ludus.schedulers.odo import ODOOptions, ODOScheduler, OnlinePlayer
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler

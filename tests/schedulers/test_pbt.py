@@ -10,7 +10,7 @@ from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import OpponentFactor, PolicyRef
-from ludus.population.base import View
+from ludus.metagame.population.base import View
 from ludus.schedulers.league import LeagueRules
 from ludus.schedulers.pbt import PBTOptions, PBTScheduler, Range, TuningRules, copies, drawn, explored, matched
 from ludus.schedulers.queue import pack_task, unpack_task

@@ -8,11 +8,11 @@ from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError, RunError, ScenarioError
 from ludus.core.types import Diversity, PolicyRef, TrainingTask
-from ludus.population.base import View
+from ludus.metagame.population.base import View
+from ludus.metagame.solvers.fixed import Uniform
+from ludus.metagame.solvers.nash import Nash
 from ludus.schedulers.diversity import BehaviouralDiversity
 from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
-from ludus.solvers.fixed import Uniform
-from ludus.solvers.nash import Nash
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 

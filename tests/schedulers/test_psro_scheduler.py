@@ -20,13 +20,13 @@ from ludus.core.types import (
     TrainingResult,
     TrainingTask,
 )
-from ludus.population.base import View
-from ludus.population.payoffs import Payoffs
+from ludus.metagame.population.base import View
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers.correlated import Correlated
+from ludus.metagame.solvers.fixed import Uniform
+from ludus.metagame.solvers.nash import Nash
 from ludus.schedulers.psro import PSROOptions, PSROScheduler, WarmStart, choose
 from ludus.schedulers.responses import BestResponse, RecommendedResponse, RectifiedResponse, SequentialLeague, opponents
-from ludus.solvers.correlated import Correlated
-from ludus.solvers.fixed import Uniform
-from ludus.solvers.nash import Nash
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 

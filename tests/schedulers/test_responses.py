@@ -7,6 +7,7 @@ import pytest
 
 from ludus.core.errors import ConfigError, SolverError
 from ludus.core.types import MetaSolution
+from ludus.metagame.solvers import games
 from ludus.schedulers.responses import (
     BestResponse,
     PreferenceResponse,
@@ -19,7 +20,6 @@ from ludus.schedulers.responses import (
     supported,
     targets_of,
 )
-from ludus.solvers import games
 from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
 # chicken: (dare, dare) 0,0; (dare, chicken) 7,2; (chicken, dare) 2,7; (chicken, chicken) 6,6

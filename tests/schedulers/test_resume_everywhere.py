@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from ludus.core.types import MetaSolution
-from ludus.population.payoffs import Payoffs
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers.fixed import Uniform
 from ludus.schedulers.anytime import (
     AnytimePSROOptions,
     AnytimePSROScheduler,
@@ -36,7 +37,6 @@ from ludus.schedulers.self_play import (
     SelfPlayOptions,
     SelfPlayScheduler,
 )
-from ludus.solvers.fixed import Uniform
 from ludus.testing.scheduler import check_scheduler
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ludus.core.types import EvaluationTask, MetaSolution, Mixture, PolicyRef, TrainingResult, TrainingTask
-from ludus.population.base import View
+from ludus.metagame.population.base import View
 from ludus.testing.scheduler import check_scheduler
 
 

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ludus.core.types import MetaSolution, PolicyRef
+from ludus.metagame.solvers import games
 from ludus.schedulers.league import ROLES, LeaguePlayer, LeagueRules, Opponent, PlayerCheckpoint, opponents_of
 from ludus.schedulers.pbt import Range, TuningRules, copies, explored
 from ludus.schedulers.responses import conditional, opponents, rectified, supported
 from ludus.schedulers.self_play import PrioritisedPast, QualityPast, UniformPast, grown
 from ludus.schedulers.win_rates import Member, pairing
-from ludus.solvers import games
 from ludus.testing.meta_solver import exact_view
 
 POPULATIONS = st.sampled_from([(0, 0), (0, 1), (0, 0, 0), (0, 1, 1), (0, 1, 2), (0, 0, 1, 1)])

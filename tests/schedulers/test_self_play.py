@@ -13,7 +13,7 @@ from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import Mixture, OpponentFactor, PolicyRef, PolicySpec, TrainingResult, TrainingTask
-from ludus.population.base import View
+from ludus.metagame.population.base import View
 from ludus.schedulers.base import Scheduler
 from ludus.schedulers.fixed_opponents import FixedOpponentsOptions, FixedOpponentsScheduler
 from ludus.schedulers.self_play import (

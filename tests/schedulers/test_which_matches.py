@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import ConfigError
-from ludus.population.payoffs import Payoffs
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers.fixed import Uniform
+from ludus.metagame.solvers.nash import Nash
 from ludus.schedulers.anytime import AnytimePSROOptions, AnytimePSROScheduler
 from ludus.schedulers.league import LeagueOptions, LeagueScheduler
 from ludus.schedulers.match_selection import AdaptiveSelection, AllMissing, MatchSelection
 from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
 from ludus.schedulers.psro import PSROOptions, PSROScheduler
 from ludus.schedulers.self_play import SelfPlayOptions, SelfPlayScheduler
-from ludus.solvers.fixed import Uniform
-from ludus.solvers.nash import Nash
 from ludus.testing.scheduler import check_scheduler
 
 

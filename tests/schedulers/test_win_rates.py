@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import SolverError
-from ludus.population.payoffs import Payoffs
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers.pfsp import pfsp
 from ludus.schedulers.win_rates import Member, WinRates, pairing, without_monotonic_suffix
-from ludus.solvers.pfsp import pfsp
 
 
 def view(mean: np.ndarray, population: tuple[int, ...], bounds: tuple[float, float] = (-1.0, 1.0)) -> Payoffs:

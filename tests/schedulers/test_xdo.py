@@ -10,6 +10,11 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from scheduler_tools import answered
 
+from ludus.algorithms.common.registry import Algorithms, Assignment
+from ludus.algorithms.dqn.config import DQN, ApeX
+from ludus.algorithms.exact.oracle import ExactBestResponse
+from ludus.algorithms.ppo.config import PPO
+from ludus.algorithms.r2d2.config import R2D2
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import (
     AgentSpec,
@@ -23,12 +28,7 @@ from ludus.core.types import (
     RestrictedGame,
     TrainingResult,
 )
-from ludus.learners.dqn.options import DQN, ApeX
-from ludus.learners.exact.oracle import ExactBestResponse
-from ludus.learners.ppo.options import PPO
-from ludus.learners.r2d2.options import R2D2
-from ludus.learners.registry import Algorithms, Assignment
-from ludus.population.base import View
+from ludus.metagame.population.base import View
 from ludus.schedulers.diversity import BehaviouralDiversity
 from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.queue import pack_task, unpack_task

@@ -24,29 +24,30 @@ import pytest
 from pydantic import BaseModel
 
 import ludus
+from ludus.algorithms.common.registry import ALGORITHMS
+from ludus.algorithms.rewards.registry import LEARNED_REWARDS
+from ludus.apps.play import people
 from ludus.cli import main as cli
 from ludus.core.parts import resolve_name
-from ludus.driver.scenario import Scenario
-from ludus.driver.scenario_files import list_presets, read_scenario
-from ludus.driver.scenario_kinds import SCENARIOS
 from ludus.envs.families import FAMILIES
 from ludus.envs.wrappers.registry import WRAPPERS
 from ludus.evaluation.ratings import RATINGS
-from ludus.evaluation.tournament.store import _TABLES as TOURNAMENT
-from ludus.learners.registry import ALGORITHMS
-from ludus.learners.rewards.registry import LEARNED_REWARDS
+from ludus.metagame.solvers.registry import META_SOLVERS
 from ludus.policies.bots import BOTS
 from ludus.policies.registry import POLICIES
 from ludus.replay.kinds import TABLES
 from ludus.replay.processing import PROCESSING
 from ludus.replay.selectors import SELECTORS
 from ludus.rollout.opponent_rules import RULES
+from ludus.runs.scenario import Scenario
+from ludus.runs.scenario_files import list_presets, read_scenario
+from ludus.runs.scenario_kinds import SCENARIOS
 from ludus.runtime.inprocess import RUNTIMES
 from ludus.schedulers.diversity import DIVERSITIES
 from ludus.schedulers.responses import RESPONSES
 from ludus.schedulers.self_play import PASTS
-from ludus.solvers.registry import META_SOLVERS
-from ludus.storage import database, people
+from ludus.storage import database
+from ludus.tournament.store import _TABLES as TOURNAMENT
 from ludus.training.stopping import STOPPERS
 
 HERE = Path(__file__).parent

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ludus.population.matches import Moments, merge
-from ludus.population.payoffs import Payoffs
-from ludus.solvers.games import seat_orders
+from ludus.metagame.population.matches import Moments, merge
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers.games import seat_orders
 
 
 class BlockTable:

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import MetaSolution
-from ludus.population.matches import Moments
-from ludus.population.payoffs import Payoffs
-from ludus.solvers.confidence import nash_conv_bounds, payoff_bounds
-from ludus.solvers.fixed import Uniform
-from ludus.solvers.match_selection import (
+from ludus.metagame.population.matches import Moments
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers.confidence import nash_conv_bounds, payoff_bounds
+from ludus.metagame.solvers.fixed import Uniform
+from ludus.metagame.solvers.match_selection import (
     AdaptiveEvaluation,
     MetaStrategy,
     ResponseGraph,
@@ -24,7 +24,7 @@ from ludus.solvers.match_selection import (
     overlapping,
     spreads,
 )
-from ludus.solvers.nash import Nash
+from ludus.metagame.solvers.nash import Nash
 
 
 def payoffs(mean, count, *, m2=None, exact=None, population=None, zero_sum=False):

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ludus.core.errors import SolverError
-from ludus.solvers import alpha_rank as stationary_module
-from ludus.solvers.alpha_rank import (
+from ludus.metagame.solvers import alpha_rank as stationary_module
+from ludus.metagame.solvers.alpha_rank import (
     AlphaRank,
     eliminate,
     fixation,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import SolverError
-from ludus.solvers.base import MetaSolution
-from ludus.solvers.fixed import Uniform
-from ludus.solvers.nash import Nash
+from ludus.metagame.solvers.base import MetaSolution
+from ludus.metagame.solvers.fixed import Uniform
+from ludus.metagame.solvers.nash import Nash
 from ludus.testing.meta_solver import check_meta_solver
 
 NAN = float("nan")

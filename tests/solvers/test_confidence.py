@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import betaln
 
 from ludus.core.errors import DataError
-from ludus.solvers.confidence import RATES, _past_deviations, empirical_bernstein, mean_bounds, sub_bernoulli
+from ludus.metagame.solvers.confidence import RATES, _past_deviations, empirical_bernstein, mean_bounds, sub_bernoulli
 
 
 def test_one_win_by_hand():

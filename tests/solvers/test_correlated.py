@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
-from ludus.solvers import correlated
-from ludus.solvers.correlated import CoarseCorrelated, Correlated, only_equilibrium, zero_sum_supports
-from ludus.solvers.games import coarse_rows, correlated_rows, deviation_gains, joint_gains, symmetric_joint
-from ludus.solvers.simplex_program import SimplexProgram, minimise
+from ludus.metagame.solvers import correlated
+from ludus.metagame.solvers.correlated import CoarseCorrelated, Correlated, only_equilibrium, zero_sum_supports
+from ludus.metagame.solvers.games import coarse_rows, correlated_rows, deviation_gains, joint_gains, symmetric_joint
+from ludus.metagame.solvers.simplex_program import SimplexProgram, minimise
 from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)

@@ -13,13 +13,13 @@ from open_spiel.python.algorithms import projected_replicator_dynamics as opensp
 
 from ludus.core.errors import ConfigError, SolverError
 from ludus.core.parts import build_part, dump_part, resolve_name
-from ludus.solvers import games
-from ludus.solvers.dynamics import contract, mix_rows, own_axis_last, padded_uniform
-from ludus.solvers.fictitious_play import FictitiousPlay
-from ludus.solvers.fixed import Last, Uniform
-from ludus.solvers.match_selection import over_orders
-from ludus.solvers.projected_replicator_dynamics import ProjectedReplicatorDynamics, project
-from ludus.solvers.registry import META_SOLVERS
+from ludus.metagame.solvers import games
+from ludus.metagame.solvers.dynamics import contract, mix_rows, own_axis_last, padded_uniform
+from ludus.metagame.solvers.fictitious_play import FictitiousPlay
+from ludus.metagame.solvers.fixed import Last, Uniform
+from ludus.metagame.solvers.match_selection import over_orders
+from ludus.metagame.solvers.projected_replicator_dynamics import ProjectedReplicatorDynamics, project
+from ludus.metagame.solvers.registry import META_SOLVERS
 from ludus.testing.meta_solver import BIASED_PENNIES, ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)

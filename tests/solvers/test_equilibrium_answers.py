@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ludus.solvers.logit import Logit
-from ludus.solvers.max_entropy_nash import MaxEntropyNash
-from ludus.solvers.nash import Nash, RectifiedNash
-from ludus.solvers.nash_bimatrix import NashBimatrix
+from ludus.metagame.solvers.logit import Logit
+from ludus.metagame.solvers.max_entropy_nash import MaxEntropyNash
+from ludus.metagame.solvers.nash import Nash, RectifiedNash
+from ludus.metagame.solvers.nash_bimatrix import NashBimatrix
 from ludus.testing.meta_solver import exact_view, zero_sum_view
 
 ANSWERS = json.loads(Path(__file__).with_name("equilibrium_answers.json").read_text())

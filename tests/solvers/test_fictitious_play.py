@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import ludus.solvers.fictitious_play as module
-from ludus.solvers import games
-from ludus.solvers.dynamics import own_axis_last, padded_uniform
-from ludus.solvers.fictitious_play import FictitiousPlay, fictitious_play, gained
+import ludus.metagame.solvers.fictitious_play as module
+from ludus.metagame.solvers import games
+from ludus.metagame.solvers.dynamics import own_axis_last, padded_uniform
+from ludus.metagame.solvers.fictitious_play import FictitiousPlay, fictitious_play, gained
 from ludus.testing.meta_solver import exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)

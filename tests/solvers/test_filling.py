@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ludus.population.payoffs import Payoffs
-from ludus.solvers.match_selection import RIDGE, first_cells, impute_missing
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers.match_selection import RIDGE, first_cells, impute_missing
 
 
 def view(mean, known, *, population=None, zero_sum=False, bound=10.0):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ludus.population.payoffs import Payoffs
-from ludus.solvers.confidence import indistinct
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers.confidence import indistinct
 
 
 def sampled(rows: list[list[float]], deviation: float, count: int, *, exact: bool = False) -> Payoffs:

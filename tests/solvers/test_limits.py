@@ -7,16 +7,16 @@ import pytest
 
 from ludus.core.errors import SolverError
 from ludus.core.machine import free_memory
-from ludus.population.payoffs import Payoffs
-from ludus.solvers import alpha_rank, correlated, limits, max_entropy_nash
-from ludus.solvers.alpha_rank import AlphaRank
-from ludus.solvers.base import MetaSolver
-from ludus.solvers.correlated import CoarseCorrelated, Correlated
-from ludus.solvers.logit import Logit
-from ludus.solvers.max_entropy_nash import MaxEntropyNash
-from ludus.solvers.nash import Nash
-from ludus.solvers.nash_bargaining import NashBargaining
-from ludus.solvers.nash_bimatrix import NashBimatrix
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers import alpha_rank, correlated, limits, max_entropy_nash
+from ludus.metagame.solvers.alpha_rank import AlphaRank
+from ludus.metagame.solvers.base import MetaSolver
+from ludus.metagame.solvers.correlated import CoarseCorrelated, Correlated
+from ludus.metagame.solvers.logit import Logit
+from ludus.metagame.solvers.max_entropy_nash import MaxEntropyNash
+from ludus.metagame.solvers.nash import Nash
+from ludus.metagame.solvers.nash_bargaining import NashBargaining
+from ludus.metagame.solvers.nash_bimatrix import NashBimatrix
 from ludus.testing.meta_solver import exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from ludus.core.errors import SolverError
-from ludus.solvers import games, logit
-from ludus.solvers.logit import Logit, QuantalResponse
+from ludus.metagame.solvers import games, logit
+from ludus.metagame.solvers.logit import Logit, QuantalResponse
 from ludus.testing.meta_solver import BIASED_PENNIES, ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)

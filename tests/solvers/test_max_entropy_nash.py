@@ -6,8 +6,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from ludus.solvers.max_entropy_nash import MaxEntropyNash, copies, most_even
-from ludus.solvers.nash import Nash
+from ludus.metagame.solvers.max_entropy_nash import MaxEntropyNash, copies, most_even
+from ludus.metagame.solvers.nash import Nash
 from ludus.testing.meta_solver import BIASED_PENNIES, ROCK_PAPER_SCISSORS, zero_sum_view
 
 RNG = np.random.default_rng(0)

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog
 
 from ludus.core.errors import SolverError
-from ludus.solvers.nash import Nash, certified_gap, solve_interior_point
+from ludus.metagame.solvers.nash import Nash, certified_gap, solve_interior_point
 from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)
@@ -189,7 +189,7 @@ def test_slack_stops_at_a_fraction_of_what_the_new_policies_gain():
 
 
 def test_falls_back_to_highs_when_the_interior_point_stops(monkeypatch):
-    import ludus.solvers.nash as module
+    import ludus.metagame.solvers.nash as module
 
     matrix = np.random.default_rng(11).normal(size=(12, 9))
     stopped = solve_interior_point(matrix, gap=1e-9, max_iterations=1)
@@ -201,7 +201,7 @@ def test_falls_back_to_highs_when_the_interior_point_stops(monkeypatch):
 
 def test_a_breakdown_in_the_interior_point_still_answers(monkeypatch):
     """The factorisation fails at the third iteration: the best answer so far comes back, marked as not converged."""
-    import ludus.solvers.nash as module
+    import ludus.metagame.solvers.nash as module
 
     calls = []
     real = module.dpotrf

@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ludus.core.errors import SolverError
-from ludus.solvers.nash_bargaining import NashBargaining, security
+from ludus.metagame.solvers.nash_bargaining import NashBargaining, security
 from ludus.testing.meta_solver import BIASED_PENNIES, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-import ludus.solvers.nash as nash_module
-from ludus.solvers.nash import LARGE, Nash, certified_gap, solve_by_pivots, solve_interior_point
+import ludus.metagame.solvers.nash as nash_module
+from ludus.metagame.solvers.nash import LARGE, Nash, certified_gap, solve_by_pivots, solve_interior_point
 from ludus.testing.meta_solver import zero_sum_view
 
 RNG = np.random.default_rng(0)

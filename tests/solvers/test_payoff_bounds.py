@@ -6,11 +6,11 @@ from blocks import BlockTable
 
 from ludus.core.errors import DataError, SolverError
 from ludus.core.types import MetaSolution
-from ludus.evaluation.against import population_performance
-from ludus.population.matches import moments
-from ludus.population.payoffs import Payoffs
-from ludus.solvers.confidence import mean_bounds, nash_conv_bounds, payoff_bounds
-from ludus.solvers.games import deviation_gains
+from ludus.metagame.population.matches import moments
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers.confidence import mean_bounds, nash_conv_bounds, payoff_bounds
+from ludus.metagame.solvers.games import deviation_gains
+from ludus.tournament.cross_play import population_performance
 
 
 def view(mean, *, count=0, m2=0.0, exact=False, population=None, zero_sum=False, bound=1.0):

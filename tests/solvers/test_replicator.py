@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from open_spiel.python.algorithms import projected_replicator_dynamics as openspiel_prd
 
-from ludus.solvers.dynamics import own_axis_last, padded_uniform
-from ludus.solvers.games import deviation_gains
-from ludus.solvers.projected_replicator_dynamics import (
+from ludus.metagame.solvers.dynamics import own_axis_last, padded_uniform
+from ludus.metagame.solvers.games import deviation_gains
+from ludus.metagame.solvers.projected_replicator_dynamics import (
     ProjectedReplicatorDynamics,
     ReplicatorCurve,
     extrapolate,

@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 
 from ludus.core.errors import ConfigError
 from ludus.core.parts import build_part, dump_part
-from ludus.solvers.alpha_rank import AlphaRank
-from ludus.solvers.correlated import CoarseCorrelated, Correlated
-from ludus.solvers.fictitious_play import FictitiousPlay
-from ludus.solvers.fixed import Last, LastK, Uniform
-from ludus.solvers.logit import Logit
-from ludus.solvers.max_entropy_nash import MaxEntropyNash
-from ludus.solvers.nash import Nash, RectifiedNash
-from ludus.solvers.nash_bargaining import NashBargaining
-from ludus.solvers.nash_bimatrix import NashBimatrix
-from ludus.solvers.pfsp import PFSPSolver
-from ludus.solvers.projected_replicator_dynamics import ProjectedReplicatorDynamics
-from ludus.solvers.rating_softmax import RatingSoftmax
-from ludus.solvers.registry import META_SOLVERS
-from ludus.solvers.regret_matching import RegretMatching, RegretMatchingPlus
+from ludus.metagame.solvers.alpha_rank import AlphaRank
+from ludus.metagame.solvers.correlated import CoarseCorrelated, Correlated
+from ludus.metagame.solvers.fictitious_play import FictitiousPlay
+from ludus.metagame.solvers.fixed import Last, LastK, Uniform
+from ludus.metagame.solvers.logit import Logit
+from ludus.metagame.solvers.max_entropy_nash import MaxEntropyNash
+from ludus.metagame.solvers.nash import Nash, RectifiedNash
+from ludus.metagame.solvers.nash_bargaining import NashBargaining
+from ludus.metagame.solvers.nash_bimatrix import NashBimatrix
+from ludus.metagame.solvers.pfsp import PFSPSolver
+from ludus.metagame.solvers.projected_replicator_dynamics import ProjectedReplicatorDynamics
+from ludus.metagame.solvers.rating_softmax import RatingSoftmax
+from ludus.metagame.solvers.registry import META_SOLVERS
+from ludus.metagame.solvers.regret_matching import RegretMatching, RegretMatchingPlus
 from ludus.testing.meta_solver import check_meta_solver, exact_view
 
 RNG = np.random.default_rng(0)

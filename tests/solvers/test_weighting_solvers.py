@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import SolverError
-from ludus.solvers.fixed import LastK
-from ludus.solvers.pfsp import PFSPSolver
-from ludus.solvers.rating_softmax import RatingSoftmax
+from ludus.metagame.solvers.fixed import LastK
+from ludus.metagame.solvers.pfsp import PFSPSolver
+from ludus.metagame.solvers.rating_softmax import RatingSoftmax
 from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)

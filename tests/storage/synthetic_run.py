@@ -8,7 +8,7 @@ import numpy as np
 
 from ludus.core import curves
 from ludus.core.types import Curve, Match, Mixture, PolicyRef, PolicySpec, TrainingTask
-from ludus.population.base import Lineage, PolicyRecord
+from ludus.metagame.population.base import Lineage, PolicyRecord
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.store import Store
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ludus.apps.play.people import APPLICATION_ID, People, PlayedGame, PlayedSeat
+from ludus.apps.play.standings import people_view, result_of
 from ludus.core.errors import RunError
-from ludus.evaluation.play.standings import people_view, result_of
-from ludus.storage.people import APPLICATION_ID, People, PlayedGame, PlayedSeat
 
 
 def game(id: str, returns: Sequence[float] = (1, -1), *, rated: bool = True) -> PlayedGame:
@@ -41,7 +41,7 @@ def test_games_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(RunError, match="cannot be written"):
         people.add(game("a"))  # an id comes once
     assert len(people.games()) == 2
-    monkeypatch.setattr("ludus.storage.people._MOST_REPLAY", 8)
+    monkeypatch.setattr("ludus.apps.play.people._MOST_REPLAY", 8)
     people.add(game("c"), b'{"y": "longer than eight bytes"}')
     assert [line.has_replay for line in people_view(people.games()).games] == [False, False, True]
 

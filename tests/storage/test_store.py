@@ -28,8 +28,8 @@ from ludus.core.types import (
     TrainingResult,
     TrainingTask,
 )
-from ludus.population.base import Recorder
-from ludus.population.matches import same_match
+from ludus.metagame.population.base import Recorder
+from ludus.metagame.population.matches import same_match
 from ludus.storage.base import RunSummary
 from ludus.storage.reader import Reader, run_state
 from ludus.storage.run_dirs import is_running

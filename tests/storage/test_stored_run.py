@@ -9,7 +9,7 @@ import numpy as np
 import synthetic_run as synthetic
 
 from ludus.core.types import PolicyRef, PolicySpec
-from ludus.population.base import Lineage, PolicyRecord
+from ludus.metagame.population.base import Lineage, PolicyRecord
 from ludus.storage.store import Store
 from ludus.storage.stored_run import StoredRun
 

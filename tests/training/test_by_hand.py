@@ -13,10 +13,10 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 import ludus
+from ludus.apps.episodes.trajectories import record_trajectories
 from ludus.core.errors import ConfigError, DataError, PolicyError, ScenarioError, TableClosed
 from ludus.core.types import EnvSpec, Mixture, PolicyRef, PolicySpec, SegmentEnd
 from ludus.envs.registry import make_env
-from ludus.evaluation.trajectories import record_trajectories
 from ludus.policies.registry import build_policy
 from ludus.replay.parquet import TrajectoryFile, TrajectoryOrigin
 from ludus.replay.trajectories import Trajectories

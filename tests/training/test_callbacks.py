@@ -14,11 +14,11 @@ import pytest
 from ludus.cli.main import main
 from ludus.core.errors import CallbackError, ConfigError
 from ludus.core.types import Metrics
-from ludus.driver.control import StopRequest
-from ludus.driver.result import Result
-from ludus.driver.runner import resume, run
-from ludus.driver.scenario import Scenario
-from ludus.driver.scenario_files import parse_scenario
+from ludus.runs.control import StopRequest
+from ludus.runs.result import Result
+from ludus.runs.runner import resume, run
+from ludus.runs.scenario import Scenario
+from ludus.runs.scenario_files import parse_scenario
 from ludus.storage.base import NullObserver
 from ludus.testing.callback import check_callback
 from ludus.training.callbacks import HOOKS, Callback, dump_callback, parse_callbacks

@@ -7,7 +7,7 @@ import gc
 from pathlib import Path
 
 from ludus import load_scenario
-from ludus.driver.runner import run
+from ludus.runs.runner import run
 
 _LITTLE = ("algorithm.hidden=[8]", "evaluation.episodes=2")
 _RUNS = {
@@ -24,9 +24,9 @@ def left() -> list[str]:
     own = (
         "ludus.training.",
         "ludus.rollout.",
-        "ludus.learners.",
+        "ludus.algorithms.",
         "ludus.replay.",
-        "ludus.driver.",
+        "ludus.runs.",
         "ludus.storage.",
     )
     found = (type(o) for o in gc.get_objects())

@@ -9,16 +9,16 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.dqn.config import DQN, Rainbow
+from ludus.algorithms.nfsp.config import NFSP
+from ludus.algorithms.ppo.config import PPO
 from ludus.core.errors import ConfigError
 from ludus.core.types import CPU, AgentSpec, DeviceChoice, EnvSpec
-from ludus.driver.scenario_runtime import RuntimeChoice
-from ludus.learners.base import LearnerContext
-from ludus.learners.dqn.options import DQN, Rainbow
-from ludus.learners.nfsp.options import NFSP
-from ludus.learners.ppo.options import PPO
 from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.prefetcher import ToDevice
+from ludus.runs.scenario_runtime import RuntimeChoice
 from ludus.testing.algorithm import synthetic_rollout
 from ludus.training.trainer import HOST_REPLAY, BatchPlacement, Trainer, TrainerSpec
 

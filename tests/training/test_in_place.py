@@ -14,7 +14,14 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
-from ludus.core.device import Placement
+from ludus.algorithms.common.acting import DevicePolicy, acts_on_device
+from ludus.algorithms.common.base import Collect, LearnerContext
+from ludus.algorithms.common.losses import CategoricalDistribution, distribution_of
+from ludus.algorithms.mmd.config import MMD, RNaD
+from ludus.algorithms.on_policy.config import A2C, IMPALA, Reinforce
+from ludus.algorithms.ppo.config import MAPPO, PPO
+from ludus.backend.device import Placement
+from ludus.contrib.algorithms.mpo.config import VMPO
 from ludus.core.errors import ConfigError, TrainingError
 from ludus.core.timings import Timings
 from ludus.core.types import DeviceChoice, Mixture, OpponentFactor, PolicyRef, PolicySpec, SegmentEnd, TrainingTask
@@ -22,13 +29,6 @@ from ludus.envs.registry import make_env
 from ludus.envs.resident import DeviceSlots, DeviceTimestep
 from ludus.envs.wrappers.resident import DeviceJointState
 from ludus.envs.wrappers.teams import joint_state
-from ludus.learners.acting import DevicePolicy, acts_on_device
-from ludus.learners.base import Collect, LearnerContext
-from ludus.learners.losses import CategoricalDistribution, distribution_of
-from ludus.learners.mmd.options import MMD, RNaD
-from ludus.learners.mpo.options import VMPO
-from ludus.learners.on_policy.options import A2C, IMPALA, Reinforce
-from ludus.learners.ppo.options import MAPPO, PPO
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.heads import head_of
 from ludus.policies.registry import build_policy

@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 from test_training import UNIFORM, SpyRollouts
 
+from ludus.algorithms.common.spaces import discrete
+from ludus.algorithms.dqn.config import DQN
+from ludus.algorithms.ppo.config import PPO
+from ludus.contrib.algorithms.tabular_q.config import TabularQ
 from ludus.core.types import (
     AdaptiveMixture,
     Mixture,
@@ -22,10 +26,6 @@ from ludus.core.types import (
     TrainingTask,
 )
 from ludus.envs.registry import make_env
-from ludus.learners.dqn.options import DQN
-from ludus.learners.ppo.options import PPO
-from ludus.learners.spaces import discrete
-from ludus.learners.tabular_q.options import TabularQ
 from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.runtime.inprocess import InProcess

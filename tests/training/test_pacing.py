@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ludus
+from ludus.algorithms.common.base import REPLAY, LearnerContext
+from ludus.algorithms.ddpg.config import DDPG, TD3
+from ludus.algorithms.dqn.config import DQN, Rainbow
+from ludus.algorithms.nfsp.config import NFSP
+from ludus.algorithms.qmix.config import QMIX, VDN
+from ludus.algorithms.r2d2.config import R2D2
+from ludus.algorithms.sac.config import SAC, SACDiscrete
+from ludus.contrib.algorithms.maddpg.config import MADDPG
+from ludus.contrib.algorithms.mpo.config import MPO
 from ludus.core.errors import ConfigError, LudusError, ScenarioError
 from ludus.core.types import AgentSpec, EnvSpec, Mixture, PolicyRef, PolicySpec, TrainingTask
 from ludus.envs.registry import make_env
-from ludus.learners.base import REPLAY, LearnerContext
-from ludus.learners.ddpg.options import DDPG, TD3
-from ludus.learners.dqn.options import DQN, Rainbow
-from ludus.learners.maddpg.options import MADDPG
-from ludus.learners.mpo.options import MPO
-from ludus.learners.nfsp.options import NFSP
-from ludus.learners.qmix.options import QMIX, VDN
-from ludus.learners.r2d2.options import R2D2
-from ludus.learners.sac.options import SAC, SACDiscrete
 from ludus.policies.registry import build_policy
 from ludus.replay.base import TableSpec
 from ludus.replay.episode_server import EpisodeServer

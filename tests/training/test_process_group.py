@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.dqn.config import DQN
+from ludus.algorithms.on_policy.config import A2C
+from ludus.algorithms.ppo.config import PPO
+from ludus.backend.ranks import GradientSum, Ranks
 from ludus.core.errors import RunError
 from ludus.envs.registry import make_env
-from ludus.learners.base import LearnerContext
-from ludus.learners.dqn.options import DQN
-from ludus.learners.on_policy.options import A2C
-from ludus.learners.ppo.options import PPO
-from ludus.learners.ranks import GradientSum, Ranks
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.testing.algorithm import synthetic_rollout
@@ -213,7 +213,7 @@ def in_process(name, address, rank, size, dies, answers):
 
 def processes(name, size, *, dies=None):
     meeting, context = RankMeeting(), multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["ludus.learners.on_policy.learner", "ludus.learners.dqn.learner", __name__])
+    context.set_forkserver_preload(["ludus.algorithms.on_policy.learner", "ludus.algorithms.dqn.learner", __name__])
     answers = context.Queue()
     started = [
         context.Process(target=in_process, args=(name, meeting.address, rank, size, dies, answers))

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 import ludus
+from ludus.algorithms.common.base import REPLAY, Algorithm
+from ludus.algorithms.common.registry import check_fits
+from ludus.algorithms.dqn.config import DQN
+from ludus.algorithms.mmd.config import MMD
+from ludus.algorithms.nfsp.config import NFSP
+from ludus.algorithms.ppo.config import PPO
+from ludus.algorithms.qmix.config import VDN
+from ludus.algorithms.r2d2.config import R2D2
+from ludus.algorithms.sac.config import SACDiscrete
+from ludus.contrib.algorithms.maddpg.config import MADDPG
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import Mixture, PolicyRef, PolicySpec, TrainingTask
 from ludus.envs.registry import make_env
-from ludus.learners.base import REPLAY, Algorithm
-from ludus.learners.dqn.options import DQN
-from ludus.learners.maddpg.options import MADDPG
-from ludus.learners.mmd.options import MMD
-from ludus.learners.nfsp.options import NFSP
-from ludus.learners.ppo.options import PPO
-from ludus.learners.qmix.options import VDN
-from ludus.learners.r2d2.options import R2D2
-from ludus.learners.registry import check_fits
-from ludus.learners.sac.options import SACDiscrete
 from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.rollout.manager import RolloutManager

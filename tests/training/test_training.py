@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 import pytest
 
+from ludus.algorithms.common.base import Algorithm
+from ludus.algorithms.common.spaces import discrete
+from ludus.algorithms.dqn.config import DQN
+from ludus.algorithms.ppo.config import PPO
+from ludus.contrib.algorithms.tabular_q.config import TabularQ
 from ludus.core.types import Mixture, PolicyRef, PolicySpec, TrainingTask
 from ludus.envs.registry import make_env
-from ludus.learners.base import Algorithm
-from ludus.learners.dqn.options import DQN
-from ludus.learners.ppo.options import PPO
-from ludus.learners.spaces import discrete
-from ludus.learners.tabular_q.options import TabularQ
 from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.rollout.async_limits import AsyncLimits

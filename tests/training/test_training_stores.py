@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from test_training import UNIFORM, training_of
 
+from ludus.algorithms.dqn.config import DQN
+from ludus.algorithms.on_policy.config import A2C
+from ludus.algorithms.ppo.config import PPO
+from ludus.contrib.algorithms.tabular_q.config import TabularQ
 from ludus.core.errors import DataError, Deadlock, ScenarioError, TableClosed, UnknownName
 from ludus.core.types import AdaptiveMixture, Mixture, PolicyRef
-from ludus.learners.dqn.options import DQN
-from ludus.learners.on_policy.options import A2C
-from ludus.learners.ppo.options import PPO
-from ludus.learners.tabular_q.options import TabularQ
 from ludus.training.training import Training
 
 SMALL = PPO(batch=12, hidden=(4,), epochs=1)

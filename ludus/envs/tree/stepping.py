@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.device import no_compiler, to_device, uncompiled
+from ludus.backend.device import no_compiler, to_device, uncompiled
 from ludus.core.errors import EnvError, PolicyError
 from ludus.core.machine import out_of_memory
 from ludus.envs.resident import DeviceSlots, DeviceTimestep

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.device import to_device, to_numpy
+from ludus.backend.device import to_device, to_numpy
 from ludus.core.errors import PolicyError
 from ludus.core.ties import TIE
 from ludus.core.types import Exploitability

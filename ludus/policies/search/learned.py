@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.core.device import to_device, to_numpy
+from ludus.backend.device import to_device, to_numpy
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.policies.action_values import rescale, unscale
 from ludus.policies.actor_critic import load_arrays, shapes_of

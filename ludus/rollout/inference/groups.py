@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core import device as devices
+from ludus.backend import device as devices
+from ludus.backend.device import Placement, UpdateCost, resolve_placement, to_device, to_numpy
 from ludus.core.arrays import kernel
-from ludus.core.device import Placement, UpdateCost, resolve_placement, to_device, to_numpy
 from ludus.core.errors import PolicyError
 from ludus.core.types import CPU, ActionRequests, Array, DeviceChoice, Enumeration, EnvSpec, PolicyOutput, PolicyRef
 from ludus.policies.base import Policy, Teams, team_size_of

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.backend.device import Placement
 from ludus.core.arrays import kernel
-from ludus.core.device import Placement
 from ludus.core.errors import PolicyError
 from ludus.core.types import CPU, ActionRequests, Array, DeviceChoice, Enumeration, EnvSpec, PolicyOutput, PolicyRef
 from ludus.policies.base import Policy, Teams

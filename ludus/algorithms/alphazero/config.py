@@ -1,0 +1,209 @@
+"""Settings of AlphaZero."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from ludus.algorithms.common.base import AlgorithmInfo, Collect
+from ludus.algorithms.common.images import needs_images
+from ludus.algorithms.common.options import ReplayOptions
+from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.common.spaces import byte_scale, discrete, one_space, players_of, reward_scale
+from ludus.core.config import is_stored, refuse_unread
+from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.envs.rules import build_rules, require_rules, rules_config
+from ludus.policies.specs import SEARCH_POLICY, SEARCH_VALUE, Body, actor_critic_spec, body_config, searching_spec
+from ludus.replay.base import ItemUnit, Sizes, TableSpec
+
+_SETTINGS = (
+    "simulations",
+    "leaves",
+    "selection",
+    "init",
+    "base",
+    "unvisited",
+    "virtual_loss",
+    "considered",
+    "gumbel_visits",
+    "gumbel_scale",
+)
+"""Options of the search, as `ludus.policies.search.search.SearchSettings` has them."""
+
+
+class SearchOptions(ReplayOptions):
+    """Base of algorithms that learn from their searches, which replay decisions."""
+
+    simulations: int = Field(default=50, ge=1)  # of a move in training
+    play_simulations: int = Field(default=200, ge=1)  # of a move in mode "search"
+    leaves: int = Field(default=1, ge=1)  # of each tree that are evaluated together
+    virtual_loss: float = Field(default=1.0, ge=0)  # what a visit on its way counts against, where leaves are several
+    selection: Literal["puct", "gumbel"] = "puct"
+    init: float = Field(default=1.25, ge=0)  # PUCT's weight of exploration, and how slowly it grows with visits
+    base: float = Field(default=19652.0, gt=0)
+    unvisited: Literal["zero", "node"] = (
+        "node"  # what PUCT takes actions without visits for: 0, or as good as their node
+    )
+    considered: int = Field(default=16, ge=1)  # Gumbel: actions of the root that are halved
+    gumbel_visits: float = Field(default=50.0, ge=0)  # Gumbel: c_visit and c_scale
+    gumbel_scale: float = Field(default=0.1, gt=0)
+
+    dirichlet: float = Field(default=1.0, gt=0)  # PUCT: concentration of the noise at roots; about 10 / legal actions
+    noise: float = Field(default=0.25, ge=0, le=1)  # its share of the prior
+
+    rollout: int = Field(default=256, ge=1)  # collected between two rounds of updates
+    capacity: int = Field(default=200_000, ge=1)  # decisions in the replay table
+    min_size: int = Field(default=2_000, ge=1)  # decisions before the first update
+    batch: int = Field(default=512, ge=1)  # decisions per update
+    updates_per_decision: float = Field(default=0.01, gt=0)
+    reanalyse: float = Field(default=0.0, ge=0, le=1)  # share of the batch whose policies are searched for anew
+    value_coefficient: float = Field(default=1.0, ge=0)
+    l2: float = Field(default=1e-4, ge=0)  # times the sum of all weights' squares
+    average: float = Field(default=1.0, gt=0, le=1)  # share by which published weights follow per update; 1: at once
+    learning_rate: Scheduled = Schedule(start=1e-3)
+    max_gradient_norm: float = Field(default=0.0, ge=0)  # 0: not clipped
+    scale_rewards: bool = True  # by the largest utility, where it is known
+
+    @model_validator(mode="after")
+    def _check_search(self) -> Self:
+        if self.selection == "gumbel" and self.leaves > 1:
+            raise ValueError(
+                f"selection=gumbel halves the root's actions one simulation at a time; leaves is {self.leaves}, and must be 1"
+            )
+        if self.min_size > self.capacity:
+            raise ValueError(f"min_size {self.min_size} must be at most the capacity {self.capacity}")
+        if self.priority_exponent:
+            raise ValueError("decisions have no priorities here; leave priority_exponent at 0")
+        gumbel = self.selection == "gumbel"
+        by_puct = ("init", "base", "unvisited", "dirichlet", "noise", "temperature", "temperature_moves")
+        refuse_unread(
+            self,
+            {
+                **{name: (not gumbel, "selection=puct") for name in by_puct if name in type(self).model_fields},
+                **{name: (gumbel, "selection=gumbel") for name in ("considered", "gumbel_visits", "gumbel_scale")},
+                "virtual_loss": (self.leaves > 1, "several leaves"),
+            },
+        )
+        if self.reanalyse > 0.0 and int(self.reanalyse * self.batch) < 1 and not is_stored():
+            raise ValueError(
+                f"reanalyse {self.reanalyse:g} of a batch of {self.batch} is less than one row, and none would be searched anew; give at "
+                "least 1 / batch, or 0"
+            )
+        for name in ("simulations", "play_simulations"):
+            if getattr(self, name) % self.leaves and not is_stored():
+                raise ValueError(
+                    f"{name} are made {self.leaves} at a time (leaves), and {getattr(self, name)} is no multiple of that"
+                )
+        return self
+
+    @property
+    def search(self) -> dict[str, Any]:
+        """Its settings in training, as specs have them."""
+        return {name: getattr(self, name) for name in _SETTINGS}
+
+    @property
+    def item(self) -> ItemUnit:
+        return "decision"
+
+    def collected(self, unit: Literal["episodes", "decisions"]) -> Collect:
+        """What is played by its search, with what that finds."""
+        return Collect(
+            unit,
+            self.rollout,
+            extras=(SEARCH_POLICY, SEARCH_VALUE),
+            modes=(("self_play", 1.0),),
+            publish_every=self.publish_every,
+            processing=self.processing,
+        )
+
+    def tables(self) -> Sequence[TableSpec]:
+        return (self.replay_table(capacity=self.capacity, min_size=self.min_size),)
+
+    def sizes(self) -> Mapping[str, Sizes]:
+        """How many decisions an episode has is not known."""
+        return self.replay_sizes(insert=None, batch=self.batch)
+
+
+class AlphaZero(SearchOptions):
+    """Self-play by tree search, and a network that learns what the search found (Silver et al. 2018); with selection=gumbel as Danihelka et
+    al. (2022) search. See the README beside this file."""
+
+    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
+        actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Silver et al. 2018"
+    )
+    learner_class: ClassVar[str] = "ludus.algorithms.alphazero.learner:AlphaZeroLearner"
+
+    rules: dict[str, Any] | None = None  # of the game: {kind: in_a_row, …}, module:Class; null: by its name
+    temperature: float = Field(default=1.0, gt=0)  # moves are drawn ∝ visits^(1 / temperature) …
+    temperature_moves: int = Field(
+        default=15, ge=0
+    )  # … this early in a game (both players' moves); later the best is played
+
+    network: Body = "mlp"
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128, 128)  # of the perceptron
+    activation: Literal["tanh", "relu"] = "relu"
+
+    value_lambda: float = Field(
+        default=1.0, ge=0, le=1
+    )  # of values: 1, the game's outcome; 0, what the next search found
+    symmetries: bool = True  # learn from each position in a way of seeing it that is drawn
+    gamma: ClassVar[float] = 1.0
+    n_step: ClassVar[int] = 1  # values are not of steps: see `value_lambda`
+
+    @field_validator("rules", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        return {"kind": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check_rules(self) -> Self:
+        if self.rules is not None:
+            build_rules(self.rules)
+        return self
+
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
+        """Raises ScenarioError for a game whose rules it does not have, and for a learner that does not play all of its seats."""
+        if len(players_of(env, seats)) < env.num_players:
+            raise ScenarioError(
+                f"AlphaZero's search plays every side with one network, which learns them all; here it would learn the moves of player "
+                f"{', '.join(map(str, seats))} of {env.id} alone. Give share=always, or one algorithm to all players."
+            )
+        self.policy(env, tuple(players_of(env, seats)))
+
+    def collect(self) -> Collect:
+        return self.collected("episodes")
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        """Raises ScenarioError if it cannot play there."""
+        _, actions = discrete(env, seats, algorithm="AlphaZero")
+        observation, _ = one_space(env, seats, algorithm="AlphaZero")
+        found = rules_config(env, self.rules)
+        try:
+            rules = build_rules(found)
+        except ConfigError as error:
+            raise ScenarioError(f"AlphaZero in {env.id}: {error}") from error
+        scale = reward_scale(env, (0, 1)[: env.num_players], enabled=self.scale_rewards)
+        require_rules(rules, env, algorithm="AlphaZero", scale=scale)
+        shape = tuple(observation.shape or ()) if env.enumeration is None else env.enumeration.observation.shape[1:]
+        needs_images(shape, network=self.network, algorithm="AlphaZero", option="network", env_id=env.id)
+        network = actor_critic_spec(
+            shape=shape,
+            action={"kind": "categorical", "actions": actions},
+            body=body_config(self.network, self.hidden, self.activation),
+            scale=byte_scale(env, observation),
+        )
+        return searching_spec(
+            network,
+            rules=found,
+            search=self.search,
+            play=self.play_simulations,
+            noise={
+                "concentration": self.dirichlet,
+                "share": self.noise,
+                "temperature": self.temperature,
+                "moves": self.temperature_moves,
+            },
+        )

@@ -1,0 +1,224 @@
+"""AlphaZero's learner: positions, with what the search found there and how the game ended, replayed. And what MuZero's has in common with
+it."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ludus.algorithms.alphazero.losses import policy_loss, value_loss, weight_norm
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.common.replayed import Ensemble, ReplayLearner, ReplaySettings
+from ludus.algorithms.common.returns import lambda_returns
+from ludus.backend.device import UpdateCost, resolve_placement, to_device
+from ludus.backend.network import multiplications
+from ludus.core import seeding
+from ludus.core.errors import DataError
+from ludus.core.types import Array, Metrics, SegmentEnd, State, Weights
+from ludus.envs.rules import build_rules
+from ludus.policies.actor_critic import arrays_of, load_arrays, make_network
+from ludus.policies.registry import build_policy
+from ludus.policies.search.policy import Searches
+from ludus.policies.specs import SEARCH_POLICY, SEARCH_VALUE, joined, part_of, spec_of
+from ludus.replay.base import ItemColumns, Sample
+from ludus.replay.table import to_host_columns
+from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.algorithms.alphazero.config import AlphaZero
+
+
+class SearchLearnerSettings(ReplaySettings, Protocol):
+    """What `SearchLearner` asks of an algorithm."""
+
+    @property
+    def reanalyse(self) -> float: ...
+
+    @property
+    def average(self) -> float: ...
+
+    @property
+    def max_gradient_norm(self) -> float: ...
+
+
+class SearchLearner(ReplayLearner):
+    """Base of those that learn from what searches found: one step of Adam for each batch, by autograd, on any device. What is published is
+    the network, or its slow average."""
+
+    config: SearchLearnerSettings
+    networks: Ensemble
+
+    @abstractmethod
+    def weights(self) -> Weights:
+        """See `Learner`: what searches ask."""
+
+    def found(self, rows: Trajectories) -> tuple[Array, NDArray[np.float64]]:
+        """(policy [N, A], value float64[N]) of the searches. Raises DataError where nobody searched."""
+        missing = [name for name in (SEARCH_POLICY, SEARCH_VALUE) if name not in rows.extras]
+        if missing:
+            raise DataError(
+                f"{type(self.config).__name__} learns from what searches found, and these trajectories have no "
+                f"{' and no '.join(missing)}. Play them in the mode self_play, and record both as extras, as `collect()` says."
+            )
+        return rows.extras[SEARCH_POLICY], rows.extras[SEARCH_VALUE].astype(np.float64)
+
+    def coming(self, rows: Trajectories, value: NDArray[np.float64]) -> NDArray[np.float64]:
+        """float64[N]: rewards as they are learned. Where a game was cut, what the last search found stands for its last move's reward and
+        for the rest."""
+        out = rows.reward.astype(np.float64) * self._scale
+        last = rows.start[1:] - 1
+        out[last] = np.where(rows.tail == SegmentEnd.TERMINATED, out[last], value[last])
+        return out
+
+    def shown(self, rows: Trajectories) -> tuple[Array, NDArray[np.bool_] | None]:
+        """(observations [N, inputs], masks bool[N, A] or None) of rows, of an enumerated game those that ids stand for."""
+        observation, mask, enumeration = rows.observation, rows.mask, self._context.env.enumeration
+        if enumeration is not None:
+            observation, mask = enumeration.observation[observation], enumeration.mask[observation]
+        return observation.reshape(rows.num_rows, -1), mask
+
+    def searched_anew(self, policy: Tensor, observation: Any, mask: Any, mine: slice) -> Tensor:
+        """This rank's part `mine` of a batch's policies float32[n, …, A], with those that searches with the newest weights find, as it
+        trains, in place of the first `reanalyse` of the whole batch. observation [B, …, inputs], mask bool[B, …, A]: of the batch, wherever
+        they are. (Schrittwieser et al. 2020, appendix H.)"""
+        steps, rows = math.prod(mask.shape[1:-1]), len(mask)
+        count = int(self.config.reanalyse * rows)
+        here = slice(min(mine.start, count), min(mine.stop, count))
+        if here.start == here.stop:
+            return policy
+        name = type(self.config).__name__.lower()
+        noise = seeding.generator(self._seed, name, "reanalyse", self.updates).random((count * steps, 2), np.float32)
+        there = to_host_columns({"seen": observation[here], "legal": mask[here]})
+        legal = there["legal"].reshape(-1, mask.shape[-1])
+        searcher = build_policy(self.spec, self.weights())
+        assert isinstance(searcher, Searches)
+        found = searcher.search(
+            there["seen"].reshape(len(legal), -1), legal, noise[here.start * steps : here.stop * steps]
+        ).policy
+        fresh = to_device(found.astype(np.float32), self.device).reshape(-1, *policy.shape[1:])
+        return torch.cat([fresh, policy[len(fresh) :]])
+
+    def descended(self, loss: Tensor, by_policy: Tensor, by_value: Tensor) -> Metrics:
+        """One step down a loss, of which two parts are told."""
+        config = self.config
+        sums, gradient = self.networks.descend(
+            loss,
+            (by_policy, by_value),
+            rate=self.rate(config.learning_rate),
+            max_norm=config.max_gradient_norm,
+            guard=self.guard,
+        )
+        self.networks.follow(config.average)
+        return self.read({"loss": sums[0], "policy_loss": sums[1], "value_loss": sums[2], "gradient_norm": gradient})
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), "networks": self.networks.state_dict(), "told": dict(self._told)}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.networks.load_state_dict(state["networks"])
+        self._told = {name: float(x) for name, x in state["told"].items()}
+
+
+class AlphaZeroLearner(SearchLearner):
+    """One step of Adam per batch on
+
+    (z - v)² + cross-entropy(π, p) + l2 ‖θ‖².
+    """
+
+    config: AlphaZero
+
+    def __init__(self, config: AlphaZero, context: LearnerContext, start: Weights | None = None) -> None:
+        super().__init__(config, context, config.policy(context.env, context.seats))
+        network = spec_of(self.spec, "network")
+        seed = seeding.key(context.seed, "alphazero", "weights") % 2**63
+        module = make_network(network, seed=seed)
+        if start is not None:
+            build_policy(self.spec, start)  # raises PolicyError where they do not fit
+            load_arrays(module, part_of(start, "network"))
+        why = "autograd learns from searches"
+        self.settle(
+            resolve_placement(
+                context.device,
+                UpdateCost(multiplications(module), config.batch, has_cpu_kernel=False, no_kernel_reason=why),
+            )
+        )
+        self.networks = Ensemble(module, ranks=self.ranks, placement=self.placement, layouts=())
+        self._rules = build_rules(self.spec.config["rules"])
+        self._ways = [to_device(ways.astype(np.int64), self.device) for ways in self._rules.symmetries]
+        self._shape = tuple(network.config["shape"])
+
+    # ------------------------------------------------------------------------------------------ data
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
+        """Every decision that was searched. z is the λ-return of rewards and of what later searches found; where a game did not end, what
+        its last search found. Raises DataError where nobody searched, and where games paid something else than the rules do."""
+        rows = trajectories
+        self.count(rows)
+        policy, value = self.found(rows)
+        coming, nothing = self.coming(rows, value), np.zeros(len(rows.tail))
+        target = lambda_returns(rows.start, coming, value, nothing, 1.0, self.config.value_lambda)
+        observation, mask = self.shown(rows)
+        self._require_pay(rows, observation)
+        columns = {
+            "observation": observation,
+            "mask": self._rules.legal(self._rules.positions(observation)) if mask is None else mask,
+            "policy": policy,
+            "value": target.astype(np.float32),
+            "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
+        }
+        return [self.kept(columns)]
+
+    def _require_pay(self, rows: Trajectories, observation: Array) -> None:
+        """Raises DataError where a move that ended a game by the rules was paid something else: each game has one, of either player."""
+        length, played = np.diff(rows.start), True if rows.added is None else ~rows.added
+        segment = np.flatnonzero((rows.tail == SegmentEnd.TERMINATED) & (length > 0) & played)
+        last = rows.start[segment + 1] - 1
+        moved = self._rules.step(self._rules.positions(observation[last]), rows.action[last].astype(np.int32))
+        paid = rows.reward[last] * self._scale
+        wrong = np.flatnonzero((moved.discount == 0.0) & (np.abs(paid - moved.reward) > 1e-3))
+        if len(wrong):
+            first = wrong[0]
+            raise DataError(
+                f"AlphaZero's search plays for what its rules pay, and in {self._context.env.id} games pay something else: who made "
+                f"the last move of episode {rows.episode[segment[first]]} got {paid[first]:g}, as it is learned, where the rules say "
+                f"{moved.reward[first]:g}. Leave out wrappers and processing that change rewards, give scale_rewards=true for rewards that "
+                "are only larger or smaller, or give rules={kind: module:Class} that pay what this game does."
+            )
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def learn(self, batch: Sample) -> Metrics:
+        """See `ReplayLearner.learn`: one gradient step."""
+        config, rows = self.config, len(batch.index)
+        mine = self.ranks.share(rows)
+        x, policy, mask, target = (
+            to_device(batch.columns[name][mine], self.device) for name in ("observation", "policy", "mask", "value")
+        )
+        if config.reanalyse:
+            policy = self.searched_anew(policy, batch.columns["observation"], batch.columns["mask"], mine)
+        if config.symmetries:
+            rng = seeding.generator(self._seed, "alphazero", "symmetries", self.updates)
+            way = to_device(rng.integers(len(self._ways[0]), size=rows)[mine], self.device)
+            seen, played = (ways[way] for ways in self._ways)
+            x, policy, mask = x.gather(1, seen), policy.gather(1, played), mask.gather(1, played)
+        with self.placement.products():
+            out, value, _ = self.networks.online.module(x.float().reshape(-1, *self._shape))
+        assert value is not None
+        by_policy = policy_loss(out.float(), policy, mask).sum() / rows
+        by_value = value_loss(value.float(), target).sum() / rows
+        norm = weight_norm(self.networks.online.module.parameters()) / self.ranks.size
+        loss = by_policy + config.value_coefficient * by_value + config.l2 * norm
+        return self.descended(loss, by_policy, by_value)
+
+    def weights(self) -> Weights:
+        return joined({"network": arrays_of(self.networks.target.module)})

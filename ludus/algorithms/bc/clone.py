@@ -1,0 +1,231 @@
+"""Behaviour cloning: maximum likelihood of recorded decisions, by minibatches of Adam, stopped early by held-out episodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from ludus.algorithms.bc.demonstrations import Demonstrations, Index, demonstrations, split
+from ludus.algorithms.bc.models import CloneModel, model_of
+from ludus.algorithms.common.losses import Distribution
+from ludus.backend.device import Placement, UpdateCost, resolve_placement, scalars_to_host
+from ludus.backend.network import FlatModule, learning, multiplications
+from ludus.backend.optimizer import Guard, ModuleAdam
+from ludus.core import seeding
+from ludus.core.config import Config
+from ludus.core.errors import TrainingError
+from ludus.core.types import CPU, DeviceChoice, EnvSpec, PolicySpec, Weights
+from ludus.replay.parquet import Recorded
+
+
+class Cloning(Config):
+    """epochs: passes over the decisions, at most. batch: decisions of a step; with a memory, of whole episodes that have about as many.
+    held_out: share of the episodes that it is not trained on, by which the best epoch is chosen; 0: none, and the last epoch is taken.
+    patience: epochs without a better one after which it stops."""
+
+    epochs: int = Field(default=50, ge=1)
+    batch: int = Field(default=512, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    max_gradient_norm: float = Field(default=1.0, ge=0)  # 0: not clipped
+    held_out: float = Field(default=0.1, ge=0, lt=1)
+    patience: int = Field(default=5, ge=1)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What cloning minimises, and what it reports, as pure torch functions of the network's outputs. Shapes: out
+# float[n, outputs], action [n, …] as the environment takes it, mask bool[n, A] or None; answers [n].
+
+
+def surprise(distribution: Distribution, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
+    """-log π(a | s) in nats: the cross-entropy of discrete actions, of continuous ones by density. (Pomerleau 1991, with likelihoods.)"""
+    return -distribution.log_prob(out, action, mask)
+
+
+def agreement(out: Tensor, action: Tensor, mask: Tensor | None, choices: Sequence[int]) -> Tensor:
+    """1 where the most probable legal action is the one that was taken, in all entries of a vector of them. choices: actions of each
+    entry."""
+    if mask is not None:
+        out = out.masked_fill(~mask, -torch.inf)
+    best = [part.argmax(dim=1) for part in torch.split_with_sizes(out, list(choices), 1)]
+    return (torch.stack(best, dim=1) == action.reshape(len(action), len(choices))).all(dim=1).to(out.dtype)
+
+
+_ROWS = 4096  # that are scored at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """After an epoch (0: before the first). learned, held: mean -log π in nats of the decisions that were learned from (as they came) and
+    of those held out; accuracy: share of the latter where the most probable action was taken. NaN: there are none."""
+
+    epoch: int
+    learned: float
+    held: float
+    accuracy: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clone:
+    """A policy and how it came about. epochs: all of them; best: the one whose weights these are. floor: mean -log π of the held-out
+    decisions under who took them, which no clone that saw more of them is below but by luck. episodes, decisions: (learned from, held
+    out). placement: where it was computed."""
+
+    spec: PolicySpec
+    weights: Weights
+    epochs: tuple[Scores, ...]
+    best: Scores
+    floor: float
+    episodes: tuple[int, int]
+    decisions: tuple[int, int]
+    placement: Placement
+
+
+Tell = Callable[[Scores, int], None]
+"""(scores of the last epoch, epochs at most); called after each."""
+PolicyOf = Callable[[EnvSpec, tuple[int, ...]], PolicySpec]
+
+
+def clone(
+    recorded: Recorded,
+    env: EnvSpec,
+    policy: PolicyOf,
+    config: Cloning | None = None,
+    *,
+    players: Sequence[int | str] = (),
+    policies: Sequence[str] = (),
+    seed: int = 0,
+    start: Weights | None = None,
+    device: DeviceChoice = CPU,
+    tell: Tell | None = None,
+) -> Clone:
+    """A policy that does what was recorded: of these players and policies, default of all.
+
+    policy: the spec for the players' seats, an `Algorithm.policy` say. start: weights to begin with, else fresh ones from `seed`.
+    device: where to compute. Equal arguments give equal weights, on a CPU to the bit. With a memory, episodes are whole segments, which it
+    starts at zero. A value that the policy has too is not trained. Raises what `demonstrations` and `placed` raise, PolicyError for a kind
+    that has no probabilities, ConfigError if there are too few episodes, TrainingError for a loss that is not finite.
+    """
+    config = config or Cloning()
+    found, seats = demonstrations(recorded, env, players=players, policies=policies)
+    spec = policy(env, seats)
+    model = model_of(spec, seed=seeding.key(seed, "clone", "weights") % 2**63, start=start)
+    learned, held = split(found, share=config.held_out, seed=seed)
+    _look(found, learned, model)
+    training = _Training(model, config, found, device)
+    epochs = [Scores(0, math.nan, *training.scores(held))]
+    best, weights = epochs[0], model.weights()
+    for epoch in range(1, config.epochs + 1):
+        loss = training.epoch(learned, seed=seeding.key(seed, "clone", epoch))
+        scores = Scores(epoch, loss, *training.scores(held))
+        epochs.append(scores)
+        if not len(held) or scores.held < best.held:
+            best, weights = scores, model.weights()
+        if tell is not None:
+            tell(scores, config.epochs)
+        if epoch - best.epoch >= config.patience:
+            break
+    rows = found.rows(held)
+    return Clone(
+        spec,
+        weights,
+        tuple(epochs),
+        best,
+        0.0 - float(found.logp[rows].mean(dtype=np.float64)) if len(rows) else math.nan,
+        (len(np.unique(found.episode[learned])), len(np.unique(found.episode[held]))),
+        (len(found.logp) - len(rows), len(rows)),
+        training.placement,
+    )
+
+
+def _look(found: Demonstrations, segments: Index, model: CloneModel) -> None:
+    rows = found.rows(segments)
+    for at in range(0, len(rows), _ROWS):
+        model.see(found.seen(rows[at : at + _ROWS]))
+
+
+class _Training:
+    """Steps of the optimizer over the demonstrations, on a device from which numbers are read once an epoch."""
+
+    def __init__(self, model: CloneModel, config: Cloning, found: Demonstrations, device: DeviceChoice) -> None:
+        self._model, self._config, self._found = model, config, found
+        self.placement = resolve_placement(
+            device, UpdateCost(multiplications(model.module), config.batch, has_cpu_kernel=False)
+        )
+        self._device = self.placement.torch
+        self._parameters = FlatModule(model.module.eval(), device=self._device)
+        self._adam, self._guard = ModuleAdam(self._parameters, epsilon=1e-8), Guard(self._device)
+
+    def epoch(self, segments: Index, *, seed: int) -> float:
+        """A pass over the segments in random order. The mean loss, each decision's as it came."""
+        config, losses, norms, counts = self._config, list[Tensor](), list[Tensor](), list[int]()
+        with learning(self._model.module, seed):
+            for rows, start in self._batches(segments, np.random.default_rng(seed)):
+                out, action, mask = self._answered(rows, start)
+                loss = surprise(self._model.distribution, out, action, mask).mean()
+                self._parameters.zero()
+                torch.autograd.backward(loss)
+                losses.append(loss.detach())
+                rate, max_norm = config.learning_rate, config.max_gradient_norm
+                norms.append(self._guard.step(self._adam, losses[-1], rate=rate, max_norm=max_norm))
+                counts.append(len(rows))
+        found, failed = self._guard.read([*losses, *norms])
+        total = sum(loss * count for loss, count in zip(found, counts, strict=False))
+        if failed:
+            wrong = next(k for k in range(len(counts)) if not math.isfinite(found[k] + found[k + len(counts)]))
+            raise TrainingError(
+                f"behaviour cloning: the loss became {found[wrong]}, its gradient {found[wrong + len(counts)]}. Lower learning_rate, or "
+                "look for actions that the policy cannot take."
+            )
+        return total / sum(counts)
+
+    def _answered(self, rows: Index, start: Index) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(out, action, mask) of rows, see `surprise`."""
+        x, action, mask = self._found.tensors(rows, self._model, self._device)
+        with self.placement.products():
+            return self._model.outputs(x, start).float(), action, mask
+
+    def _batches(self, segments: Index, rng: np.random.Generator) -> Iterator[tuple[Index, Index]]:
+        """(rows, where segments start among them)."""
+        batch = self._config.batch
+        if not self._model.memory:
+            rows = rng.permutation(self._found.rows(segments))
+            for at in range(0, len(rows), batch):
+                yield rows[at : at + batch], np.arange(len(rows[at : at + batch]) + 1)
+            return
+        yield from self._sequences(rng.permutation(segments), batch)
+
+    def _sequences(self, segments: Index, batch: int) -> Iterator[tuple[Index, Index]]:
+        """Whole segments, none of them empty, about `batch` rows at a time."""
+        length = np.diff(self._found.start)
+        segments = segments[length[segments] > 0]
+        which = (np.cumsum(length[segments]) - 1) // batch
+        for part in np.split(segments, np.flatnonzero(np.diff(which)) + 1):
+            yield self._found.rows(part), np.concatenate([[0], np.cumsum(length[part])])
+
+    def scores(self, segments: Index) -> tuple[float, float]:
+        """(mean loss, accuracy) of these segments' decisions; NaN if there are none, or of what there is no accuracy."""
+        rows = self._found.rows(segments)
+        if not len(rows):
+            return math.nan, math.nan
+        model = self._model
+        loss, right = torch.zeros(2, dtype=torch.float64, device=self._device)
+        parts = self._sequences(segments, _ROWS) if model.memory else self._parts(rows)
+        with torch.no_grad():
+            for some, start in parts:
+                out, action, mask = self._answered(some, start)
+                loss += surprise(model.distribution, out, action, mask).double().sum()
+                if model.choices:
+                    right += agreement(out, action, mask, model.choices).double().sum()
+        lost, agreed = scalars_to_host([loss, right])
+        return lost / len(rows), agreed / len(rows) if model.choices else math.nan
+
+    def _parts(self, rows: Index) -> Iterator[tuple[Index, Index]]:
+        for at in range(0, len(rows), _ROWS):
+            some = rows[at : at + _ROWS]
+            yield some, np.arange(len(some) + 1)

@@ -1,0 +1,242 @@
+"""The decisions that are cloned, as a network takes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import Space
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ludus.algorithms.bc.models import CloneModel
+from ludus.algorithms.common.spaces import one_space
+from ludus.algorithms.common.states import StateTable
+from ludus.backend.device import to_device
+from ludus.core import seeding
+from ludus.core.errors import ConfigError, DataError
+from ludus.core.player_names import PlayerNames
+from ludus.core.types import Array, EnvSpec
+from ludus.envs.options import UNSEEN
+from ludus.envs.spaces import Choices
+from ludus.replay.parquet import Recorded, TrajectoryOrigin
+from ludus.replay.trajectories import Trajectories, join, rows_of, select
+
+# --------------------------------------------------------------------------------------------------------------------
+# Whether trajectories were recorded where they are cloned.
+
+_ADVICE = "Use the wrappers and options that they were recorded with."
+_UNSEEN_WRAPPERS = frozenset({"clip_reward", "joint_state", "scale_reward", "sign_reward", "time_limit"})
+"""What leaves what an agent sees and does in a decision as it is: rewards, lengths, what critics see."""
+
+
+def check_environment(origin: TrajectoryOrigin, settings: Mapping[str, Any]) -> None:
+    """Raises ConfigError where an agent may see or do something else than when the file was recorded, as far as the file says how that
+    was. settings: id, wrappers and options of the scenario's `Environment`; the rest of it does not matter."""
+    found = origin.notes.get("environment")
+    if not isinstance(found, Mapping):
+        return
+    ours = json.loads(json.dumps(dict(settings)))
+    for key in ("id", "wrappers", "options"):
+        if key in found and _decisive(found[key]) != _decisive(ours.get(key)):
+            raise ConfigError(
+                f"the trajectories were recorded with env.{key}={json.dumps(found[key])}; the scenario has {json.dumps(ours.get(key))}, "
+                f"where players may see or do something else. Give env.{key} as it was, or record in this environment."
+            )
+
+
+def _decisive(value: Any) -> Any:
+    """An id, wrappers or options, without those that decide nothing here."""
+    if isinstance(value, list):
+        return [item for item in value if not (isinstance(item, Mapping) and item.get("kind") in _UNSEEN_WRAPPERS)]
+    if isinstance(value, Mapping):
+        return {key: item for key, item in value.items() if key not in UNSEEN}
+    return value
+
+
+def check_decisions(
+    pieces: Sequence[Trajectories], origin: TrajectoryOrigin, env: EnvSpec, seats: tuple[int, ...]
+) -> None:
+    """Raises DataError for decisions that do not fit the environment's spaces. Limits of observations say little, and do not count."""
+    observation, action = one_space(env, seats, algorithm="behaviour cloning")
+    check_spaces(pieces, origin, env, observation, action)
+
+
+def check_spaces(
+    pieces: Sequence[Trajectories], origin: TrajectoryOrigin, env: EnvSpec, observation: Space[Any], action: Space[Any]
+) -> None:
+    """`check_decisions` of agents with these spaces."""
+    if not _alike(origin.action, action):
+        raise DataError(
+            f"the file has actions of {_shown(origin.action)}; in the scenario's {env.id} they are of {_shown(action)}. {_ADVICE}"
+        )
+    compiled = env.enumeration is not None
+    wanted = () if compiled else observation.shape
+    for piece in pieces:
+        if piece.observation.shape[1:] != wanted or piece.action.shape[1:] != action.shape:
+            raise DataError(
+                f"the file has observations of shape {piece.observation.shape[1:]} and actions of {piece.action.shape[1:]}; in the "
+                f"scenario's {env.id} they are of {wanted} and {action.shape}. {_ADVICE}"
+            )
+    if (origin.observation.shape, origin.observation.dtype) != (observation.shape, observation.dtype):
+        raise DataError(
+            f"the file has observations of {_shown(origin.observation)}; in the scenario's {env.id} they are of {_shown(observation)}. "
+            f"{_ADVICE}"
+        )
+    if env.enumeration is not None:
+        for ids in (piece.observation for piece in pieces):
+            if len(ids) and not 0 <= ids.min() <= ids.max() < len(env.enumeration.mask):
+                raise DataError(
+                    f"the file has information states that {env.id} does not have; it was recorded in another."
+                )
+
+
+def _alike(first: Space[Any], second: Space[Any]) -> bool:
+    """Whether actions of two spaces mean the same."""
+    if isinstance(first, Box) and isinstance(second, Box):
+        same = first.shape == second.shape and first.dtype == second.dtype
+        return same and np.array_equal(first.low, second.low) and np.array_equal(first.high, second.high)
+    counts = [None if some is None else some.counts.tolist() for some in map(Choices.of, (first, second))]
+    return None not in counts and counts[0] == counts[1]
+
+
+def _shown(space: Space[Any]) -> str:
+    return " ".join(str(space).split())  # bounds of several rows are written in several lines
+
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demonstrations:
+    """N decisions in S segments. observation, action, mask: as in `Trajectories`, as tail int8[S] and bootstrap_observation [S, …]. states:
+    of an enumerated game, whose observations are ids. start int64[S + 1], episode int64[S], logp float32[N] of who decided."""
+
+    observation: Array
+    action: Array
+    mask: NDArray[np.bool_] | None
+    logp: NDArray[np.float32]
+    start: Index
+    episode: Index
+    tail: NDArray[np.int8]
+    bootstrap_observation: Array
+    states: StateTable | None
+
+    def rows(self, segments: Index) -> Index:
+        """The rows of some segments, one after the other."""
+        return rows_of(self.start, segments)
+
+    def seen(self, rows: Index) -> Array:
+        """Observations [n, …] as policies are shown them."""
+        if self.states is not None:
+            x: Array = self.states.x.numpy()[self.observation[rows] - self.states.base]
+            return x
+        return self.observation[rows]
+
+    def tensors(self, rows: Index, model: CloneModel, device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(x, action, mask) of rows, on the device."""
+        action = self.action[rows]
+        mask = None
+        if self.states is not None:
+            mask = self.states.mask[self.observation[rows] - self.states.base]
+        elif self.mask is not None:
+            mask = self.mask[rows]
+        return (
+            to_device(model.rows(self.seen(rows)), device),
+            to_device(action.astype(np.int64) if model.choices else action, device),
+            None if mask is None else to_device(mask, device),
+        )
+
+
+def is_meant(policy: str, names: Sequence[str]) -> bool:
+    """Whether a file's policy is one of these names, as `demonstrations` takes them; without any, all are."""
+    return not names or any(policy == name or (name[:1] == "@" and policy.endswith(name)) for name in names)
+
+
+def numbered_policies(policies: Sequence[str], env: EnvSpec) -> list[str]:
+    """Names of policies as a file has them, with players by number where `policies` name agents or roles. Raises ConfigError for a name
+    that nobody has."""
+    names = PlayerNames.of(env)
+    return [address for policy in policies for address in names.addresses(policy)]
+
+
+def demonstrations(
+    recorded: Recorded, env: EnvSpec, *, players: Sequence[int | str] = (), policies: Sequence[str] = ()
+) -> tuple[Demonstrations, tuple[int, ...]]:
+    """The decisions of these players and policies (default: of all), and the players.
+
+    players: numbers, or names of agents or roles. policies: as the file names them, or with such a name for the player; "@…" for any run
+    in which that is a policy's name. Raises ConfigError for players or policies that the file does not have, or another environment than
+    it was recorded in; DataError for decisions that do not fit its spaces.
+    """
+    origin = recorded.origin
+    if origin.env != env.id:
+        raise ConfigError(
+            f"the trajectories are of {origin.env!r}; the scenario plays {env.id!r}. Name one that plays theirs."
+        )
+    seats = tuple(PlayerNames.of(env).players(players, what="players")) or origin.seats
+    if wrong := [p for p in seats if p not in origin.seats]:
+        raise ConfigError(f"players {wrong} were given; the file has decisions of players {list(origin.seats)}.")
+    known = [piece.policy for piece in recorded.trajectories]
+    named = {name: numbered_policies([name], env) for name in policies}
+    if unknown := [name for name, forms in named.items() if not any(is_meant(other, forms) for other in known)]:
+        raise ConfigError(f"policies {unknown} were given; the file has decisions of {', '.join(known)}.")
+    chosen = [form for forms in named.values() for form in forms]
+    pieces = [
+        select(piece, np.flatnonzero(np.isin(piece.seat, seats)))
+        for piece in recorded.trajectories
+        if is_meant(piece.policy, chosen)
+    ]
+    check_decisions(pieces, origin, env, seats)
+    states = None if env.enumeration is None else StateTable.of(env.enumeration, seats)
+    whole = join(pieces)
+    found = Demonstrations(
+        observation=whole.observation,
+        action=whole.action,
+        mask=whole.mask,
+        logp=whole.logp,
+        start=whole.start,
+        episode=whole.episode,
+        tail=whole.tail,
+        bootstrap_observation=whole.bootstrap_observation,
+        states=states,
+    )
+    if not len(found.logp):
+        raise DataError(f"there are no decisions of players {list(seats)} to learn from; record some.")
+    _check_legal(found, one_space(env, seats, algorithm="behaviour cloning")[1])
+    return found, seats
+
+
+def _check_legal(found: Demonstrations, space: Space[Any]) -> None:
+    """space: of the actions, as the environment has them."""
+    mask, choices = found.mask if found.states is None else found.states.mask, Choices.of(space)
+    if mask is None or choices is None:
+        return
+    rows = np.arange(len(found.action)) if found.states is None else found.observation - found.states.base
+    action = found.action.reshape(len(found.action), -1)
+    inside = (action >= 0) & (action < choices.counts)
+    legal = inside & choices.legal(mask, np.where(inside, action, 0), rows)
+    if not legal.all():
+        raise DataError(
+            f"{int((~legal).any(axis=1).sum())} of the actions are not legal where they were taken; the file was changed."
+        )
+
+
+def split(found: Demonstrations, *, share: float, seed: int) -> tuple[Index, Index]:
+    """(segments to learn from, segments held out): of whole episodes, `share` of them, at least one if share > 0. Raises ConfigError if
+    nothing would be left to learn from."""
+    episodes = np.unique(found.episode)
+    count = 0 if share == 0 else max(1, round(share * len(episodes)))
+    if count >= len(episodes):
+        raise ConfigError(
+            f"{len(episodes)} episode{' is' if len(episodes) == 1 else 's are'} there, and {count} would be held out; record more, or give "
+            "held_out=0."
+        )
+    out = np.random.default_rng(seeding.key(seed, "held out")).permutation(episodes)[:count]
+    held = np.isin(found.episode, out)
+    return np.flatnonzero(~held), np.flatnonzero(held)

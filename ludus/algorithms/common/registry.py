@@ -1,0 +1,185 @@
+"""Algorithms by name, who is trained by which, and which of them serve an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+
+from ludus.algorithms.common.base import Algorithm, ComputedOracle
+from ludus.algorithms.common.options import check_learned_reward, check_processing
+from ludus.algorithms.common.spaces import NotServed, players_of
+from ludus.core.errors import ConfigError, ScenarioError, join_or, nearest
+from ludus.core.parts import registered_name, require, resolve_name
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.metagame.population.base import seats_of
+
+ALGORITHMS = {
+    "a2c": "ludus.algorithms.on_policy.config:A2C",
+    "alphazero": "ludus.algorithms.alphazero.config:AlphaZero",
+    "a2po": "ludus.contrib.algorithms.sequential.config:A2PO",
+    "coppo": "ludus.contrib.algorithms.sequential.config:CoPPO",
+    "apex": "ludus.algorithms.dqn.config:ApeX",
+    "apex_ddpg": "ludus.algorithms.ddpg.config:ApeXDDPG",
+    "cds_qmix": "ludus.algorithms.qmix.config:CDSQMIX",
+    "coma": "ludus.contrib.algorithms.coma.config:COMA",
+    "cw_qmix": "ludus.algorithms.qmix.config:CWQMIX",
+    "ddpg": "ludus.algorithms.ddpg.config:DDPG",
+    "dqn": "ludus.algorithms.dqn.config:DQN",
+    "exact": "ludus.algorithms.exact.oracle:ExactBestResponse",
+    "happo": "ludus.contrib.algorithms.sequential.config:HAPPO",
+    "hatrpo": "ludus.contrib.algorithms.sequential.config:HATRPO",
+    "impala": "ludus.algorithms.on_policy.config:IMPALA",
+    "iqn": "ludus.algorithms.dqn.config:IQN",
+    "maddpg": "ludus.contrib.algorithms.maddpg.config:MADDPG",
+    "mappo": "ludus.algorithms.ppo.config:MAPPO",
+    "mat": "ludus.contrib.algorithms.mat.config:MAT",
+    "mat_dec": "ludus.contrib.algorithms.mat.config:MATDec",
+    "mpo": "ludus.contrib.algorithms.mpo.config:MPO",
+    "munchausen_dqn": "ludus.algorithms.dqn.config:MunchausenDQN",
+    "mmd": "ludus.algorithms.mmd.config:MMD",
+    "muzero": "ludus.contrib.algorithms.muzero.config:MuZero",
+    "nfsp": "ludus.algorithms.nfsp.config:NFSP",
+    "ow_qmix": "ludus.algorithms.qmix.config:OWQMIX",
+    "ppo": "ludus.algorithms.ppo.config:PPO",
+    "qplex": "ludus.algorithms.qmix.config:QPLEX",
+    "qr_dqn": "ludus.algorithms.dqn.config:QRDQN",
+    "qmix": "ludus.algorithms.qmix.config:QMIX",
+    "r2d2": "ludus.algorithms.r2d2.config:R2D2",
+    "rainbow": "ludus.algorithms.dqn.config:Rainbow",
+    "reinforce": "ludus.algorithms.on_policy.config:Reinforce",
+    "rnad": "ludus.algorithms.mmd.config:RNaD",
+    "sac": "ludus.algorithms.sac.config:SAC",
+    "sac_discrete": "ludus.algorithms.sac.config:SACDiscrete",
+    "tabular_q": "ludus.contrib.algorithms.tabular_q.config:TabularQ",
+    "td3": "ludus.algorithms.ddpg.config:TD3",
+    "vdn": "ludus.algorithms.qmix.config:VDN",
+    "vmpo": "ludus.contrib.algorithms.mpo.config:VMPO",
+}
+
+
+COMPUTED = "no device: its answers are computed"
+"""Where what a `ComputedOracle` answers comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Whom an algorithm trains: the policies of a population, or there of one role of its schedule. policy: what it trains. seats: the
+    players of the population."""
+
+    algorithm: Algorithm | ComputedOracle
+    population: int
+    role: str
+    seats: tuple[int, ...]
+    policy: PolicySpec
+
+    @property
+    def computed(self) -> bool:
+        """Whether it answers without episodes."""
+        return isinstance(self.algorithm, ComputedOracle)
+
+    @property
+    def name(self) -> str:
+        """Of the algorithm, as a scenario names it."""
+        return registered_name(self.algorithm, ALGORITHMS)
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithms:
+    """Which algorithm trains whom. default: who is not named. named: by player ("1") or by role ("main_exploiter"); what is said of a role
+    goes before what is said of a player. population: [P] index of each player's population. roles: of the schedule, if it has some.
+    Raises ConfigError for a name that nobody has, and for players of one population with different algorithms."""
+
+    default: Any
+    named: Mapping[str, Any]
+    population: tuple[int, ...]
+    roles: tuple[str, ...] = ()
+    _found: dict[tuple[int, str], Any] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        players = [str(player) for player in range(len(self.population))]
+        for name in self.named:
+            if name not in (known := [*players, *self.roles]):
+                what = "player or role" if self.roles else "player"
+                raise ConfigError(f"algorithms: {name!r} is no {what} of this run{nearest(name, known)}")
+        for population, seats in enumerate(seats_of(self.population)):
+            given = [self.named.get(str(seat), self.default) for seat in seats]
+            if any(algorithm != given[0] for algorithm in given):
+                raise ConfigError(
+                    f"algorithms: players {', '.join(map(str, seats))} share one population, whose policies play for each of them, so that "
+                    "they have one algorithm. Give share=never, or the same to each."
+                )
+            for role in self.roles or ("",):
+                self._found[population, role] = self.named.get(role, given[0])
+
+    def of(self, population: int, role: str = "") -> Any:
+        """What trains the policies of a population, in a role of the schedule if it has roles."""
+        return self._found[population, role]
+
+    def label(self, population: int, role: str = "") -> str:
+        """Which algorithm it is and whom it trains, in words: "ppo"; of several populations "ppo of player 1", of roles "ppo as main"."""
+        seats, name = seats_of(self.population), registered_name(self.of(population, role), ALGORITHMS)
+        numbers = " and ".join(map(str, seats[population]))
+        whose = f" of player{'s' * (len(seats[population]) > 1)} {numbers}" if len(seats) > 1 else ""
+        return f"{name}{whose}{f' as {role}' if role else ''}"
+
+    def assigned(self, env: EnvSpec) -> tuple[Assignment, ...]:
+        """Each of them with what it trains. Raises ConfigError for a part that is no algorithm, ScenarioError for one that cannot serve its
+        players, or not with one policy."""
+        return tuple(self._assigned(env))
+
+    def _assigned(self, env: EnvSpec) -> Iterator[Assignment]:
+        seats = seats_of(self.population)
+        for (population, role), algorithm in self._found.items():
+            require(algorithm, "algorithm", (Algorithm, ComputedOracle), ALGORITHMS)
+            check_fits(algorithm, env, seats[population])
+            yield Assignment(algorithm, population, role, seats[population], algorithm.policy(env, seats[population]))
+
+    def __str__(self) -> str:
+        """The classes' names: "PPO", "PPO, for 1 DQN"."""
+        others = [f"for {name} {type(algorithm).__name__}" for name, algorithm in self.named.items()]
+        return ", ".join([type(self.default).__name__, *others])
+
+
+def check_fits(algorithm: Algorithm | ComputedOracle, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
+    """Raises ScenarioError if it cannot serve the environment for these players, by default all, and says what would."""
+    if isinstance(algorithm, Algorithm):
+        check_processing(algorithm, env, seats or tuple(range(env.num_players)))
+    try:
+        algorithm.check(env, seats)
+        if isinstance(algorithm, Algorithm):
+            check_learned_reward(algorithm, env, seats or tuple(range(env.num_players)))
+    except NotServed as error:
+        raise ScenarioError(f"{error} {serving(env, seats)}") from None
+
+
+def serving(env: EnvSpec, seats: tuple[int, ...] = ()) -> str:
+    """What to say where an algorithm cannot serve an environment: which registered ones serve the actions of all agents of the players
+    `seats`, by default of all."""
+    players = players_of(env, seats)
+    wanted = {_kind(agent.action) for player in players for agent in env.agents_of(player)}
+    teams = any(len(env.agents_of(player)) > 1 for player in players)
+    found = []
+    for name in ALGORITHMS:
+        algorithm: Any = resolve_name("algorithm", name, ALGORITHMS)
+        needs_tree = getattr(algorithm, "needs_tree", False)
+        wants_team = getattr(algorithm, "for_teams", False)  # it would learn without, but says more than there is
+        serves = wanted <= set(algorithm.about.actions)
+        if serves and not (needs_tree and env.enumeration is None) and not (wants_team and not teams):
+            found.append(name)
+    return (
+        f"Use {join_or(found)} there."
+        if found
+        else "No registered algorithm serves these actions; wrap the environment."
+    )
+
+
+def _kind(action: Space[Any]) -> str:
+    """As in `AlgorithmInfo.actions`."""
+    if isinstance(action, Discrete):
+        return "discrete"
+    if isinstance(action, MultiDiscrete | MultiBinary):
+        return "multi_discrete"
+    return "box" if isinstance(action, Box) and action.dtype.kind == "f" else "other"

@@ -1,0 +1,115 @@
+"""What algorithms ask of an environment's spaces and utilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete, Space
+from numpy.typing import NDArray
+
+from ludus.core.errors import PolicyError, ScenarioError
+from ludus.core.types import AgentSpec, EnvSpec
+from ludus.policies.specs import action_config, float32_bounds
+
+
+class NotServed(ScenarioError):
+    """Another algorithm serves such actions, or such a game: `ludus.algorithms.common.registry.check_fits` adds which."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoxSpace:
+    """Bounded real actions. inputs: shape of an observation. low, high: float32[size], finite, low < high; actions are flattened to
+    float32[n, size] by learners, and have `shape` in the environment."""
+
+    inputs: tuple[int, ...]
+    size: int
+    low: NDArray[np.float32]
+    high: NDArray[np.float32]
+    shape: tuple[int, ...]
+
+
+def players_of(env: EnvSpec, seats: tuple[int, ...]) -> Sequence[int]:
+    """Whom a check is about: `seats`, or all players where none are named."""
+    return seats or range(env.num_players)
+
+
+def action_of(env: EnvSpec, space: Space[Any], *, continuous: str, algorithm: str) -> dict[str, Any]:
+    """What heads are made from, as `action_config` has it. continuous: "gaussian" or "tanh", of boxes. Raises ScenarioError for actions
+    that nothing plays, and for tanh without finite bounds."""
+    try:
+        action = action_config(space, squash=continuous == "tanh")
+    except PolicyError as error:
+        raise ScenarioError(f"{algorithm} cannot play {env.id}: {error}") from error
+    if action["kind"] == "tanh" and None in (*action["low"], *action["high"]):
+        raise ScenarioError(
+            f"{algorithm} with continuous=tanh needs actions with finite bounds; {env.id} has {space}. Use continuous=gaussian."
+        )
+    return action
+
+
+def one_space(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[Space[Any], Space[Any]]:
+    """(observation space, action space) that all agents in `seats` have. Raises ScenarioError if they differ, or the agents have several
+    roles, which want a network each. Discrete actions count as the same where their numbers are, and observations where their shapes and
+    types are."""
+    agents = [agent for seat in seats for agent in env.agents_of(seat)]
+    if not agents:
+        raise ScenarioError(f"{algorithm} was given the seats {seats} of {env.id}, in which no agent plays.")
+    if len(roles := {agent.role for agent in agents}) > 1:
+        raise ScenarioError(
+            f"{algorithm} has one network for all agents of its seats; in {env.id} they have the roles {sorted(roles)}. Put the "
+            "wrapper agent_ids around it, which shows each agent who it is, and gives them one role."
+        )
+    found = {(a.observation.shape, str(a.observation.dtype), str(a.action)) for a in agents}
+    if len(found) > 1 or agents[0].observation.shape is None:
+        raise ScenarioError(
+            f"{algorithm} needs one space of actions and one shape of observations in all its seats; {env.id} has {_spaces(agents)}."
+        )
+    return agents[0].observation, agents[0].action
+
+
+def byte_scale(env: EnvSpec, observation: Space[Any]) -> float:
+    """What networks that scale bytes multiply observations by: 1/255 for uint8 of more than 0 and 1, else 1."""
+    if env.enumeration is not None or not isinstance(observation, Box) or observation.dtype != np.uint8:
+        return 1.0
+    return 1.0 / 255.0 if int(observation.high.max(initial=0)) > 1 else 1.0
+
+
+def discrete(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[int, int]:
+    """(entries of an observation, actions) of the agents in `seats`. Raises NotServed if they are not discrete, ScenarioError
+    if they differ or have several roles, which want a network each."""
+    observation, action = one_space(env, seats, algorithm=algorithm)
+    if not isinstance(action, Discrete):  # MultiBinary has an n as well
+        raise NotServed(f"{algorithm} needs discrete actions; {env.id} has {observation} -> {action}.")
+    if env.enumeration is not None:
+        return int(np.prod(env.enumeration.observation.shape[1:])), int(env.enumeration.mask.shape[1])
+    return int(np.prod(observation.shape or ())), int(action.n)
+
+
+def box(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> BoxSpace:
+    """The continuous actions of the agents in `seats`. Raises NotServed if they are no box of floats, ScenarioError if they
+    differ, have infinite bounds, or have several roles, which want a network each."""
+    observation, action = one_space(env, seats, algorithm=algorithm)
+    if not isinstance(action, Box) or action.dtype.kind != "f" or env.enumeration is not None:
+        raise NotServed(
+            f"{algorithm} needs continuous actions (a Box of floats); {env.id} has {observation} -> {action}."
+        )
+    low, high = (bounds.ravel() for bounds in float32_bounds(action))
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        raise ScenarioError(
+            f"{algorithm} needs actions with finite bounds, low < high in each entry; {env.id} has {action}. Wrap the environment so that "
+            "its actions are bounded."
+        )
+    return BoxSpace(observation.shape or (), len(low), low, high, action.shape)
+
+
+def _spaces(agents: Sequence[AgentSpec]) -> str:
+    return "; ".join(sorted({f"{agent.observation} -> {agent.action}" for agent in agents}))
+
+
+def reward_scale(env: EnvSpec, seats: tuple[int, ...], *, enabled: bool) -> float:
+    """1 over the largest utility of the seats, so that returns lie in [-1, 1]; 1 if that is unknown or not `enabled`."""
+    largest = max(max(abs(low), abs(high)) for low, high in (env.utility_range[seat] for seat in seats))
+    return 1.0 / largest if enabled and 0.0 < largest < np.inf else 1.0

@@ -1,0 +1,101 @@
+"""DDPG's and TD3's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from pydantic import Field, model_validator
+
+from ludus.algorithms.common.base import AlgorithmInfo, Collect
+from ludus.algorithms.common.options import BEST, NO_PRIORITIES, TAKEN, InitialPriority
+from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.off_policy.config import BoxOffPolicy, box_policy
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.policies.specs import actor_values_spec
+
+
+class DDPG(BoxOffPolicy):
+    """Deep deterministic policy gradient (Lillicrap et al. 2016), with TD3's parts as switches; see the README beside it."""
+
+    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
+        actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Lillicrap et al. 2016"
+    )
+    learner_class: ClassVar[str] = "ludus.algorithms.ddpg.learner:DDPGLearner"
+
+    head: ClassVar[Mapping[str, Any]] = {"kind": "point"}
+
+    learning_rate: Scheduled = Schedule(start=1e-3)
+    noise: Scheduled = Schedule(start=0.1)  # standard deviation of exploration, in actions of [-1, 1]
+    twin: bool = False  # two critics; targets take the smaller one's value
+    policy_delay: int = Field(default=1, ge=1)  # updates of the critics for each of the actor and the targets
+    target_noise: float = Field(
+        default=0.0, ge=0
+    )  # standard deviation that target actions are smoothed with; 0: not at all
+    target_clip: float = Field(default=0.5, gt=0)  # the most that they are moved by
+    noise_spread: float = Field(
+        default=0.0, ge=0
+    )  # environment i of N explores with noise^(1 + noise_spread i / (N - 1)); 0: all alike
+    initial_priority: InitialPriority = (
+        "largest"  # of new rows: the largest so far, or their errors where they are made
+    )
+
+    @model_validator(mode="after")
+    def _check_actors(self) -> DDPG:
+        if self.noise_spread and self.noise.largest > 1.0:
+            raise ValueError(
+                f"noise_spread raises the noise to powers from 1 on, and the noise goes up to {self.noise.largest:g}; give 1 at most"
+            )
+        if self.initial_priority == "error" and not self.prioritised:
+            raise ValueError(NO_PRIORITIES)
+        if self.initial_priority == "error" and self.network != "mlp":
+            raise ValueError(
+                "with initial_priority=error workers evaluate the critics, which they can where these are perceptrons; leave network at mlp"
+            )
+        return self
+
+    def collect(self) -> Collect:
+        collect = replace(super().collect(), place=self.noise_spread > 0)
+        if self.initial_priority == "largest":
+            return collect
+        return replace(collect, extras=(TAKEN, BEST), bootstrap_value=BEST)
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        actor = self.actor(env, seats)
+        if self.initial_priority == "largest":
+            return actor
+        return actor_values_spec(actor, hidden=self.hidden, activation=self.activation, critics=1 + self.twin)
+
+    def actor(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        """The spec of what acts; critics may go beside it."""
+        spread = {"spread": self.noise_spread} if self.noise_spread else {}
+        return box_policy(self, {**self.head, **spread}, env, seats, network=self.network)
+
+
+class TD3(DDPG):
+    """Twin delayed DDPG (Fujimoto, van Hoof and Meger 2018): DDPG with all its switches on."""
+
+    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
+        actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Fujimoto et al. 2018"
+    )
+
+    twin: bool = True
+    policy_delay: int = Field(default=2, ge=1)
+    target_noise: float = Field(default=0.2, ge=0)
+
+
+class ApeXDDPG(DDPG):
+    """Many environments that explore with noise of different width, and rows that bring their priorities with them (Horgan et al. 2018,
+    section 4.2): prioritised DDPG with 5-step targets. Meant for `mode: async`."""
+
+    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
+        actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Horgan et al. 2018"
+    )
+
+    n_step: int = Field(default=5, ge=1)
+    rollout: int = Field(default=400, ge=1)
+    priority_exponent: float = Field(default=0.6, ge=0, le=1)
+    initial_priority: InitialPriority = "error"
+    noise: Scheduled = Schedule(start=0.4)
+    noise_spread: float = Field(default=7.0, ge=0)

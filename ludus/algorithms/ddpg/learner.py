@@ -1,0 +1,151 @@
+"""DDPG's and TD3's learner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.common.replayed import initial_priorities
+from ludus.algorithms.off_policy.learner import BoxLearner
+from ludus.backend.device import to_device
+from ludus.core.types import Array, Metrics, Weights
+from ludus.policies.specs import joined, part_of
+from ludus.replay.base import ItemColumns, Sample
+from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.algorithms.ddpg.config import DDPG
+
+# --------------------------------------------------------------------------------------------------------------------
+# DDPG's and TD3's targets and gradients: pure functions of rows, whose actions are in [-1, 1].
+
+
+def smoothed(action: Array, normal: Array, *, std: float, clip: float) -> Array:
+    """action[n, d] + std × normal[n, d], moved by `clip` at most, within [-1, 1]. (Fujimoto et al. 2018, equation 14.)"""
+    out: Array = np.clip(action + np.clip(std * normal, -clip, clip), -1.0, 1.0)
+    return out
+
+
+def td_target(values: Sequence[Array], reward: Array, discount: Array) -> NDArray[np.float64]:
+    """reward + discount × the least of the critics' values of what comes next, float[n, 1] each -> float64[n]. With one critic: Lillicrap
+    et al. 2016, algorithm 1; with two: Fujimoto et al. 2018, equation 10."""
+    least = values[0][:, 0] if len(values) == 1 else np.minimum(values[0][:, 0], values[1][:, 0])
+    out: NDArray[np.float64] = reward + discount * least.astype(np.float64)
+    return out
+
+
+def action_gradient(action: Array, slope: Array, rows: int) -> Array:
+    """Gradient of the mean of -Q over `rows`, by what tanh made action[n, d] from; slope[n, d] is dQ/da. (Lillicrap et al. 2016,
+    equation 6.)"""
+    return -slope * (1.0 - action * action) / max(1, rows)
+
+
+class DDPGLearner(BoxLearner):
+    """A deterministic actor that follows the slope of a critic, the first of them where there are two."""
+
+    config: DDPG
+
+    name = "ddpg"
+    repeats = True
+
+    def __init__(self, config: DDPG, context: LearnerContext, start: Weights | None = None) -> None:
+        actor = config.actor(context.env, context.seats)
+        published = config.policy(context.env, context.seats)
+        if start is not None and published != actor:
+            start = part_of(start, "actor")
+        super().__init__(config, context, actor, start, critics=1 + config.twin)
+        self.spec = published
+
+    def brought(self, rows: Trajectories, columns: ItemColumns, following: NDArray[np.int64]) -> dict[str, Array]:
+        """See `OffPolicyLearner.brought`."""
+        if self.config.initial_priority == "largest":
+            return {}
+        return {"priority": initial_priorities(rows, columns, following)}
+
+    def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
+        """See `OffPolicyLearner.autograd`."""
+        config = self.config
+        fitted = self.fit_modules(columns, rows)
+        if self._given_turn == 0:
+            self.improve(columns, rows)
+            self.critics.follow(config.polyak)
+            self.actor.follow(config.polyak)
+        return fitted
+
+    def drawn(self, rows: int) -> Mapping[str, Tensor]:
+        """See `OffPolicyLearner.drawn`."""
+        if self.config.target_noise <= 0.0:
+            return {}
+        return {"normal": to_device(self.normals(1, rows, self.box.size)[0], self.device)}
+
+    @property
+    def turn(self) -> int:
+        """See `OffPolicyLearner.turn`: the actor moves in those that are 0."""
+        return int((self.updates + 1) % self.config.policy_delay > 0)
+
+    def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """See `OffPolicyLearner.values_and_targets`."""
+        config = self.config
+        with torch.no_grad():
+            after = self.answers(given["next"], target=True).tanh()
+            if config.target_noise > 0.0:
+                moved = (config.target_noise * given["normal"]).clamp(-config.target_clip, config.target_clip)
+                after = (after + moved).clamp(-1.0, 1.0)
+            least = self.values_of(given["next"], after, target=True).amin(dim=0)
+            target = given["reward"] + given["discount"] * least
+        return self.values_of(given["observation"], given["action"]), target
+
+    def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+        """See `OffPolicyLearner.actor_loss`."""
+        x = given["observation"]
+        return (-self.values_of(x, self.answers(x).tanh(), count=1)[0].sum() / rows,)
+
+    def written(self, columns: ItemColumns, rows: int) -> Metrics:
+        """See `OffPolicyLearner.written`."""
+        config, critics = self.config, self.critics
+        self.place(columns)
+        out = self.actor.forward(self.next_seen, target=True)[0]
+        after = np.tanh(out)
+        if config.target_noise > 0.0:
+            normal = self.normals(1, rows, self.box.size)[0]
+            after = smoothed(after, normal, std=config.target_noise, clip=config.target_clip)
+        self.next_action[:] = after
+        values = critics.forward(self.after, target=True)
+        target = td_target(values, columns["reward"], columns["discount"])
+        fitted = self.fit(self.now, self.taken, target, rows)
+        if self.turn == 0:
+            self._improve(rows)
+            critics.follow(config.polyak)
+            self.actor.follow(config.polyak)
+        return fitted
+
+    def update(self, batch: Sample) -> Metrics:
+        """As `OffPolicyLearner.update`."""
+        return {**super().update(batch), "noise": self._exploration}
+
+    def _improve(self, rows: int) -> None:
+        """One step of the actor up the first critic's slope."""
+        actor, critics = self.actor, self.critics
+        self.action[:] = action = np.tanh(actor.forward(self.seen)[0])
+        actor.sums[0] = -float(critics.forward(self.now, count=1)[0].sum()) / max(1, rows)
+        critics.gradients[0][:] = 1.0
+        actor.gradients[0][:] = action_gradient(action, self.slopes(count=1), rows)
+        actor.backward(self.seen)
+        self.step_actor()
+
+    @property
+    def _exploration(self) -> float:
+        return self.rate(self.config.noise)
+
+    def weights(self) -> Weights:
+        numbers = {"noise": self._exploration, "warm_up": float(self.warm_up)}
+        actor = {**self.actor.weights(), **{name: np.array([n], np.float32) for name, n in numbers.items()}}
+        if self.config.initial_priority == "largest":
+            return actor
+        return joined({"actor": actor, "critics": self.critics.weights()})

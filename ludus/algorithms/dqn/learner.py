@@ -1,0 +1,544 @@
+"""DQN's learners: what all that learn action values share, and its two back ends, compiled for perceptrons and by autograd."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ludus.algorithms.common.base import REPLAY, LearnerContext, Priorities
+from ludus.algorithms.common.replayed import LEAST_PRIORITY, Ensemble, ReplayLearner, initial_priorities
+from ludus.algorithms.common.returns import follow
+from ludus.algorithms.common.states import StateTable, compact
+from ludus.algorithms.dqn.losses import (
+    Candidates,
+    CategoricalReturn,
+    MeanReturn,
+    QuantileReturn,
+    ReturnKind,
+    double_values,
+    munchausen_bonus,
+    next_values,
+    q_loss,
+    soft_policy,
+    taken,
+)
+from ludus.backend.device import LazyRows, Placement, UpdateCost, gather_rows, resolve_placement, to_device, to_numpy
+from ludus.backend.mlp import Layout, as_rows
+from ludus.backend.network import multiplications
+from ludus.backend.optimizer import GuardedAdam, Stepped, finite
+from ludus.core import seeding
+from ludus.core.errors import TrainingError
+from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
+from ludus.policies.action_value_policy import action_values
+from ludus.policies.action_values import (
+    ActionValues,
+    TeamValues,
+    layout_of,
+    load_weights,
+    make_network,
+    uniform_network,
+)
+from ludus.policies.actor_critic import arrays_of
+from ludus.replay.base import ON_HOST, ItemColumns, Sample
+from ludus.replay.table import resident
+from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.algorithms.dqn.config import DQN, QLearning
+
+# --------------------------------------------------------------------------------------------------------------------
+# The part of an update that all learners of action values share: what surrounds the gradient.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QLossResult:
+    """Means over items of the weighted loss, of Q and of |error|, and the last float[items] by themselves; finite: of the targets. Tensors
+    on the learner's device, or numbers."""
+
+    loss: Tensor | float
+    value: Tensor | float
+    error: Tensor | float
+    errors: Tensor
+    finite: Tensor | bool
+
+    @staticmethod
+    def nothing(device: torch.device) -> QLossResult:
+        """Of no items."""
+        zero = torch.zeros((), device=device)
+        return QLossResult(zero, zero, zero, torch.zeros(0, device=device), zero == 0.0)
+
+
+class QLearner(ReplayLearner):
+    """One step of Adam for each batch of items, and a target network that follows. Subclasses say what items are and how their gradient is
+    found.
+
+    On a CPU, and for priorities, every update looks at its numbers. Elsewhere only a round's last does, see `GuardedAdam`.
+    """
+
+    config: QLearning
+
+    def __init__(
+        self,
+        config: QLearning,
+        context: LearnerContext,
+        spec: PolicySpec,
+        *,
+        network: nn.Module,
+        placement: Placement,
+        layout: Layout | None = None,
+    ) -> None:
+        """layout: the network's, of a perceptron: its parameters then lie as passes that are written out want them."""
+        super().__init__(config, context, spec)
+        self.settle(placement)
+        layouts = [layout] if layout is not None else []
+        written = layouts if placement.written else []
+        self.networks = Ensemble(
+            network, ranks=self.ranks, placement=placement, layouts=written, order=layouts, epsilon=1e-5
+        )
+        enumeration = context.env.enumeration
+        self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
+        if self._states is not None:
+            self._inputs, self._legal = self._states.x.to(self.device), to_device(self._states.mask, self.device)
+        self._actions = int(spec.config["actions"])
+        self._found: Priorities = []
+        self._blind = 0  # rows that should have been bootstrapped and have no observation
+        self._adam = GuardedAdam(self.networks.adam, self.guard, self.networks.target.values)
+
+    @abstractmethod
+    def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
+        """Fills the online network's gradient, of all ranks' items together."""
+
+    @property
+    def network(self) -> nn.Module:
+        """The policy's, of the parameters that are learned."""
+        return self.networks.online.module
+
+    def learn(self, batch: Sample) -> Metrics:
+        """See `ReplayLearner.learn`: one gradient step."""
+        config, rows, weight = self.config, len(batch.index), None
+        if config.prioritised:
+            weight = self.importance_weights(batch)
+        found, told = self._learned(batch.columns, rows, weight)
+        if config.polyak is not None:
+            self.networks.follow(config.polyak)
+        elif (self.updates + 1) % config.target_period == 0:
+            self.networks.follow(1.0)
+        self._found = []
+        if config.prioritised:
+            self._found = [(REPLAY, batch.index, to_numpy(found.errors).astype(np.float64) + LEAST_PRIORITY)]
+        return {**told, "epsilon": self._epsilon, "tails_without_value": float(self._blind)}
+
+    def _learned(
+        self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None
+    ) -> tuple[QLossResult, Metrics]:
+        """Moves the weights by their gradient; what was found, and what is to be told. Raises TrainingError, and goes back, if something is
+        not finite."""
+        found, config = self._gradient(columns, rows, weight), self.config
+        step = self._adam.step(
+            found.loss,
+            (found.error, found.value, found.finite),
+            rate=self.rate(config.learning_rate),
+            max_norm=config.max_gradient_norm,
+            look=self._looks(),
+        )
+        return found, self._tell(step)
+
+    def _looks(self) -> bool:
+        """Whether this update's numbers are read."""
+        self._unread -= 1
+        return self.config.prioritised or self._unread <= 0
+
+    def _tell(self, step: Stepped | None) -> Metrics:
+        if step is not None:
+            if step.wrong:
+                what = "the rewards or targets" if step.wrong == "the loss" and not step.told[2] else step.wrong
+                raise TrainingError(f"{what} became NaN or infinite")
+            error, value, _ = step.told
+            self._told = {"loss": step.loss, "td_error": error, "q_mean": value, "gradient_norm": step.norm}
+        return self._told
+
+    def priorities(self) -> Priorities:
+        """See `Prioritises`: the absolute errors."""
+        return self._found
+
+    def _joint(self, mine: QLossResult, rows: int) -> QLossResult:
+        """What all ranks found; gradients are summed in place."""
+        if self.ranks.size == 1:
+            return mine
+        parameters, errors = self.networks.online, torch.zeros(rows, dtype=torch.float64, device=self.device)
+        for at, number in enumerate((mine.loss, mine.value, mine.error), parameters.size):
+            parameters.slopes[at] = number
+        self.ranks.sum(parameters.slopes)
+        if self.config.prioritised:
+            errors[self.ranks.share(rows)] = mine.errors.double()
+            self.ranks.sum(errors)
+        loss, value, error = parameters.slopes[parameters.size :].clone()
+        return QLossResult(loss, value, error, errors, mine.finite)
+
+    def _seen(self, observation: Array | Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Inputs float32[n, *shape] of observations or ids [n, …]; of ids that are unknown, those of some state."""
+        if self._states is None:
+            return to_device(observation.reshape(-1, *shape), self.device).float()
+        return self._inputs[self._ids(observation)].view(-1, *shape)
+
+    def _ids(self, observation: Array | Tensor) -> Tensor:
+        """int64[n, …], on the device: which row of the table of states; 0 where nobody knows."""
+        assert self._states is not None
+        return (to_device(observation, self.device).long() - self._states.base).clamp(min=0)
+
+    def mine(self, columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
+        """This rank's share of a batch of `rows`, on the device, but for what stays in memory."""
+        share = self.ranks.share(rows)
+        here = {name: column[share] for name, column in columns.items()}
+        return {name: c if name in ON_HOST else to_device(c, self.device) for name, c in here.items()}
+
+    def _weights(self, weight: NDArray[np.float64] | None, rows: int) -> Tensor:
+        """Of this rank's share, float32[n]."""
+        share = self.ranks.share(rows)
+        if weight is None:
+            return torch.ones(share.stop - share.start, device=self.device)
+        return to_device(weight[share].astype(np.float32), self.device)
+
+    @property
+    def _epsilon(self) -> float:
+        return self.rate(self.config.epsilon)
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def weights(self) -> Weights:
+        return {**arrays_of(self.network), "epsilon": np.array([self._epsilon], np.float32)}
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), **self.networks.state_dict(), "blind": self._blind}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.networks.load_state_dict(state)
+        self._blind = int(state["blind"])
+
+
+def begin(
+    spec: PolicySpec, context: LearnerContext, start: Weights | None, *, uniform: bool = False
+) -> ActionValues | TeamValues:
+    """The network that a learner begins with: fresh, from the task's seed, or with the weights that are given. uniform: fresh as by
+    `uniform_network`, else as by `make_network`."""
+    make = uniform_network if uniform else make_network
+    network = make(spec, seed=seeding.key(context.seed, "dqn", "weights") % 2**63)
+    if start is not None:
+        load_weights(network, spec, start)
+    return network
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# DQN, which replays transitions: what its two roads share, and which one is taken.
+
+
+def make_learner(config: DQN, context: LearnerContext, start: Weights | None = None) -> DQNLearner:
+    """By passes that are written out where they can be, else by autograd."""
+    spec = config.policy(context.env, context.seats)
+    network, because = begin(spec, context, start, uniform=True), autograd_because(config, spec)
+    work = UpdateCost(
+        multiplications(network),
+        config.batch,
+        has_cpu_kernel=not because,
+        no_kernel_reason=because,
+        no_compile_reason="",
+    )
+    placement = resolve_placement(context.device, work)
+    return (CompiledLearner if placement.written else ModuleLearner)(config, context, spec, network, placement)
+
+
+def autograd_because(config: DQN, spec: PolicySpec) -> str:
+    """Why the passes of this network are not written out; "" if they are."""
+    if "agents" in spec.config:
+        return "agents have a network each"
+    if config.munchausen:
+        return "munchausen takes the mean over a soft policy"
+    return "" if layout_of(spec) is not None else "it is no perceptron that answers means of observations as they are"
+
+
+class DQNLearner(QLearner):
+    """Learns from n-step transitions that its table replays. On both roads the parameters are one vector, in the same order, so that state
+    fits either."""
+
+    config: DQN
+
+    def __init__(
+        self,
+        config: DQN,
+        context: LearnerContext,
+        spec: PolicySpec,
+        network: ActionValues | TeamValues,
+        placement: Placement,
+    ) -> None:
+        layout = layout_of(spec) if "agents" not in spec.config else None
+        super().__init__(config, context, spec, network=network, placement=placement, layout=layout)
+        self._online, self._target = (
+            cast(ActionValues | TeamValues, flat.module) for flat in (self.networks.online, self.networks.target)
+        )
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
+        """n-step transitions, in scaled rewards."""
+        rows = trajectories
+        columns, following = self.transitions(rows)
+        after = follow(rows.observation, rows.bootstrap_observation, following)
+        if self._states is not None:
+            unseen = after < 0
+            self._blind += int(np.count_nonzero(unseen & (columns["discount"] > 0.0)))
+            columns["discount"] = np.where(unseen, np.float32(0.0), columns["discount"])
+        columns |= {"observation": rows.observation, "action": rows.action, "next": after}
+        if self._states is None and rows.mask is not None:
+            bootstrap_mask = (
+                rows.bootstrap_mask
+                if rows.bootstrap_mask is not None
+                else np.ones((len(rows.tail), self._actions), np.bool_)
+            )
+            columns["mask"] = rows.mask
+            columns["next_mask"] = follow(rows.mask, bootstrap_mask, following)
+        if self.config.initial_priority == "error":
+            columns["priority"] = initial_priorities(rows, columns, following)
+        return [self.kept(columns)]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# DQN of perceptrons that learn means: compiled, without autograd.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Evaluated:
+    """n rows over m states x float32[m, inputs]: q float32[m, A] of the online network, mask bool[m, A], state int32[n], after float64[n]
+    next values."""
+
+    x: Tensor
+    q: Array
+    mask: NDArray[np.bool_]
+    state: NDArray[np.int32]
+    after: NDArray[np.float64]
+
+
+class CompiledLearner(DQNLearner):
+    """On enumerated games the networks run on the states that occur in a batch, each once, and rows gather from there."""
+
+    _x, _every = torch.zeros(0, 0), np.ones((0, 0), np.bool_)  # kept from one batch to the next of as many rows
+
+    def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
+        share = self.ranks.share(rows)
+        mine = {name: column[share] for name, column in columns.items()}
+        action = np.ascontiguousarray(mine["action"], np.int32)
+        seen = self._evaluate_rows(mine) if self._states is None else self._evaluate_ids(self._states, mine)
+        target = mine["reward"] + mine["discount"].astype(np.float64) * seen.after
+        weight, networks = np.ones(len(action)) if weight is None else weight[share], self.networks
+        loss, value, errors = q_loss(
+            seen.q, seen.mask, seen.state, action, target, weight, self.config.huber_delta, networks.gradients[0], rows
+        )
+        networks.backward(seen.x)
+        error, finite = float(errors.sum()) / max(1, rows), bool(np.isfinite(target).all())
+        found = QLossResult(loss, value, error, torch.from_numpy(errors), finite)
+        return self._joint(found, rows)
+
+    def _values(self, x: Tensor, mask: NDArray[np.bool_], *, target: bool = False) -> Array:
+        """Of the online network, or of its target, after which `backward` can go back through the pass."""
+        return action_values(self.networks.forward(x, target=target)[0], mask)
+
+    def _evaluate_ids(self, states: StateTable, columns: ItemColumns) -> _Evaluated:
+        """One pass over the states that occur, now or next."""
+        now, after = columns["observation"] - states.base, columns["next"]
+        both = np.concatenate([now, np.where(after >= 0, after - states.base, -1)])
+        unique, index = compact(both, len(states))
+        x, mask = states.x[torch.from_numpy(unique)], states.mask[unique]
+        target_values, q = self._values(x, mask, target=True), self._values(x, mask)
+        state, following = index[: len(now)], index[len(now) :]
+        value = next_values(q if self.config.double else target_values, target_values, mask, following)
+        return _Evaluated(x, q, mask, state, value)
+
+    def _evaluate_rows(self, columns: ItemColumns) -> _Evaluated:
+        """One pass over the observations, and one without gradients over the next ones."""
+        rows, inputs = len(columns["observation"]), math.prod(self._online.shape)
+        if self._x.shape != (rows, inputs):
+            self._x, self._every = torch.zeros(rows, inputs), np.ones((rows, self._actions), np.bool_)
+        self._x.numpy()[:] = columns["observation"].reshape(rows, inputs)
+        after, every = as_rows(columns["next"], inputs), self._every
+        legal, legal_after = columns.get("mask", every), columns.get("next_mask", every)
+        online_values = target_values = self._values(after, legal_after, target=True)
+        if self.config.double:
+            online_values = self._values(after, legal_after)
+        q = self._values(self._x, legal)
+        state = np.arange(rows, dtype=np.int32)
+        return _Evaluated(self._x, q, legal, state, next_values(online_values, target_values, legal_after, state))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# DQN of any body and head, by autograd.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TransitionRows:
+    """n transitions as tensors: x and after float32[n, *shape], legal and legal_after bool[n, A], action int64[n], reward, discount and
+    weight float32[n]; levels float32[3, n, K] for quantile functions: of the online network, the target, and who chooses; noise
+    float32[3, …] likewise."""
+
+    x: Tensor
+    after: Tensor
+    legal: Tensor
+    legal_after: Tensor
+    action: Tensor
+    reward: Tensor
+    discount: Tensor
+    weight: Tensor
+    levels: Tensor | None
+    noise: Tensor | None
+
+
+_ONLINE, _TARGET, _CHOICE = range(3)
+
+_Given = tuple[Mapping[str, Tensor] | LazyRows, Tensor | None, Tensor | None, Tensor | None]
+"""A rank's share of a batch, as it was stored, on the device; weights, levels and noise as in `TransitionRows`."""
+_Found = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""As `QLossResult`."""
+
+
+class ModuleLearner(DQNLearner):
+    """By autograd; what they need of chance is drawn from a stream of the update's own."""
+
+    def _learned(
+        self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None
+    ) -> tuple[QLossResult, Metrics]:
+        if not self._repeats:
+            return super()._learned(columns, rows, weight)
+        self._adam.keep()
+        given = self._given(resident(columns, self.device, but=ON_HOST), rows, weight)
+        found, norm = self._whole(self, given, rows, self.rate(self.config.learning_rate))
+        told = (found[2], found[1], found[4])
+        step = self._adam.look(found[0], norm, told) if self._looks() else None
+        return QLossResult(*found), self._tell(step)
+
+    @property
+    def _repeats(self) -> bool:
+        return self.placement.graphs is not None and self.ranks.size == 1 and "agents" not in self.spec.config
+
+    @cached_property
+    def _whole(self) -> Callable[[ModuleLearner, _Given, int, float], tuple[_Found, Tensor]]:
+        return self.placement.repeated(ModuleLearner._descend)
+
+    def _descend(self, given: _Given, rows: int, rate: float) -> tuple[_Found, Tensor]:
+        """A whole step of one rank's: what was found, and the gradient's norm."""
+        found = self._differentiate(given, rows)
+        return found, self._adam.move(found[0], rate=rate, max_norm=self.config.max_gradient_norm)
+
+    def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
+        return self._joint(
+            QLossResult(*self._differentiate(self._given(self.mine(columns, rows), rows, weight), rows)), rows
+        )
+
+    def _differentiate(self, given: _Given, rows: int) -> _Found:
+        mine = self._rows(given)
+        loss, *told = self._compared(self, mine, max(1, rows))
+        if len(mine.action):
+            self.networks.online.differentiate(loss)
+        else:
+            self.networks.online.zero()
+        value, error, errors, finite = told
+        return loss.detach(), value, error, errors, finite
+
+    @cached_property
+    def _compared(self) -> Callable[[ModuleLearner, TransitionRows, int], _Found]:
+        return self.placement.compiled(ModuleLearner._compare, part=self._repeats)
+
+    def _compare(self, mine: TransitionRows, rows: int) -> _Found:
+        """As `QLossResult`, with means over so many rows."""
+        target = self._targets(mine)
+        chosen = taken(self._asked(mine.x, mine.legal, mine, _ONLINE), mine.action)
+        losses, errors = kind_of(self.config, self._online).compare(chosen, target, _pick(mine.levels, _ONLINE))
+        loss = (losses * mine.weight).sum() / rows
+        value = self._online.head.means(chosen.detach()[:, None]).sum() / rows
+        return loss, value, errors.sum() / rows, errors, finite(target.sum())
+
+    def _asked(self, x: Tensor, legal: Tensor, rows: TransitionRows, which: int) -> Tensor:
+        """float32[n, A, K]; which: whose chance."""
+        noise, levels = _pick(rows.noise, which), _pick(rows.levels, which)
+        return self.networks(x, legal, noise, levels, target=which == _TARGET)
+
+    @torch.no_grad()
+    def _targets(self, rows: TransitionRows) -> Tensor:
+        """What the online network's answers are compared with."""
+        config, head, kind = self.config, self._online.head, kind_of(self.config, self._online)
+        after = self._asked(rows.after, rows.legal_after, rows, _TARGET)
+        if config.munchausen:
+            policy, log_policy = soft_policy(head.means(after), rows.legal_after, config.munchausen_temperature)
+            now = head.means(self._asked(rows.x, rows.legal, rows, _TARGET))
+            _, log_now = soft_policy(now, rows.legal, config.munchausen_temperature)
+            bonus = munchausen_bonus(
+                log_now, rows.action, weight=config.munchausen_weight, least=config.munchausen_least
+            )
+            return kind.target(rows.reward + bonus, rows.discount, Candidates(after, policy, log_policy))
+        values = head.means(after)
+        if config.double:
+            values = head.means(self._asked(rows.after, rows.legal_after, rows, _CHOICE))
+        best = double_values(values, after, rows.legal_after)[:, None]
+        return kind.target(rows.reward, rows.discount, Candidates(best))
+
+    def _given(self, stored: Mapping[str, Tensor] | LazyRows, rows: int, weight: NDArray[np.float64] | None) -> _Given:
+        """This rank's share of a batch of `rows`, and what is beside it."""
+        levels, noise = self._chance(rows)
+        levels = None if levels is None else levels[:, self.ranks.share(rows)]
+        return stored, None if weight is None else self._weights(weight, rows), levels, noise
+
+    def _rows(self, given: _Given) -> TransitionRows:
+        mine, weight, levels, noise = gather_rows(given[0]), *given[1:]
+        x, legal = self._situation(mine["observation"], mine.get("mask"))
+        after, legal_after = self._situation(mine["next"], mine.get("next_mask"))
+        return TransitionRows(
+            x=x,
+            after=after,
+            legal=legal,
+            legal_after=legal_after,
+            action=mine["action"].long(),
+            reward=mine["reward"],
+            discount=mine["discount"],
+            weight=torch.ones_like(mine["reward"]) if weight is None else weight,
+            levels=levels,
+            noise=noise,
+        )
+
+    def _situation(self, observation: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(inputs float32[n, *shape], legal bool[n, A]); of ids that are unknown, those of some state, whose discount is 0."""
+        if self._states is not None:
+            mask = self._legal[self._ids(observation)]
+        elif mask is None:
+            mask = torch.ones(len(observation), self._actions, dtype=torch.bool, device=self.device)
+        return self._seen(observation, self._online.shape), mask
+
+    def _chance(self, rows: int) -> tuple[Tensor | None, Tensor | None]:
+        """(levels float32[3, rows, K], noise float32[3, size]) of this update, where the head wants them; the same on all ranks."""
+        head, levels, noise = self._online.head, None, None
+        if head.noise_size or head.cosine is not None:
+            rng = seeding.generator(self._seed, "dqn", "update", self.updates)
+            if head.cosine is not None:
+                levels = to_device(rng.random((3, rows, head.head.atoms), np.float32), self.device)
+                levels[_CHOICE] = head.levels
+            if head.noise_size:
+                normal = to_device(rng.standard_normal((3, head.noise_size), np.float32), self.device)
+                noise = normal.sign() * normal.abs().sqrt()
+        return levels, noise
+
+
+def _pick(of: Tensor | None, which: int) -> Tensor | None:
+    return None if of is None else of[which]
+
+
+def kind_of(config: DQN, module: ActionValues | TeamValues) -> ReturnKind:
+    """How the answers of this module are learned."""
+    if config.distribution == "none":
+        return MeanReturn(config.huber_delta)
+    if config.distribution == "c51":
+        return CategoricalReturn(module.head.support)
+    return QuantileReturn(config.huber_delta)

@@ -1,0 +1,240 @@
+"""The learner of neural fictitious self-play: DQN's for the best response, and one that imitates what the best response has done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ludus.algorithms.common.base import RESERVOIR, LearnerContext, Priorities, priorities_of, updates_of
+from ludus.algorithms.common.losses import log_prob
+from ludus.algorithms.common.schedule import Budget
+from ludus.algorithms.common.states import StateTable, occurring
+from ludus.backend.device import (
+    Placement,
+    UpdateCost,
+    describe_device,
+    placement_for_table,
+    resolve_placement,
+    to_device,
+    to_numpy,
+)
+from ludus.backend.mlp import Workspace
+from ludus.backend.network import FlatModule, multiplications
+from ludus.backend.optimizer import Guard, GuardedAdam, ModuleAdam
+from ludus.core import seeding
+from ludus.core.arrays import kernel
+from ludus.core.errors import TrainingError
+from ludus.core.types import Array, Metrics, State, Weights
+from ludus.policies.actor_critic import arrays_of, first_weights, layouts, load_arrays, make_network
+from ludus.policies.specs import drawn, joined, mode_keys, part_of, spec_of
+from ludus.replay.base import ItemColumns, Sample
+from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.algorithms.nfsp.config import NFSP
+
+# --------------------------------------------------------------------------------------------------------------------
+# Imitation of recorded actions, over states.
+
+
+@kernel
+def imitation_loss(
+    out: Array, mask: NDArray[np.bool_], state: NDArray[np.int32], action: NDArray[np.int32], gradient: Array
+) -> float:
+    """Mean of -log π(a|s) over n rows (state, action), for network outputs float[m, A] of m states; its gradient is written to `gradient`.
+    (Heinrich and Silver 2016, the loss of the average policy.)"""
+    states, actions = mask.shape
+    count = np.zeros((states, actions))
+    for k in range(len(state)):
+        count[state[k], action[k]] += 1.0
+    loss, rows = 0.0, max(1, len(state))
+    for s in range(states):
+        top, total, visits = -np.inf, 0.0, 0.0
+        for a in range(actions):
+            visits += count[s, a]
+            if mask[s, a] and not (out[s, a] <= top):  # a NaN is taken, so that it cannot hide
+                top = float(out[s, a])
+        for a in range(actions):
+            if mask[s, a]:
+                total += math.exp(float(out[s, a]) - top)
+        for a in range(actions):
+            gradient[s, a] = 0.0
+            if mask[s, a]:
+                logp = float(out[s, a]) - top - math.log(total)
+                loss -= count[s, a] * logp
+                gradient[s, a] = (visits * math.exp(logp) - count[s, a]) / rows
+    return loss / rows
+
+
+class NFSPLearner:
+    """Everything that was played goes to the replay table; what the best response decided, in its own episodes, to the reservoir.
+
+    The best response, a learner of its own, has a place of its own. By autograd on a card, the metrics of imitation are those of the last
+    round of `batches` until the last step of the next.
+    """
+
+    def __init__(self, config: NFSP, context: LearnerContext, start: Weights | None = None) -> None:
+        self.config = config
+        self.spec = config.policy(context.env, context.seats)
+        average = spec_of(self.spec, "average")
+        begin = {part: part_of(start, part) if start is not None else None for part in ("best_response", "average")}
+        self._response = config.best_response.learner(context, begin["best_response"])
+        seed = seeding.key(context.seed, "nfsp", "weights") % 2**63
+        network = make_network(average, seed=seed)
+        if begin["average"] is not None:
+            load_arrays(network, first_weights(average, begin["average"], seed=seed))
+        self._placement = resolve_placement(
+            context.device, UpdateCost(multiplications(network), config.batch, has_cpu_kernel=True)
+        )
+        self._device, layout = self._placement.torch, layouts(average)["policy"]
+        self._network = FlatModule(network, layouts=[layout], device=self._device)
+        self._layers, self._into = layout.layers(self._network.values), layout.layers(self._network.slopes)
+        self._work = Workspace(layout, 0)
+        self._adam = GuardedAdam(ModuleAdam(self._network), Guard(self._device))
+        enumeration = context.env.enumeration
+        self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
+        if self._states is not None:
+            self._inputs, self._legal = (
+                to_device(of, self._device) for of in (self._states.x.numpy(), self._states.mask)
+            )
+        self._shape, self._actions = tuple(average.config["shape"]), int(average.config["action"]["actions"])
+        self._keys = mode_keys(context.seed, context.env.num_players)
+        self._budget = Budget.of(config.collect(), context)
+        self._seen = self._kept = self._updates = 0  # decisions, those of them that went to the reservoir, and steps
+        self._due = 0  # steps of imitation of this round that are left
+        self._priorities: Priorities = ()
+        self._metrics: dict[str, float] = {}
+
+    @property
+    def placement(self) -> Placement:
+        """Of the average, and what is said of both."""
+        return replace(
+            self._placement, why=f"{self._placement.why}; its best response on {describe_device(self._response)}"
+        )
+
+    # ------------------------------------------------------------------------------------------ data
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
+        """Transitions, and the best response's decisions."""
+        rows = trajectories
+        played = drawn(self._keys[rows.seat], rows.episode, self.config.collect().modes)
+        mode = np.repeat(played, np.diff(rows.start))
+        own = np.flatnonzero(mode == 0)
+        self._budget.add(rows)
+        self._seen += rows.num_rows
+        self._kept += len(own)
+        out = list(self._response.items(rows))
+        if len(own):
+            columns = {"observation": rows.observation[own], "action": rows.action[own]}
+            if self._states is None and rows.mask is not None:
+                columns["mask"] = rows.mask[own]
+            out.append((RESERVOIR, columns))
+        return out
+
+    def batches(self) -> Sequence[tuple[str, int]]:
+        """The best response's, and `updates_per_decision` × decisions steps of imitation once the reservoir has `min_size`, in turn."""
+        config, self._due = self.config, 0
+        if self._kept >= config.min_size:
+            self._due = max(0, updates_of(self._seen, config.updates_per_decision) - self._updates)
+        imitation = [(RESERVOIR, config.batch)] * self._due
+        return [item for item in chain(*zip_longest(self._response.batches(), imitation)) if item is not None]
+
+    def learns_at(self, table: str) -> Placement | None:
+        """See `ludus.backend.device.placement_for_table`: the best response learns from another table, perhaps elsewhere."""
+        return self.placement if table == RESERVOIR else placement_for_table(self._response, table)
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def update(self, batch: Sample) -> Metrics:
+        """One step of Q-learning or of imitation. Raises TrainingError before it is made, if something is not finite."""
+        if "reward" in batch.columns:
+            self._metrics |= {f"best_response_{name}": x for name, x in self._response.update(batch).items()}
+            self._priorities = priorities_of(self._response)
+        else:
+            self._imitate(batch.columns)
+            self._priorities = ()
+        return dict(self._metrics)
+
+    def priorities(self) -> Priorities:
+        """See `Prioritises`: those of the best response's transitions."""
+        return self._priorities
+
+    def _imitate(self, columns: Mapping[str, Any]) -> None:
+        config, rate = self.config, self.config.learning_rate.at(self._budget.progress)
+        loss = (self._written if self._placement.written else self._autograd)(columns)
+        self._due -= 1
+        step = self._adam.step(loss, (), rate=rate, max_norm=config.max_gradient_norm, look=self._due <= 0)
+        if step is not None and step.wrong:
+            raise self._error(step.wrong)
+        self._updates += 1
+        told = {"imitation_learning_rate": rate, "reservoir_seen": float(self._kept)}
+        if step is not None:
+            told |= {"imitation_loss": step.loss, "imitation_gradient_norm": step.norm}
+        self._metrics |= told
+
+    def _written(self, columns: ItemColumns) -> float:
+        """The loss, whose gradient is left in the network."""
+        inputs, actions = math.prod(self._shape), self._actions
+        x, mask, state = occurring(
+            self._states, columns["observation"], columns.get("mask"), inputs=inputs, actions=actions
+        )
+        if len(x) != len(self._work.out):
+            self._work = Workspace(self._work.layout, len(x))
+        work = self._work
+        work.forward(self._layers, x)
+        action = np.ascontiguousarray(columns["action"], np.int32)
+        loss = imitation_loss(work.out.numpy(), mask, state, action, work.gradient.numpy())
+        work.backward(self._layers, x, self._into)
+        return loss
+
+    def _autograd(self, columns: Mapping[str, Any]) -> Tensor:
+        """The same on any device, row by row."""
+        there = {name: to_device(column, self._device) for name, column in columns.items()}
+        x, mask = there["observation"], there.get("mask")
+        if self._states is not None:
+            ids = x.long() - self._states.base
+            x, mask = self._inputs[ids], self._legal[ids]
+        self._network.zero()
+        with self._placement.products():
+            out = self._network.module(x.float().reshape(-1, *self._shape))[0].float()
+        mask = torch.ones_like(out, dtype=torch.bool) if mask is None else mask
+        loss = -log_prob(out, there["action"].long(), mask).mean()
+        torch.autograd.backward(loss)
+        return loss.detach()
+
+    def _error(self, what: str) -> TrainingError:
+        return TrainingError(
+            f"NFSP, step {self._updates + 1} of imitation: {what} became NaN or infinite. The weights from before this step are "
+            "kept; a smaller learning_rate, or finite observations, may help."
+        )
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def weights(self) -> Weights:
+        return joined({"best_response": self._response.weights(), "average": arrays_of(self._network.module)})
+
+    def state_dict(self) -> State:
+        return {
+            "best_response": self._response.state_dict(),
+            "average": to_numpy(self._network.values).copy(),
+            "adam": self._adam.adam.state_dict(),
+            "budget": self._budget.state_dict(),
+            "counts": [self._seen, self._kept, self._updates],
+            "metrics": dict(self._metrics),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self._response.load_state_dict(state["best_response"])
+        self._network.values.copy_(torch.from_numpy(state["average"]))
+        self._adam.adam.load_state_dict(state["adam"])
+        self._budget.load_state_dict(state["budget"])
+        self._seen, self._kept, self._updates = map(int, state["counts"])
+        self._metrics = {name: float(x) for name, x in state["metrics"].items()}

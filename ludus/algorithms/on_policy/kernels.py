@@ -1,0 +1,449 @@
+"""On-policy learning by passes that are written out: perceptrons with discrete actions, over the states that occur. At their size
+autograd's bookkeeping takes as long as the arithmetic, and more.
+
+Rows are compressed, and nothing is lost. With r = π(a|s) / π_old(a|s), the clipped surrogate of a row with advantage A is A min(r, 1 + ε)
+if A > 0, else A max(r, 1 - ε). Rows with equal (s, a, log π_old) share r, so their sum is U min(r, 1 + ε) + D max(r, 1 - ε), where U and D
+are the sums of their positive and negative advantages. The squared value error of rows with equal s is n V² - 2 V ΣG + ΣG². Losses and
+gradients are those of the rows, up to rounding, and an epoch costs one pass over the states that occur, however many rows there are. On
+games without an enumeration every row is a state and a compressed row of its own, and the same code runs on rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.common.states import compact
+from ludus.algorithms.on_policy.batch import Batch
+from ludus.algorithms.on_policy.model import StepOptions, Told, steps_here
+from ludus.algorithms.on_policy.models import state_table
+from ludus.backend.device import Placement, UpdateCost, multiplications, resolve_placement
+from ludus.backend.network import Passes, TrainedNetwork
+from ludus.backend.optimizer import Adam
+from ludus.backend.ranks import Ranks, agree
+from ludus.core.arrays import inner, kernel
+from ludus.core.types import Array, PolicySpec, State, Weights
+from ludus.policies.actor_critic import layouts
+from ludus.policies.specs import covered
+from ludus.replay.trajectories import Trajectories
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompressedRows:
+    """n rows over m states as c compressed ones. `rows` (n, or those of all ranks together) are what means are taken over.
+
+    Per compressed row: state int32[c], action int32[c], logp float64[c] of the behaviour, up and down float64[c] (sums of positive and of
+    negative advantages), weight float64[c] (rows). Per state: count, total, square float64[m] of the value targets.
+    """
+
+    rows: int
+    state: NDArray[np.int32]
+    action: NDArray[np.int32]
+    logp: Floats
+    up: Floats
+    down: Floats
+    weight: Floats
+    count: Floats
+    total: Floats
+    square: Floats
+
+    @property
+    def columns(self) -> tuple[Array, ...]:
+        """What kernels of the policy's loss take: those of compressed rows, and how often each state occurs."""
+        return self.state, self.action, self.logp, self.up, self.down, self.weight, self.count
+
+
+def compress(
+    state: NDArray[np.int32],
+    action: Array,
+    logp: Array,
+    advantage: Array,
+    target: Array,
+    *,
+    states: int,
+    actions: int,
+    rows: int | None = None,
+) -> CompressedRows:
+    """Sum n rows into compressed ones; `rows`: those of all ranks, None: n. Rows that share (state, action) but were chosen with other
+    probabilities (by other weights) stay apart."""
+    action = np.ascontiguousarray(action, np.int32)
+    count, total, square = np.zeros((3, states))
+    _sums(state, target, count, total, square)
+    size, place = min(len(state), states * actions), np.full((states, actions), -1, np.int32)
+    (where, what), (old, up, down, weight) = np.empty((2, size), np.int32), np.zeros((4, size))
+    used = _merge(state, action, logp, advantage, place, where, what, old, up, down, weight)
+    if used < 0:
+        up, down = np.maximum(advantage, 0.0).astype(np.float64), np.minimum(advantage, 0.0).astype(np.float64)
+        where, what, old, weight, used = state, action, logp.astype(np.float64), np.ones(len(state)), len(state)
+    return CompressedRows(
+        rows=len(state) if rows is None else rows,
+        state=where[:used],
+        action=what[:used],
+        logp=old[:used],
+        up=up[:used],
+        down=down[:used],
+        weight=weight[:used],
+        count=count,
+        total=total,
+        square=square,
+    )
+
+
+@kernel
+def _sums(state, target, count, total, square):  # type: ignore[no-untyped-def]
+    for k in range(len(state)):
+        s, g = state[k], float(target[k])
+        count[s] += 1.0
+        total[s] += g
+        square[s] += g * g
+
+
+@kernel
+def _merge(state, action, logp, advantage, place, where, what, old, up, down, weight):  # type: ignore[no-untyped-def]
+    """One compressed row per (state, action) that occurs, in the order of first occurrence, into the zeros of the last six; how many, or -1
+    if some rows differ in logp. place int32[states, actions]: -1 so far."""
+    used = 0
+    for k in range(len(state)):
+        c = place[state[k], action[k]]
+        if c < 0:
+            c = used
+            used += 1
+            place[state[k], action[k]] = c
+            where[c], what[c], old[c] = state[k], action[k], float(logp[k])
+        elif old[c] != logp[k]:
+            return -1
+        a = float(advantage[k])
+        if a > 0.0:
+            up[c] += a
+        else:
+            down[c] += a
+        weight[c] += 1.0
+    return used
+
+
+@inner
+def log_softmax(out, mask, logp, prob):  # type: ignore[no-untyped-def]
+    """Fills one state's log-probabilities and probabilities over legal actions, and answers its entropy."""
+    top = -np.inf
+    for a in range(len(mask)):
+        if mask[a] and not (out[a] <= top):
+            top = float(out[a])
+    total = 0.0
+    for a in range(len(mask)):
+        logp[a] = 0.0
+        if mask[a]:
+            logp[a] = out[a] - top
+            prob[a] = math.exp(logp[a])
+            total += prob[a]
+    shift, h = math.log(total) if total > 0.0 else np.nan, 0.0
+    for a in range(len(mask)):
+        if mask[a]:
+            logp[a] -= shift
+            prob[a] /= total
+            h -= prob[a] * logp[a] if prob[a] > 0.0 else 0.0
+    return h
+
+
+@inner
+def clipped_surrogate(logp, prob, state, action, old, up, down, weight, rows, clip, gradient):  # type: ignore[no-untyped-def]
+    """(the clipped surrogate, a loss; KL estimate (old ‖ new); share of rows outside the clip range) of compressed rows, as means over
+    `rows`, whose states have log-probabilities and probabilities [m, A]. The first one's gradient is added to gradient[:, :A]."""
+    surrogate, kl, clipped = 0.0, 0.0, 0.0
+    for c in range(len(state)):
+        s, taken = state[c], action[c]
+        log_ratio = logp[s, taken] - old[c]
+        ratio = math.exp(log_ratio)
+        kl += weight[c] * (ratio - 1.0 - log_ratio)
+        slope = 0.0
+        if ratio >= 1.0 + clip:  # a NaN takes the other branch, and shows in the loss
+            surrogate -= up[c] * (1.0 + clip)
+        else:
+            slope += up[c]
+            surrogate -= up[c] * ratio
+        if ratio <= 1.0 - clip:
+            surrogate -= down[c] * (1.0 - clip)
+        else:
+            slope += down[c]
+            surrogate -= down[c] * ratio
+        if abs(ratio - 1.0) > clip:
+            clipped += weight[c]
+        slope *= ratio / rows
+        for a in range(logp.shape[1]):
+            gradient[s, a] += slope * prob[s, a]
+        gradient[s, taken] -= slope
+    return surrogate / rows, kl / rows, clipped / rows
+
+
+@kernel
+def log_probs(out: Array, mask: NDArray[np.bool_], state: NDArray[np.int32], action: NDArray[np.int32]) -> Floats:
+    """Log-probability float64[n] of each row's action, of network outputs float[m, >= A] of the states."""
+    logp, prob = np.empty(mask.shape), np.zeros(mask.shape)
+    for s in range(len(mask)):
+        log_softmax(out[s], mask[s], logp[s], prob[s])
+    taken = np.empty(len(state))
+    for k in range(len(state)):
+        taken[k] = logp[state[k], action[k]]
+    return taken
+
+
+def squared_value_loss(out: Array, compressed: CompressedRows, *, scale: float, gradient: Array) -> float:
+    """Mean of ½ (V - G)² over rows, V being out[:, -1]; its gradient times `scale` is written to gradient[:, -1]."""
+    return float(
+        _value(out, compressed.count, compressed.total, compressed.square, float(compressed.rows), scale, gradient)
+    )
+
+
+@kernel
+def _value(out, count, total, square, rows, scale, gradient):  # type: ignore[no-untyped-def]
+    loss, column = 0.0, out.shape[1] - 1
+    for s in range(len(count)):
+        v = float(out[s, column])
+        loss += 0.5 * (v * (count[s] * v - 2.0 * total[s]) + square[s])
+        gradient[s, column] = scale * (count[s] * v - total[s]) / rows
+    return loss / rows
+
+
+def clipped_value_loss(
+    out: Array,
+    state: NDArray[np.int32],
+    target: Array,
+    old: Array,
+    *,
+    clip: float,
+    scale: float,
+    gradient: Array,
+    rows: int | None = None,
+) -> float:
+    """As `squared_value_loss`, with `losses.value_loss`'s clipping, whose maximum has to be taken row by row: state int32[n], target [n],
+    and old values [n]; the mean is over `rows` (None: n)."""
+    return float(
+        _clipped_value(out, state, target, old, float(len(state) if rows is None else rows), clip, scale, gradient)
+    )
+
+
+@kernel
+def _clipped_value(out, state, target, old, rows, clip, scale, gradient):  # type: ignore[no-untyped-def]
+    loss, column = 0.0, out.shape[1] - 1
+    gradient[:, column] = 0
+    for k in range(len(state)):
+        # in double precision (compiled, float() of a float32 is a float32): equal losses must compare as equal
+        v, g, before = np.float64(out[state[k], column]), np.float64(target[k]), np.float64(old[k])
+        moved = v - before
+        near = v if abs(moved) <= clip else before + (clip if moved > 0.0 else -clip)
+        free, held = 0.5 * (v - g) ** 2, 0.5 * (near - g) ** 2
+        loss += max(free, held)
+        if free >= held:
+            gradient[state[k], column] += scale * (v - g) / rows
+    return loss / rows
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is trained so.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenRows:
+    """n rows over m states: x float32[m, inputs], mask bool[m, A], state int32[n]; the other columns [n]. held float64[m, A] each:
+    log-probabilities that a state's policy is held to. joint: the rows of all ranks, which means are taken over."""
+
+    x: Tensor
+    mask: NDArray[np.bool_]
+    state: NDArray[np.int32]
+    action: Array
+    logp: Array
+    advantage: Array
+    target: Array
+    value: Array
+    joint: int
+    held: tuple[Floats, ...] = ()
+
+    @staticmethod
+    def of(batch: Batch, *held: Floats) -> WrittenRows:
+        """All of a batch."""
+        assert batch.mask is not None
+        assert batch.seen is not None
+        action, *floats = batch.action, batch.logp, batch.advantage, batch.target, batch.value
+        logp, advantage, target, value = (column.numpy() for column in floats)
+        columns = (action.numpy().astype(np.int32), logp, advantage, target, value)
+        return WrittenRows(batch.x, batch.mask.numpy(), batch.seen, *columns, len(batch), held)
+
+    def part(self, index: NDArray[np.int64], ranks: Ranks) -> WrittenRows:
+        """Of some of the rows, those of this rank: whose states are its share of the m that occur in them. Without an enumeration every
+        row is a state, so that these are a share of the rows."""
+        joint = len(index)
+        states, state = compact(self.state[index], len(self.mask))
+        if ranks.size > 1:
+            share = ranks.share(len(states))
+            mine = (state >= share.start) & (state < share.stop)
+            index, state, states = index[mine], state[mine] - np.int32(share.start), states[share]
+        columns = (self.action[index], self.logp[index], self.advantage[index], self.target[index], self.value[index])
+        held = tuple(held[states] for held in self.held)
+        return WrittenRows(self.x[torch.from_numpy(states)], self.mask[states], state, *columns, joint, held)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenPart:
+    """What one step learns from: this rank's rows, compressed, with buffers to pass their states through the network."""
+
+    rows: WrittenRows
+    compressed: CompressedRows
+    passes: Passes
+
+
+class WrittenOptions(StepOptions, Protocol):
+    """What `Written` asks of an algorithm's options."""
+
+    @property
+    def value_coefficient(self) -> float: ...
+    @property
+    def clip_value(self) -> float | None: ...
+
+
+def written_placement(config: WrittenOptions, spec: PolicySpec, context: LearnerContext) -> Placement:
+    """Where a network that can be learned so is learned, and whether so."""
+    size = multiplications(shape for layout in layouts(spec).values() for shape in layout.shapes().values())
+    game, rows = context.env.enumeration, config.step_rows
+    if game is not None:  # passes that are written out compute each state once, however many rows are in it
+        states = covered(game, context.seats)
+        rows = min(rows, int(states.stop - states.start))
+    return resolve_placement(context.device, UpdateCost(size, rows, has_cpu_kernel=True))
+
+
+class Written:
+    """Base of what is learned so, on the same weights as by autograd. Subclasses say what the policy loses (`policy_losses`)."""
+
+    memory, sequence, state, by_states, trusted = 0, 1, 0, True, True
+    names: tuple[str, ...]
+
+    def __init__(
+        self, config: WrittenOptions, spec: PolicySpec, context: LearnerContext, weights: Weights, placement: Placement
+    ) -> None:
+        """spec: of the network that is trained, one that has `layouts`."""
+        self.spec, self.table, self._ranks, self.placement = spec, state_table(context), context.ranks, placement
+        self.options, parts = config, layouts(spec)
+        self.parameters = TrainedNetwork(parts, weights, sums=1 + len(self.names))
+        self.adam = Adam(len(self.parameters.flat))
+        agree(self._ranks, self.parameters.flat)
+        self._told = Told.nothing(1 + len(self.names))
+        self._value_part = "value" if "value" in parts else "policy"
+        self.shape: tuple[int, ...] = (math.prod(spec.config["shape"]),)
+        self.actions = int(spec.config["action"]["actions"])
+
+    def policy_losses(self, part: WrittenPart, progress: float) -> tuple[float, tuple[float, ...]]:
+        """(what the policy loses, and the scalars of `names` but the second, the value's loss), as this rank's share of joint means; the
+        gradient goes to the passes."""
+        raise NotImplementedError
+
+    def values(
+        self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None, state: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        return torch.from_numpy(self.parameters.evaluate(self._value_part, x)[:, -1]), None
+
+    def log_prob(self, batch: Batch) -> Tensor:
+        assert batch.mask is not None
+        assert batch.seen is not None
+        out, action = self.parameters.evaluate("policy", batch.x), batch.action.numpy().astype(np.int32)
+        return torch.from_numpy(log_probs(out, batch.mask.numpy(), batch.seen, action))
+
+    def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
+        return reward
+
+    def kept(self) -> Any:
+        return self.parameters.flat.copy(), self.adam.state_dict()
+
+    def restore(self, kept: Any) -> None:
+        self.parameters.flat[:] = kept[0]
+        self.adam.load_state_dict(kept[1])
+
+    @contextmanager
+    def learning(self, batch: Batch, seed: int) -> Iterator[WrittenRows]:
+        self._told = Told.nothing(1 + len(self.names))
+        yield self.rows(batch)
+
+    def rows(self, batch: Batch) -> WrittenRows:
+        """What steps learn from, when an update begins."""
+        return WrittenRows.of(batch)
+
+    def prepare(self, rows: WrittenRows, which: Sequence[NDArray[np.int64]] | None) -> Iterator[WrittenPart]:
+        """All rows are picked first, while they are in the processor's caches."""
+        if which is None and self._ranks.size == 1:
+            return iter([self._prepared(rows)])
+        lots = [np.arange(rows.joint)] if which is None else which
+        return map(self._prepared, [rows.part(index, self._ranks) for index in lots])
+
+    def _prepared(self, rows: WrittenRows) -> WrittenPart:
+        compressed = compress(
+            rows.state,
+            rows.action,
+            rows.logp,
+            rows.advantage,
+            rows.target,
+            states=len(rows.mask),
+            actions=self.actions,
+            rows=rows.joint,
+        )
+        return WrittenPart(rows, compressed, Passes(self.parameters, rows.x))
+
+    def steps(self, parts: Iterable[WrittenPart], rate: float, progress: float) -> Told:
+        self._told = steps_here(self, parts, rate, progress, self._told)
+        return self._told
+
+    @property
+    def flat(self) -> Array:
+        return self.parameters.flat
+
+    def move(self, rate: float) -> float:
+        network = self.parameters
+        return self.adam.step(network.flat, network.gradient, rate=rate, max_norm=self.options.max_gradient_norm)
+
+    def found(self, prepared: WrittenPart, progress: float) -> list[float]:
+        prepared.passes.forward()
+        policy, (first, *others) = self.policy_losses(prepared, progress)
+        value = self._value_loss(prepared)
+        prepared.passes.backward()
+        found = [policy + self.options.value_coefficient * value, first, value, *others]
+        if self._ranks.size == 1:
+            return found
+        self.parameters.sums[:] = found
+        self._ranks.sum(self.parameters.joint)
+        return [float(x) for x in self.parameters.sums]
+
+    def _value_loss(self, part: WrittenPart) -> float:
+        config, rows, passes = self.options, part.rows, part.passes
+        out, gradient = passes.outputs[self._value_part], passes.gradients[self._value_part]
+        if config.clip_value is None:
+            return squared_value_loss(out, part.compressed, scale=config.value_coefficient, gradient=gradient)
+        return clipped_value_loss(
+            out,
+            rows.state,
+            rows.target,
+            rows.value,
+            clip=config.clip_value,
+            scale=config.value_coefficient,
+            gradient=gradient,
+            rows=rows.joint,
+        )
+
+    def learned(self, batch: Batch, progress: float) -> None:
+        """It has no statistics."""
+
+    def weights(self) -> Weights:
+        return self.parameters.weights()
+
+    def state_dict(self) -> State:
+        return {"weights": self.parameters.weights(), "adam": self.adam.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        self.parameters.load(state["weights"])
+        self.adam.load_state_dict(state["adam"])

@@ -1,0 +1,1 @@
+"""On-policy learning of what was played on a device."""

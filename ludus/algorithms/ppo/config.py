@@ -1,0 +1,81 @@
+"""The settings of PPO and MAPPO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
+
+from ludus.algorithms.common.base import ROLLOUTS, AlgorithmInfo
+from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.on_policy.config import PolicyGradient
+
+__all__ = ["PPO", "ROLLOUTS"]
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ludus.algorithms.on_policy.batch import Batch
+
+
+class PPO(PolicyGradient):
+    """Proximal policy optimisation (Schulman et al. 2017); see the README beside this file.
+
+    Perceptrons with discrete actions, without memory and normalisation, have passes that are written out, and several times as fast
+    (`ludus.algorithms.ppo.kernels`); everything else is learned by autograd (`needs_autograd` says why). The defaults suit games of some
+    hundred to some thousand information states; larger ones want a rate of 3e-4 to 1e-3 and minibatches."""
+
+    about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Schulman et al. 2017")
+    model_class: ClassVar[str] = "ludus.algorithms.ppo.kernels:make_model"
+    extra_metrics: ClassVar[tuple[str, ...]] = ("clip_fraction",)
+
+    activation: Literal["tanh", "relu"] = "relu"
+    value_network: Literal["shared", "separate", "central"] = "shared"
+
+    batch: int = Field(default=750, ge=1)  # what one update learns from, in batch_unit
+    epochs: int = Field(default=30, ge=1)
+
+    learning_rate: Scheduled = Schedule(start=1e-2, end=0.0)
+    entropy: Scheduled = Schedule(start=0.05, end=0.0)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    correction: Literal["none", "vtrace"] = "none"  # of rows that older weights made
+    clip: float = Field(default=0.3, gt=0)
+    value_coefficient: float = Field(default=1.0, ge=0)
+    max_gradient_norm: float = Field(default=0.2, ge=0)  # 0: not clipped
+    target_kl: float | None = Field(default=None, gt=0)
+
+    def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
+        from ludus.algorithms.common.losses import ppo_surrogate
+
+        return ppo_surrogate(logp, batch.logp, batch.advantage, clip=self.clip)
+
+    def metrics(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]:
+        return {"clip_fraction": (((logp - batch.logp).exp() - 1.0).abs() > self.clip).to(logp.dtype)}
+
+    @property
+    def kl_limit(self) -> float | None:
+        return None if self.target_kl is None else 1.5 * self.target_kl
+
+
+class MAPPO(PPO):
+    """PPO for a player of several agents, whose critic sees the environment's state (Yu et al. 2022); see the README beside this file.
+
+    Defaults are those of the paper's code for particle environments, but for `batch`: theirs are 3,200 environment steps. An environment
+    without a state is refused."""
+
+    about: ClassVar[AlgorithmInfo] = replace(PPO.about, paper="Yu et al. 2022")
+    for_teams: ClassVar[bool] = True  # of little use to single agents
+
+    value_network: Literal["central"] = "central"
+    team_rewards: bool = True
+    batch: int = Field(default=3200, ge=1)
+    batch_unit: Literal["episodes", "decisions"] = "decisions"
+    epochs: int = Field(default=10, ge=1)
+    learning_rate: Scheduled = Schedule(start=7e-4)
+    entropy: Scheduled = Schedule(start=0.01)
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    clip: float = Field(default=0.2, gt=0)
+    max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
+    normalise_returns: bool = True

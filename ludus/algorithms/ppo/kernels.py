@@ -1,0 +1,97 @@
+"""PPO's loss of compressed rows (`ludus.algorithms.on_policy.kernels`), and its compiled gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.on_policy.config import needs_autograd
+from ludus.algorithms.on_policy.kernels import (
+    CompressedRows,
+    Written,
+    WrittenPart,
+    clipped_surrogate,
+    log_softmax,
+    written_placement,
+)
+from ludus.algorithms.on_policy.model import Model
+from ludus.algorithms.on_policy.models import fresh_seed
+from ludus.algorithms.on_policy.models import make_model as make_family_model
+from ludus.backend.device import Placement
+from ludus.core.arrays import kernel
+from ludus.core.types import Array, Metrics, Weights
+from ludus.policies.actor_critic import first_weights
+
+if TYPE_CHECKING:
+    from ludus.algorithms.ppo.config import PPO
+
+
+@dataclass(frozen=True, slots=True)
+class PPOLosses:
+    """Means over rows (or a rank's share of them): the clipped surrogate (a loss), entropy in nats, KL estimate (old ‖ new), share of rows
+    outside the clip range."""
+
+    surrogate: float
+    entropy: float
+    kl: float
+    clipped: float
+
+
+def policy_losses(
+    out: Array, mask: NDArray[np.bool_], compressed: CompressedRows, *, clip: float, entropy: float, gradient: Array
+) -> PPOLosses:
+    """Losses of network outputs float[m, >= A], and the gradient of surrogate - `entropy` × entropy, written to gradient[:, :A]."""
+    given = (*compressed.columns, float(compressed.rows), clip, entropy, gradient)
+    return PPOLosses(*_policy(out, mask, *given, *np.zeros((2, *mask.shape))))
+
+
+@kernel
+def _policy(out, mask, state, action, old, up, down, weight, count, rows, clip, bonus, gradient, logp, prob):  # type: ignore[no-untyped-def]
+    actions = mask.shape[1]
+    entropy = 0.0
+    for s in range(len(mask)):
+        h = log_softmax(out[s], mask[s], logp[s], prob[s])
+        share = count[s] / rows
+        entropy += share * h
+        for a in range(actions):  # d entropy / d logit = -p (log p + entropy)
+            gradient[s, a] = bonus * share * prob[s, a] * (logp[s, a] + h) if prob[s, a] > 0.0 else 0.0
+    surrogate, kl, clipped = clipped_surrogate(logp, prob, state, action, old, up, down, weight, rows, clip, gradient)
+    return surrogate, entropy, kl, clipped
+
+
+class WrittenPPO(Written):
+    """A perceptron that learns by PPO."""
+
+    names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
+
+    def __init__(self, config: PPO, context: LearnerContext, start: Weights | None, placement: Placement) -> None:
+        self.config = config
+        spec = config.policy(context.env, context.seats)
+        super().__init__(config, spec, context, first_weights(spec, start, seed=fresh_seed(context)), placement)
+
+    def policy_losses(self, part: WrittenPart, progress: float) -> tuple[float, tuple[float, ...]]:
+        bonus, passes = self.config.entropy.at(progress), part.passes
+        found = policy_losses(
+            passes.outputs["policy"],
+            part.rows.mask,
+            part.compressed,
+            clip=self.config.clip,
+            entropy=bonus,
+            gradient=passes.gradients["policy"],
+        )
+        return found.surrogate - bonus * found.entropy, (found.surrogate, found.entropy, found.kl, found.clipped)
+
+    def coefficients(self, progress: float) -> Metrics:
+        return {"entropy_coefficient": self.config.entropy.at(progress)}
+
+
+def make_model(config: PPO, context: LearnerContext, start: Weights | None = None) -> Model:
+    """Make what is trained, by passes that are written out where they serve, else by autograd."""
+    spec = config.policy(context.env, context.seats)
+    if not needs_autograd(spec) and (placement := written_placement(config, spec, context)).written:
+        return WrittenPPO(config, context, start, placement)
+    return make_family_model(config, context, start)

@@ -1,0 +1,580 @@
+"""The learners of value decomposition: what they share, and one each for networks without and with memory."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.common.losses import huber
+from ludus.algorithms.common.team_specs import state_width, team_size
+from ludus.algorithms.common.teams import (
+    ANEW,
+    RewardStatistics,
+    TeamRewards,
+    bootstrap_masks,
+    joint_items,
+    left_over,
+    left_over_values,
+    versions,
+    views,
+)
+from ludus.algorithms.dqn.learner import QLearner, QLossResult, begin
+from ludus.algorithms.dqn.losses import greedy, mixed_priority, taken
+from ludus.algorithms.qmix.diversity import Experience, Predicted, Predictors, action_divergence, mean_of, misses
+from ludus.algorithms.qmix.mixers import (
+    TeamActions,
+    central_weights,
+    make_central_mixer,
+    make_mixer,
+    optimistic_weights,
+    team_values,
+)
+from ludus.algorithms.r2d2.learner import SequenceSlots, SequenceWindows, bootstraps, windows
+from ludus.backend.device import UpdateCost, resolve_placement, to_device, to_numpy
+from ludus.backend.network import multiplications
+from ludus.core import seeding
+from ludus.core.types import Array, PolicySpec, State, Weights
+from ludus.policies.action_values import ActionValues, TeamValues, make_network
+from ludus.policies.bodies import own_stream
+from ludus.replay.base import ItemColumns
+from ludus.replay.trajectories import Joint, Trajectories
+
+if TYPE_CHECKING:
+    from ludus.algorithms.qmix.config import VDN
+
+_MIX = 0.9  # of the largest error in the priority of a sequence (Kapturowski et al. 2019)
+
+
+class TeamModel(nn.Module):
+    """q: the network that all agents share. mixer: of their values. central: another such, whose mixer nothing restricts, which judges for
+    weighted QMIX; None: it judges for itself. predictors: of what agents see next, by which CDS pays them for differing."""
+
+    def __init__(
+        self,
+        q: ActionValues | TeamValues,
+        mixer: nn.Module,
+        *,
+        central: TeamModel | None = None,
+        predictors: Predictors | None = None,
+    ) -> None:
+        super().__init__()
+        self.q, self.mixer, self.central, self.predictors = q, mixer, central, predictors
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Situation:
+    """Of m items at T moments each: legal bool[m, T, n, A], present bool[m, T, n], state float32[m, T, S] (None: no mixer sees it)."""
+
+    legal: Tensor
+    present: Tensor
+    state: Tensor | None
+
+    def actions(self, q: Tensor, action: Tensor) -> TeamActions:
+        """What m × T teams do, of the agents' values q float32[m, T, n, A]: action int64[m, T, n]."""
+        values, which, present = q.flatten(0, 2), action.flatten(), self.present.flatten(0, 1)
+        best = taken(values, greedy(values, self.legal.flatten(0, 2)))
+        chosen, best = (team_values(of.view(present.shape), present) for of in (taken(values, which), best))
+        state = None if self.state is None else self.state.flatten(0, 1)
+        return TeamActions(chosen, best, action.flatten(0, 1), present, state)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TeamBatch:
+    """m items of T joint steps: action int64[m, T, n], there bool[m, T]; what is the case now, and what comes next."""
+
+    action: Tensor
+    there: Tensor
+    now: Situation
+    after: Situation
+
+
+class Answers(NamedTuple):
+    """Action values float32[m, T, n, A] of a network, now and next, and the features float32[m × T × n, F] that those of now are of."""
+
+    now: Tensor
+    after: Tensor
+    features: Tensor
+
+
+class TeamTargets(NamedTuple):
+    """value float32[m, T] of the team, with gradients; target float32[m, T]; there bool[m, T]: which joint steps exist. Of weighted QMIX,
+    central float32[m, T]: Q*'s value, which has the same target, with gradients; weight float32[m, T]: of the errors of `value`. beside
+    float32[m, T]: what else is lost at each joint step, with gradients."""
+
+    value: Tensor
+    target: Tensor
+    there: Tensor
+    central: Tensor | None = None
+    weight: Tensor | None = None
+    beside: Tensor | None = None
+
+
+class TeamLearner(QLearner):
+    """A subclass says what an item is (`columns`), and what the team's values and targets are (`compared`). Weights hold the agents'
+    network; the mixer, which only learning needs, is part of the learner's state."""
+
+    config: VDN
+
+    def __init__(self, config: VDN, context: LearnerContext, start: Weights | None = None) -> None:
+        spec = config.policy(context.env, context.seats)
+        self._env, self._seats = context.env, context.seats
+        self.team = team_size(context.env, context.seats, algorithm=type(config).__name__)
+        network = self._team_model(config, spec, context, start)
+        rows = config.batch * self.team * (1 if config.core == "none" else config.burn_in + config.length + 1)
+        work = UpdateCost(
+            multiplications(network), rows, has_cpu_kernel=False, no_kernel_reason="a team's values are mixed"
+        )
+        super().__init__(config, context, spec, network=network, placement=resolve_placement(context.device, work))
+        self._online, self._target = (
+            cast(TeamModel, flat.module) for flat in (self.networks.online, self.networks.target)
+        )
+        self._rewards = RewardStatistics(config.normalise_rewards, gamma=config.gamma, scale=self._scale)
+
+    def _team_model(self, config: VDN, spec: PolicySpec, context: LearnerContext, start: Weights | None) -> TeamModel:
+        def seed(name: str) -> int:
+            return seeding.key(context.seed, "qmix", name) % 2**63
+
+        state, central = state_width(context.env, context.seats), None
+        if config.weighting != "none":
+            judge = make_central_mixer(config, agents=self.team, state=state, seed=seed("central mixer"))
+            central = TeamModel(make_network(spec, seed=seed("central")), judge)
+        predictors, begun = None, begin(spec, context, start)
+        if config.diversity and self.team > 1:
+            seen, actions = math.prod(begun.shape) - self.team, int(spec.config["actions"])
+            inputs = seen + actions + (config.memory if config.core != "none" else 0)
+            with own_stream(seed("predictors")):
+                predictors = Predictors(inputs, self.team, seen, width=config.predictor_width)
+        actions = int(spec.config["actions"])
+        mixer = make_mixer(config, agents=self.team, actions=actions, state=state, seed=seed("mixer"))
+        return TeamModel(begun, mixer, central=central, predictors=predictors)
+
+    @property
+    def network(self) -> ActionValues | TeamValues:
+        """See `QLearner.network`."""
+        return self._online.q
+
+    @abstractmethod
+    def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
+        """Items, with the team's rewards as they are. version: int32[T] of each joint step."""
+
+    @abstractmethod
+    def batch(self, columns: Mapping[str, Any]) -> Any:
+        """Items, as `mine` gives them, as a `TeamBatch`."""
+
+    @abstractmethod
+    def answers(self, team: TeamModel, batch: Any, *, now: bool = True, after: bool = True) -> Answers:
+        """What its network says of a batch, where that is asked for; anything elsewhere. Nothing has gradients but what is said of now."""
+
+    @abstractmethod
+    def shown(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """What every agent sees now and one joint step later, float32[m × T × n, *shape]."""
+
+    @abstractmethod
+    def steps_in(self, columns: Mapping[str, Any]) -> int:
+        """Joint steps in items."""
+
+    # ------------------------------------------------------------------------------------------ data
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
+        """Joint steps, or sequences of them, of each seat that was played."""
+        out = []
+        for rows, view in views(self.rewarded(trajectories), self._env, self._seats):
+            out.append(self.kept(self.columns(view, versions(rows, view))))
+            self._rewards.add(view)
+        self.count(trajectories)
+        return out
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
+        self.networks.online.zero()
+        found, mine = QLossResult.nothing(self.device), self.mine(columns, rows)
+        if len(mine["reward"]):
+            each = self._weights(weight, rows)
+            found = self._found_in(self.compared(mine), each, max(1, self.steps_in(columns)))
+        return self._joint(found, rows)
+
+    def compared(self, columns: Mapping[str, Any]) -> TeamTargets:
+        """What the networks say of items, as `mine` gives them. The target is that of the best actions of the agents' network, online
+        (double) or target, by the target mixer; of weighted QMIX, by the target of Q*."""
+        batch: TeamBatch = self.batch(columns)
+        double, judge = self.config.double, self._target.central
+        online = self.answers(self._online, batch, after=double)
+        value = _mixed(self._online, batch.now.actions(online.now, batch.action))
+        with torch.no_grad():
+            legal = batch.after.legal
+            if judge is None:
+                judge = self._target
+                target = chosen = self.answers(judge, batch, now=False)
+            else:
+                target = self.answers(judge, batch, now=self.config.weighting == "central")
+                chosen = target if double else self.answers(self._target, batch, now=False)
+            best = _best(online.after if double else chosen.after, legal)
+            following = _mixed(judge, batch.after.actions(target.after, best))
+            target_values = self.targets(columns, following.view_as(columns["reward"]))
+        seen = TeamTargets(value.view_as(batch.there), target_values.view_as(batch.there), batch.there)
+        if self.config.individual and self.team > 1:
+            seen = self._individual(seen, batch, online)
+        return seen if self._online.central is None else self._weighted(seen, batch, online.now.detach(), target.now)
+
+    def _individual(self, seen: TeamTargets, batch: TeamBatch, online: Answers) -> TeamTargets:
+        """With what agents pay for values of their own, and are paid for differing, and what the predictors lose."""
+        config, agents = self.config, self._agents(self._online)
+        m, steps, n, _ = online.now.shape
+        present = batch.now.present.flatten()
+        size = agents.own_values(online.features).abs().mean(dim=1)
+        beside = config.individual_cost * mean_of(size, present, (m, steps, n))
+        if self._online.predictors is None or self._target.predictors is None:
+            return seen._replace(beside=beside)
+        there = self._experience(batch, online)
+        lost = sum(misses(each, there.following) for each in self._predicted(self._online.predictors, there))
+        with torch.no_grad():
+            paid = self._paid(there, self._predicted(self._target.predictors, there), (m, steps, n))
+        beside = beside + mean_of(cast(Tensor, lost), there.goes_on, (m, steps, n))
+        return seen._replace(beside=beside, target=seen.target + config.diversity * paid)
+
+    def _experience(self, batch: TeamBatch, online: Answers) -> Experience:
+        """Nothing in it has gradients."""
+        now, after = (x.flatten(1)[:, : -self.team] for x in self.shown(batch))
+        values = online.now.detach().flatten(0, 2)
+        done = nn.functional.one_hot(batch.action.flatten(), values.shape[1]).to(values.dtype)
+        here, then = batch.now.present.flatten(), batch.after.present.flatten()
+        legal = batch.now.legal.flatten(0, 2) | ~here[:, None]
+        return Experience(values, online.features.detach(), legal, done, now, after, here, here & then)
+
+    def _predicted(self, predictors: Predictors, there: Experience) -> Predicted:
+        remembered, who = there.features[:, : -self.team], there.features[:, -self.team :]
+        given = [there.seen, there.done, *([remembered] if self.config.core != "none" else [])]
+        out: Predicted = predictors(torch.cat(given, dim=1), who)
+        return out
+
+    def _paid(self, there: Experience, predicted: Predicted, shape: tuple[int, int, int]) -> Tensor:
+        """β₁ log q(o' | τ, a, i) - log p(o' | τ, a) + β₂ KL(π_i ‖ mean of all π_j), in the mean over agents, float32[m, T]. (Li et al.
+        2021, the intrinsic reward.)"""
+        config, agents = self.config, self._agents(self._online)
+        known, unknown = misses(predicted.agent, there.following), misses(predicted.anyone, there.following)
+        seen = mean_of(unknown - config.diversity_scale * known, there.goes_on, shape)
+        of_all = agents.values_of_all(there.features, there.legal)
+        differs = action_divergence(there.values, of_all, there.legal, scale=config.diversity_scale)
+        return seen + config.diversity_actions * mean_of(differs, there.here, shape)
+
+    def _agents(self, team: TeamModel) -> ActionValues:
+        assert isinstance(team.q, ActionValues)
+        return team.q
+
+    def _weighted(self, seen: TeamTargets, batch: TeamBatch, online: Tensor, judged: Tensor) -> TeamTargets:
+        """With Q*, and what each error weighs. online, judged: what is said of now by the agents' network, and by the target of Q*'s."""
+        central, judge = self._online.central, self._target.central
+        assert central is not None
+        assert judge is not None
+        now, least = batch.now, self.config.least_weight
+        own = _mixed(central, now.actions(self.answers(central, batch, after=False).now, batch.action))
+        seen = seen._replace(central=own.view_as(seen.there))
+        if self.config.weighting == "optimistic":
+            return seen._replace(weight=optimistic_weights(seen.value.detach(), seen.target, least=least))
+        with torch.no_grad():
+            best = _best(online, now.legal)
+            of_best = _mixed(judge, now.actions(judged, best)).view_as(seen.there)
+            is_best = ((batch.action == best) | ~now.present).all(dim=-1)
+        return seen._replace(weight=central_weights(is_best, seen.target, of_best, least=least))
+
+    def _found_in(self, seen: TeamTargets, weight: Tensor, steps: int) -> QLossResult:
+        """Adds to the gradient. steps: of all ranks, by which sums are divided."""
+
+        def errors(value: Tensor) -> tuple[Tensor, Tensor]:
+            error = (value - seen.target).masked_fill(~seen.there, 0.0)
+            return error, huber(error, delta=self.config.huber_delta) * weight[:, None]
+
+        error, each = errors(seen.value)
+        if seen.weight is not None:
+            each = each * seen.weight
+        if seen.central is not None:
+            each = each + errors(seen.central)[1]
+        if seen.beside is not None:
+            each = each + seen.beside.masked_fill(~seen.there, 0.0) * weight[:, None]
+        loss = each.sum() / steps
+        torch.autograd.backward(loss)
+        error = error.detach()
+        priority = mixed_priority(error, seen.there, mix=_MIX)
+        value = seen.value.detach().masked_fill(~seen.there, 0.0).sum() / steps
+        finite = (seen.target.isfinite() | ~seen.there).all()
+        return QLossResult(loss.detach(), value, error.abs().sum() / steps, priority, finite)
+
+    @torch.no_grad()
+    def targets(self, columns: Mapping[str, Tensor], value: Tensor) -> Tensor:
+        """Normalised rewards + discount × the target mixer's value of what comes next, float32[…]."""
+        return self._rewards.normalised(columns["reward"], columns["span"]) + columns["discount"] * value
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), "rewards": self._rewards.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self._rewards.load_state_dict(state["rewards"])
+
+
+def _best(q: Tensor, legal: Tensor) -> Tensor:
+    """The agents' best legal actions int64[m, T, n], of q float32[m, T, n, A]."""
+    return greedy(q.flatten(0, 2), legal.flatten(0, 2)).view(q.shape[:-1])
+
+
+def _mixed(team: TeamModel, actions: TeamActions) -> Tensor:
+    """float32[m × T], by the team's mixer."""
+    out: Tensor = team.mixer(actions)
+    return out
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Value decomposition of networks without memory: items are joint steps.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _StepBatch(TeamBatch):
+    """x and following: what every agent sees, now and next, float32[m × n, *shape]."""
+
+    x: Tensor
+    following: Tensor
+
+
+class StepLearner(TeamLearner):
+    """m items of n agents go through the network as m × n rows."""
+
+    def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
+        """See `TeamLearner.columns`."""
+        columns = joint_items(view, gamma=self.config.gamma, steps=self.config.n_step)
+        return columns | {"version_lo": version}
+
+    def batch(self, columns: Mapping[str, Any]) -> _StepBatch:
+        """See `TeamLearner.batch`; T is 1."""
+        action = columns["action"].long()[:, None]
+        there = torch.ones(action.shape[:2], dtype=torch.bool, device=self.device)
+        now = self._situation(columns, "present", "mask", "state")
+        after = self._situation(columns, "next_present", "next_mask", "next_state")
+        return _StepBatch(action, there, now, after, self._rows(columns["observation"]), self._rows(columns["next"]))
+
+    def answers(self, team: TeamModel, batch: _StepBatch, *, now: bool = True, after: bool = True) -> Answers:
+        """See `TeamLearner.answers`."""
+        nothing = torch.zeros(0, device=self.device)
+        before, features = self._values(team, batch.x, batch.now.legal) if now else (nothing, nothing)
+        with torch.no_grad():
+            following = self._values(team, batch.following, batch.after.legal)[0] if after else nothing
+        return Answers(before, following, features)
+
+    def _values(self, team: TeamModel, x: Tensor, legal: Tensor) -> tuple[Tensor, Tensor]:
+        """Of every agent, float32[m, 1, n, A], and the features that they are of, which networks of single agents do not tell."""
+        with self.placement.products():
+            if isinstance(team.q, TeamValues):
+                out: Tensor = team.q(x, legal.flatten(0, 2))[..., 0]
+                features = out
+            else:
+                features = team.q.body(x)
+                out = team.q.values(features, legal.flatten(0, 2))
+        return out.float().view(legal.shape), features.float()
+
+    def shown(self, batch: _StepBatch) -> tuple[Tensor, Tensor]:
+        """See `TeamLearner.shown`."""
+        return batch.x, batch.following
+
+    def _rows(self, observation: Tensor) -> Tensor:
+        """What every agent sees, float32[m × n, *shape]."""
+        return self._seen(observation.flatten(0, 1), self._online.q.shape)
+
+    def _situation(self, columns: Mapping[str, Any], present: str, mask: str, state: str) -> Situation:
+        there = to_device(columns[present], self.device)[:, None]
+        legal = columns[mask][:, None] if mask in columns else there.new_ones((*there.shape, self._actions))
+        return Situation(legal, there, columns[state][:, None] if self.config.needs_state else None)
+
+    def steps_in(self, columns: Mapping[str, Any]) -> int:
+        """See `TeamLearner.steps_in`."""
+        return len(columns["reward"])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Value decomposition of networks that remember: items are sequences of joint steps.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SequenceBatch(TeamBatch):
+    """m sequences of n agents, T slots for joint steps and one more, B before them: x float32[B + T + 1, m × n, *shape] and here
+    bool[B + T + 1, m × n], and anew, where one of them is back and remembers nothing; legal bool[m, T + 1, n, A] of all slots; place
+    int64[m, T]: which slot comes next. memory float32[m × n, M]: before them, and that of Q*'s network. unbroken: nobody who was absent or
+    gone comes back."""
+
+    x: Tensor
+    here: Tensor
+    anew: Tensor
+    legal: Tensor
+    place: Tensor
+    memory: Tensor
+    central: Tensor | None
+    unbroken: bool
+
+
+class SequenceLearner(TeamLearner):
+    """Each agent has a memory of its own, which changes only where the agent is present, and is lost where it was gone."""
+
+    # ------------------------------------------------------------------------------------------ data
+
+    def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
+        """See `TeamLearner.columns`."""
+        config = self.config
+        found = windows(view.start, length=config.length, period=config.period, burn_in=config.burn_in)
+        slots = SequenceSlots.of(found, view.start, length=config.length, burn_in=config.burn_in)
+        rewards = TeamRewards.of(view)
+        reward, discount, place = bootstraps(found, slots, rewards, gamma=config.gamma, steps=config.n_step)
+        ones = rewards._replace(reward=np.ones(len(view.t)))
+        span, _, _ = bootstraps(found, slots, ones, gamma=config.gamma, steps=config.n_step)
+        columns: dict[str, Array] = {
+            "observation": slots.observations(
+                view.observation, left_over_values(view, view.bootstrap_observation), found, first=0, fill=0
+            ),
+            "present": slots.observations(view.present, left_over(view), found, first=0, fill=False),
+            "anew": slots.observations(_anew(view), np.zeros_like(left_over(view)), found, first=0, fill=False),
+            "action": slots.rows(view.action),
+            "reward": reward.astype(np.float32),
+            "discount": discount.astype(np.float32),
+            "span": span.astype(np.float32),
+            "place": place,
+            "count": found.count.astype(np.int16),
+            "memory": self._memory(self._online, view.memory0, view, found),
+            "version_lo": version[view.start[found.segment] + found.first],
+        }
+        if self._online.central is not None:  # workers do not know it: it begins each piece without memory
+            columns[_CENTRAL] = self._memory(self._online.central, None, view, found)
+        own = config.burn_in
+        if view.mask is not None:
+            columns["mask"] = slots.observations(view.mask, bootstrap_masks(view), found, first=own, fill=True)
+        if view.state is not None and view.bootstrap_state is not None:
+            columns["state"] = slots.observations(view.state, view.bootstrap_state, found, first=own, fill=0)
+        return columns
+
+    @torch.no_grad()
+    def _memory(
+        self, team: TeamModel, memory0: Array | None, view: Joint, found: SequenceWindows
+    ) -> NDArray[np.float32]:
+        """What each agent remembers when a sequence's first used slot comes, float32[M, n, memory]: that of the piece's beginning (None:
+        nothing), taken through the steps in between by the weights of now, which are those that acted unless workers are behind."""
+        module = self._agents(team)
+        pieces, longest = len(view.tail), int(found.warm.max(initial=0))
+        if memory0 is None:
+            memory0 = np.zeros((pieces, self.team, module.memory), np.float32)
+        anew = _anew(view)
+        reach = np.zeros(pieces, np.int64)
+        np.maximum.at(reach, found.segment, found.warm)
+        alive = np.flatnonzero(reach)
+        memory, out = (to_device(of.astype(np.float32), self.device) for of in (memory0, memory0[found.segment]))
+        for t in range(longest):
+            alive = alive[reach[alive] > t]
+            rows = view.start[alive] + t
+            x = self._seen(view.observation[rows].reshape(-1, *view.observation.shape[2:]), module.shape)
+            here, back = (to_device(each[rows].reshape(1, -1), self.device) for each in (view.present, anew))
+            place = to_device(alive, self.device)
+            after, _ = _remember(module, x[None], here, back, memory[place].flatten(0, 1))
+            memory[place] = after.view(len(alive), self.team, -1)
+            begun = np.flatnonzero(found.warm == t + 1)
+            out[to_device(begun, self.device)] = memory[to_device(found.segment[begun], self.device)]
+        return to_numpy(out)
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def answers(self, team: TeamModel, batch: _SequenceBatch, *, now: bool = True, after: bool = True) -> Answers:
+        """See `TeamLearner.answers`. All slots are gone through, whatever is asked for."""
+        q, states = self._values(team, batch)
+        return Answers(q[:, :-1], q.detach()[_at(batch.place)], states[:, :-1].flatten(0, 2))
+
+    def shown(self, batch: _SequenceBatch) -> tuple[Tensor, Tensor]:
+        """See `TeamLearner.shown`."""
+        m, steps, n = batch.action.shape
+        x = batch.x[self.config.burn_in :].view(steps + 1, m, n, -1).transpose(0, 1)
+        return x[:, :-1].flatten(0, 2), x[:, 1:].flatten(0, 2)
+
+    def _values(self, team: TeamModel, batch: _SequenceBatch) -> tuple[Tensor, Tensor]:
+        """Action values float32[m, T + 1, n, A], and the states float32[m, T + 1, n, width] that they are of, after the slots before them
+        have refreshed the memory, without gradients."""
+        module, before = self._agents(team), self.config.burn_in
+        memory = batch.memory if team.central is not None or batch.central is None else batch.central
+        with self.placement.products():
+            if before:
+                with torch.no_grad():
+                    memory, _ = _remember(module, batch.x[:before], batch.here[:before], batch.anew[:before], memory)
+            if batch.unbroken:
+                now = batch.x[before:]
+                states = module.unroll(module.body(now.flatten(0, 1)).view(*now.shape[:2], -1), memory)
+            else:
+                _, states = _remember(module, batch.x[before:], batch.here[before:], batch.anew[before:], memory)
+            m, steps, n, actions = batch.legal.shape
+            states = states.view(steps, m, n, -1).transpose(0, 1)
+            values = module.values(states.flatten(0, 2), batch.legal.flatten(0, 2))
+        return values.float().view(m, steps, n, actions), states.float()
+
+    def batch(self, columns: Mapping[str, Any]) -> _SequenceBatch:
+        """See `TeamLearner.batch`."""
+        module, own = self._agents(self._online), self.config.burn_in
+        m, slots, n = columns["present"].shape
+        by_time = columns["observation"].transpose(0, 1).flatten(0, 2)
+        here, anew = (np.moveaxis(columns[name], 1, 0).reshape(slots, m * n) for name in ("present", "anew"))
+        legal = columns.get("mask")
+        if legal is None:
+            legal = torch.ones(m, slots - own, n, self._actions, dtype=torch.bool, device=self.device)
+        present, place = to_device(columns["present"][:, own:], self.device), columns["place"].long()
+        state, after = columns["state"] if self.config.needs_state else None, _at(place)
+        central = columns.get(_CENTRAL)
+        return _SequenceBatch(
+            action=columns["action"].long(),
+            there=to_device(np.arange(self.config.length) < columns["count"][:, None], self.device),
+            now=Situation(legal[:, :-1], present[:, :-1], None if state is None else state[:, :-1]),
+            after=Situation(legal[after], present[after], None if state is None else state[after]),
+            x=self._seen(by_time, module.shape).view(slots, m * n, *module.shape),
+            here=to_device(here, self.device),
+            anew=to_device(anew, self.device),
+            legal=legal,
+            place=place,
+            memory=columns["memory"].flatten(0, 1),
+            central=None if central is None else central.flatten(0, 1),
+            unbroken=not ((here[own + 1 :] > here[own:-1]).any() or anew[own:].any()),
+        )
+
+    def steps_in(self, columns: Mapping[str, Any]) -> int:
+        """See `TeamLearner.steps_in`."""
+        return int(columns["count"].sum())
+
+
+_CENTRAL = "central_memory"
+
+
+def _at(place: Tensor) -> tuple[Tensor, Tensor]:
+    """The index of slots place int64[m, T] in what is [m, T + 1, …]."""
+    return torch.arange(len(place), device=place.device)[:, None], place
+
+
+def _anew(view: Joint) -> NDArray[np.bool_]:
+    """bool[T, n]: where an agent that was gone is back."""
+    return view.extras.get(ANEW, np.zeros_like(view.present))
+
+
+def _remember(module: ActionValues, x: Tensor, here: Tensor, anew: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+    """(memory float32[k, M] after T slots, states h float32[T, k, units] after each): x float32[T, k, *shape]; memory stays as it is
+    where here bool[T, k] is False, and is zero before the slots where anew bool[T, k] is True."""
+    features = module.body(x.flatten(0, 1)).view(*x.shape[:2], -1)
+    states = []
+    for t in range(len(x)):
+        memory = memory.masked_fill(anew[t, :, None], 0.0)
+        memory = torch.where(here[t, :, None], module.step(features[t], memory), memory)
+        states.append(memory[:, : module.width])
+    return memory, torch.stack(states)
+
+
+def make_learner(config: VDN, context: LearnerContext, start: Weights | None = None) -> StepLearner | SequenceLearner:
+    """Make the learner of single decisions, or of sequences where the network remembers."""
+    return (StepLearner if config.core == "none" else SequenceLearner)(config, context, start)

@@ -1,0 +1,76 @@
+"""Networks that say rewards, and critics of them, as they learn: minibatches of Adam over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ludus.backend.device import Placement
+from ludus.backend.network import FlatModule, learning
+from ludus.backend.optimizer import Guard, ModuleAdam
+from ludus.core import seeding
+from ludus.core.errors import TrainingError
+from ludus.core.types import State
+from ludus.policies.actor_critic import arrays_of, load_arrays
+
+Index = NDArray[np.int64]
+Loss = Callable[[Index, np.random.Generator], Sequence[Tensor]]
+"""(some of the rows int64[n], luck of this step) -> (the loss, what is told beside it), scalars on the module's device."""
+
+
+class Fitted:
+    """A module and the optimizer of its parameters. Shuffles are keyed by the seed and by how often it has learned, so that one that is
+    resumed goes on alike."""
+
+    def __init__(self, module: nn.Module, placement: Placement, *, seed: int, name: str) -> None:
+        """Moves the module to its place. name: for the random stream and for messages."""
+        self.flat = FlatModule(module, device=placement.torch)
+        self.module = self.flat.module.eval()
+        self._adam, self._guard = ModuleAdam(self.flat), Guard(placement.torch)
+        self._placement, self._seed, self._name, self._times = placement, seed, name, 0
+
+    def learn(
+        self, loss: Loss, rows: int, *, epochs: int, batch: int, rate: float, max_norm: float
+    ) -> list[float] | None:
+        """`epochs` passes over so many rows in random order, about `batch` of them a step. Means over the steps of what `loss` answers;
+        None where there are no rows. Raises TrainingError, with all as it was before, where something became NaN or infinite."""
+        if not rows:
+            return None
+        state = self.module.state_dict()
+        kept = {name: tensor.clone() for name, tensor in state.items()}, self._adam.kept()
+        rng = seeding.generator(self._seed, self._name, "steps", self._times)
+        told = []
+        with learning(self.module, seeding.key(self._seed, self._name, "luck of layers", self._times)):
+            for _ in range(epochs):
+                for part in np.array_split(rng.permutation(rows), -(-rows // batch)):
+                    told.append(self._step(loss(part, rng), rate=rate, max_norm=max_norm))
+        self._guard.watch(self.flat.values)
+        found, wrong = self._guard.read([*torch.stack(told).mean(dim=0)])
+        if wrong:
+            self.module.load_state_dict(kept[0])
+            self._adam.restore(kept[1])
+            raise TrainingError(
+                f"{self._name}: the loss or its gradient became NaN or infinite. The networks from before are kept; a smaller "
+                "learning_rate of learned_reward, or finite observations, may help."
+            )
+        self._times += 1
+        return found
+
+    def _step(self, answered: Sequence[Tensor], *, rate: float, max_norm: float) -> Tensor:
+        self.flat.zero()
+        torch.autograd.backward(answered[0])
+        self._guard.step(self._adam, answered[0].detach(), rate=rate, max_norm=max_norm)
+        return torch.stack([scalar.detach().double() for scalar in answered])
+
+    def state_dict(self) -> State:
+        return {"weights": arrays_of(self.module), "adam": self._adam.state_dict(), "times": self._times}
+
+    def load_state_dict(self, state: State) -> None:
+        """Of any device."""
+        load_arrays(self.module, state["weights"])
+        self._adam.load_state_dict(state["adam"])
+        self._times = int(state["times"])

@@ -1,0 +1,44 @@
+"""Learned rewards by name, and as data: `rnd`, `{kind: rnd, features: 32}`, `{kind: my.module:Class}`, or an object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from ludus.algorithms.rewards.base import LearnedRewardOptions
+from ludus.core.errors import ConfigError
+from ludus.core.own_code import qualified_name
+from ludus.core.parts import build_part, dump_part
+
+LEARNED_REWARDS: Mapping[str, str] = {
+    "airl": "ludus.contrib.algorithms.imitation.config:AIRL",
+    "gail": "ludus.contrib.algorithms.imitation.config:GAIL",
+    "icm": "ludus.contrib.algorithms.curiosity.config:ICM",
+    "rnd": "ludus.contrib.algorithms.curiosity.config:RND",
+}
+"""By name. Of one's own: `module:Class`, derived from `LearnedRewardOptions`."""
+
+
+def parse_learned_reward(value: Any) -> LearnedRewardOptions | None:
+    """By name or `module:Class`, as a mapping with `kind` and options, or an object. Raises ConfigError for what is none, UnknownName for
+    an unknown name."""
+    if value is None:
+        return None
+    part = build_part("learned reward", value, LEARNED_REWARDS)
+    if not isinstance(part, LearnedRewardOptions):
+        raise ConfigError(
+            f"{qualified_name(part)!r} is no learned reward: derive it from ludus.algorithms.rewards.base.LearnedRewardOptions, "
+            f"with its options "
+            "as fields."
+        )
+    return part
+
+
+LearnedRewardChoice = Annotated[
+    Any,
+    BeforeValidator(parse_learned_reward),
+    PlainSerializer(lambda part: None if part is None else dump_part(part, LEARNED_REWARDS)),
+]
+"""A field that takes one of `LEARNED_REWARDS`, or none."""

@@ -1,0 +1,69 @@
+"""Settings of soft actor-critic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from ludus.algorithms.common.base import AlgorithmInfo
+from ludus.algorithms.common.spaces import discrete, players_of
+from ludus.algorithms.off_policy.config import BoxOffPolicy, OffPolicy, seeing_policy
+from ludus.core.config import refuse_unread
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.policies.specs import Body
+
+
+class SAC(BoxOffPolicy):
+    """Soft actor-critic with a temperature that is learned (Haarnoja et al. 2018, "Soft actor-critic algorithms and applications"); see the
+    README beside it."""
+
+    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
+        actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Haarnoja et al. 2018"
+    )
+    learner_class: ClassVar[str] = "ludus.algorithms.sac.learner:SACLearner"
+    head: ClassVar[Mapping[str, Any]] = {"kind": "tanh", "log_std": [-20.0, 2.0], "warm_up": True}
+
+    twin: bool = True  # two critics; targets and the actor take the smaller one's value
+    temperature: float = Field(
+        default=1.0, gt=0
+    )  # what entropy is worth, in scaled rewards; the first, if it is learned
+    learn_temperature: bool = True
+    target_entropy: float | None = None  # in nats, of actions in [-1, 1]; None: minus one per entry of an action
+
+    @model_validator(mode="after")
+    def _check_read(self) -> Self:
+        refuse_unread(self, {"target_entropy": (self.learn_temperature, "learn_temperature=true")})
+        return self
+
+
+class SACDiscrete(OffPolicy):
+    """Soft actor-critic for discrete actions (Christodoulou 2019), masked or not; see the README beside it."""
+
+    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
+        actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Christodoulou 2019"
+    )
+    learner_class: ClassVar[str] = "ludus.algorithms.sac.learner:SACDiscreteLearner"
+
+    network: Body = "mlp"  # what the actor, and each critic, sees with
+    twin: bool = True
+    temperature: float = Field(default=1.0, gt=0)
+    learn_temperature: bool = True
+    target_entropy: float = Field(
+        default=0.5, ge=0, le=1
+    )  # share of the uniform policy's entropy, in each state that of its legal actions
+
+    @model_validator(mode="after")
+    def _check_read(self) -> Self:
+        refuse_unread(self, {"target_entropy": (self.learn_temperature, "learn_temperature=true")})
+        return self
+
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
+        """Raises ScenarioError if some player's actions are not discrete."""
+        for player in players_of(env, seats):
+            self.policy(env, (player,))
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        _, actions = discrete(env, seats, algorithm=type(self).__name__)
+        return seeing_policy(self, {"kind": "categorical", "actions": actions}, env, seats, network=self.network)

@@ -1,0 +1,277 @@
+"""Soft actor-critic's learners, for continuous and for discrete actions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.common.losses import SquashedDistribution
+from ludus.algorithms.off_policy.learner import BoxLearner, DiscreteLearner, OffPolicyLearner
+from ludus.algorithms.sac.losses import policy_losses, soft_losses, soft_target, soft_values, squash, squash_gradient
+from ludus.backend.device import to_device, to_numpy
+from ludus.backend.mlp import as_rows
+from ludus.backend.network import FlatModule
+from ludus.backend.optimizer import Guard, ModuleAdam
+from ludus.core.errors import TrainingError
+from ludus.core.types import Array, Metrics, State, Weights
+from ludus.policies.heads import Squashed, head_of
+from ludus.replay.base import ItemColumns
+
+if TYPE_CHECKING:
+    from ludus.algorithms.sac.config import SAC, SACDiscrete
+
+# --------------------------------------------------------------------------------------------------------------------
+# What entropy is worth: fixed, or moved so that the policy's entropy goes to a target.
+
+
+class Temperature:
+    """α > 0, kept as its logarithm. (Haarnoja et al. 2018, section 5.)"""
+
+    def __init__(self, start: float, *, learned: bool, device: torch.device | str = "cpu") -> None:
+        self._log = FlatModule(nn.ParameterList([torch.tensor([math.log(start)])]), device=device)
+        self._adam = ModuleAdam(self._log, epsilon=1e-8)
+        self._learned = learned
+
+    @property
+    def value(self) -> Tensor:
+        """α, float32[] on the device."""
+        return self._log.values.exp()[0]
+
+    @property
+    def number(self) -> float:
+        """α, on a CPU."""
+        return math.exp(self._log.flat[0])
+
+    def move(self, *, entropy: float, target: float, rate: float) -> float:
+        """On a CPU, a step of Adam down log α × (entropy - target), the loss of equation 18 by the logarithm, as its authors' code has it,
+        unless that is no number; its slope. Nothing happens to one that is fixed."""
+        self._log.gradient[0] = entropy - target
+        return self._adam.step_here(rate=rate, max_norm=0.0) if self._learned else 0.0
+
+    def descend(self, *, entropy: Tensor, target: float | Tensor, rate: float, guard: Guard) -> None:
+        """`move` on any device, under the guard."""
+        self._log.slopes.copy_(entropy - target)
+        if self._learned:
+            guard.step(self._adam, entropy, rate=rate, max_norm=0.0)
+        else:
+            guard.watch(entropy)
+
+    def state_dict(self) -> State:
+        return {"log": to_numpy(self._log.values).copy(), "adam": self._adam.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        self._log.values.copy_(torch.from_numpy(state["log"]))
+        self._adam.load_state_dict(state["adam"])
+
+
+class _Tempered(OffPolicyLearner):
+    """A learner with a temperature."""
+
+    repeats = True
+
+    def tempered(self, config: SAC | SACDiscrete) -> None:
+        """Makes it, once the learner has a place."""
+        self._temperature = Temperature(config.temperature, learned=config.learn_temperature, device=self.device)
+
+    def move_temperature(self, entropy: float, target: float) -> None:
+        """Raises TrainingError if the entropy is no number."""
+        rate = self.rate(self.config.learning_rate)
+        if not math.isfinite(self._temperature.move(entropy=entropy, target=target, rate=rate)):
+            raise TrainingError("the policy's entropy became NaN or infinite")
+
+    def descend_temperature(self, entropy: Tensor, target: float | Tensor) -> None:
+        """The same by autograd."""
+        self._temperature.descend(entropy=entropy, target=target, rate=self._given_rates[0], guard=self.guard)
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), "temperature": self._temperature.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self._temperature.load_state_dict(state["temperature"])
+
+
+class SACLearner(_Tempered, BoxLearner):
+    """A squashed Gaussian that follows the slope of the lesser of its critics, and of its own entropy."""
+
+    config: SAC
+
+    name = "sac"
+
+    def __init__(self, config: SAC, context: LearnerContext, start: Weights | None = None) -> None:
+        spec = config.policy(context.env, context.seats)
+        super().__init__(config, context, spec, start, critics=1 + config.twin)
+        self.tempered(config)
+        head = head_of(spec.config["action"])
+        assert isinstance(head, Squashed)
+        self._distribution, self._limits = SquashedDistribution(head), head.log_std
+        self._wanted = -float(self.box.size) if config.target_entropy is None else config.target_entropy
+
+    def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
+        """See `OffPolicyLearner.autograd`."""
+        alpha = self._temperature.value
+        given = {**columns, "temperature": alpha}
+        fitted = self.fit_modules(given, rows)
+        (entropy,) = self.improve(given, rows)
+        self.descend_temperature(entropy, self._wanted)
+        self.critics.follow(self.config.polyak)
+        return {
+            **fitted,
+            "entropy": entropy,
+            "temperature": alpha,
+        }
+
+    def drawn(self, rows: int) -> Mapping[str, Tensor]:
+        """See `OffPolicyLearner.drawn`."""
+        return {"normal": to_device(self.normals(2, rows, self.box.size), self.device)}
+
+    def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """See `OffPolicyLearner.values_and_targets`."""
+        with torch.no_grad():
+            action, logp = self._distribution.draw(self.answers(given["next"]), given["normal"][0])
+            least = self.values_of(given["next"], action, target=True).amin(dim=0)
+            target = soft_target(least, logp, given["reward"], given["discount"], given["temperature"])
+        return self.values_of(given["observation"], given["action"]), target
+
+    def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+        """See `OffPolicyLearner.actor_loss`; with the entropy."""
+        action, logp = self._distribution.draw(self.answers(given["observation"]), given["normal"][1])
+        least = self.values_of(given["observation"], action).min(dim=0).values
+        return (given["temperature"] * logp - least).sum() / rows, -logp.sum() / rows
+
+    def written(self, columns: ItemColumns, rows: int) -> Metrics:
+        """See `OffPolicyLearner.written`."""
+        self.place(columns)
+        alpha, normal = self._temperature.number, self.normals(2, rows, self.box.size)
+        logp = squash(self.actor.forward(self.next_seen)[0], normal[0], self._limits, self.next_action)
+        least = least_of(self.critics.forward(self.after, target=True))
+        target = soft_target(least[:, 0].astype(np.float64), logp, columns["reward"], columns["discount"], alpha)
+        fitted = self.fit(self.now, self.taken, target, rows)
+        entropy = self._improve(normal[1], alpha, rows)
+        self.move_temperature(entropy, self._wanted)
+        self.critics.follow(self.config.polyak)
+        return {
+            **fitted,
+            "entropy": entropy,
+            "temperature": alpha,
+        }
+
+    def _improve(self, normal: Array, alpha: float, rows: int) -> float:
+        """One step of the actor; its entropy before."""
+        actor, critics = self.actor, self.critics
+        out = actor.forward(self.seen)[0]
+        logp = squash(out, normal, self._limits, self.action)
+        values = critics.forward(self.now)
+        least = least_of(values)
+        for q, gradient in zip(values, critics.gradients, strict=True):
+            gradient[:] = q == least
+        if len(values) == 2:  # where both are equal, the first counts
+            critics.gradients[1][:] = 1.0 - critics.gradients[0]
+        squash_gradient(out, normal, self._limits, self.action, self.slopes(), alpha, max(1, rows), actor.gradients[0])
+        actor.sums[:2] = (alpha * logp - least[:, 0]).sum() / max(1, rows), -logp.sum() / max(1, rows)
+        actor.backward(self.seen)
+        self.step_actor()
+        return float(actor.sums[1])
+
+    def weights(self) -> Weights:
+        return {**self.actor.weights(), "warm_up": np.array([self.warm_up], np.float32)}
+
+
+def least_of(values: Sequence[Array]) -> Array:
+    """The smaller of two critics' values, or the only one's."""
+    return values[0].copy() if len(values) == 1 else np.minimum(values[0], values[1])
+
+
+class SACDiscreteLearner(_Tempered, DiscreteLearner):
+    """A softmax policy over legal actions; critics answer all actions at once, so that expectations are sums and nothing is drawn."""
+
+    config: SACDiscrete
+
+    name = "sac discrete"
+
+    def __init__(self, config: SACDiscrete, context: LearnerContext, start: Weights | None = None) -> None:
+        spec = config.policy(context.env, context.seats)
+        super().__init__(config, context, spec, start, critics=1 + config.twin)
+        self.tempered(config)
+
+    def _seen(self, observation: Array, mask: Array | None) -> tuple[Tensor, NDArray[np.bool_]]:
+        """As `seen`, of arrays."""
+        if self.states is not None:
+            ids = np.maximum(observation - self.states.base, 0)
+            return self.states.x[torch.from_numpy(ids.astype(np.int64))], self.states.mask[ids]
+        if mask is None:
+            mask = np.ones((len(observation), self.outputs), np.bool_)
+        return as_rows(observation, self.features), mask
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
+        """See `OffPolicyLearner.autograd`."""
+        alpha = self._temperature.value
+        given = {**columns, "temperature": alpha}
+        fitted = self.fit_modules(given, rows)
+        entropy, most = self.improve(given, rows)
+        wanted = self.config.target_entropy * most
+        self.descend_temperature(entropy, wanted)
+        self.critics.follow(self.config.polyak)
+        return {
+            **fitted,
+            "entropy": entropy,
+            "target_entropy": wanted,
+            "temperature": alpha,
+        }
+
+    def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """See `OffPolicyLearner.values_and_targets`."""
+        x, _ = self.seen(given["observation"], given.get("mask"))
+        after, legal = self.seen(given["next"], given.get("next_mask"))
+        with torch.no_grad():
+            least = self.critics(after, target=True).amin(dim=0)
+            value = -soft_losses(self.answers(after), legal, least, given["temperature"])[0]
+        return self.values_taken(given, self.critics(x)), self.targets(given, value)
+
+    def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+        """See `OffPolicyLearner.actor_loss`; with the entropy, and the most that it can be."""
+        x, mask = self.seen(given["observation"], given.get("mask"))
+        with torch.no_grad():
+            least = self.critics(x).amin(dim=0)
+        return tuple(part.sum() / rows for part in soft_losses(self.answers(x), mask, least, given["temperature"]))
+
+    def written(self, columns: ItemColumns, rows: int) -> Metrics:
+        """See `OffPolicyLearner.written`."""
+        alpha, config, actor, critics = (
+            self._temperature.number,
+            self.config,
+            self.actor,
+            self.critics,
+        )
+        x, mask = self._seen(columns["observation"], columns.get("mask"))
+        after, after_mask = self._seen(columns["next"], columns.get("next_mask"))
+        discount = columns["discount"]
+        if self.states is not None:
+            discount = np.where(columns["next"] < 0, 0.0, discount)
+        least = least_of(critics.forward(after, target=True))
+        value = soft_values(actor.forward(after)[0], after_mask, least, alpha)
+        fitted = self.fit(x, columns["action"], columns["reward"] + discount * value, rows)
+
+        least = least_of(critics.forward(x))
+        actor.sums[:] = policy_losses(actor.forward(x)[0], mask, least, alpha, max(1, rows), actor.gradients[0])
+        actor.backward(x)
+        self.step_actor()
+        _, entropy, most = map(float, actor.sums)
+        wanted = config.target_entropy * most
+        self.move_temperature(entropy, wanted)
+        critics.follow(config.polyak)
+        return {
+            **fitted,
+            "entropy": entropy,
+            "target_entropy": wanted,
+            "temperature": alpha,
+        }

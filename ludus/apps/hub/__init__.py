@@ -1,0 +1,1 @@
+"""Runs and policies pushed to a zoo, and pulled from one."""

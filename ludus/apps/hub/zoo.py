@@ -1,0 +1,566 @@
+"""Policies for others: `push` copies what a name of a run stands for into a zoo, a plain folder; `pull` fetches and checks it.
+
+RUN@… ── push ──► ZOO/NAME: manifest and weights, signed ── pull ──► runs/NAME: the same, checked against the game as it is here
+
+An entry is named as a run is, in the zoo or pulled: ZOO/NAME@best, ZOO/NAME@0/0-3. So there is no other way to use one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import ludus
+from ludus.core.config import from_yaml, to_yaml
+from ludus.core.curves import last
+from ludus.core.errors import ConfigError, DataError, PolicyError, RunError, ScenarioError, SolverError
+from ludus.core.own_code import code_in
+from ludus.core.types import Curve, EnvSpec, Match, MetaSolution, NamedStatistics, PolicyRef
+from ludus.envs.families import FAMILIES
+from ludus.envs.game_facts import GameFacts, contents_of, difference, players_of
+from ludus.envs.options import Environment
+from ludus.evaluation.policies import FORMS, META, Shares, misfit, policies_of, shares_of, take_apart
+from ludus.evaluation.ratings import rate_run
+from ludus.metagame.population.base import Lineage, PolicyRecord, populations_of, seats_in
+from ludus.metagame.population.matches import merge_statistics
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.policies.base import Policy
+from ludus.policies.bots import BotPolicy
+from ludus.policies.file import load_policy
+from ludus.storage.base import GenerationRecord
+from ludus.storage.manifest import (
+    Counted,
+    Manifest,
+    Member,
+    MetaStrategy,
+    Payoff,
+    Played,
+    Rated,
+    Results,
+    Returns,
+    Source,
+    read_manifest,
+)
+from ludus.storage.reader import Reader
+from ludus.storage.run_dirs import EXPERIMENT, RUNS, find_run, is_entry
+from ludus.storage.stored_run import StoredRun, open_run, refuse_code
+from ludus.storage.zoo import check_name, check_zoo, content_of, find_entry, write_entry
+
+_RATINGS = ("elo", "mean_payoff")
+_NEWEST = 100  # episodes of a training that say what it came to, as in reports
+_ALWAYS = ("torch", "numpy")
+_UNNAMED = "policy"  # a file of which no letter can stand in a name here
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZooEntry:
+    """folder: where it lies. manifest: what it says of itself. warnings: what may make it play otherwise here."""
+
+    folder: Path
+    manifest: Manifest
+    warnings: tuple[str, ...] = ()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Push.
+
+
+def push(
+    policies: str,
+    zoo: Path | str,
+    *,
+    name: str | None = None,
+    note: str = "",
+    members: bool = False,
+    env: Environment | str | None = None,
+    replace: bool = False,
+) -> ZooEntry:
+    """Copy policies into the zoo, with all that is known of them.
+
+    policies: a name, as `ludus.evaluation.policies` takes them; of a mixture, what it plays. zoo: a folder, made where it is missing. name:
+    of the entry; default: after the policies. note: in the user's words, such as a licence. members: of a whole run or a generation, every
+    policy of the populations, not only those that the meta-strategies play. env: the game of a file that is of no run, or its id. replace:
+    the entry of that name.
+
+    Durable when it returns; whatever goes wrong leaves the zoo as it was. Raises ConfigError for a name of nobody, or of policies without
+    weights; RunError for a run that cannot be read, a zoo that cannot be written, and a name that is taken; ScenarioError for a game that
+    others could not have, PolicyError for policies that need code of the user's own, or files of somebody else's.
+    """
+    wanted = take_apart(policies, find_run, open_run, what="policy", forms=FORMS)
+    if wanted.bot or wanted.random:
+        raise ConfigError(f"{policies!r} has no weights to push; who wants it names it so. Expected {FORMS}.")
+    if members and (wanted.file is not None or wanted.solution is None):
+        raise ConfigError(
+            f"--members was given, and {policies!r} names no whole run or generation. Leave it out, or push the run."
+        )
+    if env is not None and wanted.run is not None:
+        raise ConfigError(f"--env was given, and {policies!r} is of a run, which says what it plays. Leave it out.")
+    entry = _entry_name(name, wanted.run, wanted.what, wanted.file)
+    check_zoo(Path(zoo))
+    if wanted.run is None:
+        assert wanted.file is not None
+        pushed = _of_file(wanted.file, policies, env)
+    else:
+        shares = shares_of(wanted, wanted.run)
+        what = wanted.what if wanted.file is None else next(wanted.run.name(ref) for some in shares for ref, _ in some)
+        pushed = _of_run(wanted.run, what, shares, None if wanted.file is not None else wanted.solution, members)
+    manifest = Manifest(name=entry, note=note, created=time.time(), **pushed.facts)
+    write_entry(
+        Path(zoo) / entry, manifest, lambda member: _read(pushed.files[member.sha256], member.sha256), replace=replace
+    )
+    return ZooEntry(Path(zoo) / entry, manifest)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pushed:
+    """facts: fields of the manifest. files: of policies, by their digests."""
+
+    facts: Mapping[str, Any]
+    files: Mapping[str, Path]
+
+
+def _entry_name(name: str | None, run: StoredRun | None, what: str, file: Path | None) -> str:
+    if name is not None:
+        check_name(name)
+        return name
+    parts = [_name_of(run)] if run is not None else []
+    parts += [file.stem] if file is not None else [what] if what not in ("", META) else []
+    made = _plain("-".join(parts)).lstrip("._-")[:100]
+    if not made:
+        raise ConfigError(f"{'-'.join(parts)!r} has nothing that can name an entry of a zoo. Give a name with --name.")
+    check_name(made)
+    return made
+
+
+def _plain(text: str) -> str:
+    """As part of a file's name; empty where nothing of it can stand there."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).lstrip(".-")
+
+
+def _name_of(run: StoredRun) -> str:
+    """Of a run, EXPERIMENT/RUN where it is of one, whose runs are called the same everywhere."""
+    folder = run.folder.resolve()
+    return f"{folder.parent.name}/{folder.name}" if (folder.parent / EXPERIMENT).is_file() else folder.name
+
+
+def _of_run(
+    run: StoredRun, what: str, shares: Sequence[Shares], solution: MetaSolution | None, everybody: bool
+) -> _Pushed:
+    """shares: who is named. solution: what they play, where that is a generation's. everybody: of the populations, too."""
+    named = {ref for some in shares for ref, _ in some}
+    chosen = {which: [r.ref for r in members if everybody or r.ref in named] for which, members in run.members.items()}
+    stored = {policy.record.ref: policy for policy in run.policies}
+    with Reader(run.folder) as reader:
+        source, training = _source(run, what), _training(run, reader)
+        record = next((r for r in reader.generations() if r.number == source.generation), None)
+        results = _results(run, reader.payoffs(), chosen, reader, record if solution is not None else None)
+    policies, files = list[Member](), dict[str, Path]()
+    for ref in (ref for members in chosen.values() for ref in members):
+        member = _member(stored[ref].record, stored[ref].sha256)
+        policies.append(member.model_copy(update=training.get((ref.population, ref.policy), {})))
+        files[member.sha256] = run.file(ref)
+    facts: dict[str, Any] = {"source": source, "policies": tuple(policies), "results": results}
+    facts |= {"game": _game(run.env.played, run.population), "scenario": _without_folders(run.info.text)}
+    facts |= {"meta_strategy": _strategy(run, shares, chosen, solution)}
+    facts |= {"utility_range": run.info.utility_range, "zero_sum": run.info.zero_sum}
+    return _Pushed(facts, files)
+
+
+def _without_folders(scenario: str) -> str:
+    """The scenario's text; of files that it names, which do not come along, the names alone: where they lay is nobody's business. Those of
+    the environment stay, since it is made from them."""
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: shown(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return [shown(part) for part in value]
+        return os.path.basename(value) if isinstance(value, str) and os.path.isabs(value) else value
+
+    found = from_yaml(scenario, what="the scenario")
+    return to_yaml({key: part if key == "env" else shown(part) for key, part in found.items()})
+
+
+def _source(run: StoredRun, what: str) -> Source:
+    """Of what an entry has: where that came from."""
+    if is_entry(run.folder):
+        first = read_manifest(run.folder).source
+        return first.model_copy(update={"of": what} if what not in ("", META) else {})
+    return Source(
+        run=_name_of(run),
+        of=what,
+        generation=int(what) if what.isdecimal() else run.generation,
+        scenario=run.info.scenario,
+        algorithm=run.info.algorithm,
+        seed=run.info.seed,
+        code=run.info.version,
+    )
+
+
+def _training(run: StoredRun, reader: Reader) -> dict[tuple[int, str], dict[str, Any]]:
+    """Fields of `Member` that tell of the training of a policy, by population and name."""
+    if is_entry(run.folder):
+        members = read_manifest(run.folder).policies
+        return {(m.population, m.policy): {"trained": m.trained, "returns": m.returns} for m in members}
+    known: dict[tuple[int, str], dict[str, Any]] = {
+        (task.population, task.policy): {"trained": dict(task.counters)}
+        for task in reader.tasks()
+        if task.population is not None and task.policy is not None
+    }
+    for stored in reader.curves():
+        known.setdefault((stored.population, stored.policy), {})["returns"] = _returns(stored.curve)
+    return known
+
+
+def _of_file(file: Path, text: str, env: Environment | str | None) -> _Pushed:
+    """A policy of no run, for all players whom it fits."""
+    if env is None:
+        raise ConfigError(
+            f"{text!r} is of no run, so its game is not known; say which with --env, such as --env openspiel/leduc_poker."
+        )
+    settings = (env if isinstance(env, Environment) else Environment(id=env)).played
+    made = _alone(settings).make(num_envs=1)
+    spec = made.spec
+    made.close()
+    wanted = take_apart(text, find_run, open_run)
+    seats = policies_of(wanted, spec)
+    population = populations_of(spec)
+    fits = sorted({which for which, some in zip(population, seats, strict=True) if some})
+    (drawn, *_) = [one for some in seats for one in some]
+    data = file.read_bytes()
+    name = _plain(file.stem) or _UNNAMED
+    records = [PolicyRecord(PolicyRef(which, name), 0, drawn.policy.spec, Lineage()) for which in fits]
+    policies = tuple(_member(record, hashlib.sha256(data).hexdigest()) for record in records)
+    marginals = tuple((1.0,) if which in fits else () for which in population)
+    facts: dict[str, Any] = {"source": Source(run="", of=file.name), "game": _game(settings, population)}
+    facts |= {"policies": policies, "meta_strategy": MetaStrategy(marginals=marginals)}
+    facts |= {"scenario": to_yaml({"env": settings.model_dump(mode="json")})}
+    facts |= {"utility_range": spec.utility_range, "zero_sum": spec.zero_sum}
+    return _Pushed(facts, {policies[0].sha256: file})
+
+
+def _read(path: Path, sha256: str) -> bytes:
+    """A run's file, as its database has it. Raises RunError for one that is missing or was changed."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RunError(f"policy file {str(path)!r} cannot be read: {error.strerror}.") from error
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise RunError(f"policy file {str(path)!r} was changed or damaged since its run wrote it. Nothing was pushed.")
+    return data
+
+
+def _member(record: PolicyRecord, sha256: str) -> Member:
+    """sha256: of its file. Raises PolicyError for a policy that is code, or is not whole in its file."""
+    ref, spec = record.ref, record.spec
+    if code := code_in(spec):
+        raise PolicyError(
+            f"policy {ref.policy!r} is code of your own, {code!r}, and a zoo has weights and no code. Push others, such as "
+            "RUN@PLAYER/POLICY."
+        )
+    if spec.kind == "bot" and (bot := BotPolicy(spec, {}).bot).own:
+        raise PolicyError(
+            f"policy {ref.policy!r} is the bot {bot.text!r}, which may read files that a zoo does not have. Push others, such as "
+            "RUN@PLAYER/POLICY, or the policy's own file, FILE.safetensors."
+        )
+    name = _plain(ref.policy) or _UNNAMED
+    return Member(
+        population=ref.population,
+        policy=ref.policy,
+        version=ref.version or 0,
+        mode=ref.mode,
+        kind=spec.kind,
+        config=dict(spec.config),
+        file=f"policies/{ref.population}/{name}-{sha256[:12]}.safetensors",
+        sha256=sha256,
+        generation=record.lineage.generation,
+    )
+
+
+def _returns(curve: Curve) -> Returns | None:
+    if not len(curve):
+        return None
+    newest = last(curve, episodes=_NEWEST)
+    if not np.isfinite(newest["mean"][0]):
+        return None
+    return Returns(n=int(newest["n"][0]), mean=float(newest["mean"][0]), m2=float(newest["m2"][0]))
+
+
+def _strategy(
+    run: StoredRun, shares: Sequence[Shares], chosen: Mapping[int, Sequence[PolicyRef]], solution: MetaSolution | None
+) -> MetaStrategy:
+    """Over the policies that are pushed."""
+    marginals = []
+    for which, some in zip(run.population, shares, strict=True):
+        probs = dict(some)
+        marginals.append(tuple(probs.get(ref, 0.0) for ref in chosen[which]))
+    if solution is None or solution.joint is None:
+        return MetaStrategy(marginals=tuple(marginals))
+    place = {ref: k for refs in chosen.values() for k, ref in enumerate(refs)}
+    profiles = np.argwhere(solution.joint > 0)
+    here = [
+        tuple(place[run.members[which][int(k)].ref] for which, k in zip(run.population, profile, strict=True))
+        for profile in profiles
+    ]
+    probs = solution.joint[tuple(profiles.T)].tolist()
+    return MetaStrategy(marginals=tuple(marginals), profiles=tuple(here), probs=tuple(probs))
+
+
+# ---------------------------------------------------------------------------------------------- what is known of them
+
+
+def _results(
+    run: StoredRun,
+    payoffs: Payoffs,
+    chosen: Mapping[int, Sequence[PolicyRef]],
+    reader: Reader,
+    record: GenerationRecord | None,
+) -> Results:
+    """record: of the generation whose meta-strategies are pushed."""
+    places = {which: [run.records[ref].index for ref in refs] for which, refs in chosen.items()}
+    part = payoffs.part(places)
+    exact, count = part.exact, part.count
+    mean, m2 = np.moveaxis(part.mean, 0, -1), np.moveaxis(part.m2, 0, -1)  # [profile, P]
+    computed = [Payoff(profile=k, mean=tuple(mean[k].tolist())) for k in map(tuple, np.argwhere(exact).tolist())]
+    met = list(map(tuple, np.argwhere((count > 0) & ~exact).tolist()))
+    theirs = {k: tuple(places[run.population[p]][i] for p, i in enumerate(k)) for k in met}
+    wins, counted = reader.wins(list(theirs.values())), _counted(reader.counted())
+    played = [
+        Played(
+            profile=k,
+            n=int(count[k]),
+            mean=tuple(mean[k].tolist()),
+            m2=tuple(m2[k].tolist()),
+            wins=wins.get(theirs[k], ()),
+            statistics=counted.get(theirs[k]),
+        )
+        for k in met
+    ]
+    known: dict[str, Any] = {}
+    if record is not None:
+        values = record.values if np.isfinite(record.values).all() else ()  # of learners alone nothing was evaluated
+        known = {"nash_conv": record.nash_conv, "gains": record.gains, "values": values, "exact": record.exact}
+    elif exact.size == 1 and (exact.any() or count.any()):  # one policy of each
+        known = {"values": tuple(mean.ravel().tolist()), "exact": bool(exact.all())}
+    ratings = tuple(rated for kind in _RATINGS if (rated := _rated(run, kind, chosen)) is not None)
+    return Results(payoffs=tuple(computed), matches=tuple(played), ratings=ratings, **known)
+
+
+def _counted(matches: Sequence[Match]) -> dict[tuple[int, ...], Counted]:
+    """Of each profile, the statistics of all its matches together."""
+    parts: dict[tuple[int, ...], list[NamedStatistics | None]] = {}
+    for match in matches:
+        parts.setdefault(match.profile, []).append(match.statistics)
+    merged = {profile: merge_statistics(some) for profile, some in parts.items()}
+    return {
+        profile: Counted(names=s.names, n=_rows(s.n), mean=_rows(s.mean), m2=_rows(s.m2))
+        for profile, s in merged.items()
+        if s is not None
+    }
+
+
+def _rows(array: NDArray[Any]) -> tuple[tuple[Any, ...], ...]:
+    return tuple(map(tuple, array.tolist()))
+
+
+def _rated(run: StoredRun, kind: str, chosen: Mapping[int, Sequence[PolicyRef]]) -> Rated | None:
+    """None where what is stored cannot be rated so, as computed payoffs by Elo."""
+    try:
+        found = rate_run(run.folder, [kind])
+    except (DataError, SolverError):
+        return None
+    (table,) = found.tables.values()
+    offsets = np.cumsum([0, *table.sizes])
+    places = [
+        offsets[which] + run.records[ref].index if run.records[ref].index < table.sizes[which] else None
+        for which, refs in chosen.items()
+        for ref in refs
+    ]
+
+    def column(values: Any) -> tuple[float, ...]:
+        return tuple(np.nan if place is None else float(values[place]) for place in places)
+
+    return Rated(
+        name=kind, unit=table.unit, rating=column(table.rating), low=column(table.low), high=column(table.high)
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The game, as it is here.
+
+
+def _alone(settings: Environment) -> Environment:
+    """The game itself, in this process."""
+    return settings.played.of_game(None).model_copy(update={"workers": 0, "deadline": None, "restarts": 0})
+
+
+def _game(settings: Environment, population: Sequence[int]) -> GameFacts:
+    """Raises ScenarioError for a game that only one program has; what making it raises."""
+    if settings.unnamed:
+        raise ScenarioError(
+            f"the policies play {settings.id!r}, an object of the program that trained them, which nobody else can make. Train in one that "
+            "can be imported, `module:Class`."
+        )
+    try:
+        refuse_code(settings.model_dump())
+    except ConfigError as error:
+        raise ScenarioError(f"{settings.id} cannot be pushed: {error}") from error
+    env = _alone(settings).make(num_envs=1)
+    try:
+        return _described(settings, env.spec, population)
+    finally:
+        env.close()
+
+
+def _described(settings: Environment, spec: EnvSpec, population: Sequence[int]) -> GameFacts:
+    tree, package = spec.enumeration, _package(settings.id)
+    return GameFacts(
+        id=settings.id,
+        options=settings.options,
+        wrappers=settings.wrappers,
+        players=players_of(spec, population),
+        states="" if tree is None else hashlib.sha256("\n".join(tree.key).encode()).hexdigest(),
+        package=package,
+        packages=_versions(package),
+        files=contents_of(settings.id),
+    )
+
+
+@cache
+def _package(id: str) -> str:
+    """The distribution that brings an environment; "" where that is not known."""
+    family, slash, _ = id.partition("/")
+    module = FAMILIES[family].needs if slash and family in FAMILIES else id.partition(":")[0].partition(".")[0]
+    return next(iter(packages_distributions().get(module, ())), "")
+
+
+def _versions(package: str) -> dict[str, str]:
+    found = {"ludus": ludus.__version__}
+    for name in (*_ALWAYS, *([package] if package else [])):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Pull.
+
+
+def pull(
+    entry: Path | str, target: Path | str | None = None, *, check_env: bool = True, replace: bool = False
+) -> ZooEntry:
+    """Copy an entry of a zoo here, after all of it was checked.
+
+    entry: ZOO/NAME. target: a folder; default: ./runs/NAME, so that its policies are named NAME@best. check_env: make the environment, and
+    see whether spaces, information states and policies fit it. replace: an entry that is there. Another version of the environment's
+    package is a warning where all fits.
+
+    Raises RunError for an entry that is missing, unsigned, damaged or of an unknown format, and for a target that is taken; ScenarioError
+    for another game than the environment is here; PolicyError for policies that cannot be loaded or played; what making the environment
+    raises.
+    """
+    folder = find_entry(str(entry))
+    manifest = read_manifest(folder)
+    name = folder.resolve().name
+    check_name(name)
+    there = RUNS / name if target is None else Path(target)
+    if there.resolve() == folder.resolve():
+        raise RunError(f"{str(there)!r} is the entry itself. Give another target.")
+    warnings = check_entry(folder, manifest, check_env=check_env)
+    write_entry(there, manifest, lambda member: content_of(folder, member), replace=replace)
+    return ZooEntry(there, manifest, warnings)
+
+
+def check_entry(folder: Path, manifest: Manifest, *, check_env: bool = True) -> tuple[str, ...]:
+    """Reads all of an entry; answers with warnings, and raises as `pull` does for what must not be used."""
+    loaded = []
+    for member in manifest.policies:
+        content_of(folder, member)
+        policy = load_policy(folder / member.file, member.sha256)
+        loaded.append((member, policy))
+    if not check_env:
+        return ()
+    run = open_run(folder)
+    settings = _alone(run.env)
+    try:
+        env = settings.make(num_envs=1)
+    except ConfigError as error:
+        raise ScenarioError(
+            f"{str(folder)!r} plays {manifest.game.id}, which cannot be made here: {error} --no-check-env copies it all the same."
+        ) from error
+    try:
+        _require_same(manifest.game, _described(settings, env.spec, run.population))
+        _require_fit(loaded, env.spec, run.population)
+    finally:
+        env.close()
+    return _warnings(manifest, env.spec)
+
+
+def _require_same(theirs: GameFacts, ours: GameFacts) -> None:
+    """Raises ScenarioError, with the first thing that differs."""
+    wrong = _difference(theirs, ours)
+    if wrong:
+        raise ScenarioError(
+            f"the entry's policies were trained on another game than {theirs.id} is here: {wrong} {_other_version(theirs)}"
+        )
+
+
+def _difference(theirs: GameFacts, ours: GameFacts) -> str:
+    if theirs.id != ours.id:
+        return f"its scenario makes {ours.id}."
+    if wrong := difference(theirs.players, ours.players, "the entry", bounds=True):
+        return wrong
+    if changed := [name for name, digest in theirs.files.items() if ours.files.get(name, digest) != digest]:
+        return f"the file {changed[0]!r} holds something else than when the entry was pushed."
+    if theirs.states and theirs.states != ours.states:
+        return "its information states are others than in the entry, and policies play by their ids."
+    return ""
+
+
+def _require_fit(loaded: Sequence[tuple[Member, Policy]], spec: EnvSpec, population: Sequence[int]) -> None:
+    for member, policy in loaded:
+        for player in seats_in(population, member.population):
+            if wrong := misfit(policy, spec, player, member.mode):
+                raise PolicyError(
+                    f"policy {member.policy!r} of the entry cannot play player {player} of {spec.id} here: {wrong}"
+                )
+
+
+def _other_version(game: GameFacts) -> str:
+    """A sentence where the environment's package has another version here."""
+    was, is_ = game.packages.get(game.package, ""), _versions(game.package).get(game.package, "")
+    return f"It was pushed with {game.package} {was}, and {is_} is installed." if was and is_ and was != is_ else ""
+
+
+def _warnings(manifest: Manifest, spec: EnvSpec) -> tuple[str, ...]:
+    """Of what fits."""
+    found = []
+    if other := _other_version(manifest.game):
+        found.append(
+            f"{other} All spaces fit; the game may still play otherwise, and its results are of the other version."
+        )
+    was, now = manifest.utility_range, spec.utility_range
+    if not np.allclose(was, now) or manifest.zero_sum != spec.zero_sum:
+        found.append(
+            f"It pays otherwise here: returns lie in {_ranges(now, spec.zero_sum)}, and in {_ranges(was, manifest.zero_sum)} in the entry, "
+            "whose results are of those."
+        )
+    return tuple(found)
+
+
+def _ranges(ranges: Sequence[tuple[float, float]], zero_sum: bool) -> str:
+    """Of all players; once where they are alike."""
+    told = dict.fromkeys(f"[{low:g}, {high:g}]" for low, high in ranges)
+    return " and ".join(told) + (" (zero-sum)" if zero_sum else "")

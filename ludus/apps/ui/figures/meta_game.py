@@ -1,0 +1,211 @@
+"""The meta-game of a run: its members, what they earn against each other, and how they are mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from ludus.core.errors import RunError
+from ludus.metagame.solvers.confidence import MIN_UNITS, mean_bounds
+from ludus.storage.base import RunInfo
+from ludus.storage.payoff_log import PayoffLog
+from ludus.storage.reader import Reader
+from ludus.storage.records import StoredPolicy, player_of
+
+Floats = NDArray[np.float64]
+T = TypeVar("T")
+PARTS = ("policies", "matches", "payoffs", "generations")
+"""Of a `Position`, what a meta-game is made of."""
+CONFIDENCE = 0.95
+"""Of each interval by itself, at all times at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class MetaGame:
+    """members: of each population, in order. log: what is known of each profile. marginals: [P] float64[n_p] of the last generation, 0 for
+    policies that came after it. generation: its number; None before the first one. rated: of each population, float64[n] the ratings that
+    the run stored last, NaN for policies that have none. joint: float64[n_0, …] of a joint meta-strategy, else None.
+    """
+
+    info: RunInfo
+    members: tuple[tuple[StoredPolicy, ...], ...]
+    log: PayoffLog
+    marginals: tuple[Floats, ...]
+    generation: int | None
+    rated: tuple[Floats, ...]
+    joint: Floats | None = None
+    _made: dict[str, Any] = field(default_factory=dict)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` makes of this meta-game, made once."""
+        if name not in self._made:
+            self._made[name] = make()
+        made: T = self._made[name]
+        return made
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """[P] policies per player."""
+        return self.log.sizes
+
+    @property
+    def players(self) -> int:
+        return self.info.players
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether two players draw from one population."""
+        return self.players == 2 and len(set(self.info.population)) == 1
+
+    def players_of(self, population: int) -> list[int]:
+        """Who draw from it."""
+        return [player for player, own in enumerate(self.info.population) if own == population]
+
+    def names(self, player: int) -> list[str]:
+        """Ids of the policies that can play for a player."""
+        return [stored.record.ref.policy for stored in self.members[self.info.population[player]]]
+
+    @cached_property
+    def mean(self) -> Floats:
+        """float64[P, n_0, …], NaN in holes. Where two players draw from one population, a seat order that was never played has what the
+        other one gave, and a policy that never met itself half of a constant sum."""
+        mean = self.log.mean
+        if not self.symmetric:
+            return mean
+        swapped = mean[::-1].transpose(0, 2, 1)
+        filled = np.where(np.isnan(mean), swapped, mean)
+        own = np.arange(self.sizes[0])
+        if self.info.zero_sum and np.isfinite(filled).any():  # two copies share a constant sum equally
+            total = float(np.nanmean(filled.sum(axis=0)))
+            filled[:, own, own] = np.where(np.isnan(filled[:, own, own]), total / 2, filled[:, own, own])
+        return filled
+
+    def returns(self, player: int) -> tuple[float, float]:
+        """The least and the largest one of a player; infinite where the run does not say."""
+        return self.info.utility_range[player] if self.info.utility_range else (-np.inf, np.inf)
+
+    def half_width(self, player: int) -> Floats:
+        """float64[n_0, …]: of the interval of each mean; 0 where it is exact, NaN where nobody played, or the utility range is infinite and
+        a single unit was played. See `half_widths`. Where means of both seat orders are taken, each is so wide that both hold together."""
+        log, returns = self.log, self.returns(player)
+        alpha = (1.0 - CONFIDENCE) / (2 if self.symmetric else 1)
+        return self.once(
+            f"half width {player}",
+            lambda: half_widths(log.count, log.mean[player], log.m2[player], log.exact, returns, alpha=alpha),
+        )
+
+    def earned(self, player: int) -> Floats:
+        """float64[n_p]: by each policy of a player against the last meta-strategies of the others. NaN where a hole has weight."""
+        return self.expected(self.mean[player], player)
+
+    def expected(self, values: Floats, *players: int) -> Floats:
+        """float64[n_p, …] for the policies of these players, in rising order: expectation of values [n_0, …] over what the last
+        meta-strategies have the others play, together where they are joint. NaN where a hole has weight."""
+        if self.joint is None:
+            return against(values, self.marginals, keep=players)
+        return _beside(values, self.joint.sum(axis=players), players)
+
+    def summed(self, values: Floats, *players: int) -> Floats:
+        """As `expected`: the sum of values over all that the others may play."""
+        if self.joint is None:
+            return against(values, [(row > 0).astype(np.float64) for row in self.marginals], keep=players)
+        return _beside(values, (self.joint.sum(axis=players) > 0).astype(np.float64), players)
+
+
+def meta_game(reader: Reader) -> MetaGame:
+    """As it is now. Raises RunError if the database is damaged."""
+    return reader.remembered("meta-game", lambda: _meta_game(reader), of=PARTS)
+
+
+def _meta_game(reader: Reader) -> MetaGame:
+    with reader.moment():
+        info, policies, last = reader.info(), reader.policies(), reader.last_generation()
+        log, ratings = reader.payoff_log(), reader.ratings(last=True)
+    if last is not None and len(last.marginals) != info.players:
+        raise RunError(f"the database of {str(reader.run_dir)!r} holds a generation of another number of players.")
+    members = tuple(
+        tuple(stored for stored in policies if stored.record.ref.population == population)
+        for population in range(max(info.population, default=-1) + 1)
+    )
+    marginals, joint = tuple(np.zeros(size) for size in log.sizes), None
+    if last is not None and last.joint is not None:
+        joint = np.zeros(log.sizes)
+        joint[tuple(slice(size) for size in last.sizes)] = last.joint[tuple(slice(size) for size in log.sizes)]
+    if last is not None:
+        for row, marginal in zip(marginals, last.marginals, strict=True):
+            row[: len(marginal)] = marginal[: len(row)]
+    found = {(entry.population, entry.policy): entry.rating for entry in ratings}
+    rated = tuple(
+        np.array([found.get(player_of(stored.record.ref), np.nan) for stored in population], np.float64)
+        for population in members
+    )
+    return MetaGame(info, members, log, marginals, None if last is None else last.number, rated, joint)
+
+
+def against(mean: Floats, marginals: Sequence[Floats], *, keep: tuple[int, ...]) -> Floats:
+    """Expectation of `mean` [n_0, …] over the marginals of all axes but `keep` (in rising order). NaN where a hole has weight."""
+    result = mean
+    for axis in reversed(range(mean.ndim)):
+        if axis in keep:
+            continue
+        support = np.flatnonzero(marginals[axis])
+        if len(support) == 0:
+            return np.full([n for k, n in enumerate(mean.shape) if k in keep], np.nan)
+        result = np.tensordot(result.take(support, axis=axis), marginals[axis][support], axes=(axis, 0))
+    return result
+
+
+def _beside(values: Floats, weight: Floats, players: tuple[int, ...]) -> Floats:
+    """Weighted sum of values [n_0, …] over the profiles of all but these players, weight [n_q, …]. NaN where a hole has weight."""
+    played = np.flatnonzero(weight)
+    kept = tuple(range(len(players)))
+    rows = np.moveaxis(values, players, kept).reshape(*(values.shape[player] for player in players), -1)
+    total: Floats = rows[..., played] @ weight.ravel()[played]
+    return total
+
+
+def half_widths(
+    count: NDArray[np.int64],
+    mean: Floats,
+    m2: Floats,
+    exact: NDArray[np.bool_],
+    utility_range: tuple[float, float],
+    *,
+    alpha: float = 1.0 - CONFIDENCE,
+) -> Floats:
+    """Half of the widest side of the interval of each mean of `count` units; arrays of one shape. 0 where exact, NaN where unknown.
+
+    Where returns are bounded these are confidence sequences (`ludus.metagame.solvers.confidence`), which hold at all times at once, so
+    that they may be watched while more is played. Where they are not, they are normal, and hold at one time only. alpha: how often each
+    may fail.
+    """
+    out = np.where(exact, 0.0, np.nan)
+    sampled = ~exact & (count > 0)
+    n, values, spread = count[sampled], mean[sampled], m2[sampled]
+    least, most = utility_range
+    if np.isfinite(least) and np.isfinite(most):
+        at, back = _different(n, values, spread)  # wins and losses of equally many games: few are
+        low, high = mean_bounds(n[at], values[at], spread[at], least=least, most=most, alpha=alpha, min_units=MIN_UNITS)
+        out[sampled] = np.maximum(values[at] - low, high - values[at])[back]
+    else:
+        z = float(ndtri(1.0 - alpha / 2))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            out[sampled] = np.where(n > 1, z * np.sqrt(spread / (n * (n - 1.0))), np.nan)
+    return out
+
+
+def _different(*columns: NDArray[np.generic]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The places of the rows that differ, and for each row which of these it is like."""
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values, place = np.unique(column, return_inverse=True)
+        code, back = np.unique(code * len(values) + place, return_inverse=True)
+        code = back.astype(np.int64)
+    _, first, back = np.unique(code, return_index=True, return_inverse=True)
+    return first, back

@@ -1,0 +1,330 @@
+"""Who is strongest, and how different a population's policies are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.apps.ui.figures.base import MAX_POINTS, Number, finite, require_known, thin
+from ludus.apps.ui.figures.clusters import Clusters, clusters_of, payoff_rows
+from ludus.apps.ui.figures.meta_game import PARTS, Floats, MetaGame, meta_game
+from ludus.core.errors import DataError
+from ludus.metagame.population.base import Lineage
+from ludus.metagame.population.ratings.base import RatingTable
+from ludus.metagame.population.ratings.bradley_terry import Elo
+from ludus.metagame.population.ratings.results import Pairs
+from ludus.storage.reader import Reader
+
+# --------------------------------------------------------------------------------------------------------------------
+# Ranking.
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """mean: return against the last meta-strategy of the other players, averaged over the players that draw from the population;
+    half_width: mean of those of its payoffs, weighted in the same way: wide rather than narrow where opponents are many. start: the policy
+    that it began as a copy of, or where else its first weights came from. games: units that were played by it. rating: Elo points by wins
+    and losses with a 95% interval around it, where two play and winners were counted; else the newest that the run stored, with none.
+    cluster: by what it earns."""
+
+    policy: str
+    generation: int
+    start: str
+    mean: Number
+    half_width: Number
+    games: int
+    rating: Number
+    rating_half_width: Number
+    probability: float
+    cluster: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """A population, best mean first. players: who draw from it."""
+
+    population: int
+    players: list[int]
+    rows: list[Ranked]
+
+
+def ranking(reader: Reader, **query: str) -> list[Ranking]:
+    """Raises ConfigError for a query; RunError as `Reader`."""
+    require_known(query, "ranking")
+    return reader.remembered("ranking", lambda: _rankings(reader), of=PARTS)
+
+
+def _rankings(reader: Reader) -> list[Ranking]:
+    game = meta_game(reader)
+    rated = ratings(game) or [(stored, np.full(len(stored), np.nan)) for stored in game.rated]
+    return [_ranking(game, which, rated[which]) for which in range(len(game.members))]
+
+
+def _ranking(game: MetaGame, population: int, rated: tuple[Floats, Floats]) -> Ranking:
+    players, members = game.players_of(population), [stored.record for stored in game.members[population]]
+    if not members:
+        return Ranking(population, players, [])
+    mean = np.mean([game.earned(p) for p in players], axis=0)
+    half = np.mean([game.expected(filled_half_width(game, p), p) for p in players], axis=0)
+    probability = np.mean([game.marginals[p] for p in players], axis=0)
+    games, cluster = units(game, population), clusters(game, population).label
+    rows = [
+        Ranked(
+            policy=member.ref.policy,
+            generation=member.lineage.generation,
+            start=start_of(member.lineage),
+            mean=finite(mean[k]),
+            half_width=finite(half[k]),
+            games=int(games[k]),
+            rating=finite(rated[0][k]),
+            rating_half_width=finite(rated[1][k]),
+            probability=round(float(probability[k]), 6),
+            cluster=int(cluster[k]),
+        )
+        for k, member in enumerate(members)
+    ]
+    # By the digits that are shown: near an equilibrium all that matter earn the same, and then the likelier comes first.
+    rows.sort(key=lambda row: (-np.inf if row.mean is None else round(row.mean, 4), row.probability), reverse=True)
+    return Ranking(population, players, rows)
+
+
+def filled_half_width(game: MetaGame, player: int) -> Floats:
+    """As `MetaGame.half_width`, where `MetaGame.mean` has taken the other seat order or the constant for a hole."""
+    half = game.half_width(player)
+    if game.symmetric:
+        half = np.where(np.isnan(half), game.half_width(1 - player).T, half)
+        free = np.isnan(game.log.mean[player]) & np.isnan(game.log.mean[1 - player].T) & np.isfinite(game.mean[player])
+        half = np.where(free, 0.0, half)
+    return half
+
+
+def units(game: MetaGame, population: int) -> NDArray[np.int64]:
+    """int64[n]: units that each policy has played, over all seats."""
+    out = np.zeros(len(game.members[population]), np.int64)
+    for player in game.players_of(population):
+        out += game.log.count.sum(axis=tuple(axis for axis in range(game.players) if axis != player))
+    return out
+
+
+def start_of(lineage: Lineage) -> str:
+    """The policy that it began as a copy of, or where else its first weights came from."""
+    return lineage.start if lineage.parent is None else lineage.parent.policy
+
+
+def clusters(game: MetaGame, population: int) -> Clusters:
+    """Of a population."""
+    return game.once(f"clusters {population}", lambda: clusters_of(game, population))
+
+
+def ratings(game: MetaGame) -> list[tuple[Floats, Floats]] | None:
+    """Of each population: float64[n] Elo points of greatest likelihood, and half of their 95% intervals. None without win counts, or for
+    other than two players."""
+    if game.players != 2 or not game.log.wins.any():
+        return None
+    won, drawn, lost = (game.log.wins[0, end].astype(np.float64) for end in range(3))
+    if game.symmetric:
+        results = Pairs.of(won + lost.T, drawn + drawn.T)
+        sizes: tuple[int, ...] = (len(won),)
+    else:
+        sizes = game.sizes
+        between = np.zeros((3, sum(sizes), sum(sizes)))
+        first, second = slice(sizes[0]), slice(sizes[0], None)
+        between[0, first, second], between[0, second, first] = won, lost.T
+        between[1, first, second], between[1, second, first] = drawn, drawn.T
+        results = Pairs.of(between[0], between[1])
+    try:
+        table = Elo().fit(results, sizes=sizes)
+    except DataError:
+        return None  # it did not converge; the run's own ratings are there
+    return _by_population(table)
+
+
+def _by_population(table: RatingTable) -> list[tuple[Floats, Floats]]:
+    ends = np.cumsum([0, *table.sizes]).tolist()
+    half = (table.high - table.low) / 2
+    return [(table.rating[a:b], half[a:b]) for a, b in pairwise(ends)]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Diversity.
+
+
+@dataclass(frozen=True, slots=True)
+class PopulationDiversity:
+    """policies: how many. effective: exp of the entropy of the last meta-strategy, support: policies that it plays. clusters: groups that
+    earn alike. effective_diversity: p' max(A, 0) p, p the last meta-strategy and A the antisymmetric payoffs over half of their range
+    (Balduzzi et al. 2019, "Open-ended learning in symmetric zero-sum games", definition 4): how much those that matter beat each other, 0
+    for one dominant policy; None but for two players of one population in a zero-sum game. expected_cardinality: how many policies with
+    payoffs of their own a determinantal point process draws (Perez-Nieves et al. 2021, "Modelling behavioural diversity", theorem 3.3)."""
+
+    population: int
+    policies: int
+    effective: Number
+    support: int
+    clusters: int
+    effective_diversity: Number
+    expected_cardinality: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Diversity:
+    """effective, support: [P][generations] of the meta-strategy: exp of its entropy, and how many policies it plays. last: of each
+    population now."""
+
+    generation: list[int]
+    effective: list[list[Number]]
+    support: list[list[int]]
+    last: list[PopulationDiversity]
+
+
+def diversity(reader: Reader, **query: str) -> Diversity:
+    """Raises ConfigError for a query; RunError as `Reader`."""
+    require_known(query, "diversity")
+    game = meta_game(reader)
+    with reader.moment():
+        found = reader.marginals(thin(reader.generation_numbers(), MAX_POINTS))
+    players = range(game.players)
+    return Diversity(
+        generation=[*found],
+        effective=[[finite(effective_number(rows[p])) for rows in found.values()] for p in players],
+        support=[[int(np.count_nonzero(rows[p])) for rows in found.values()] for p in players],
+        last=[_diversity(game, population) for population in range(len(game.members))],
+    )
+
+
+def effective_number(marginal: Floats) -> float:
+    """exp of the entropy of probabilities float64[n] (Hill 1973, order 1): n for n equal ones, 1 for a single one."""
+    kept = marginal[marginal > 0]
+    return float(np.exp(-(kept * np.log(kept)).sum()))
+
+
+def _diversity(game: MetaGame, population: int) -> PopulationDiversity:
+    marginal = np.mean([game.marginals[p] for p in game.players_of(population)], axis=0)
+    some = bool(marginal.any())
+    rows = payoff_rows(game, population) if len(marginal) else np.empty((0, 0))
+    return PopulationDiversity(
+        population=population,
+        policies=len(game.members[population]),
+        effective=finite(effective_number(marginal)) if some else None,
+        support=int(np.count_nonzero(marginal)),
+        clusters=clusters(game, population).count,
+        effective_diversity=finite(effective_diversity(game, marginal)) if some else None,
+        expected_cardinality=finite(expected_cardinality(rows)),
+    )
+
+
+def effective_diversity(game: MetaGame, marginal: Floats) -> float:
+    """See `PopulationDiversity`; NaN where it is not defined, or where payoffs are missing that matter."""
+    if not (game.symmetric and game.info.zero_sum):
+        return float("nan")
+    played = np.flatnonzero(marginal)
+    payoff = antisymmetric(game)[np.ix_(played, played)]
+    known = game.mean[np.isfinite(game.mean)]
+    half = float(np.ptp(known)) / 2 if len(known) else 0.0
+    return float(marginal[played] @ np.maximum(payoff, 0.0) @ marginal[played]) / half if half else 0.0
+
+
+def antisymmetric(game: MetaGame) -> Floats:
+    """float64[n, n]: half of what i earns more than j when they meet, over both seat orders; -A' = A. NaN where they have not met."""
+    own = (game.mean[0] + game.mean[1].T) / 2
+    return np.asarray((own - own.T) / 2)
+
+
+def expected_cardinality(rows: Floats) -> float:
+    """tr(I - (L + I)^-1), L = M M' of the payoff rows M float64[n, m], each row scaled to length 1; what is not known counts as 0, the
+    mean of its column having been taken away."""
+    if not rows.size:
+        return float("nan")
+    known = np.isfinite(rows)
+    middle = np.where(known, rows, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    centred = np.where(known, rows - middle, 0.0)
+    length = np.sqrt((centred**2).sum(axis=1, keepdims=True))
+    unit = np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
+    values = np.linalg.eigvalsh(unit @ unit.T)
+    return float((values.clip(0) / (values.clip(0) + 1.0)).sum())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What matches counted.
+
+MAX_COUNTED = 20_000
+"""Newest matches that statistics are told of."""
+MAX_MET = 20
+"""Opponents beside whom a policy's statistics are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRow:
+    """means: per episode, by the names of the table. against: whom a policy met, and the means there."""
+
+    policy: str
+    episodes: int
+    means: list[Number]
+    against: list[tuple[str, list[Number]]]
+
+
+@dataclass(frozen=True, slots=True)
+class CountedTable:
+    """What the matches of a population's policies counted, by name."""
+
+    population: int
+    players: list[int]
+    names: list[str]
+    rows: list[CountedRow]
+
+
+def statistics(reader: Reader, **query: str) -> list[CountedTable]:
+    """Of the newest matches. Raises ConfigError for a query; RunError as `Reader`."""
+    require_known(query, "statistics")
+    return reader.remembered("statistics", lambda: _statistics(reader), of=("policies", "matches"))
+
+
+Who = tuple[int, str]
+"""Population and policy."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    """By name: episodes, and the sum over them."""
+
+    episodes: dict[str, int] = field(default_factory=dict)
+    total: dict[str, float] = field(default_factory=dict)
+
+    def add(self, name: str, episodes: int, mean: float) -> None:
+        self.episodes[name] = self.episodes.get(name, 0) + episodes
+        self.total[name] = self.total.get(name, 0.0) + episodes * mean
+
+    def means(self, names: Sequence[str]) -> list[Number]:
+        return [finite(self.total[name] / self.episodes[name]) if name in self.total else None for name in names]
+
+
+def _statistics(reader: Reader) -> list[CountedTable]:
+    every: dict[Who, _Sums] = {}
+    met: dict[Who, dict[str, _Sums]] = {}
+    names: dict[str, None] = {}
+    with reader.moment():
+        info, policies = reader.info(), reader.policy_names()
+        for seats, player, name, episodes, mean in reader.counted_means(last=MAX_COUNTED):
+            who, others = seats[player], ", ".join(policy for q, (_, policy) in enumerate(seats) if q != player)
+            names[name] = None
+            every.setdefault(who, _Sums()).add(name, episodes, mean)
+            met.setdefault(who, {}).setdefault(others, _Sums()).add(name, episodes, mean)
+    tables = []
+    for population in sorted(set(info.population)) if every else ():
+        rows = [
+            CountedRow(
+                policy,
+                max(every[population, policy].episodes.values()),
+                every[population, policy].means([*names]),
+                [(who, sums.means([*names])) for who, sums in list(met[population, policy].items())[-MAX_MET:] if who],
+            )
+            for policy in policies.get(population, [])
+            if (population, policy) in every
+        ]
+        players = [player for player, own in enumerate(info.population) if own == population]
+        tables.append(CountedTable(population, players, [*names], rows))
+    return tables

@@ -1,0 +1,109 @@
+"""Answers that many browsers share: each is computed once for every state of its run, in a few threads, and kept as bytes up to a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from fastapi import Request, Response
+
+from ludus.apps.ui.server.address import is_loopback
+
+KEPT = 64 << 20
+"""Bytes of answers that are kept."""
+THREADS = 2
+"""Threads that compute; what belongs to one run is computed in one of them, one after the other."""
+_EACH = 1 << 10  # bytes that an answer costs beside its content, at most
+_SMALL, _LARGE = (
+    1 << 10,
+    1 << 20,
+)  # bytes; what is smaller is not worth packing, what is larger not for this machine's own browser
+
+
+@dataclass(slots=True)
+class Body:
+    """JSON to be sent. tag: of its content."""
+
+    content: bytes
+    tag: str = ""
+    _packed: bytes = field(default=b"", repr=False)  # less than half of the content, mostly
+
+    def __post_init__(self) -> None:
+        self.tag = f'"{hashlib.blake2b(self.content, digest_size=12).hexdigest()}"'
+
+    def packed(self) -> bytes:
+        """By gzip, at its quickest."""
+        if not self._packed:
+            self._packed = gzip.compress(self.content, compresslevel=1 if len(self.content) > _LARGE else 5, mtime=0)
+        return self._packed
+
+
+async def respond(request: Request, body: Body, *, media_type: str = "application/json") -> Response:
+    """304 where the browser has it already; packed where that is worth the time, as hardly ever for a browser on this machine."""
+    near = request.client is not None and is_loopback(request.client.host)
+    headers = {"etag": body.tag, "cache-control": "private, no-cache", "vary": "accept-encoding, cookie"}
+    tags = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
+    if body.tag in tags:
+        return Response(status_code=304, headers=headers)
+    worth = _SMALL <= len(body.content) <= (_LARGE if near else KEPT)
+    if worth and "gzip" in request.headers.get("accept-encoding", ""):
+        headers["content-encoding"] = "gzip"
+        packed = await asyncio.to_thread(body.packed)
+        return Response(packed, media_type=media_type, headers=headers)
+    return Response(body.content, media_type=media_type, headers=headers)
+
+
+class AnswerCache:
+    """Computed once while anybody waits for it, whoever asks; the ones that were not asked for for longest are forgotten."""
+
+    def __init__(self, *, most: int = KEPT) -> None:
+        self._most, self._size = most, 0
+        self._kept: OrderedDict[Hashable, Body] = OrderedDict()
+        self._coming: dict[Hashable, asyncio.Future[Body]] = {}
+        self._threads = [ThreadPoolExecutor(1, f"panels-{k}") for k in range(THREADS)]
+
+    async def get(self, key: Hashable, group: str, compute: Callable[[], bytes]) -> Body:
+        """What compute() gives for this key, from another thread. group: those of one are computed one after the other. Raises what it
+        raises; that is not kept."""
+        if (body := self._kept.get(key)) is not None:
+            self._kept.move_to_end(key)
+            return body
+        if key not in self._coming:
+            self._coming[key] = asyncio.ensure_future(self._compute(key, group, compute))
+        return await asyncio.shield(self._coming[key])  # one browser that goes away takes it from nobody
+
+    async def _compute(self, key: Hashable, group: str, compute: Callable[[], bytes]) -> Body:
+        try:
+            chosen = self._threads[int(group[:8] or "0", 16) % len(self._threads)]
+            body = await asyncio.get_running_loop().run_in_executor(chosen, lambda: Body(compute()))
+        finally:
+            del self._coming[key]
+        self._keep(key, body)
+        return body
+
+    def _keep(self, key: Hashable, body: Body) -> None:
+        self._kept[key] = body
+        self._size += len(body.content) + _EACH
+        while self._size > self._most:
+            _, old = self._kept.popitem(last=False)
+            self._size -= len(old.content) + _EACH
+
+    def forget(self, unwanted: Callable[[Hashable], bool]) -> None:
+        """Drops those whose key is unwanted."""
+        for key in [key for key in self._kept if unwanted(key)]:
+            self._size -= len(self._kept.pop(key).content) + _EACH
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept."""
+        return self._size
+
+    def close(self) -> None:
+        """Waits for nobody."""
+        for thread in self._threads:
+            thread.shutdown(wait=False, cancel_futures=True)

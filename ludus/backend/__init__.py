@@ -1,0 +1,1 @@
+"""Where networks compute: devices, compiled passes, optimizers, ranks."""

@@ -1,0 +1,1 @@
+"""Algorithms of older frameworks, one folder each."""

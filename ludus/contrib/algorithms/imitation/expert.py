@@ -1,0 +1,119 @@
+"""The decisions that are imitated, with what came after them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ludus.algorithms.bc.demonstrations import demonstrations, is_meant, numbered_policies
+from ludus.algorithms.rewards.inputs import Index, Steps
+from ludus.core.errors import ConfigError
+from ludus.core.types import EnvSpec
+from ludus.replay.parquet import Recorded, read_trajectories
+
+
+def expert_steps(
+    path: Path, env: EnvSpec, seats: tuple[int, ...], *, policies: Sequence[str] = (), episodes: int | None = None
+) -> Steps:
+    """What a file has of the players `seats` and of these policies (none named: of all), of its first `episodes`: of a file in which each
+    player has episodes of its own, of all players and their policies in turn. Raises ConfigError where a player has no decisions, for
+    policies or episodes that it does not have and for another environment; DataError for what cannot be read or does not fit."""
+    recorded = read_trajectories(path)
+    try:
+        return steps_in(recorded, env, seats, policies=policies, episodes=episodes)
+    except ConfigError as error:
+        raise ConfigError(f"learned_reward.demonstrations {str(path)!r}: {error}") from None
+
+
+def steps_in(
+    recorded: Recorded,
+    env: EnvSpec,
+    seats: tuple[int, ...],
+    *,
+    policies: Sequence[str] = (),
+    episodes: int | None = None,
+) -> Steps:
+    """`expert_steps` of what was read."""
+    players = [seat for seat in recorded.origin.seats if seat in seats]
+    if missing := [seat for seat in seats if seat not in players]:
+        raise ConfigError(
+            f"it has decisions of players {list(recorded.origin.seats)}, and the policy plays {list(seats)}; record those of {missing} too."
+        )
+    policies = numbered_policies(policies, env)
+    found, _ = demonstrations(recorded, env, players=players, policies=policies)
+    seat, policy = _owners(recorded, players, policies)
+    length = np.diff(found.start)
+    segments = np.flatnonzero(length > 0)
+    if missing := sorted(set(players) - set(seat[segments].tolist())):
+        of_them = f" by {', '.join(policies)}" if policies else ""
+        raise ConfigError(
+            f"it has no decisions of players {missing}{of_them}, and the policy plays {list(seats)}. Record theirs too, or name policies "
+            "that play them."
+        )
+    if episodes is not None:
+        numbers = _in_turn(found.episode[segments], seat[segments], policy[segments])
+        if len(numbers) < episodes:
+            raise ConfigError(f"it has {len(numbers)} episodes of these players, and {episodes} are asked for.")
+        segments = segments[np.isin(found.episode[segments], numbers[:episodes])]
+        if missing := sorted(set(players) - set(seat[segments].tolist())):
+            raise ConfigError(
+                f"its first {episodes} episodes have no decisions of players {missing}, and the policy plays {list(seats)}; ask for more."
+            )
+    rows = found.rows(segments)
+    return Steps.made(
+        found.observation[rows],
+        found.action[rows],
+        None if found.mask is None else found.mask[rows],
+        start=np.append(0, np.cumsum(length[segments])),
+        tail=found.tail[segments],
+        bootstrap=found.bootstrap_observation[segments],
+        enumerated=env.enumeration is not None,
+    )
+
+
+def _owners(recorded: Recorded, players: Sequence[int], policies: Sequence[str]) -> tuple[Index, Index]:
+    """(player, number of the policy in the file) int64[S] of each segment that `demonstrations` finds."""
+    seat, policy = [], []
+    for number, piece in enumerate(recorded.trajectories):
+        if is_meant(piece.policy, policies):
+            seat.append(piece.seat[np.isin(piece.seat, players)].astype(np.int64))
+            policy.append(np.full(len(seat[-1]), number, np.int64))
+    return np.concatenate(seat), np.concatenate(policy)
+
+
+def _in_turn(episode: Index, seat: Index, policy: Index) -> Index:
+    """The episodes of segments, in the order in which they are taken: rising, where players share them. Where each is of one player alone,
+    as strategies that mix are recorded, those of all players and of each one's policies in turn, so that the first few are of all."""
+    numbers, first, where = np.unique(episode, return_index=True, return_inverse=True)
+    seat_of, policy_of = seat[first], policy[first]
+    if (seat != seat_of[where]).any():
+        return numbers
+    many = int(policy.max(initial=0)) + 1
+    kinds, kind = np.unique(seat_of * many + policy_of, return_inverse=True)
+    among = np.arange(len(kinds)) - np.searchsorted(kinds // many, kinds // many)  # a player's policies, from 0
+    order = np.argsort(kind, kind="stable")
+    turn = np.empty(len(numbers), np.int64)
+    turn[order] = np.arange(len(numbers)) - np.searchsorted(kind[order], kind[order])
+    return numbers[np.lexsort((seat_of, among[kind], turn))]
+
+
+def chosen(steps: Steps, rows: Index) -> Steps:
+    """Some of the steps, int64[n]."""
+    return replace(
+        steps,
+        observation=steps.observation[rows],
+        action=steps.action[rows],
+        mask=None if steps.mask is None else steps.mask[rows],
+        after=steps.after[rows],
+        known=steps.known[rows],
+        ended=steps.ended[rows],
+    )
+
+
+def fingerprint(steps: Steps) -> int:
+    """Of observations and actions: another number for other ones, nearly always."""
+    return zlib.crc32(steps.action.tobytes(), zlib.crc32(steps.observation.tobytes()))

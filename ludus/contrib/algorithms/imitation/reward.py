@@ -1,0 +1,232 @@
+"""Rewards of adversarial imitation: the discriminator takes its steps on a rollout, then says what the rollout earned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ludus.algorithms.rewards.base import Floats, LearnedRows, LogProb
+from ludus.algorithms.rewards.fitting import Fitted, Index
+from ludus.algorithms.rewards.inputs import Actions, Observations, Steps, in_parts, masks_of
+from ludus.backend.device import to_device
+from ludus.contrib.algorithms.imitation.discriminator import (
+    Compared,
+    Discriminator,
+    PlainDiscriminator,
+    ShapedDiscriminator,
+    discriminator_loss,
+    for_ever,
+    gail_reward,
+    penalty,
+)
+from ludus.contrib.algorithms.imitation.expert import chosen, expert_steps, fingerprint
+from ludus.core import seeding
+from ludus.core.errors import ConfigError, TrainingError
+from ludus.core.types import Array, Metrics, State
+from ludus.policies.bodies import own_stream
+from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.algorithms.common.base import LearnerContext
+    from ludus.backend.device import Placement
+    from ludus.contrib.algorithms.imitation.config import AIRL, GAIL, Adversarial
+
+_FAR = 30.0  # logs of probabilities beyond ± this are as good as infinite
+
+
+class AdversarialReward:
+    """What both kinds share. Subclasses say what the module is, its logits and the rewards of them."""
+
+    name: str
+
+    def __init__(self, config: Adversarial, context: LearnerContext, placement: Placement, *, gamma: float) -> None:
+        self._options, self._env, self._seed, self._rollouts = config, context.env, context.seed, 0
+        self._gamma = gamma
+        what, device = type(config).__name__, placement.torch
+        self._observations = Observations(
+            context.env, context.seats, what=what, normalise=config.normalise_observations, device=device
+        )
+        self._actions = Actions(context.env, context.seats, what=what, device=device)
+        path = Path(config.demonstrations)
+        self._expert = expert_steps(
+            path, context.env, context.seats, policies=config.policies, episodes=config.episodes
+        )
+        self._expert_ends = self._ends(self._expert)
+        self._observations.see(self._expert.observation)
+        with own_stream(seeding.key(context.seed, self.name, "weights") % 2**63):
+            module = self.discriminator(self._observations.shape, self._actions.width)
+        self._fitted = Fitted(module, placement, seed=context.seed, name=self.name)
+        self.module = module
+        self.metrics: Metrics = {}
+
+    def discriminator(self, shape: tuple[int, ...], actions: int) -> Discriminator:
+        """A fresh one, from torch's stream."""
+        raise NotImplementedError
+
+    def logits(self, rows: Compared) -> Tensor:
+        """Of D, the probability that a row is the file's, [n]."""
+        raise NotImplementedError
+
+    def rewards(self, rows: Compared) -> Tensor:
+        """[n]"""
+        raise NotImplementedError
+
+    def expert_logp(self, steps: Steps, log_prob: LogProb | None) -> Floats:
+        """log π float64[n] of the file's decisions, where the kind looks at it."""
+        return np.zeros(len(steps))
+
+    def of(self, rows: Trajectories, game: Floats, log_prob: LogProb | None = None) -> LearnedRows:
+        """As `LearnedReward.of`."""
+        config = self._options
+        steps = Steps.of(rows, enumerated=self._observations.enumerated)
+        if not len(steps):
+            return LearnedRows(config.extrinsic * game)
+        self._observations.see(steps.observation)
+        rng = seeding.generator(self._seed, self.name, "experts", self._rollouts)
+        ends = self._ends(steps)
+        drawn = rng.integers(len(self._expert) + len(self._expert_ends), size=len(steps) + len(ends))
+        states, behind = drawn[drawn < len(self._expert)], drawn[drawn >= len(self._expert)] - len(self._expert)
+        expert = chosen(self._expert, states)
+        theirs = self._placed(
+            expert, self.expert_logp(expert, log_prob), chosen(self._expert, self._expert_ends[behind])
+        )
+        mine = self._placed(steps, rows.logp.astype(np.float64), chosen(steps, ends))
+        told = self._learn(theirs, mine)
+        judged = in_parts(lambda part: self.rewards(self._shown(mine, part)), len(steps) + len(ends))
+        reward = judged[: len(steps)]
+        if len(ends):
+            reward[ends] += for_ever(judged[len(steps) :], gamma=self._gamma)
+        if not np.isfinite(reward).all():
+            raise TrainingError(f"{self.name}: a reward became NaN or infinite; look at the observations.")
+        self._rollouts += 1
+        means = {"game_reward": float(game.mean()), "learned_reward": float(reward.mean())}
+        self.metrics = {**means, **told}
+        return LearnedRows(config.extrinsic * game + config.coefficient * reward)
+
+    def _ends(self, steps: Steps) -> Index:
+        """The steps int64[k] behind which an absorbing state is looked at."""
+        return np.flatnonzero(steps.ended & self._options.absorbing)
+
+    def _placed(self, steps: Steps, logp: Floats, ended: Steps) -> Compared:
+        """On the device, observations as they are, and behind them the absorbing state, once for each that ended: it has one action
+        and nothing to show, so that what is copied is what came before."""
+        pairs = zip(_columns(steps), _columns(ended), strict=True)
+        observation, action, after, over = [np.concatenate(pair) if len(ended) else pair[0] for pair in pairs]
+        absorbing = np.append(np.zeros(len(steps)), np.ones(len(ended)))
+        probability = np.append(np.clip(logp, -_FAR, _FAR), np.zeros(len(ended)))
+        floats = np.stack([absorbing, over, probability]).astype(np.float32)
+        flags = to_device(floats, self._observations.device).unbind()
+        placed = self._observations.placed
+        return Compared(placed(observation), self._actions.placed(action), flags[0], placed(after), *flags[1:])
+
+    def _shown(self, placed: Compared, part: slice | Index) -> Compared:
+        """Some of the rows, as networks see them."""
+        rows = Compared(*(column[part] for column in placed))
+        shown = self._observations.shown
+        return rows._replace(observation=shown(rows.observation), after=shown(rows.after))
+
+    def _learn(self, expert: Compared, policy: Compared) -> Metrics:
+        config = self._options
+
+        def loss(part: Index, rng: np.random.Generator) -> list[Tensor]:
+            one, other = self._shown(expert, part), self._shown(policy, part)
+            logits = self.logits(Compared(*(torch.cat(pair) for pair in zip(one, other, strict=True))))
+            theirs, ours = logits[: len(part)], logits[len(part) :]
+            found = discriminator_loss(theirs, ours)
+            right = [(theirs > 0).float().mean(), (ours < 0).float().mean()]
+            whole = found
+            if config.gradient_penalty > 0.0:
+                share = to_device(rng.random(len(part), dtype=np.float32), found.device)
+                whole = found + config.gradient_penalty * penalty(self.module, one, other, share).mean()
+            return [whole, found, *right]
+
+        told = self._fitted.learn(
+            loss,
+            len(policy.logp),
+            epochs=config.epochs,
+            batch=config.batch,
+            rate=config.learning_rate,
+            max_norm=config.max_gradient_norm,
+        )
+        names = ("discriminator_loss", "expert_accuracy", "policy_accuracy")
+        return {} if told is None else dict(zip(names, told[1:], strict=True))
+
+    def state_dict(self) -> State:
+        return {
+            "observations": self._observations.state_dict(),
+            "discriminator": self._fitted.state_dict(),
+            "rollouts": self._rollouts,
+            "demonstrations": fingerprint(self._expert),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Raises ConfigError where the file is no longer the one that was learned from."""
+        if int(state["demonstrations"]) != fingerprint(self._expert):
+            raise ConfigError(
+                f"learned_reward.demonstrations {self._options.demonstrations!r} has other decisions than when this learner was saved; "
+                "give it the file that it had."
+            )
+        self._observations.load_state_dict(state["observations"])
+        self._fitted.load_state_dict(state["discriminator"])
+        self._rollouts = int(state["rollouts"])
+
+
+class GAILReward(AdversarialReward):
+    """Of D(s, a)."""
+
+    name = "gail"
+
+    def __init__(self, config: GAIL, context: LearnerContext, placement: Placement, *, gamma: float) -> None:
+        self._config = config
+        super().__init__(config, context, placement, gamma=gamma)
+
+    def discriminator(self, shape: tuple[int, ...], actions: int) -> Discriminator:
+        return PlainDiscriminator(self._config, shape, actions)
+
+    def logits(self, rows: Compared) -> Tensor:
+        return self.module(rows)  # type: ignore[no-any-return]
+
+    def rewards(self, rows: Compared) -> Tensor:
+        return gail_reward(self.logits(rows), form=self._config.form)
+
+
+class AIRLReward(AdversarialReward):
+    """Of f and log π: D = exp f / (exp f + π), whose logit is f - log π. The policy's rows have the log-probabilities of who acted."""
+
+    name = "airl"
+
+    def __init__(self, config: AIRL, context: LearnerContext, placement: Placement, *, gamma: float) -> None:
+        self._config = config
+        super().__init__(config, context, placement, gamma=gamma)
+
+    def discriminator(self, shape: tuple[int, ...], actions: int) -> Discriminator:
+        return ShapedDiscriminator(self._config, shape, actions, gamma=self._gamma)
+
+    def logits(self, rows: Compared) -> Tensor:
+        out: Tensor = self.module(rows) - rows.logp
+        return out
+
+    def rewards(self, rows: Compared) -> Tensor:
+        if self._config.form == "unshaped":
+            assert isinstance(self.module, ShapedDiscriminator)
+            return self.module.unshaped(rows)
+        return self.logits(rows) + (rows.logp if self._config.form == "shaped" else 0.0)
+
+    def expert_logp(self, steps: Steps, log_prob: LogProb | None) -> Floats:
+        if log_prob is None:
+            raise ConfigError(
+                "airl compares with log-probabilities of the policy, and this learner says none; use gail."
+            )
+        return log_prob(steps.observation, steps.action, masks_of(self._env, steps))
+
+
+def _columns(steps: Steps) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
+    """What is compared of steps: observation, action, after, and whether an end comes after. Where nobody knows what does, it is taken to
+    look as before."""
+    after = steps.after if steps.known.all() else np.where(steps.known, steps.after, steps.observation)  # of ids
+    return steps.observation, steps.action, after, steps.ended

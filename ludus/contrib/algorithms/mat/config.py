@@ -1,0 +1,136 @@
+"""The settings of MAT and MAT-Dec."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ludus.algorithms.common.base import AlgorithmInfo
+from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.common.spaces import action_of, byte_scale, one_space, players_of
+from ludus.algorithms.common.team_specs import check_team, team_size
+from ludus.algorithms.on_policy.config import Gradient
+from ludus.core.errors import ScenarioError
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.policies.specs import Decoder, team_transformer_spec
+from ludus.replay.base import ItemUnit
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ludus.algorithms.on_policy.batch import Batch
+
+
+class MAT(Gradient):
+    """The multi-agent transformer (Wen et al. 2022): one network for a team, whose agents act one after the other, each given what those
+    before it do; see the README beside this file.
+
+    Defaults are those of the authors' code for particle environments, but for `batch`: theirs are 3,200 environment steps. Observations
+    need no agent's id: the network knows whose they are."""
+
+    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
+        actions=("discrete", "multi_discrete", "box"),
+        data="on-policy",
+        recurrent=False,
+        masks=True,
+        paper="Wen et al. 2022",
+    )
+    model_class: ClassVar[str] = "ludus.contrib.algorithms.mat.learner:TeamModel"
+    learner_class: ClassVar[str] = "ludus.contrib.algorithms.mat.learner:MATLearner"
+    for_teams: ClassVar[bool] = True  # of little use to single agents
+    decoder: ClassVar[Decoder] = "autoregressive"
+    extra_metrics: ClassVar[tuple[str, ...]] = ("clip_fraction",)
+    sequence: ClassVar[int] = 1  # decisions of an agent that are evaluated together
+
+    width: int = Field(default=64, ge=1)  # of what the network knows of an agent
+    layers: int = Field(default=1, ge=1)  # blocks of the encoder, and of the decoder
+    heads: int = Field(default=1, ge=1)  # of each attention; the width falls into so many parts
+    layer_norm: bool = (
+        True  # of each observation, which then loses its mean and its scale; no: where these say something
+    )
+    continuous: Literal["gaussian", "tanh"] = "gaussian"  # box actions: clipped to the bounds, or squashed into them
+    initial_std: float = Field(default=1.0, ge=0.01, le=7.0)  # of "gaussian", where the bounds are -1 and 1
+    normalise_observations: bool = False
+    normalise_returns: bool = True
+
+    batch: int = Field(default=3200, ge=1)  # what one update learns from, in batch_unit
+    batch_unit: Literal["episodes", "decisions"] = "decisions"
+    epochs: int = Field(default=10, ge=1)
+    learning_rate: Scheduled = Schedule(start=7e-4)
+    entropy: Scheduled = Schedule(start=0.01)
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    correction: Literal["none"] = "none"  # of rows that older weights made
+    clip: float = Field(default=0.05, gt=0)
+    value_coefficient: float = Field(default=1.0, ge=0)
+    clip_value: float | None = Field(default=None, gt=0)
+    max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
+    target_kl: float | None = Field(default=None, gt=0)
+    team_rewards: bool = True  # every agent of a team learns from the sum of its rewards
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(
+                f"a width of {self.width} does not fall into {self.heads} heads; give a width that is a multiple of them"
+            )
+        return self
+
+    @property
+    def kl_limit(self) -> float | None:
+        return None if self.target_kl is None else 1.5 * self.target_kl
+
+    @property
+    def item(self) -> ItemUnit:
+        return "joint"
+
+    def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
+        """The policy's loss of each row [n], from its log-probabilities now."""
+        from ludus.algorithms.common.losses import ppo_surrogate
+
+        return ppo_surrogate(logp, batch.logp, batch.advantage, clip=self.clip)
+
+    def metrics(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]:
+        """More metrics, per row [n]."""
+        return {"clip_fraction": (((logp - batch.logp).exp() - 1.0).abs() > self.clip).to(logp.dtype)}
+
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
+        """Raises ScenarioError for a compiled game, and if it cannot play some player's actions, or see its observations."""
+        check_team(env, algorithm=type(self).__name__)
+        for player in players_of(env, seats):
+            self.policy(env, (player,))
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        """Raises ScenarioError if it cannot play there."""
+        name = type(self).__name__
+        observation, space = one_space(env, seats, algorithm=name)
+        action = action_of(env, space, continuous=self.continuous, algorithm=name)
+        shape = tuple(observation.shape or ())
+        if self.layer_norm and math.prod(shape) == 1:
+            raise ScenarioError(
+                f"{name} with layer_norm=true takes the mean from each observation, and of the one number that agents of {env.id} see "
+                "nothing is left. Use layer_norm=false."
+            )
+        kept = {"observations": self.normalise_observations, "returns": self.normalise_returns}
+        return team_transformer_spec(
+            team=team_size(env, seats, algorithm=name),
+            shape=shape,
+            action=action,
+            width=self.width,
+            layers=self.layers,
+            heads=self.heads,
+            decoder=self.decoder,
+            layer_norm=self.layer_norm,
+            scale=1.0 if self.normalise_observations else byte_scale(env, observation),
+            normalise=[key for key, wanted in kept.items() if wanted],
+        )
+
+
+class MATDec(MAT):
+    """MAT with an actor for each agent by itself, a perceptron of what that agent sees; the encoder over all agents is its critic (Wen et
+    al. 2022, section 4.2)."""
+
+    decoder: ClassVar[Decoder] = "decentralised"

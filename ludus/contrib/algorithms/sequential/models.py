@@ -1,0 +1,123 @@
+"""What turns move: the network of the agent whose turn it is, by an optimizer of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.common.losses import value_loss
+from ludus.algorithms.on_policy.batch import Batch
+from ludus.algorithms.on_policy.models import FamilyModel, NetworkOptions
+from ludus.backend.optimizer import ModuleAdam
+from ludus.contrib.algorithms.sequential.trust_region import Measured, TrustRegion, TrustStep, natural_step
+from ludus.core.types import State, Weights
+
+if TYPE_CHECKING:
+    from ludus.contrib.algorithms.sequential.config import HATRPO, AgentByAgent
+
+
+class TurnModel(FamilyModel):
+    """The networks of a team, one of which is moved at a time: during an agent's turn the others stay where they are, momentum included.
+    Where the agents share one network, it is moved in every turn, from the rows of the agent whose turn it is."""
+
+    repeats = False  # a step knows whose turn it is
+
+    def __init__(self, config: AgentByAgent, context: LearnerContext, start: Weights | None) -> None:
+        super().__init__(config, context, start, because="agents learn one after the other")
+        if len(self._networks) > 1:
+            self._adams = [ModuleAdam(self.parameters.part(network)) for network in self._networks]
+            self.adam = self._adams[0]
+        else:
+            self._adams = [self.adam]
+
+    @property
+    def shared(self) -> bool:
+        """Whether a turn moves all agents."""
+        return len(self._networks) == 1
+
+    @contextmanager
+    def turn(self, agent: int) -> Iterator[None]:
+        """While this is open, batches are of this agent's rows, and steps move its network."""
+        place = 0 if self.shared else agent
+        self._asked, self.adam = self._networks[place], self._adams[place]
+        try:
+            yield
+        finally:
+            self._asked = self.module
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def kept(self) -> Any:
+        state = self.parameters.module.state_dict()
+        return {name: tensor.clone() for name, tensor in state.items()}, [adam.kept() for adam in self._adams]
+
+    def restore(self, kept: Any) -> None:
+        self.parameters.module.load_state_dict(kept[0])
+        for adam, before in zip(self._adams, kept[1], strict=True):
+            adam.restore(before)
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), "adam": {str(k): adam.state_dict() for k, adam in enumerate(self._adams)}}
+
+    def load_state_dict(self, state: State) -> None:
+        optimizers = state["adam"]
+        super().load_state_dict({**state, "adam": optimizers[str(self._adams.index(self.adam))]})
+        for k, adam in enumerate(self._adams):
+            adam.load_state_dict(optimizers[str(k)])
+
+
+class TrustRegionModel(TurnModel):
+    """One whose actors take natural-gradient steps (`natural_step`), and whose critics learn by Adam. A central critic shares nothing with
+    its actor."""
+
+    config: HATRPO
+
+    def _told_of(self, config: NetworkOptions) -> tuple[str, ...]:
+        return ("value_loss",)
+
+    def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
+        """The critic's."""
+        config, network = self.config, self._asked
+        value = network.value_of(batch.x.float(), batch.state).float()
+        worth = batch.mean(value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value))
+        return config.value_coefficient * worth, (worth,)
+
+    def improve(self, batch: Batch, progress: float) -> tuple[TrustStep, Tensor]:
+        """The step of the actor whose turn it is, and the entropy (a mean over rows) of its policy before. All rows, on every rank."""
+        config = self.config
+        with torch.no_grad():
+            old = self._outputs_of(batch)
+            entropy = batch.mean(self.distribution.entropy(old, batch.mask))
+        bonus = config.entropy.at(progress)
+
+        def measure() -> Measured:
+            out = self._outputs_of(batch)
+            logp = self.distribution.log_prob(out, batch.action, batch.mask)
+            gain = -batch.mean(config.surrogate(logp, batch))
+            if bonus:
+                gain = gain + bonus * batch.mean(self.distribution.entropy(out, batch.mask))
+            return Measured(gain, batch.mean(self.distribution.divergence(old, out, batch.mask)))
+
+        region = TrustRegion(
+            max_kl=config.max_kl,
+            damping=config.damping,
+            conjugate_steps=config.conjugate_steps,
+            line_search_steps=config.line_search_steps,
+            backtrack=config.backtrack,
+            accept=config.accept,
+        )
+        with torch.backends.cudnn.flags(enabled=False):  # whose recurrent kernels cannot be differentiated twice
+            return natural_step(measure, self._acting(), region), entropy
+
+    def _outputs_of(self, batch: Batch) -> Tensor:
+        return self._asked.unroll(batch.x.float(), batch.memory, batch.start, None)[0].float()
+
+    def _acting(self) -> list[nn.Parameter]:
+        """What the policy plays by, of the network whose turn it is."""
+        named = self._asked.named_parameters()
+        return [p for name, p in named if not name.startswith(("critic.", "value."))]

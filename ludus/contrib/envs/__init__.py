@@ -1,0 +1,1 @@
+"""Adapters of environments of other packages."""

@@ -1,0 +1,200 @@
+"""`football/<scenario>`: Google Research Football. A side is one player with an agent for each footballer that it steers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ludus.contrib.football.frames import PIXELS, Frames
+from ludus.contrib.football.match import COUNTED, Match, Plan
+from ludus.contrib.football.observations import CentralState, Encoder, encoder, legal
+from ludus.contrib.football.rewards import ZERO_SUM, Rewards
+from ludus.contrib.football.scenarios import (
+    Formation,
+    Rules,
+    controls,
+    first_sight,
+    formation,
+    names,
+    role_names,
+    with_rules,
+)
+from ludus.contrib.football.view import LEFT, RIGHT, Action, View
+from ludus.core.config import Config
+from ludus.core.errors import ConfigError, UnknownName
+from ludus.core.types import AgentSpec, EnvSpec
+from ludus.envs.base import VectorEnv
+from ludus.envs.python_loop import PythonVectorEnv
+
+__all__ = ["FootballOptions", "make", "names"]
+
+Level = float | tuple[float, float]
+
+
+class FootballOptions(Config):
+    """sides: whose agents there are: of the `left` side, of the `right`, of `both` (two players), or of the scenario's left side, which
+    plays from left to right or from right to left by a fair draw for each match (`random`). agents: how many a side has, or (left, right);
+    None: one for each body. keepers: whether goalkeepers are steered too. roles: what agents' roles are: all the same (`one`), `keeper`
+    or `field` (`keeper`), their positions (`position`).
+
+    observation, masks, rewards: see `ludus.contrib.football`. state: whether timesteps carry the whole pitch, as player 0's side sees it.
+    built_in: difficulties at which the policy `football_built_in` leaves a side to the engine, an action more for each.
+    statistics: what is counted, of `COUNTED`; None: all. render: what pictures are: the pitch, drawn from above, or the engine's own.
+
+    The others are rules; None: the scenario's own. difficulty: how well the engine plays, 0 to 1: of sides without agents, or of (left,
+    right), which tells of bodies without agents too."""
+
+    sides: Literal["left", "right", "both", "random"] = "left"
+    agents: int | tuple[int, int] | None = None
+    keepers: bool = False
+    roles: Literal["one", "keeper", "position"] = "one"
+    observation: str = "features"
+    masks: Literal["meaningful", "tactical"] | None = "meaningful"
+    rewards: dict[str, float] = Field(default_factory=lambda: {"score": 1.0})
+    state: bool = True
+    built_in: tuple[float, ...] = ()
+    statistics: tuple[str, ...] | None = None
+    render: Literal["pitch", "engine"] = "pitch"
+    difficulty: Level | None = None
+    duration: int | None = None
+    second_half: int | None = None
+    offsides: bool | None = None
+    magnet: bool | None = None
+    deterministic: bool | None = None
+    end_on_score: bool | None = None
+    end_on_out_of_play: bool | None = None
+    end_on_possession_change: bool | None = None
+
+
+_RULES = ("duration", "second_half", "offsides", "magnet", "deterministic")
+_ENDS = ("end_on_score", "end_on_out_of_play", "end_on_possession_change")
+
+
+def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> VectorEnv:
+    """`name` is a scenario: `5_vs_5`, `academy_3_vs_1_with_keeper`.
+
+    restarts: see `PythonVectorEnv`. options: see `FootballOptions`.
+    Raises UnknownName with the nearest names, ConfigError for options.
+    """
+    id = f"football/{name}"
+    chosen = FootballOptions(**options)
+    found = {kick_off: _formation(id, name, chosen, kick_off) for kick_off in (LEFT, RIGHT)}
+    control = controls(id, found[LEFT], sides=chosen.sides, agents=chosen.agents, keepers=chosen.keepers)
+    players = {"right": (RIGHT,), "both": (LEFT, RIGHT)}.get(chosen.sides, (LEFT,))
+    sights = [first_sight(found[LEFT], control, side=side) for side in players]
+    encoders = _encoders(id, chosen, sights, duration=found[LEFT].rules.duration)
+    plan = Plan(
+        id=id,
+        formation=found.__getitem__,
+        controls=control,
+        players=players,
+        random_sides=chosen.sides == "random",
+        encode=tuple(made.encode for made in encoders),
+        columns=tuple(made.names for made in encoders),
+        legal=_legal(chosen),
+        central=CentralState(sights[0], duration=found[LEFT].rules.duration) if chosen.state else None,
+        pay=partial(Rewards, chosen.rewards),
+        statistics=_statistics(chosen.statistics),
+        frames=Frames(id),
+        seen_as="pixels" if chosen.observation == "pixels" else "numbers",
+        drawn_by=chosen.render,
+        built_in=chosen.built_in,
+    )
+    _check_built_in(id, chosen)
+    spec = _spec(plan, found, sights, chosen)
+    masked = [plan.legal is not None] * len(players)
+    plan.pay()  # which refuses what there is not
+    return PythonVectorEnv(partial(Match, plan), num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
+
+
+def _formation(id: str, name: str, chosen: FootballOptions, kick_off: int) -> Formation:
+    made = formation(name, kick_off)
+    given = {key: value for key in (*_RULES, *_ENDS) if (value := getattr(chosen, key)) is not None}
+    if chosen.difficulty is not None:
+        given["difficulty"] = _difficulty(made.rules.difficulty, chosen)
+    return with_rules(id, made, given)
+
+
+def _difficulty(own: tuple[float, float], chosen: FootballOptions) -> tuple[float, float]:
+    """A number is that of sides without agents, or of both where there is no such side."""
+    if isinstance(chosen.difficulty, tuple):
+        return chosen.difficulty
+    assert chosen.difficulty is not None
+    level = chosen.difficulty
+    left, right = own
+    return (left if chosen.sides in ("left", "random") else level, right if chosen.sides == "right" else level)
+
+
+def _legal(chosen: FootballOptions) -> Callable[[View], NDArray[np.bool_]] | None:
+    if chosen.masks is None:
+        return None
+    return partial(legal, rules=chosen.masks)
+
+
+def _check_built_in(id: str, chosen: FootballOptions) -> None:
+    if not all(0 <= level <= 1 for level in chosen.built_in):
+        raise ConfigError(f"{id}: built_in={chosen.built_in} was given; expected difficulties, numbers from 0 to 1.")
+    if chosen.built_in and chosen.masks is None:
+        raise ConfigError(
+            f"{id}: built_in was given without masks, which say when it may be asked for. Leave masks out."
+        )
+
+
+def _statistics(chosen: tuple[str, ...] | None) -> tuple[str, ...]:
+    for name in chosen or ():
+        if name not in COUNTED:
+            raise UnknownName("football statistic", name, COUNTED)
+    return COUNTED if chosen is None else tuple(dict.fromkeys(chosen))
+
+
+def _encoders(id: str, chosen: FootballOptions, sights: list[View], *, duration: int) -> tuple[Encoder, ...]:
+    """One for each player; none where agents see pixels."""
+    if chosen.observation == "pixels":
+        if chosen.sides != "left":
+            raise ConfigError(
+                f"{id}: observation=pixels was given with sides={chosen.sides}; the engine draws what the left side sees. Use sides=left."
+            )
+        return ()
+    return tuple(encoder(chosen.observation, sight, duration=duration) for sight in sights)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is played.
+
+
+def _spec(plan: Plan, found: Mapping[int, Formation], sights: list[View], chosen: FootballOptions) -> EnvSpec:
+    agents = []
+    for p, (side, sight) in enumerate(zip(plan.players, sights, strict=True)):
+        if plan.seen_as == "pixels":
+            seen: Box[Any] = Box(0, 255, PIXELS, np.uint8)
+        else:
+            seen = Box(-np.inf, np.inf, plan.encode[p](sight, None).shape[1:], np.float32)
+        team = {"right": "right", "random": "team"}.get(chosen.sides, ("left", "right")[side])
+        roles = role_names(found[LEFT], plan.controls, side, roles=chosen.roles)
+        actions = Discrete(len(Action) + len(chosen.built_in))
+        agents += [AgentSpec(f"{team}_{i}", p, seen, actions, role) for i, role in enumerate(roles)]
+    alike = found[LEFT].turned == found[RIGHT] and plan.controls == plan.controls.turned
+    symmetric = len(plan.players) == 2 and alike
+    return EnvSpec(
+        id=plan.id,
+        agents=tuple(agents),
+        utility_range=(_utility_range(found[LEFT].rules, chosen.rewards),) * len(plan.players),
+        symmetry=((0, 1),) if symmetric else tuple((p,) for p in range(len(plan.players))),
+        zero_sum=len(plan.players) == 2 and set(chosen.rewards) <= ZERO_SUM,
+        state=None if plan.central is None else Box(-np.inf, np.inf, plan.central(sights[0]).shape, np.float32),
+        statistics=plan.statistics,
+        max_decisions=(found[LEFT].rules.duration + 1) * max(plan.controls.agents),
+    )
+
+
+def _utility_range(rules: Rules, rewards: Mapping[str, float]) -> tuple[float, float]:
+    """Of a match that its first goal ends, and of one that is only won or lost; others have no bounds."""
+    bounded = {"win"} | ({"score"} if rules.end_on_score else set())
+    most = sum(map(abs, rewards.values())) if set(rewards) <= bounded else np.inf
+    return -most, most

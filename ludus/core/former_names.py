@@ -1,0 +1,61 @@
+"""Modules by names that they had before: what stored runs and files of scenarios name ("module:Class") keeps its meaning."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+_CONTRIB_ALGORITHMS = "coma|curiosity|imitation|maddpg|mat|mpo|muzero|sequential|tabular_q"
+_CONTRIB_ENVS = "ale|dmc|envpool|gymnax|jaxmarl|jumanji|lbf|magent2|mamujoco|mlagents|mpe2|pgx|rware|smac|smacv2|vmas"
+_COMMON = (
+    "acting|around|base|conditioned|defaults|diversity|images|losses|options|registry|replayed|restricted|returns|schedule|spaces|states|"
+    "statistics|team_specs|teams"
+)
+_MOVES: Final = tuple(
+    (re.compile(rf"ludus\.{before}(?![a-z_0-9])"), f"ludus.{now}")
+    for before, now in (  # of release 0.1; the first that matches counts
+        (rf"learners\.({_CONTRIB_ALGORITHMS})\.options", r"contrib.algorithms.\1.config"),
+        (rf"learners\.({_CONTRIB_ALGORITHMS})", r"contrib.algorithms.\1"),
+        (rf"learners\.({_COMMON})", r"algorithms.common.\1"),
+        (r"learners\.(network|optimizer|ranks)", r"backend.\1"),
+        (r"learners\.on_policy\.in_place", "algorithms.on_policy.ondevice.learning"),
+        (r"learners\.(on_policy|ppo)\.written", r"algorithms.\1.kernels"),
+        (r"learners\.(\w+)\.options", r"algorithms.\1.config"),
+        (r"learners", "algorithms"),
+        (r"driver\.(experiment|sweep)", r"apps.experiments.\1"),
+        (r"driver", "runs"),
+        (r"(solvers|population)", r"metagame.\1"),
+        (r"view\.(progress|tensorboard|curves)", r"reporting.\1"),
+        (r"view", "apps.ui"),
+        (r"evaluation\.against", "tournament.cross_play"),
+        (r"evaluation\.tournament", "tournament"),
+        (r"evaluation\.zoo", "apps.hub.zoo"),
+        (r"evaluation\.(debugger|recording|conditions|trajectories|played_episode)", r"apps.episodes.\1"),
+        (r"evaluation\.play\.(records|drawing|person|checks)", r"apps.episodes.\1"),
+        (r"evaluation\.play", "apps.play"),
+        (r"storage\.people", "apps.play.people"),
+        (r"core\.device", "backend.device"),
+        (r"policies\.(mlp|perceptron)", r"backend.\1"),
+        (r"policies\.football", "contrib.football.bots"),
+        (r"envs\.football", "contrib.football"),
+        (r"envs\.adapters\.football", "contrib.football.adapter"),
+        (rf"envs\.adapters\.({_CONTRIB_ENVS})", r"contrib.envs.\1"),
+    )
+)
+
+
+@lru_cache(1024)
+def present_name(name: str) -> str:
+    """Translate a name of release 0.1.
+
+    Args:
+        name: `module:Class` or a module, of anybody.
+
+    Returns:
+        The same where Ludus has it now; `name` where it is no former name of Ludus's.
+    """
+    for before, now in _MOVES:
+        if match := before.match(name):
+            return match.expand(now) + name[match.end() :]
+    return name

@@ -1,0 +1,1 @@
+"""The game between policies: members and payoffs, and meta-solvers."""

@@ -1,0 +1,111 @@
+"""What a rating answers, and how one is made from the match log and the payoffs.
+
+In games with cycles no single number orders policies; `nash_average`, `alpha_rank` and `worst_opponent` say more there than Elo does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import DataError
+from ludus.core.types import Match
+from ludus.metagame.population.matches import whole
+from ludus.metagame.population.payoffs import Payoffs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RatingTable:
+    """Ratings of all n policies, populations one after the other.
+
+    rating: float64[n], higher is better; NaN where nothing is known. low, high: float64[n], its 95% interval; NaN where there is none.
+    unit: of the numbers. sizes: policies per population. group: int64[n]; ratings compare only among policies of one group (those that no
+    chain of matches connects are in different ones). notes: what a reader must know about these numbers.
+    """
+
+    kind: str
+    unit: str
+    sizes: tuple[int, ...]
+    rating: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    group: NDArray[np.int64]
+    notes: tuple[str, ...] = ()
+
+    def of(self, population: int) -> NDArray[np.float64]:
+        """float64[n_p]: the ratings of one population. Raises DataError if there is no such population."""
+        if not 0 <= population < len(self.sizes):
+            raise DataError(f"there is no population {population}; populations are 0 to {len(self.sizes) - 1}.")
+        start = sum(self.sizes[:population])
+        return self.rating[start : start + self.sizes[population]]
+
+    def ranking(self) -> NDArray[np.int64]:
+        """int64[n]: indices from best to worst; equal ones in the order of the policies, unknown ones last."""
+        return np.argsort(np.where(np.isnan(self.rating), np.inf, -self.rating), kind="stable")
+
+
+@runtime_checkable
+class Rater(Protocol):
+    """A pure function of stored results; its fields are its options."""
+
+    def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
+        """Raises DataError or SolverError for results that it cannot rate, by the name of the rating."""
+        ...
+
+
+def table(
+    kind: str,
+    unit: str,
+    sizes: Sequence[int],
+    rating: NDArray[np.float64],
+    *,
+    half_width: NDArray[np.float64] | None = None,
+    bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
+    group: NDArray[np.int64] | None = None,
+    notes: Sequence[str] = (),
+) -> RatingTable:
+    """A table whose arrays cannot be written; without an interval, low and high are NaN."""
+    nan = np.full(len(rating), np.nan)
+    low, high = bounds if bounds is not None else (nan, nan.copy())
+    if half_width is not None:
+        low, high = rating - half_width, rating + half_width
+    groups = np.zeros(len(rating), dtype=np.int64) if group is None else group
+    for array in (rating, low, high, groups):
+        array.setflags(write=False)
+    return RatingTable(kind, unit, tuple(sizes), rating, low, high, groups, tuple(notes))
+
+
+def population_sizes(payoffs: Payoffs) -> tuple[int, ...]:
+    """Policies per population."""
+    sizes = dict(zip(payoffs.population, payoffs.sizes, strict=True))
+    return tuple(sizes[p] for p in range(len(sizes)))
+
+
+def require_results(payoffs: Payoffs, log: Sequence[Match], kind: str) -> None:
+    """Raises DataError if a population is empty, or if the log has a match of policies that the payoffs do not have."""
+    for population, size in enumerate(population_sizes(payoffs)):
+        if size == 0:
+            raise DataError(f"{kind}: population {population} has no policies; add one before rating.")
+    sizes = payoffs.sizes
+    for match in log:
+        profile = match.profile
+        if len(profile) != len(sizes) or not all(
+            whole(i) and 0 <= i < size for i, size in zip(profile, sizes, strict=True)
+        ):
+            raise DataError(
+                f"{kind}: match {match.id!r} has profile {profile}, and the payoffs have {sizes} policies per player; give the log and the "
+                "payoffs of one table."
+            )
+
+
+def require_two_players(payoffs: Payoffs, kind: str) -> None:
+    """Raises DataError for any other number of players."""
+    if payoffs.num_players != 2:
+        raise DataError(
+            f"{kind} rates two-player games, given {payoffs.num_players} player{'s' if payoffs.num_players > 1 else ''}; "
+            "mean_payoff, worst_opponent and alpha_rank take any number, openskill from two on."
+        )

@@ -1,0 +1,355 @@
+"""Ratings of greatest likelihood: Elo, and Bradley–Terry with draws and intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cholesky
+from scipy.linalg.lapack import dpotri
+from scipy.sparse import csr_array, diags_array
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import cg
+from scipy.special import ndtri
+
+from ludus.core.errors import ConfigError, DataError
+from ludus.core.types import Match
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.ratings.base import RatingTable, population_sizes, require_two_players, table
+from ludus.metagame.population.ratings.results import Pairs, duels, pairs
+
+# --------------------------------------------------------------------------------------------------------------------
+# The likelihood of paired comparisons with draws, and its maximum. Davidson (1970, JASA 65, eq. 2.3): with
+# strengths e^t and a draw parameter v = e^h,
+#
+#     P(i beats j) = e^(d/2) / Z,    P(draw) = v / Z,    Z = 2 cosh(d/2) + v,    d = t_i - t_j.
+#
+# v = 0 is the model of Bradley and Terry (1952), in which a draw counts as half a win. The logarithm is concave in
+# (t, h). To it comes a prior: `prior` draws, by v = 0, of every policy against one of strength 1 (as in Caron and
+# Doucet 2012), and `prior` draws and wins among equals for v; so unbeaten policies, and those that only drew, stay
+# finite.
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.int64]
+MOST_STEPS, HALVINGS = 200, 40
+RIDGE = (
+    1e-9  # keeps what neither data nor prior decide (the common level of all strengths, without a prior) where it is
+)
+ROUNDING = 1e-13  # of the likelihood, beside the number of its games
+SPARSE = 20  # one in so many entries: from there on a Newton step costs less by conjugate gradients
+
+
+@dataclass(frozen=True, eq=False)
+class LikelihoodCurve:
+    """At one point: the log-likelihood with its prior, its gradient float64[m], minus its Hessian float64[m, m] (sparse where few of
+    many policies met)."""
+
+    value: float
+    gradient: Vector
+    information: NDArray[np.float64] | csr_array
+
+    @cached_property
+    def factor(self) -> NDArray[np.float64]:
+        """float64[m, m]: lower triangular L, the information being L L'."""
+        information = self.information
+        dense = information.toarray() if isinstance(information, csr_array) else information
+        return np.asarray(cholesky(dense, lower=True, check_finite=False))
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """Of the results `pairs` of n policies. Parameters float64[m]: n log strengths, and the log of the draw parameter if there are draws
+    that are to be modelled (`davidson`)."""
+
+    pairs: Pairs
+    prior: float
+    davidson: bool
+
+    @cached_property
+    def drawn(self) -> bool:
+        """Whether the draw parameter is among the parameters."""
+        return self.davidson and bool(self.pairs.drawn.any())
+
+    @cached_property
+    def size(self) -> int:
+        return self.pairs.n + int(self.drawn)
+
+    @cached_property
+    def _data(self) -> tuple[Index, Index, Vector, Vector, float]:
+        """Of each pair that met: its first and second policy, and their games. Half of wins minus losses; number of draws that are
+        modelled."""
+        pairs, n = self.pairs, self.pairs.n
+        net = 0.5 * (pairs.won - pairs.lost)
+        score = np.asarray(np.bincount(pairs.first, net, n) - np.bincount(pairs.second, net, n), dtype=np.float64)
+        return pairs.first, pairs.second, pairs.games, score, float(pairs.drawn.sum()) if self.drawn else 0.0
+
+    def value(self, at: Vector) -> float:
+        """The log-likelihood with its prior; constants of the data are left out."""
+        first, second, games, score, draws = self._data
+        strength, log_draw = self._split(at)
+        distance = np.abs(strength[first] - strength[second]) / 2
+        draw = np.exp(log_draw)
+        partition = distance + np.log(1 + np.exp(-2 * distance) + draw * np.exp(-distance))
+        value = strength @ score - float(games @ partition)
+        value -= self.prior * float((np.abs(strength) / 2 + np.log1p(np.exp(-np.abs(strength)))).sum())
+        if self.drawn:
+            value += (draws + self.prior) * log_draw - 2 * self.prior * np.log(2 + draw)
+        return float(value)
+
+    def curve(self, at: Vector) -> LikelihoodCurve:
+        """Value, gradient and information."""
+        first, second, games, score, draws = self._data
+        strength, log_draw = self._split(at)
+        n, draw = len(strength), float(np.exp(log_draw))
+        difference = strength[first] - strength[second]
+        e = np.exp(-np.abs(difference) / 2)
+        z = 1 + e**2 + draw * e  # Z and all that is divided by it are scaled by e, so nothing overflows
+        slope = games * np.sign(difference) * (1 - e**2) / (2 * z)
+        bend = games * (e**2 + draw * e * (1 + e**2) / 4) / z**2
+        gradient = np.empty(self.size)
+        likely = 1 / (1 + np.exp(-strength))
+        gradient[:n] = score - self._sums(slope, -slope) + self.prior * (0.5 - likely)
+        diagonal = self._sums(bend, bend) + self.prior * likely * (1 - likely) + RIDGE
+        if not self.drawn:
+            return LikelihoodCurve(self.value(at), gradient, self._symmetric((first, second), -bend, diagonal))
+        share = draw * e / z
+        against = draw / (2 + draw)
+        gradient[n] = draws + self.prior - float(games @ share) - 2 * self.prior * against
+        last = float(games @ (share * (1 - share))) + 2 * self.prior * against * (1 - against)
+        at_side = (np.concatenate([first, np.arange(n)]), np.concatenate([second, np.full(n, n)]))
+        side = np.concatenate([-bend, -self._sums(slope * share, -slope * share)])
+        return LikelihoodCurve(self.value(at), gradient, self._symmetric(at_side, side, np.append(diagonal, last)))
+
+    def _symmetric(self, at: tuple[Index, Index], side: Vector, diagonal: Vector) -> NDArray[np.float64] | csr_array:
+        """The matrix [m, m] with `side` at the places `at` above its diagonal."""
+        m, every = len(diagonal), np.arange(len(diagonal))
+        if SPARSE * len(side) > m * m:
+            whole = np.diag(diagonal)
+            whole[at] = whole[at[::-1]] = side
+            return whole
+        rows, columns = (np.concatenate([a, b, every]) for a, b in (at, at[::-1]))
+        return csr_array((np.concatenate([side, side, diagonal]), (rows, columns)), shape=(m, m))
+
+    def _sums(self, of_first: Vector, of_second: Vector) -> Vector:
+        """float64[n]: over each policy's pairs."""
+        first, second, n = self._data[0], self._data[1], self.pairs.n
+        return np.asarray(np.bincount(first, of_first, n) + np.bincount(second, of_second, n), dtype=np.float64)
+
+    def _split(self, at: Vector) -> tuple[Vector, float]:
+        return (at[:-1], float(at[-1])) if self.drawn else (at, -np.inf)
+
+
+def maximise(
+    likelihood: Likelihood,
+    *,
+    start: Vector | None = None,
+    fixed: tuple[Vector, float] | None = None,
+    tolerance: float = 1e-9,
+) -> tuple[Vector, LikelihoodCurve]:
+    """The parameters of greatest likelihood, and the curve at the last point before them, by Newton's method with halved steps.
+
+    fixed: (c float64[m], r), only points with c @ parameters = r. Raises DataError if it does not converge, which needs a maximum that is
+    not finite.
+    """
+    at = np.zeros(likelihood.size) if start is None else start.copy()
+    if fixed is not None:
+        contrast, target = fixed
+        at += contrast * (target - contrast @ at) / (contrast @ contrast)
+    curve = likelihood.curve(at)
+    for _ in range(MOST_STEPS):
+        step = _newton(curve, None if fixed is None else fixed[0])
+        gain = float(curve.gradient @ step)  # twice what the step promises
+        if gain < tolerance:
+            return at + step, curve
+        at = at + _damped(likelihood, curve.value, at, step)
+        curve = likelihood.curve(at)
+    raise DataError("the ratings did not converge; give a larger prior.")
+
+
+def _newton(curve: LikelihoodCurve, contrast: Vector | None) -> Vector:
+    information = curve.information
+    if isinstance(information, csr_array) and contrast is None:
+        inverse = diags_array(1.0 / information.diagonal())
+        step, failed = cg(information, curve.gradient, rtol=1e-10, maxiter=len(curve.gradient), M=inverse)
+        if not failed:
+            return np.asarray(step)
+    factor = (curve.factor, True)
+    free = cho_solve(factor, curve.gradient, check_finite=False)
+    if contrast is None:
+        return np.asarray(free)
+    back = cho_solve(factor, contrast, check_finite=False)
+    return np.asarray(free - back * (contrast @ free) / (contrast @ back))
+
+
+def _damped(likelihood: Likelihood, value: float, at: Vector, step: Vector) -> Vector:
+    """The step, halved until the likelihood does not fall by more than sums over so many games are rounded by."""
+    rounding = ROUNDING * (abs(value) + float(likelihood.pairs.games.sum()))
+    for _ in range(HALVINGS):
+        if likelihood.value(at + step) >= value - rounding:
+            return step
+        step = step / 2
+    return step
+
+
+def covariance(curve: LikelihoodCurve) -> NDArray[np.float64]:
+    """float64[m, m]: the inverse of the observed information."""
+    half, _ = dpotri(curve.factor, lower=True)  # its lower triangle; a third of the work of solving for an identity
+    whole = half + half.T
+    np.fill_diagonal(whole, half.diagonal())
+    return np.asarray(whole)
+
+
+POINTS = 400.0 / math.log(10.0)
+"""Elo points of one unit of log strength: 400 points are odds of ten to one."""
+Z95 = float(ndtri(0.975))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BradleyTerry:
+    """Elo points of greatest likelihood with 95% intervals; each group of connected policies has mean 0.
+
+    ties: "davidson" models draws (Davidson 1970), "half" counts each as half a win (maximum-likelihood Elo). prior: draws against an
+    average player that are added for each policy, so unbeaten ones stay finite; 0 for none. intervals: "wald" (observed information;
+    fast), "profile" (profile likelihood; slow, and right for policies that nearly always win or lose), or "none".
+    An interval is of the difference from the mean of the policy's group, and has no end where there is nobody to compare with.
+    """
+
+    ties: Literal["davidson", "half"] = "davidson"
+    prior: float = 1.0
+    intervals: Literal["wald", "profile", "none"] = "wald"
+
+    def __post_init__(self) -> None:
+        if self.ties not in ("davidson", "half"):
+            raise ConfigError(f"bradley_terry: ties is {self.ties!r}, expected 'davidson' or 'half'.")
+        if self.intervals not in ("wald", "profile", "none"):
+            raise ConfigError(f"bradley_terry: intervals is {self.intervals!r}, expected 'wald', 'profile' or 'none'.")
+        if not 0.0 <= self.prior < math.inf:
+            raise ConfigError(f"bradley_terry: prior is {self.prior}, expected a number of games, at least 0.")
+
+    @property
+    def _kind(self) -> str:
+        return "bradley_terry" if self.ties == "davidson" else "elo"
+
+    def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
+        """Raises DataError for other than two players, and without a prior where some set of policies never lost to the others."""
+        require_two_players(payoffs, self._kind)
+        sizes, (first, second) = population_sizes(payoffs), payoffs.population
+        return self.fit(pairs(duels(log, sizes, (first, second)), sum(sizes)), sizes=sizes)
+
+    def fit(self, results: Pairs, *, sizes: Sequence[int] = ()) -> RatingTable:
+        """The same of counted results; sizes: policies per population (default: one population of all)."""
+        n, kind = results.n, self._kind
+        if n == 0:
+            return table(kind, "Elo points", sizes, np.empty(0))
+        sizes = tuple(sizes) or (n,)
+        group = results.groups()
+        counted = results if self.ties == "davidson" else _halved(results)
+        likelihood = Likelihood(counted, self.prior, self.ties == "davidson")
+        if self.prior == 0:
+            _require_finite(results, group, kind)
+        best, curve = maximise(likelihood)
+        low, high = self._ends(likelihood, best, curve, group)
+        alone = np.bincount(group)[group] == 1
+        if self.intervals != "none":
+            low[alone], high[alone] = -np.inf, np.inf
+        return table(
+            kind,
+            "Elo points",
+            sizes,
+            POINTS * _centred(best[:n], group),
+            bounds=(POINTS * low, POINTS * high),
+            group=group,
+            notes=_notes(group),
+        )
+
+    def _ends(
+        self, likelihood: Likelihood, best: Vector, curve: LikelihoodCurve, group: NDArray[np.int64]
+    ) -> tuple[Vector, Vector]:
+        """The ends of the intervals of log strengths, less the mean of their groups."""
+        n = len(group)
+        low, high = np.full(n, np.nan), np.full(n, np.nan)
+        if self.intervals == "none":
+            return low, high
+        half = Z95 * np.sqrt(np.maximum(_variance(covariance(curve)[:n, :n], group), 0.0))
+        if self.intervals == "wald":
+            rating = _centred(best[:n], group)
+            return rating - half, rating + half
+        for i in np.flatnonzero(np.bincount(group)[group] > 1):
+            contrast = (np.arange(n) == i) - (group == group[i]) / np.sum(group == group[i])
+            low[i], high[i] = _profile(likelihood, best, curve.value, contrast, half[i])
+        return low, high
+
+
+def _centred(strength: Vector, group: NDArray[np.int64]) -> Vector:
+    """float64[n]: less the mean of the group."""
+    return np.asarray(strength - (np.bincount(group, strength) / np.bincount(group))[group])
+
+
+def _variance(spread: NDArray[np.float64], group: NDArray[np.int64]) -> Vector:
+    """float64[n]: of strengths with covariance `spread`, each less the mean of its group."""
+    n = len(group)
+    share = csr_array((1.0 / np.bincount(group)[group], (group, np.arange(n))))  # [groups, n]
+    of_means = share @ spread
+    return np.asarray(spread.diagonal() - 2 * of_means[group, range(n)] + (share @ of_means.T).diagonal()[group])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elo(BradleyTerry):
+    """Elo of greatest likelihood: as `BradleyTerry`, each draw being half a win."""
+
+    ties: Literal["davidson", "half"] = "half"
+
+
+def _halved(results: Pairs) -> Pairs:
+    half = 0.5 * results.drawn
+    return replace(results, won=results.won + half, drawn=np.zeros_like(half), lost=results.lost + half)
+
+
+def _notes(group: NDArray[np.int64]) -> tuple[str, ...]:
+    count = int(group.max()) + 1
+    if count == 1:
+        return ()
+    return (
+        f"no matches connect {count} groups of policies; ratings compare only within a group, each of which has mean 0",
+    )
+
+
+def _require_finite(results: Pairs, group: NDArray[np.int64], kind: str) -> None:
+    """Ford's (1957) condition: within a group, there is no set of policies that never lost to, nor drew with, the others."""
+    won, drawn = results.tables()
+    label = connected_components(won + drawn > 0, directed=True, connection="strong")[1]
+    for number in np.unique(group):
+        parts = np.unique(label[group == number])
+        if len(parts) > 1:
+            members = [np.flatnonzero(label == part).tolist() for part in parts[:2]]
+            raise DataError(
+                f"{kind}: without a prior there is no finite rating, since the policies {members[0]} and {members[1]} met, "
+                "directly or through others, and one side never lost; give a prior above 0."
+            )
+
+
+def _profile(likelihood: Likelihood, best: Vector, most: float, contrast: Vector, half: float) -> tuple[float, float]:
+    """The values of contrast @ log strengths at which twice the log-likelihood has fallen by the 95% point of chi squared(1)."""
+    from scipy.optimize import brentq  # 0.2 s to import, and most runs never need it
+
+    full = np.concatenate([contrast, np.zeros(len(best) - len(contrast))])
+    centre = float(full @ best)
+    ends = []
+    for side in (-1.0, 1.0):
+        at = best
+
+        def lack(distance: float, side: float = side) -> float:
+            nonlocal at
+            at, curve = maximise(likelihood, start=at, fixed=(full, centre + side * distance), tolerance=1e-6)
+            return Z95**2 - 2.0 * (most - curve.value)
+
+        far = half
+        while lack(far) > 0:
+            far *= 1.5
+        ends.append(centre + side * float(brentq(lack, 0.0, far, xtol=1e-3 * half)))
+    return ends[0], ends[1]

@@ -1,0 +1,65 @@
+"""Meta-strategies that look at no payoffs: uniform, the newest policy, the newest few."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ludus.core.errors import ConfigError
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers import games
+from ludus.metagame.solvers.base import MetaSolution
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uniform:
+    """1 / n for each of a population's n policies. Reads no payoffs, so holes do not matter; the gap is NaN if there are any."""
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
+        """Raises SolverError if a population is empty."""
+        games.require_populated(payoffs, "uniform")
+        marginals = tuple(games.uniform(size) for size in payoffs.sizes)
+        return MetaSolution(marginals, games.nash_conv(payoffs, marginals))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Last:
+    """Probability 1 for the last policy of each population. Reads no payoffs, so holes do not matter; the gap is NaN if there are any."""
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
+        """Raises SolverError if a population is empty."""
+        games.require_populated(payoffs, "last")
+        marginals = tuple(np.eye(1, size, size - 1)[0] for size in payoffs.sizes)
+        return MetaSolution(marginals, games.nash_conv(payoffs, marginals))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastK:
+    """1 / k for each of the last k policies of a population, or 1 / n if it has only n < k. Self-play with a window of the past.
+
+    Reads no payoffs, so holes do not matter; the gap is NaN if there are any.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    k: int = 5
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ConfigError(f"last_k: k is {self.k}, expected at least 1.")
+
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
+        """Raises SolverError if a population is empty."""
+        games.require_populated(payoffs, "last_k")
+        marginals = []
+        for size in payoffs.sizes:
+            marginal = np.zeros(size)
+            marginal[-self.k :] = 1.0 / min(self.k, size)
+            marginals.append(marginal)
+        return MetaSolution(tuple(marginals), games.nash_conv(payoffs, marginals))

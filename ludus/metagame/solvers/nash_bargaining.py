@@ -1,0 +1,113 @@
+"""Nash's bargaining solution of meta-games (Nash 1950), for any number of players."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import ConfigError, SolverError
+from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.solvers import games
+from ludus.metagame.solvers.base import MetaSolution
+from ludus.metagame.solvers.correlated import LEAST, least_epsilon
+from ludus.metagame.solvers.games import joint_gains, symmetric_joint
+from ludus.metagame.solvers.limits import note_of
+from ludus.metagame.solvers.nash import solve_interior_point
+from ludus.metagame.solvers.simplex_program import SimplexProgram, minimise
+
+INDIFFERENT = 1e-9  # a player's payoffs that differ by less, as a part of the largest, leave nothing to bargain about
+ROOM = 1e-8  # in units of each player's range: agreements that are better by less are none
+
+
+@dataclass(frozen=True, kw_only=True)
+class NashBargaining:
+    """The joint distribution over profiles that maximises the product of what the players gain over their disagreement payoffs.
+
+    disagreement: "minimum", each player's least payoff; "maximin", what each can guarantee itself against all others together; or one
+    number per player. Payoffs at the optimum are unique, and distributions need not be: of these the most even is taken (least sum of
+    squares). A player whose payoffs are all equal is left out of the product. tolerance: of each player's payoffs, as a fraction of their
+    range; one player's unit changes nothing.
+
+    Bargaining supposes agreements that bind, so deviations may gain: the gap is what they gain, by one strategy for good. Players that
+    share a population get a symmetric joint distribution.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+    ignores_copies: ClassVar[bool] = True
+
+    disagreement: Literal["minimum", "maximin"] | tuple[float, ...] = "minimum"
+    tolerance: float = 1e-9
+
+    def __post_init__(self) -> None:
+        given = self.disagreement
+        if not (given in ("minimum", "maximin") if isinstance(given, str) else all(math.isfinite(d) for d in given)):
+            raise ConfigError(
+                f"nash_bargaining: disagreement is {given!r}, expected 'minimum', 'maximin' or a number per player."
+            )
+        if not 1e-10 <= self.tolerance <= 1e-2:
+            raise ConfigError(
+                f"nash_bargaining: tolerance is {self.tolerance}, expected a fraction of the payoffs' range between 1e-10 and 1e-2."
+            )
+
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
+        """Raises SolverError for holes or NaN, and if no agreement is better for everybody than to disagree. `warm` is not used."""
+        games.require_complete(payoffs, "nash_bargaining")
+        mean = games.symmetrised(payoffs)
+        flat = mean.reshape(len(mean), -1)
+        spread = np.ptp(flat, axis=1, keepdims=True)
+        bargains = spread[:, 0] > INDIFFERENT * np.abs(flat).max(axis=1)
+        surplus = (flat - self._disagreement(mean)[:, None])[bargains] / spread[bargains]
+        weights, note = self._joint(surplus)
+        joint = symmetric_joint(weights.reshape(payoffs.sizes), payoffs.population)
+        return MetaSolution(None, float(joint_gains(mean, joint, "cce").sum()), joint=joint, note=note)
+
+    def _disagreement(self, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+        """float64[P]"""
+        if self.disagreement == "minimum":
+            return np.asarray(mean.reshape(len(mean), -1).min(axis=1))
+        if self.disagreement == "maximin":
+            return np.array([security(mean, player) for player in range(len(mean))])
+        if len(self.disagreement) != len(mean):
+            raise SolverError(
+                f"nash_bargaining: disagreement has {len(self.disagreement)} numbers; the game has {len(mean)} players."
+            )
+        return np.array(self.disagreement, dtype=np.float64)
+
+    def _joint(self, surplus: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
+        """(float64[profiles], a note or ""), from each bargainer's surplus float64[p, profiles] in units of its own range."""
+        start = self._agreement(surplus)
+        # the multipliers of these rows end at 1 / surplus, the gradient of the sum of logarithms
+        product = SimplexProgram(-surplus, np.zeros(len(surplus)), even=False, target=1.0)
+        agreed = minimise(product, tolerance=0.1 * self.tolerance, start=start)
+        earned = surplus @ agreed.x
+        found = minimise(SimplexProgram(-surplus, -earned), tolerance=0.1 * self.tolerance)
+        error = max(agreed.error, found.error)
+        note = note_of(error, self.tolerance, solver="nash_bargaining", of="the agreement", advice="Raise `tolerance`.")
+        return games.distribution(found.x, least=LEAST / len(found.x)), note
+
+    def _agreement(self, surplus: NDArray[np.float64]) -> NDArray[np.float64]:
+        """float64[profiles] > 0: a distribution that is better for everybody than to disagree."""
+        uniform = games.uniform(surplus.shape[1])
+        if not len(surplus):
+            return uniform
+        least, best = least_epsilon(-surplus)
+        if -least <= ROOM:
+            raise SolverError(
+                "nash_bargaining: no agreement is better for all players than their disagreement payoffs; lower `disagreement`."
+            )
+        # half of what everybody gains at `best` is left after mixing
+        loss = float((surplus @ best - surplus @ uniform).max())
+        share = min(0.5, -0.5 * least / loss) if loss > 0.0 else 0.5
+        return np.asarray((1.0 - share) * best + share * uniform)
+
+
+def security(mean: NDArray[np.float64], player: int) -> float:
+    """What the player can guarantee itself by a mixed strategy, whatever the others do together."""
+    table = np.moveaxis(mean[player], player, 0)
+    matrix = np.ascontiguousarray(table.reshape(len(table), -1))
+    scale = float(np.ptp(matrix)) or 1.0
+    return float((solve_interior_point(matrix, gap=1e-9 * scale).row @ matrix).min())

@@ -1,0 +1,306 @@
+"""The parts of a scenario, put together."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from ludus.backend.device import cards
+from ludus.core.errors import RunWarning
+from ludus.core.timings import Timings
+from ludus.core.types import EnvSpec, PolicyRef
+from ludus.envs.base import VectorEnv, closed_on_error
+from ludus.envs.game_facts import GameFacts
+from ludus.envs.tree.game_tree import tree_of
+from ludus.evaluation.background import BackgroundEvaluator, Evaluator, Score
+from ludus.evaluation.exact import ExactEvaluator, tree_on
+from ludus.evaluation.matches import EarlyMatches, MatchPlayer
+from ludus.metagame.population.agent_manager import AgentManager
+from ludus.policies.base import Policy
+from ludus.policies.registry import build_policy
+from ludus.replay.episode_server import EpisodeServer
+from ludus.replay.sharded import spawn_shards
+from ludus.rollout.manager import RolloutManager
+from ludus.rollout.shards import shards_of
+from ludus.runs.control import Control, StopRequest
+from ludus.runs.driver import Driver, History, Interrupted
+from ludus.runs.scenario import Scenario
+from ludus.runs.scenario_check import check_vector, require_sendable
+from ludus.runs.task_runner import TaskRunner
+from ludus.runtime.base import Runtime, parts_of
+from ludus.runtime.inprocess import InProcess
+from ludus.storage.base import Observer, Observers, RunInfo
+from ludus.storage.policy_files import PolicyFiles
+from ludus.storage.reader import Reader
+from ludus.storage.store import Store
+from ludus.training.callbacks import CallbackObserver
+from ludus.training.in_place import DeviceVectors
+from ludus.training.remote import Trainers
+from ludus.training.training import TrainingParts
+
+
+def first_shard(scenario: Scenario) -> tuple[VectorEnv, GameFacts]:
+    """(The environments of the first shard, what their game is): they play, if this is the process to play in."""
+    return scenario.env.make_described(num_envs=shards_of(scenario.env.num_envs, scenario.shards)[0].num_envs)
+
+
+def as_counted(scenario: Scenario, env: EnvSpec) -> EnvSpec:
+    """The game as matches count it: rewards that only learners are paid change what returns there are, and whether they sum to zero."""
+    scored = scenario.env.scored
+    if scored is scenario.env:
+        return env
+    made = scored.make(num_envs=1)
+    made.close()
+    return replace(env, utility_range=made.spec.utility_range, zero_sum=made.spec.zero_sum)
+
+
+def checked(scenario: Scenario, *, generation: int = 0) -> tuple[VectorEnv, EnvSpec, GameFacts]:
+    """(The environments of the first shard, the game as matches count it, what it is) of a scenario that can run, or go on after a
+    generation. Raises what the checks raise; then the environments are closed."""
+    require_sendable(scenario)
+    env, game = first_shard(scenario)
+    with closed_on_error(env):
+        counted = as_counted(scenario, env.spec)
+        scenario.check(env.spec, matches=counted, generation=generation)
+        check_vector(scenario, env)
+    return env, counted, game
+
+
+def _manager(scenario: Scenario) -> partial[RolloutManager]:
+    """Makes rollout managers whose hosts ask for, and may do, what the runtime's options say."""
+    choice = scenario.runtime
+    return partial(
+        RolloutManager,
+        resources=choice.worker_resources,
+        restarts=choice.restarts,
+        deadline=choice.deadline,
+        bots=choice.bots,
+        device=choice.acting,
+    )
+
+
+def _rollouts(
+    scenario: Scenario, runtime: Runtime, env: VectorEnv, tell: Callable[[str], None], warn: Callable[[str], None]
+) -> RolloutManager:
+    here = isinstance(runtime, InProcess)
+    if not here:
+        env.close()
+    return _manager(scenario)(
+        runtime,
+        scenario.env.make,
+        spec=env.spec,
+        num_envs=scenario.env.num_envs,
+        shards=scenario.shards,
+        hosts=1 if here else min(scenario.runtime.workers, scenario.shards),
+        leave=scenario.runtime.trainers > 0,
+        inference=scenario.runtime.shared,
+        ready=env if here else None,
+        tell=tell,
+        warn=warn,
+        scored=None if scenario.env.scored is scenario.env else scenario.env.scored.make,
+    )
+
+
+def _background(
+    scenario: Scenario,
+    runtime: Runtime,
+    beside: Runtime,
+    env: EnvSpec,
+    store: Store,
+    observer: Observer,
+    hear: Callable[[], None],
+) -> BackgroundEvaluator | None:
+    choice = scenario.evaluation.background
+    if choice is None or not scenario.learns:
+        return None
+
+    def record(score: Score) -> None:
+        values = {"return": score.mean, "return_error": score.error, "episodes": float(score.episodes)}
+        store.metrics_recorded("versions", score.version, {f"{score.task}/{name}": v for name, v in values.items()})
+
+    def scored(task: str) -> frozenset[int]:
+        with Reader(store.run_dir, check=False) as reader:
+            return frozenset(reader.metrics(f"{task}/return", "versions").step.tolist())
+
+    def tell(text: str) -> None:
+        store.event("evaluation", text, level="warning")
+        observer.message(text)
+
+    population = scenario.population(env)
+    seats = max(population.count(which) for which in population)
+    rollouts = _manager(scenario)(
+        beside if choice.beside else runtime,
+        scenario.env.scored.make,
+        spec=env,
+        num_envs=-(-choice.num_envs // seats) * seats,  # as many in one seat as in another
+        leave=True,  # nobody wants the trajectories
+        kind=Evaluator,
+    )
+    return BackgroundEvaluator(
+        rollouts,
+        every=choice.every,
+        episodes=choice.episodes,
+        seed=scenario.seed,
+        record=record,
+        scored=scored,
+        tell=tell,
+        hear=hear,
+    )
+
+
+def _early(
+    scenario: Scenario,
+    runtime: Runtime,
+    env: EnvSpec,
+    policy: Callable[[PolicyRef], Policy],
+    *,
+    tell: Callable[[str], None],
+) -> EarlyMatches | None:
+    if not scenario.evaluation.workers:
+        return None
+    players = [
+        MatchPlayer(
+            _manager(scenario)(
+                runtime,
+                scenario.env.scored.make,
+                spec=env,
+                num_envs=scenario.env.num_envs,  # and as many shards as elsewhere: a match is then the same to the bit
+                shards=scenario.shards,
+                kind=Evaluator,
+                tell=tell,
+            ),
+            policy,
+            seed=scenario.seed,
+        )
+        for _ in range(scenario.evaluation.workers)
+    ]
+    return EarlyMatches(players, scenario.evaluation.portion, tell=tell)
+
+
+def _learning(scenario: Scenario, runtime: Runtime, profile: Timings) -> tuple[EpisodeServer, Trainers | None]:
+    """The tables of learners that live here, and the trainers elsewhere, if any."""
+    choice = scenario.runtime
+    shards = spawn_shards(runtime, choice.table_shards, resources={"num_cpus": 1}) if choice.table_shards else ()
+    if not choice.trainers or not scenario.learns:
+        return EpisodeServer(scenario.seed, shards), None
+    trainers = Trainers(
+        runtime,
+        choice.trainers,
+        seed=scenario.seed,
+        profile=profile,
+        resources=choice.trainer_resources,
+        shards=shards,
+        feed=choice.feed,
+        threads=choice.threads,
+        deadline=choice.deadline,
+    )
+    return EpisodeServer(scenario.seed), trainers
+
+
+def _exact(
+    scenario: Scenario, env: VectorEnv, population: tuple[int, ...], tell: Callable[[str], None]
+) -> ExactEvaluator | None:
+    """Where the game has a tree, and somebody asks for what can be computed on it."""
+    tree = tree_of(env)
+    wanted = (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != ("simulate", "off")
+    wanted = wanted or scenario.computes  # which reads its opponents' plans from the evaluator
+    if tree is None or not wanted:
+        return None
+    device = scenario.runtime.device
+    if device.startswith("cuda") and scenario.runtime.trainers and not cards():  # theirs are on other machines
+        tell(
+            f"runtime.device={device}: the driver's machine has no card, so its CPU computes exact payoffs and exploitability."
+        )
+        device = "cpu"
+    return ExactEvaluator(tree_on(tree, device), population)
+
+
+def build_driver(
+    scenario: Scenario,
+    runtime: Runtime,
+    env: VectorEnv,
+    info: RunInfo,
+    store: Store,
+    files: PolicyFiles,
+    observers: Sequence[Observer],
+    stop: StopRequest,
+    control: Control,
+    *,
+    beside: Runtime,
+) -> Driver:
+    """observers: of the run, before its callbacks. beside: where those live who play matches while others train."""
+    callbacks = CallbackObserver(scenario.callbacks)
+    observer = Observers(*observers, callbacks)
+    spec = env.spec
+    population = scenario.population(spec)
+    manager = AgentManager(
+        utility_range=info.utility_range, population=population, zero_sum=info.zero_sum, recorder=store, store=files
+    )
+    scheduler = scenario.scheduler(population)
+
+    def tell(text: str) -> None:
+        store.event("worker", text, level="warning")
+        observer.message(text)
+
+    def warn(text: str) -> None:
+        """At once, since the run may never be over."""
+        store.event("endless", text, level="warning")
+        observer.message(f"warning: {text}")
+        warnings.warn(f"run {store.run_dir.name}: {text}", RunWarning, stacklevel=2)
+
+    def hear() -> None:
+        control.look()
+        if stop.requested:
+            raise Interrupted
+
+    runtimes = [runtime] if beside is runtime else [runtime, beside]
+    for one in runtimes:
+        one.tell = tell
+    control.watch(lambda: [part for one in runtimes for part in parts_of(one)])
+    rollouts = _rollouts(scenario, runtime, env, tell, warn)
+    episodes, trainers = _learning(scenario, runtime, rollouts.profile)
+    members: dict[PolicyRef, Policy] = {}
+
+    def policy(ref: PolicyRef) -> Policy:
+        if ref not in members:
+            members[ref] = build_policy(*manager.weights_of(ref))
+        return members[ref]
+
+    early = _early(scenario, beside, spec, policy, tell=tell)
+    return Driver(
+        scenario=scenario,
+        scheduler=scheduler,
+        work=TaskRunner(
+            scenario,
+            scenario.who_learns(population),
+            manager,
+            TrainingParts(
+                rollouts,
+                episodes,
+                policy,
+                scenario.seed,
+                trainers=trainers,
+                feed=scenario.runtime.feed,
+                device=scenario.runtime.device_choice,
+                vectors=DeviceVectors(scenario.runtime.environments, env, scenario.env.num_envs),
+                background=_background(scenario, runtime, beside, spec, store, observer, hear),
+                callbacks=callbacks,
+                observer=observer,
+                clock=control.clock,
+            ),
+            _exact(scenario, env, population, tell),
+            MatchPlayer(rollouts, policy, seed=scenario.seed, early=early),
+            early,
+            task_slots=max(scenario.runtime.task_slots, scheduler.together),
+            async_limits=scenario.runtime.async_limits,
+        ),
+        store=store,
+        files=files,
+        observer=observer,
+        stop=stop,
+        control=control,
+        stopper=scenario.stop,
+        history=History.of(spec.num_players),
+    )

@@ -1,0 +1,266 @@
+"""Policies and bots from elsewhere that a run's learners meet: read when it begins, and members of its populations from then on.
+
+names, weights ── read_given ──► members, and the mixture over them ── Given.admit ──► store, scheduler, a first barrier
+
+Nothing of a run depends on where policies came from after that. Of a bot, or a Policy of the user's own, the run has name and options.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.types import EnvSpec, Mixture, PolicyRef
+from ludus.evaluation.policies import (
+    FORMS,
+    Drawn,
+    NamedSeats,
+    Wanted,
+    bots_of,
+    misfit,
+    policies_of,
+    require_same_game,
+    shares_of,
+    take_apart,
+)
+from ludus.metagame.population.base import Lineage, seats_in
+from ludus.policies.base import Policy
+from ludus.policies.bots import BotPolicy
+from ludus.policies.file import digest_of
+from ludus.runs.driver import Driver
+from ludus.runs.scenario import AlgorithmChoice, Scenario
+from ludus.schedulers.base import MeetsGiven
+from ludus.storage.run_dirs import find_run, run_name
+from ludus.storage.stored_run import open_run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImportedPolicies:
+    """members: (ref, policy, where it was) in the order in which they join. mixture: over members, those and the first ones. lacking: seats
+    that no policy was given for."""
+
+    members: tuple[tuple[PolicyRef, Policy, str], ...]
+    mixture: Mixture
+    lacking: tuple[int, ...]
+
+    def admit(self, driver: Driver) -> None:
+        """Make them members, behind the first policies, and tell a scheduler that meets them by weight. They are durable, by a barrier,
+        when this returns."""
+        for ref, policy, source in self.members:
+            driver.manager.add(
+                ref.population,
+                ref.policy,
+                policy.spec,
+                policy.weights(),
+                mode=ref.mode,
+                lineage=Lineage(start=source),
+            )
+            driver.work.admit(ref)
+        if isinstance(driver.scheduler, MeetsGiven):
+            driver.scheduler.meet(self.mixture, lacking=self.lacking)
+        driver.checkpoint({})
+
+
+def with_files(scenario: Scenario) -> Scenario:
+    """With the files of policies that `start` and `warm_start` name, which stay what they are when a run that they are of goes on, and
+    those of demonstrations, by their whole paths: a run may be gone on with from another folder. Raises ConfigError for a name of nobody,
+    or of several policies."""
+    changes: dict[str, object] = {}
+    if isinstance(start := getattr(scenario, "start", None), str):
+        changes["start"] = _file(start)
+    rules = getattr(scenario, "warm_start", ())
+    if any(rule.path is not None for rule in rules):
+        changes["warm_start"] = tuple(
+            rule if rule.path is None else rule.model_copy(update={"path": _file(rule.path)}) for rule in rules
+        )
+    changes |= {"algorithm": _found(scenario.algorithm)}
+    changes |= {"algorithms": {name: _found(part) for name, part in scenario.algorithms.items()}}
+    return scenario.model_copy(update=changes)
+
+
+def _found(part: AlgorithmChoice) -> AlgorithmChoice:
+    """Whose demonstrations are found from anywhere."""
+    reward = getattr(part, "learned_reward", None)
+    if reward is None or not reward.from_recorded or not hasattr(reward, "demonstrations"):
+        return part
+    file = str(Path(reward.demonstrations).absolute())
+    return part.model_copy(update={"learned_reward": reward.model_copy(update={"demonstrations": file})})
+
+
+def _file(text: str) -> str:
+    """Its whole path."""
+    if text.endswith(".safetensors"):
+        return str(Path(text).resolve())
+    wanted = take_apart(text, find_run, open_run, what="policy to start from", forms=FORMS)
+    if wanted.run is None:
+        raise ConfigError(
+            f"{text!r} has no weights to start from. Expected a file, or one policy of a run, RUN@PLAYER/POLICY."
+        )
+    named = {ref for shares in shares_of(wanted, wanted.run) for ref, _ in shares}
+    if len(named) > 1:
+        raise ConfigError(
+            f"{text!r} stands for {len(named)} policies, and learners start from one. Name it, such as "
+            f"{run_name(wanted.run.folder)}@{wanted.run.name(min(named))}."
+        )
+    return str(wanted.run.file(*named).resolve())
+
+
+def read_given(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
+    """What `scenario.given` names, in the game `spec`; None if that is nobody.
+
+    Raises ConfigError for a name of nobody, ScenarioError for a policy of another game or one that cannot be played or evaluated where it
+    is to be, and for a seat that is to have one and has none; PolicyError for a bot that cannot be made; whatever reading runs and files
+    raises.
+    """
+    if not scenario.given:
+        return None
+    scheduler = scenario.scheduler(scenario.population(spec))
+    opened = lru_cache(maxsize=None)(open_run)
+    given = [
+        (
+            take_apart(text, find_run, opened, what="opponent", forms=f"{FORMS}, random, bot:NAME or module:Class"),
+            weight,
+        )
+        for text, weight in scenario.given
+    ]
+    bots = [wanted for wanted, _ in given if wanted.bot]
+    if bots and not scenario.meets_bots:
+        raise ScenarioError(
+            f"opponents: {bots[0].text!r} was given, and nobody knows how likely a bot's actions are: {scenario.kind} makes games of what "
+            "its members may do. Leave it out, or use scenario psro."
+        )
+    wrapped, deadline = bool(scenario.env.wrappers), scenario.runtime.bots.deadline
+    if bots and scenario.env.workers and scenario.env.options.get("openings"):
+        raise ScenarioError(
+            f"opponents: {bots[0].text!r} may have to know how an episode began, and openings are drawn in subprocesses, env.workers. "
+            "Set env.workers=0, or leave env.options.openings out."
+        )
+    made = dict(zip(bots, bots_of(bots, spec, wrapped=wrapped, deadline=deadline), strict=True))
+    entries: list[tuple[Wanted, float, NamedSeats]] = []
+    for wanted, weight in given:
+        require_same_game(wanted, scenario.env, "this scenario")
+        entries.append((wanted, weight, made[wanted] if wanted.bot else policies_of(wanted, spec)))
+    if isinstance(scheduler, MeetsGiven):
+        _require_seats(entries, scheduler.met, spec)
+    elif spec.num_players == 1:
+        raise ScenarioError(
+            f"opponents were given, and {spec.id} is a task of one player, who meets nobody. Leave them out."
+        )
+    return _Members(scenario, spec).given(entries)
+
+
+def _require_seats(entries: Sequence[tuple[Wanted, float, NamedSeats]], met: Sequence[int], spec: EnvSpec) -> None:
+    """That everybody who was given is met, and that somebody was given for each seat in which somebody is met."""
+    if not met:
+        raise ScenarioError(
+            f"opponents were given, and in {spec.id} the learners meet nobody: all of its players are theirs, one each. Leave them out."
+        )
+    has = [[p for p, some in enumerate(seats) if some] for _, _, seats in entries]
+    said = ", ".join(f"{wanted.text!r} plays {_seats(mine)}" for (wanted, _, _), mine in zip(entries, has, strict=True))
+    for seat in met:
+        if not any(seat in mine for mine in has):
+            raise ScenarioError(
+                f"opponents: nobody was given for seat {seat} of {spec.id} ({said}). Add a policy of that seat, a whole run, or random."
+            )
+    for (wanted, _, _), mine in zip(entries, has, strict=True):
+        if not set(mine) & set(met):
+            raise ScenarioError(
+                f"opponents: {wanted.text!r} plays {_seats(mine)}, where the learners meet nobody; they do in {_seats(met)}. Leave it out."
+            )
+
+
+def _seats(seats: Sequence[int]) -> str:
+    return f"seat{'s' if len(seats) > 1 else ''} {', '.join(map(str, seats))}"
+
+
+class _Members:
+    """Who joins which population: a policy that is named twice joins once."""
+
+    def __init__(self, scenario: Scenario, spec: EnvSpec) -> None:
+        self._scenario, self._spec = scenario, spec
+        self._population = scenario.population(spec)
+        self._refs: dict[tuple[int, str, str], PolicyRef] = {}  # by population, digest and mode
+        self._names: set[tuple[int, str]] = set()
+        self._members: list[tuple[PolicyRef, Policy, str]] = []
+
+    def given(self, entries: Sequence[tuple[Wanted, float, NamedSeats]]) -> ImportedPolicies:
+        marginals, lacking = {}, []
+        for seat, population in enumerate(self._population):
+            shares: dict[PolicyRef, float] = {}
+            for wanted, weight, seats in entries:
+                total = sum(drawn.prob for drawn in seats[seat])
+                for drawn in seats[seat]:
+                    ref = self._ref(wanted, drawn, seat)
+                    shares[ref] = shares.get(ref, 0.0) + weight * drawn.prob / total
+            if not shares:
+                lacking.append(seat)
+                shares = {_first(population): 1.0}
+            whole = sum(shares.values())
+            marginals[seat] = (list(shares), [share / whole for share in shares.values()])
+        return ImportedPolicies(tuple(self._members), Mixture.product(marginals), tuple(lacking))
+
+    def _ref(self, wanted: Wanted, drawn: Drawn, seat: int) -> PolicyRef:
+        population = self._population[seat]
+        if drawn.policy.spec.kind == "random":
+            return _first(population)
+        key = (population, digest_of(drawn.policy), drawn.mode)
+        if key not in self._refs:
+            self._require_fit(wanted, drawn, population)
+            ref = PolicyRef(population, self._name(wanted, drawn, population), mode=drawn.mode)
+            self._refs[key] = ref
+            self._members.append((ref, drawn.policy, _source(wanted, drawn)))
+        return self._refs[key]
+
+    def _require_fit(self, wanted: Wanted, drawn: Drawn, population: int) -> None:
+        """That it can play, and be evaluated, in all seats of its population: members do."""
+        spec, scenario = self._spec, self._scenario
+        exact = scenario.env.enumerated(spec) and (scenario.evaluation.payoffs != "simulate" or scenario.computes)
+        name = f"{wanted.text} {drawn.name}" if wanted.several else wanted.text
+        seats = seats_in(self._population, population)
+        for seat in seats:
+            if wrong := misfit(drawn.policy, spec, seat, drawn.mode):
+                shared = f" Members of population {population} play {_seats(seats)}; share=never gives each seat its own population."
+                raise ScenarioError(
+                    f"opponents: {name!r} cannot play seat {seat} of {spec.id}: {wrong}{shared if len(seats) > 1 else ''}"
+                )
+            if exact and drawn.policy.tabulate(spec.enumeration, seat, mode=drawn.mode) is None:  # type: ignore[arg-type]
+                why = f"is of kind {drawn.policy.spec.kind!r}, which in mode {drawn.mode} depends on more than the information state"
+                if isinstance(drawn.policy, BotPolicy):
+                    why = "is a bot, and what it would play in each information state is not known before it is asked"
+                needed = ["evaluation.payoffs=simulate"] if scenario.evaluation.payoffs != "simulate" else []
+                needed += ["an algorithm that learns"] if scenario.computes else []
+                raise ScenarioError(
+                    f"opponents: {name!r} {why}; on the tree of {spec.id} that cannot be computed with. Set {' and '.join(needed)}."
+                )
+
+    def _name(self, wanted: Wanted, drawn: Drawn, population: int) -> str:
+        """A name that no member has, and no learner will: those are POPULATION-NUMBER."""
+        owner = "file" if wanted.run is None or drawn.ref is None else wanted.run.folder.resolve().name
+        if wanted.bot:
+            owner = "bot" if isinstance(drawn.policy, BotPolicy) else "own"
+        stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{owner}.{drawn.name}").lstrip(".-")
+        k, name = 1, stem
+        while (population, name) in self._names:
+            k, name = k + 1, f"{stem}-{k + 1}"
+        self._names.add((population, name))
+        return name
+
+
+def _first(population: int) -> PolicyRef:
+    """The member that every population begins with, which plays uniformly at random."""
+    return PolicyRef(population, f"{population}-0")
+
+
+def _source(wanted: Wanted, drawn: Drawn) -> str:
+    """Where it was, for its lineage."""
+    if wanted.bot:
+        return wanted.text
+    if wanted.file is not None:
+        return str(wanted.file)
+    assert wanted.run is not None
+    assert drawn.ref is not None
+    return str(wanted.run.file(drawn.ref))

@@ -1,0 +1,449 @@
+"""Runs: build the parts of a scenario, drive them, and leave a run directory behind.
+
+run(scenario)   = check -> create the directory -> initial policies -> drive -> report
+resume(run_dir) = read and check -> restore -> rewind to the last barrier -> drive -> report
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from datetime import datetime
+from itertools import count
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import ludus
+from ludus.algorithms.common.spaces import discrete, one_space
+from ludus.core.errors import ConfigError, EnvError, RunError, RunIsOver, RunWarning
+from ludus.core.files import replace_file
+from ludus.core.machine import deterministic_algorithms, files_allowed, out_of_memory, thread_limits
+from ludus.core.parts import missing
+from ludus.core.types import EnvSpec, PolicySpec, State
+from ludus.core.user_code import standard_settings
+from ludus.envs.base import closed_on_error
+from ludus.envs.game_facts import GameFacts
+from ludus.policies.specs import random_spec
+from ludus.reporting.tensorboard import TensorBoardWriter
+from ludus.runs.assembly import build_driver, checked
+from ludus.runs.control import Control, StopRequest
+from ludus.runs.driver import Driver, History
+from ludus.runs.imported_policies import ImportedPolicies, read_given, with_files
+from ludus.runs.result import Result, read_result
+from ludus.runs.scenario import Scenario
+from ludus.runs.scenario_check import unfollowed
+from ludus.runs.scenario_files import preset_names, to_scenario
+from ludus.runs.stored_run import SCENARIO, ResumableRun, read_run
+from ludus.runtime.base import Runtime
+from ludus.runtime.inprocess import InProcess, build_runtime
+from ludus.storage import live
+from ludus.storage.base import GenerationRecord, NullObserver, Observer, RunInfo, RunSummary
+from ludus.storage.policy_files import PolicyFiles
+from ludus.storage.run_dirs import RUNS, check_run_name, find_run, require_empty, require_writable
+from ludus.storage.store import Store, require_new
+from ludus.training.stopping import limit_in_unit, stop_reason
+
+
+def run(
+    scenario: Scenario | str | PathLike[str],
+    overrides: Sequence[str] = (),
+    *,
+    run_dir: Path | str | None = None,
+    name: str | None = None,
+    observer: Observer | None = None,
+    stop: StopRequest | Any = None,
+    report: bool = True,
+    **changes: Any,
+) -> Result:
+    """Run a scenario from its start.
+
+    scenario: one, or what `load_scenario` takes: a preset, a YAML file, the id of an environment. overrides: `key=value` texts for these,
+    as the command line takes them. changes: values of the scenario's keys, as objects or data (generations=5, algorithm="ppo", seed=1).
+    run_dir, name: where the run is written; a name, here or the scenario's, is the folder ./runs/NAME. stop: when it ends, as the
+    scenario's key, or a `StopRequest` with which to end it. report: write one at the end. Raises LudusError, before anything is written,
+    for what is wrong or does not fit together. Warns (`RunWarning`) of what the run's results may hide, once it is over.
+    """
+    if observer is not None and not isinstance(observer, Observer):
+        raise ConfigError(
+            f"observer={observer!r} was given, which is no observer: {missing(observer, Observer)}. Derive it from ludus.NullObserver."
+        )
+    request = stop if isinstance(stop, StopRequest) else None
+    if stop is not None and request is None:
+        changes["stop"] = stop
+    scenario = with_files(to_scenario(scenario, overrides, **changes)).with_shards()
+    env, counted, game = checked(scenario)
+    scenario = _of_game(scenario, game)
+    name = folder_name(scenario) if name is None else name
+    with closed_on_error(env):
+        given = read_given(scenario, env.spec)
+        folder = new_folder(scenario, run_dir, name)
+        require_new(folder)  # before a runtime is started, which may take long
+        require_empty(folder)
+    info = _info(scenario, counted, folder, game)
+    at = folder.absolute()  # whatever becomes of the working directory while the run goes on
+    files = PolicyFiles(at)
+    stop, observer = request or StopRequest(), observer or NullObserver()
+    if scenario.env.unnamed:
+        warnings.warn(_UNNAMED.format(id=scenario.env.id, run=str(folder)), RunWarning, stacklevel=2)
+    with (
+        closed_on_error(env),
+        _not_left_empty(folder if run_dir is None and name is None else None),
+        _session(scenario, folder, observer) as (tensorboard, runtime, beside),
+        Store.create(at, info, locate=files.locate) as store,
+        closing(Control(at, stop, observer=observer, event=store.event)) as control,
+    ):
+        replace_file(at / SCENARIO, info.text.encode())
+        observers = (observer, tensorboard, control, *spilling(runtime, observer, store.event))
+        driver = build_driver(scenario, runtime, env, info, store, files, observers, stop, control, beside=beside)
+        with _closed_here(driver, runtime):
+            driver.observer.run_started(info)
+            if scenario.env.unnamed:
+                store.event("environment", _UNNAMED.format(id=scenario.env.id, run=str(folder)), level="warning")
+            _first_policies(driver, given)
+            result = _finish(driver, driver.run(), folder, report=report)
+    _warn(folder, store)
+    return result
+
+
+def resume(
+    run_dir: Path | str,
+    overrides: Sequence[str] = (),
+    *,
+    env: Any = None,
+    observer: Observer | None = None,
+    stop: StopRequest | None = None,
+    report: bool = True,
+) -> Result:
+    """Go on with a run, by its directory or its name below ./runs, from the last barrier; `overrides` extend the run
+    (generations=40). A finished run that is not extended is left as it is. env: the environment again, where a Python
+    object was given. Raises LudusError, before anything is changed, if it cannot be resumed."""
+    stored = read_run(find_run(run_dir, zoo=False), overrides)
+    if env is not None:
+        again = stored.scenario.env.given_again(env)
+        stored = replace(stored, scenario=stored.scenario.model_copy(update={"env": again}))
+    if stored.finished and not stored.changed:
+        return _finished(stored, report=report)
+    scenario, files = _of_game(stored.scenario, stored.info.game), stored.files
+    at = files.run_dir = stored.folder.absolute()  # whatever becomes of the working directory while the run goes on
+    behind = 0 if stored.state is None else History.of_state(stored.state["history"]).generations
+    made, counted, game = checked(scenario, generation=behind)
+    scenario = _of_game(scenario, game)  # of a run that does not know its own, too: all processes play the same
+    with closed_on_error(made):
+        given = None if stored.state is not None else read_given(scenario, made.spec)
+        info = _info(scenario, counted, stored.folder, stored.info.game)
+        if stored.changed and stored.state is not None:  # which refuses what it cannot follow
+            scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
+            if stored.finished:
+                _require_open(scenario, stored.state, behind=behind)
+        stored.tidy()
+    stop, observer = stop or StopRequest(), observer or NullObserver()
+    with (
+        closed_on_error(made),
+        _session(scenario, stored.folder, observer) as (tensorboard, runtime, beside),
+        Store.open(at, locate=files.locate) as store,
+        closing(Control(at, stop, observer=observer, event=store.event)) as control,
+    ):
+        stored.still_last()
+        observers = (observer, tensorboard, control, *spilling(runtime, observer, store.event))
+        driver = build_driver(scenario, runtime, made, info, store, files, observers, stop, control, beside=beside)
+        with _closed_here(driver, runtime):
+            driver.named.extend(stored.named)
+            if stored.state is not None:
+                driver.restore(stored.state)
+                tensorboard.decisions = driver.history.counters["decisions"]
+            store.rewind(stored.named[-1] if stored.named else None)
+            files.remove_unknown()
+            driver.clean()
+            stored.restore_scenario()
+            if stored.changed:
+                stored.change_scenario(store, info)
+            driver.observer.run_started(info, generation=driver.history.generations)
+            if stored.cut_off is not None:
+                driver.observer.message(
+                    stored.cut_off
+                )  # no event: the run is to be the same as one that nothing has happened to
+            for warning in stored.warnings:
+                store.event("checkpoint", warning, level="warning")
+                driver.observer.message(warning)
+            if stored.state is None:
+                _first_policies(driver, given)
+            result = _finish(driver, driver.run(), stored.folder, report=report)
+    _warn(stored.folder, store)
+    return result
+
+
+# ---------------------------------------------------------------------------------------------- parts
+
+_UNNAMED = (
+    "the environment {id} was given as a Python object, which no file holds: the run goes on only where it is given again, "
+    "ludus.resume({run!r}, env=…), and other commands cannot play it. A function in a module, named module:function, has no such limits."
+)
+
+
+def _warn(folder: Path, store: Store) -> None:
+    """Issue this session's warnings for the caller of `run` or `resume`: at its end, as one that is made an error costs no run then. What
+    was known before it began was said then."""
+    for kind, text in store.warnings:
+        if kind not in ("environment", "endless"):  # as these were when they came
+            warnings.warn(f"run {folder.name}: {text}", RunWarning, stacklevel=3)
+
+
+@contextmanager
+def _session(
+    scenario: Scenario, folder: Path, observer: Observer
+) -> Iterator[tuple[TensorBoardWriter, Runtime, Runtime]]:
+    """Limited threads, a writer of events, a runtime, and the one of whoever plays matches while others train, which are closed whatever
+    happens. A disk that is full or taken away ends the run in one line; what was committed stays."""
+    require_writable(folder)
+    threads = scenario.runtime.threads if scenario.learns else None
+    if scenario.runtime.kind != "inprocess":  # takes seconds, in which nothing else could be shown
+        observer.message(f"starting {scenario.runtime.kind}")
+    try:
+        with (
+            standard_settings(),
+            deterministic_algorithms(scenario.runtime.deterministic),
+            thread_limits(torch_threads=threads),
+            closing(TensorBoardWriter(folder.absolute(), tell=observer.message)) as tensorboard,
+            closing(scenario.runtime.build()) as runtime,
+            closing(build_runtime("processes")) if scenario.has_children else nullcontext(runtime) as beside,
+        ):
+            yield tensorboard, runtime, beside
+    except BrokenPipeError:  # of whoever watches
+        raise
+    except OSError as error:
+        raise RunError(
+            f"run {str(folder)!r} stopped: {error.strerror or error}{_files_hint(error)}. What was committed is kept; `ludus resume` goes "
+            "on from there."
+        ) from error
+    except RuntimeError as error:  # outside of a task, which alone would fail
+        if (full := out_of_memory(error)) is None:
+            raise
+        raise RunError(
+            f"run {str(folder)!r} stopped: there was not enough memory on its device: {full}. What was committed is kept; `ludus resume` "
+            "goes on from there, on another device if it is given one (--device cpu)."
+        ) from error
+
+
+def _files_hint(error: OSError) -> str:
+    if error.errno != errno.EMFILE:
+        return ""
+    return f" (this process may have {files_allowed():,}; `ulimit -Hn` says how many it might, and who sets up this machine can raise that)"
+
+
+@contextmanager
+def _not_left_empty(folder: Path | None) -> Iterator[None]:
+    """Removes a folder that was made for a run which could not begin."""
+    try:
+        yield
+    except BaseException:
+        if folder is not None:
+            with suppress(OSError):  # something is there
+                folder.rmdir()
+        raise
+
+
+def _require_open(scenario: Scenario, state: State, *, behind: int) -> None:
+    """Raises RunIsOver if a run that is to be extended would stop at once, or has more generations than it is to have."""
+    if scenario.generations < behind:
+        raise RunIsOver(
+            f"there is nothing to go on with: generations={scenario.generations} was given, and the run has {behind}. Give more to extend "
+            "it."
+        )
+    history = History.of_state(state["history"])
+    reason = stop_reason(scenario.stop, history.progress(history.seconds)) if scenario.stop else None
+    if reason:
+        raise RunIsOver(
+            f"there is nothing to go on with: {reason}, which the run's `stop` asks for. Give another one beside what extends the run, "
+            "such as 'stop={seconds: 3600}', or stop=null for none."
+        )
+
+
+def _first_policies(driver: Driver, given: ImportedPolicies | None) -> None:
+    """Generation 0: every population starts with the policy that plays uniformly at random, and those that were given."""
+    for warning in unfollowed(driver.scenario):
+        driver.store.event("schedule", warning, level="warning")
+        driver.observer.message(warning)
+    env = driver.parts.rollouts.spec
+    table = driver.manager.table
+    for population in range(len(table.population_sizes)):
+        seat = table.population.index(population)
+        space = one_space(env, (seat,), algorithm="the first policy")[1]
+        if env.enumeration is None:
+            spec = random_spec(space)
+        else:
+            spec = PolicySpec("random", {"actions": discrete(env, (seat,), algorithm="the first policy")[1]})
+        ref = driver.manager.add(population, f"{population}-0", spec, {})
+        driver.work.admit(ref)
+    if given is not None:
+        given.admit(driver)
+
+
+def _of_game(scenario: Scenario, game: GameFacts | None) -> Scenario:
+    """It whose environments are this game wherever they are made."""
+    return scenario.model_copy(update={"env": scenario.env.of_game(game)})
+
+
+def _info(scenario: Scenario, spec: EnvSpec, folder: Path, game: GameFacts | None) -> RunInfo:
+    """spec: the game as matches count it. game: what it is, as far as the run knows."""
+    population = scenario.population(spec)
+    return RunInfo(
+        name=folder.name,
+        run_dir=folder,
+        scenario=scenario.name or scenario.kind,
+        env=scenario.env.id,
+        algorithm=str(scenario.who_learns(population)),
+        seed=scenario.seed,
+        version=f"ludus {ludus.__version__}, Python {platform.python_version()}",
+        population=population,
+        utility_range=spec.utility_range,
+        zero_sum=spec.zero_sum,
+        generations=min(
+            (n for n in (scenario.generations, _limit(scenario, "generations")) if n is not None), default=None
+        ),
+        seconds=_limit(scenario, "seconds"),
+        text=scenario.to_yaml(),
+        game=game,
+    )
+
+
+def _limit(scenario: Scenario, unit: str) -> Any:
+    """What the run's own stopper says of it: a number, or None."""
+    return None if scenario.stop is None else limit_in_unit(scenario.stop, unit)
+
+
+def folder_name(scenario: Scenario) -> str | None:
+    """The name that somebody gave it; a preset's stands for the preset, which is run many times."""
+    return None if scenario.name in preset_names() else scenario.name or None
+
+
+def new_folder(scenario: Scenario, run_dir: Path | str | None, name: str | None) -> Path:
+    """Where a new run is written: the folder that was given, or ./runs/<name>; without a name, after what runs and when."""
+    if run_dir is not None:
+        if not isinstance(run_dir, str | PathLike):
+            raise ConfigError(f"run_dir={run_dir!r} was given; expected the path of a folder that is new or empty.")
+        given = Path(run_dir)
+        return given.resolve() if ".." in given.parts else given  # `x/..` would make x, and write into its parent
+    if name is None:
+        stem = scenario.name or scenario.env.id.partition("(")[0].rpartition("/")[2].replace(":", "-")
+        return _unused(f"{stem}-{datetime.now():%Y%m%d-%H%M%S}")
+    check_run_name(name, "name")
+    return RUNS / name
+
+
+def _unused(name: str) -> Path:
+    """Makes the folder ./runs/<name>, or with -2, -3 … where runs of the same second have it. Whoever makes it owns it."""
+    for k in count(1):
+        folder = RUNS / (name if k == 1 else f"{name}-{k}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError:
+            pass  # the store says why
+        return folder
+    raise AssertionError
+
+
+def _finish(driver: Driver, reason: str, folder: Path, *, report: bool) -> Result:
+    """A last barrier, unless a stop was asked for (then the run goes on from the one before); summary, report and result. folder: the
+    run's, as it was given."""
+    complete, history = not driver.stop.requested, driver.history
+    if complete:
+        driver.finish()
+    driver.parts.episodes.shutdown()
+    for part in _closed_with(driver):
+        try:
+            part.close()
+        except EnvError as error:  # what was played is there all the same
+            driver.observer.message(str(error))  # no event: the last barrier is behind
+    summary = RunSummary(
+        run_dir=folder,
+        generations=history.generations,
+        seconds=driver.seconds,
+        episodes=history.counters["episodes"],
+        nash_conv=history.nash_conv[-1] if history.nash_conv else None,
+        stopped_by=reason,
+        complete=complete,
+        counters=dict(history.counters),
+        trained=history.trained,
+        failures=history.failures,
+        failure=history.failure,
+        places=dict(history.places),
+    )
+    driver.store.run_finished(summary)
+    # `ludus` finds the report's writer: the page is an application, and a run imports none.
+    summary = replace(summary, report=ludus.write_report(folder) if report else None)
+    driver.observer.run_finished(summary)
+    return read_result(folder, driver.scenario, summary)
+
+
+def _closed_with(driver: Driver) -> list[Any]:
+    parts = [driver.parts.rollouts, driver.work.early, driver.parts.trainers, driver.parts.background]
+    return [part for part in parts if part is not None]
+
+
+@contextmanager
+def _closed_here(driver: Driver, runtime: Runtime) -> Iterator[None]:
+    """Closes the parts of a run that fails, where they are in this process: others end with theirs."""
+    try:
+        yield
+    except BaseException:
+        for part in _closed_with(driver) if isinstance(runtime, InProcess) else ():
+            with suppress(Exception):  # the first error is what is told
+                part.close()
+        raise
+
+
+def _finished(stored: ResumableRun, *, report: bool) -> Result:
+    """What a finished run came to. Nothing is changed, but for a report that a kill has prevented, and what it has left of live control."""
+    assert stored.summary is not None
+    live.remove(stored.folder)
+    stored.tidy()
+    path = stored.folder / "report.html"
+    if report and not path.exists():
+        ludus.write_report(stored.folder)
+    how = f"{stored.summary.stopped_by}; it was finished before, and nothing was done (a higher generations=N, or another stop, extends it)"
+    summary = replace(stored.summary, report=path if path.exists() else None)
+    return read_result(stored.folder, stored.scenario, summary, stopped_by=how)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tells the user when the runtime's shared memory is full and values go to disk.
+
+
+def spilling(runtime: Runtime, observer: Observer, event: Callable[[str, str], None]) -> list[Spilling]:
+    """An observer for a runtime that spills, none for one that has nothing to spill to."""
+    spilled = getattr(runtime, "spilled", None)
+    return [] if spilled is None else [Spilling(spilled, observer=observer, event=event)]
+
+
+class Spilling(NullObserver):
+    """Looks after every generation, and says so the first time and whenever twice as much has gone to disk."""
+
+    def __init__(self, spilled: Callable[[], int], *, observer: Observer, event: Callable[[str, str], None]) -> None:
+        """spilled: bytes so far. observer: is told. event: keeps (kind, text)."""
+        self._spilled, self._observer, self._event = spilled, observer, event
+        self._next = 1
+
+    def generation_done(self, record: GenerationRecord) -> None:
+        self._look()
+
+    def run_finished(self, summary: RunSummary) -> None:
+        self._look()
+
+    def _look(self) -> None:
+        count = self._spilled()
+        if count < self._next:
+            return
+        self._next = 2 * count
+        text = (
+            f"the shared memory of Ray is full: {count / 1e6:,.0f} MB went to disk so far. Nothing is lost, and the run is slower. Have "
+            "less in progress (runtime.tasks, runtime.in_flight, smaller batches), or give Ray more memory."
+        )
+        self._event("spilling", text)
+        self._observer.message(text)

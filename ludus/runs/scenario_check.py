@@ -1,0 +1,289 @@
+"""Whether the parts of a scenario, each fine alone, fit together and to their environment: each is asked what it needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import closing
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ludus.algorithms.common.acting import learns_in_place
+from ludus.algorithms.common.base import Algorithm, ChecksStart, Learner, LearnerContext, WarmsUp, sizes_of
+from ludus.algorithms.common.registry import ALGORITHMS, COMPUTED, Assignment
+from ludus.algorithms.common.schedule import Schedule
+from ludus.backend.device import HasPlacement, cards, describe_device
+from ludus.core.errors import ConfigError, DataError, ScenarioError, article, join_or, one_line
+from ludus.core.own_code import qualified_name
+from ludus.core.parts import registered_name
+from ludus.core.types import CPU, DeviceChoice, EnvSpec
+from ludus.envs.families import GivenObject
+from ludus.envs.tree.game_tree import tree_of
+from ludus.policies.specs import searches
+from ludus.replay.kinds import build_table
+from ludus.replay.table import BoundedTable
+from ludus.schedulers.chunked import ChunkedScheduler
+from ludus.schedulers.options import ScheduleContext
+from ludus.training.in_place import ELSEWHERE, refused, why_not_on_device
+from ludus.training.stopping import check_response, check_stop, limit_in_unit, training_budget
+
+if TYPE_CHECKING:
+    from ludus.envs.base import VectorEnv
+    from ludus.runs.scenario import Scenario
+    from ludus.schedulers.base import Scheduler
+
+
+def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec, generation: int = 0) -> None:
+    """Raises ScenarioError or ConfigError: what does not fit, and what would. matches: the game as matches count it. generation: the last
+    one that a run has behind it."""
+    scenario.runtime.check()
+    context = ScheduleContext(env, scenario.who_learns(scenario.population(env)))
+    computed = next((assignment for assignment in context.assigned if assignment.computed), None)
+    if scenario.needs_learner and computed is not None:
+        raise ScenarioError(
+            f"in {article(scenario.kind)} scenario policies meet others that still learn, or go on learning; the algorithm "
+            f"{computed.name!r} computes each at once. Use one that learns, such as ppo."
+        )
+    if computed is not None and scenario.env.wrappers and env.enumeration is not None:
+        raise ScenarioError(
+            f"the algorithm {computed.name!r} computes on the tree of {env.id}, which is no longer the game where that is wrapped. Leave "
+            "out env.wrappers, or use one that learns, such as ppo."
+        )
+    if scenario.evaluation.adaptive is not None and not scenario.reads_payoffs:
+        raise ScenarioError(
+            f"{scenario.kind} plays no match for payoffs, so that evaluation.adaptive would do nothing. Leave it out, or use scenario psro."
+        )
+    _check_workers(scenario, env)
+    scheduler = scenario.scheduler(context.population)
+    if isinstance(scenario.env.source, GivenObject) and max(scenario.runtime.task_slots, scheduler.together) > 1:
+        raise ScenarioError(
+            f"several learners of this {scenario.kind} run play at the same time, and {env.id} was given as one object. Give a function "
+            "that makes an environment: env=lambda: …"
+        )
+    counted = ScheduleContext(matches, scenario.who_learns(context.population), generation=generation)
+    scenario.check_schedule(counted)
+    scenario.evaluation.check(counted, scenario, scenario.env)
+    exploitability = scenario.env.enumerated(env) and scenario.evaluation.exploitability != "off"
+    _check_device(scenario.runtime.device_choice, context)
+    _check_modes(scenario, context)
+    learners = [a.algorithm for a in context.assigned if isinstance(a.algorithm, Algorithm)]
+    if learners:
+        check_response(scenario.response)
+    check_stop(scenario.stop, learns=bool(learners), exploitability=exploitability)
+    for algorithm in learners:
+        _check_storage(algorithm)
+        _check_recorded(scenario, algorithm)
+        _check_warm_up(scenario, env, algorithm, scheduler)
+        _check_seats(scenario, context, algorithm)
+        _check_both_sides(scenario, env, algorithm)
+
+
+def _check_workers(scenario: Scenario, env: EnvSpec) -> None:
+    """That whoever plays matches while others train has some to play, and plays them as others would."""
+    workers, runtime = scenario.evaluation.workers, scenario.runtime
+    if not workers:
+        return
+    asked = f"evaluation.workers={workers} play matches while others train"
+    if not scenario.reads_payoffs:
+        raise ScenarioError(f"{asked}, and {scenario.kind} plays none for payoffs. Leave it out, or use scenario psro.")
+    if scenario.env.enumerated(env) and scenario.evaluation.payoffs != "simulate":
+        raise ScenarioError(
+            f"{asked}, and the payoffs of {env.id} are computed from its tree. Leave it out, or set evaluation.payoffs=simulate."
+        )
+    if not scenario.asks_for_all:
+        instead = ", or set cells=all" if hasattr(scenario, "cells") else ""
+        raise ScenarioError(
+            f"{asked}, of all members, and {scenario.kind} asks for few of them. Leave it out{instead}."
+        )
+    may = "may " if runtime.device == "auto" and cards() else ""  # large networks do
+    if scenario.has_children and (may or runtime.device.startswith("cuda")):
+        raise ScenarioError(
+            f"{asked}, on the CPU beside this process, and with runtime.device={runtime.device} policies {may}act on a card, where results "
+            "differ in their last bits. Leave it out, give runtime.device=cpu, or use --runtime processes or ray, whose workers act on the "
+            "CPU."
+        )
+
+
+def require_sendable(scenario: Scenario) -> None:
+    """Raises ScenarioError for an environment that was given as an object, where other processes need it and cannot have it."""
+    source, kind = scenario.env.source, "processes" if scenario.has_children else scenario.runtime.kind
+    if source is None or kind == "inprocess":
+        return
+    workers = scenario.evaluation.workers
+    child = f"evaluation.workers={workers}" if workers else "evaluation.background.beside=true"
+    asked = child if scenario.has_children else f"runtime.kind={kind}"
+    try:
+        if isinstance(source, GivenObject):
+            raise TypeError("it is one object, and each of them needs its own")
+        import_module({"ray": "ray.cloudpickle", "processes": "cloudpickle"}.get(kind, "pickle")).dumps(source)
+    except Exception as error:
+        raise ScenarioError(
+            f"{asked}, and the environment {scenario.env.id} cannot be sent to its workers: {one_line(error)}. Give a function "
+            "that makes it, best one in a module of its own, named module:function."
+        ) from error
+
+
+def check_vector(scenario: Scenario, env: VectorEnv) -> None:
+    """What no spec of an environment says; it may be reset for that. Raises ScenarioError or ConfigError."""
+    _check_tree(scenario, env)
+    for algorithm in (scenario.algorithm, *scenario.algorithms.values()):
+        if isinstance(algorithm, ChecksStart):
+            algorithm.check_start(env)
+    if scenario.runtime.environments == "device":
+        _check_played_there(scenario, env)
+
+
+def _check_tree(scenario: Scenario, env: VectorEnv) -> None:
+    """That there is a tree where a game is compiled, and where something is computed: a list of information states is none."""
+    if env.spec.enumeration is None or tree_of(env) is not None:
+        return
+    if scenario.computes or "exact" in (scenario.evaluation.payoffs, scenario.evaluation.exploitability):
+        asked = "an algorithm" if scenario.computes else "evaluation"
+        raise ScenarioError(
+            f"{asked} that computes was asked for, which needs a game's tree, and {scenario.env.id} has none here: trees are of "
+            "OpenSpiel's games. Take an algorithm that learns, such as ppo, and play payoffs."
+        )
+    check_stop(scenario.stop, learns=scenario.learns, exploitability=False)
+
+
+def _check_played_there(scenario: Scenario, env: VectorEnv) -> None:
+    """That games can be played where they are learned from, as far as that is known before there are opponents (`in_place` knows)."""
+    runtime, algorithms = scenario.runtime, scenario.who_learns(scenario.population(env.spec))
+    for assigned in algorithms.assigned(env.spec):
+        if not isinstance(assigned.algorithm, Algorithm):
+            continue
+        found = ELSEWHERE if runtime.trainers else learns_in_place(_learner(assigned, env.spec, runtime.device_choice))
+        why = why_not_on_device(env, assigned.algorithm.collect(), asynchronous=runtime.async_limits is not None)
+        if why := why or (found if isinstance(found, str) else ""):
+            raise refused(algorithms.label(assigned.population, assigned.role), why)
+
+
+def places(scenario: Scenario, env: EnvSpec) -> dict[str, str]:
+    """Where who will learn, by which road and why: learners are made and asked, and no experience is. Raises what making them does."""
+    algorithms, found = scenario.who_learns(scenario.population(env)), dict[str, str]()
+    for assigned in algorithms.assigned(env):
+        learner = _learner(assigned, env, scenario.runtime.device_choice)
+        found[algorithms.label(assigned.population, assigned.role)] = (
+            COMPUTED if learner is None else describe_device(learner)
+        )
+    return found
+
+
+def _learner(assigned: Assignment, env: EnvSpec, device: DeviceChoice) -> Learner | None:
+    """A fresh one; None of what computes."""
+    if not isinstance(assigned.algorithm, Algorithm):
+        return None
+    return assigned.algorithm.learner(LearnerContext(env, assigned.seats, 0, device=device))
+
+
+def _check_device(asked: DeviceChoice, context: ScheduleContext) -> None:
+    """That who learns has a use for a place, or a precision, that was asked for. Whether a card is there, `RuntimeChoice` checks."""
+    device = asked.device not in ("auto", "cpu")
+    if not device and asked.precision == "float32":
+        return
+    for assigned in context.assigned:
+        learner = _learner(assigned, context.env, CPU)
+        if learner is not None and not isinstance(learner, HasPlacement):
+            given = f"device={asked.device}" if device else f"precision={asked.precision}"
+            raise ConfigError(
+                f"runtime.{given} was given, and {qualified_name(assigned.algorithm)} computes on the CPU, in float32, only. Leave it out."
+            )
+
+
+def _check_modes(scenario: Scenario, context: ScheduleContext) -> None:
+    """That members can be played as the schedule says."""
+    for assigned in context.assigned:
+        if "search" in scenario.modes and not searches(assigned.policy):
+            raise ScenarioError(
+                f"mode=search was given, and the algorithm {assigned.name!r} trains policies of kind {assigned.policy.kind!r}, which do "
+                "not search. Use mode=greedy, or the algorithm alphazero."
+            )
+
+
+def _check_storage(algorithm: Algorithm) -> None:
+    """That what it collects at once fits into its tables, as far as that is known before."""
+    sizes = sizes_of(algorithm)
+    for spec in algorithm.tables():
+        try:
+            with closing(build_table(spec)) as table:
+                if (size := sizes.get(spec.name)) and isinstance(table, BoundedTable):
+                    table.check_sizes(insert=size.insert, batch=size.batch, vary=size.vary)
+        except DataError as error:
+            raise ScenarioError(
+                f"the algorithm {registered_name(algorithm, ALGORITHMS)!r}, table {spec.name!r}: {error}"
+            ) from error
+
+
+def _check_recorded(scenario: Scenario, algorithm: Algorithm) -> None:
+    """That what rewards are learned from was recorded in this environment."""
+    learned = getattr(algorithm, "learned_reward", None)
+    if learned is not None:
+        learned.check_recorded(scenario.env.played.model_dump(mode="json"))
+
+
+def unfollowed(scenario: Scenario) -> Iterator[str]:
+    """Numbers that are to change over a training, and will not, since nothing says how long it is in the unit that they follow."""
+    seen = list[Algorithm]()
+    for algorithm in (scenario.algorithm, *scenario.algorithms.values()):
+        if not isinstance(algorithm, Algorithm) or algorithm in seen:
+            continue
+        seen.append(algorithm)
+        unit = algorithm.collect().unit
+        if training_budget(scenario.response, unit)[0] is not None:
+            continue
+        values = {key: getattr(algorithm, key) for key in getattr(type(algorithm), "model_fields", ())}
+        changing = {k: v.start for k, v in values.items() if isinstance(v, Schedule) and v.end not in (None, v.start)}
+        if changing:
+            starts = ", ".join(f"algorithm.{key} at {start:g}" for key, start in changing.items())
+            yield (
+                f"these stay at their start: {starts}. They change over the {unit} of a training, and `response` limits neither "
+                f"decisions nor episodes. Add `response.{unit}`, or write plain numbers."
+            )
+
+
+def _check_warm_up(scenario: Scenario, env: EnvSpec, algorithm: Algorithm, scheduler: Scheduler) -> None:
+    """That the first update comes before a policy is done, as far as that is known: where decisions are what is collected and limited."""
+    limit, collect = limit_in_unit(scenario.response, "decisions"), algorithm.collect()
+    if limit is None or scenario.runtime.async_limits is not None or collect.unit != "decisions":
+        return
+    if not isinstance(algorithm, WarmsUp):
+        return
+    warm_up, num_envs = algorithm.warm_up(), scenario.env.num_envs
+    tasks = scheduler.options.chunks if isinstance(scheduler, ChunkedScheduler) else 1  # whose learners go on
+    over = collect.amount + 2 * num_envs * len(env.agents)  # the last rollout's, with what is open then
+    if tasks * (limit + over) >= warm_up.needed:
+        return
+    open_ = num_envs * max(len(env.agents_of(player)) for player in range(env.num_players))
+    whose = f" of its {warm_up.part.replace('_', ' ')}" if warm_up.part else ""
+    changes = [
+        f"decisions: {math.ceil(warm_up.needed / tasks) + open_} or more",
+        *warm_up.changes(tasks * (int(limit) - open_)),
+    ]
+    raise ScenarioError(
+        f"response: {limit} decisions{'' if tasks == 1 else f' in each of {tasks} tasks'} are fewer than the algorithm "
+        f"{registered_name(algorithm, ALGORITHMS)!r} collects before the first update{whose} ({warm_up.needed}: {warm_up}), so "
+        f"that its policies "
+        f"would stay as they begin. Up to {open_} are still open at the end and count for nothing: give {join_or(changes)}."
+    )
+
+
+def _check_seats(scenario: Scenario, context: ScheduleContext, algorithm: Algorithm) -> None:
+    """Episodes that stay open from one rollout to the next keep their seats, so there must be an environment for each seat."""
+    most = max(len(seats) for seats in context.seats)
+    if algorithm.collect().unit == "decisions" and scenario.env.num_envs < most:
+        raise ScenarioError(
+            f"env.num_envs={scenario.env.num_envs}, and {most} players of {context.env.id} share one population, each of whose policies "
+            f"learns to play every seat; give num_envs={most} or a multiple, or share=never."
+        )
+
+
+def _check_both_sides(scenario: Scenario, env: EnvSpec, algorithm: Algorithm) -> None:
+    """That who learns from both players' moves gets them. Scenarios of one's own are left alone: the learner looks, too."""
+    if env.num_players == 1 or not getattr(algorithm, "learns_both_sides", False) or ":" in scenario.kind:
+        return
+    if not getattr(scenario, "every_seat", False) or getattr(scenario, "latest", 1.0) != 1.0:
+        raise ScenarioError(
+            f"the algorithm {registered_name(algorithm, ALGORITHMS)!r} learns games of two players from both players' moves, and this "
+            f"{scenario.kind} scenario has games of which it records one player's alone. Use scenario self_play with share=always, "
+            "every_seat=true and latest=1."
+        )

@@ -1,0 +1,164 @@
+"""The kinds of scenarios: the options of each schedule as keys of a scenario, and the scheduler that takes them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ludus.algorithms.common.base import Algorithm
+from ludus.metagame.solvers.fixed import Last, Uniform
+from ludus.policies.specs import Modes
+from ludus.runs.scenario import Scenario
+from ludus.schedulers.anytime import (
+    AnytimePSROOptions,
+    AnytimePSROScheduler,
+    SelfPlayPSROOptions,
+    SelfPlayPSROScheduler,
+)
+from ludus.schedulers.efficient import EfficientPSROOptions, EfficientPSROScheduler
+from ludus.schedulers.fixed_opponents import FixedOpponentsOptions, FixedOpponentsScheduler
+from ludus.schedulers.league import LeagueOptions, LeagueScheduler
+from ludus.schedulers.neupl import NeuPLOptions, NeuPLScheduler
+from ludus.schedulers.odo import ODOOptions, ODOScheduler
+from ludus.schedulers.pbt import PBTOptions, PBTScheduler
+from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
+from ludus.schedulers.psro import PSROOptions, PSROScheduler
+from ludus.schedulers.self_play import FictitiousSelfPlayOptions, PFSPOptions, SelfPlayOptions, SelfPlayScheduler
+from ludus.schedulers.xdo import XDOOptions, XDOScheduler
+
+
+class PSRO(PSROOptions, Scenario, kind="psro"):
+    """Policy-Space Response Oracles and their family; see `PSROOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> PSROScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return PSROScheduler(self, population=population, selection=selection)
+
+
+class AnytimePSRO(AnytimePSROOptions, Scenario, kind="anytime_psro"):
+    """PSRO whose opponents adapt while a response trains; see `AnytimePSROOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> AnytimePSROScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return AnytimePSROScheduler(self, population=population, selection=selection)
+
+
+class SelfPlayPSRO(SelfPlayPSROOptions, Scenario, kind="self_play_psro"):
+    """Anytime PSRO with a new strategy that trains against the response; see `SelfPlayPSROOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> SelfPlayPSROScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return SelfPlayPSROScheduler(self, population=population, selection=selection)
+
+
+class EfficientPSRO(EfficientPSROOptions, Scenario, kind="efficient_psro"):
+    """PSRO without payoffs; see `EfficientPSROOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> EfficientPSROScheduler:
+        return EfficientPSROScheduler(self, population=population)
+
+
+class PipelinePSRO(PipelinePSROOptions, Scenario, kind="pipeline_psro"):
+    """PSRO whose generations train at the same time; see `PipelinePSROOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> PipelinePSROScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return PipelinePSROScheduler(self, population=population, selection=selection)
+
+
+class NeuPL(NeuPLOptions, Scenario, kind="neupl"):
+    """One network for a whole population; see `NeuPLOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> NeuPLScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return NeuPLScheduler(self, population=population, selection=selection)
+
+
+class ODO(ODOOptions, Scenario, kind="odo"):
+    """Online double oracle; see `ODOOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> ODOScheduler:
+        selection = self.evaluation.selection(Uniform(), self.seed)
+        return ODOScheduler(self, population=population, selection=selection)
+
+
+class XDO(XDOOptions, Scenario, kind="xdo"):
+    """Extensive-form double oracle; see `XDOOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> XDOScheduler:
+        selection = self.evaluation.selection(Last(), self.seed)
+        return XDOScheduler(self, population=population, selection=selection)
+
+
+class SelfPlay(SelfPlayOptions, Scenario, kind="self_play"):
+    """Self-play; see `SelfPlayOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self, population))
+
+
+class FictitiousSelfPlay(FictitiousSelfPlayOptions, Scenario, kind="fictitious_self_play"):
+    """Fictitious self-play over snapshots; see `FictitiousSelfPlayOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return SelfPlayScheduler(self, population=population, selection=selection)
+
+
+class PFSP(PFSPOptions, Scenario, kind="pfsp"):
+    """Prioritised fictitious self-play; see `PFSPOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self, population))
+
+
+class FixedOpponents(FixedOpponentsOptions, Scenario, kind="fixed_opponents"):
+    """Plain (multi-agent) reinforcement learning; see `FixedOpponentsOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> FixedOpponentsScheduler:
+        selection = self.evaluation.selection(Last(), self.seed)
+        return FixedOpponentsScheduler(self, population=population, selection=selection)
+
+
+class League(LeagueOptions, Scenario, kind="league"):
+    """A league of main agents and exploiters; see `LeagueOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> LeagueScheduler:
+        selection = self.evaluation.selection(self.meta_solver or Last(), self.seed)
+        return LeagueScheduler(self, population=population, selection=selection)
+
+
+class PBT(PBTOptions, Scenario, kind="pbt"):
+    """Population based training; see `PBTOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> PBTScheduler:
+        selection = self.evaluation.selection(Last(), self.seed)
+        return PBTScheduler(self, population=population, selection=selection)
+
+
+def _modes(scenario: Scenario, population: tuple[int, ...]) -> list[Modes]:
+    """In which the newest weights of each population are met: those that their learner plays in."""
+    chosen = scenario.who_learns(population)
+    learners = [chosen.of(k) for k in sorted(set(population))]
+    return [learner.collect().modes if isinstance(learner, Algorithm) else () for learner in learners]
+
+
+_KINDS: tuple[type[Scenario], ...] = (
+    AnytimePSRO,
+    EfficientPSRO,
+    FictitiousSelfPlay,
+    FixedOpponents,
+    League,
+    NeuPL,
+    ODO,
+    PBT,
+    PFSP,
+    PipelinePSRO,
+    PSRO,
+    SelfPlay,
+    SelfPlayPSRO,
+    XDO,
+)
+SCENARIOS: Final[dict[str, str]] = {kind.kind: f"{kind.__module__}:{kind.__qualname__}" for kind in _KINDS}
+"""name -> `module:Class`; each class is a `Scenario`, and its fields are the keys of the file."""

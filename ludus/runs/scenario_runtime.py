@@ -1,0 +1,284 @@
+"""Where and how a scenario runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from ludus.backend.device import parse_device, require_card
+from ludus.core.config import LONGEST, Config
+from ludus.core.errors import ConfigError
+from ludus.core.parts import resolve_name
+from ludus.core.types import CPU, DeviceChoice, Precision
+from ludus.policies.bots import BotSettings
+from ludus.rollout.async_limits import AsyncLimits
+from ludus.runtime.base import Runtime
+
+if TYPE_CHECKING:
+    from ludus.rollout.inference.server import SharedInference
+    from ludus.training.trainer import BatchPlacement
+
+
+SHARDS = 8
+"""Pieces that environments are cut into at most where there are processes to carry them, unless a scenario says how many."""
+
+
+class Inference(Config):
+    """Who evaluates policies. kind: local, a copy in each worker; or server, parts that batch the rows of many workers: by default one on
+    each node that has workers. max_wait: seconds that a request waits for others at most. max_batch: rows at most. cpus, gpus: of a
+    server (by default a card where runtime.device is cuda); a dead one is replaced as workers are."""
+
+    kind: Literal["local", "server"] = "local"
+    servers: int | None = Field(None, ge=1)
+    max_wait: float = Field(0.002, ge=0)
+    max_batch: int = Field(4096, ge=1)
+    cpus: float = Field(1.0, ge=0)
+    gpus: float | None = Field(None, ge=0)
+
+
+def _inference(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def _others(value: dict[str, float]) -> dict[str, float]:
+    for name, key in (("num_cpus", "cpus"), ("num_gpus", "gpus")):
+        if name in value:
+            raise ConfigError(f"{name!r} was given; it has a key of its own, runtime.{key}.")
+    return value
+
+
+class RuntimeChoice(Config):
+    """Where a run's parts live, and how they wait for each other.
+
+    kind: inprocess; processes, of this machine alone; ray; or `module:Class`. address: of a running Ray (host:port, or auto); by default
+    one is started on this machine.
+    workers: processes that play. shards: pieces that the environments are cut into, each with random streams of its own: results depend on
+    them and not on the workers; by default 1 in one process, which is fastest there, and 8 elsewhere, or as many as there are
+    environments, or decisions that an iteration collects, if those are fewer. cpus, gpus: that each worker asks for (processes ignore
+    cpus, and get whole cards); resources: what else, by name: memory in bytes, or a cluster's own. start_timeout: seconds that a part may
+    wait for its process.
+    restarts: how often each worker is replaced when its process dies, or is stuck: when deadline seconds pass without a step. A trainer
+    that gives no answer for so long, and whose process does not say that it runs, ends the run; an update may take longer.
+    tasks: training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
+    inference: local, or server. trainers: processes that learn together from each batch of a task, with trainer_cpus and trainer_gpus
+    each (by default a card each where device is cuda); 0: the driver learns. table_shards: processes that learners' tables are spread
+    over; 0: they lie beside the learner. replay: device has what is replayed lie where a learner computes, as tensors, with
+    room for the whole capacity; on a CPU that is memory, as with host. prefetch: batches that are sampled, and moved to where they are
+    learned from, ahead; by default 2 on a card, where they come from memory and no priorities choose them, else 0. threads: of torch
+    where there is learning, in the driver or in each trainer: more are for learning from images; handing out the products of small
+    networks costs more than it saves.
+
+    device: where learners, inference servers and policies (on Ray those of workers that have `gpus`) compute: auto, cpu, cuda or cuda:N
+    (cuda, where Ray places them). auto takes a card, where there is one, for what is large enough (`ludus.backend.device`). precision: of
+    products there: float32, tf32 or bf16 (parameters stay float32). compile: whether torch compiles steps that are not written out, where
+    it can; else the results say why not. deterministic: the same run again, on one kind of card, has the same bits, and is slower.
+
+    environments: where the games of training tasks are played: in memory (host), or where the learner computes (device), for environments
+    that can live there. auto: there, where that is a card (`ludus.training.in_place.in_place` decides).
+
+    mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
+    Then in_flight: requests that a worker has at most; min_completed: partial results that are learned from at least (by default as
+    many as there are workers); gather_window: seconds to wait for more; max_lag: versions that data may be behind (null: any).
+
+    bots: where opponents that are bots play (see `BotSettings`).
+    """
+
+    kind: str = "inprocess"
+    mode: Literal["sync", "async"] = "sync"
+    workers: int = Field(1, ge=1)
+    shards: int | None = Field(None, ge=1)
+    address: str | None = None
+    restarts: int = Field(3, ge=0)
+    deadline: float | None = Field(600.0, gt=0, le=LONGEST)
+    cpus: float = Field(1.0, ge=0)
+    gpus: float = Field(0.0, ge=0)
+    resources: Annotated[dict[str, Annotated[float, Field(ge=0)]], AfterValidator(_others)] = Field(
+        default_factory=dict
+    )
+    start_timeout: float | None = Field(None, gt=0, le=LONGEST)
+    inference: Annotated[Inference, BeforeValidator(_inference)] = Inference()
+    tasks: int | None = Field(None, ge=1)
+    trainers: int = Field(0, ge=0)
+    trainer_cpus: float = Field(1.0, ge=0)
+    trainer_gpus: float | None = Field(None, ge=0)
+    table_shards: int = Field(0, ge=0)
+    replay: Literal["host", "device"] = "host"
+    prefetch: int | None = Field(None, ge=0)
+    threads: int = Field(1, ge=1)
+    device: Annotated[str, AfterValidator(parse_device)] = "auto"
+    precision: Precision = "float32"
+    compile: bool = False
+    deterministic: bool = False
+    environments: Literal["auto", "host", "device"] = "auto"
+    in_flight: int = Field(2, ge=1)
+    min_completed: int | None = Field(None, ge=1)
+    gather_window: float = Field(0.0, ge=0)
+    max_lag: int | None = Field(8, ge=0)
+    bots: BotSettings = BotSettings()
+
+    @property
+    def task_slots(self) -> int:
+        """Training tasks in progress at a time."""
+        return self.tasks or (1 if self.kind == "inprocess" else 4)
+
+    @property
+    def worker_resources(self) -> dict[str, float]:
+        """All that a worker asks for; nothing in one process."""
+        if self.kind == "inprocess":
+            return {}
+        return {**self.resources, "num_cpus": self.cpus, "num_gpus": self.gpus}
+
+    @property
+    def shared(self) -> SharedInference | None:
+        """Servers that evaluate policies, if any."""
+        from ludus.rollout.inference.server import (
+            SharedInference,  # a scenario can be read without loading what it runs on
+        )
+
+        choice = self.inference
+        if choice.kind == "local":
+            return None
+        return SharedInference(
+            servers=choice.servers,
+            max_wait=choice.max_wait,
+            max_batch=choice.max_batch,
+            resources={"num_cpus": choice.cpus, "num_gpus": self._cards(choice.gpus)},
+            restarts=self.restarts,
+            device=self.device_choice,
+        )
+
+    @property
+    def trainer_resources(self) -> dict[str, float]:
+        """Of a rank."""
+        return {"num_cpus": self.trainer_cpus, "num_gpus": self._cards(self.trainer_gpus)}
+
+    def _cards(self, given: float | None) -> float:
+        """That a part which computes asks Ray for."""
+        return float(self.device.startswith("cuda")) if given is None else given
+
+    @property
+    def device_choice(self) -> DeviceChoice:
+        """Where learners are asked to compute."""
+        return DeviceChoice(
+            self.device,
+            self.precision,
+            written=self.environments != "device",
+            compile=self.compile,
+            deterministic=self.deterministic,
+        )
+
+    @property
+    def feed(self) -> BatchPlacement:
+        """How batches come to learners."""
+        from ludus.training.trainer import BatchPlacement  # a scenario can be read without loading what it runs on
+
+        return BatchPlacement(self.prefetch, on_device=self.replay == "device")
+
+    @property
+    def acting(self) -> DeviceChoice:
+        """Where the policies of workers are asked to compute: with the learner, in one process; else on the CPU, unless workers have cards
+        (`gpus`)."""
+        return replace(self.device_choice, written=True) if self.kind == "inprocess" or self.gpus else CPU
+
+    @property
+    def async_limits(self) -> AsyncLimits | None:
+        """Of workers that play apart; None: they play together."""
+        if self.mode == "sync":
+            return None
+        return AsyncLimits(
+            in_flight=self.in_flight,
+            min_completed=self.min_completed,
+            gather_window=self.gather_window,
+            max_lag=self.max_lag,
+        )
+
+    def check(self) -> None:
+        """Raises UnknownName for a kind that is none, ConfigError for options that it has no use for, and for a card that is not there."""
+        from ludus.runtime.inprocess import RUNTIMES  # a scenario can be read without loading what it runs on
+
+        unused = {
+            "workers": self.workers if self.workers > 1 else None,
+            "address": self.address,
+            "trainers": self.trainers or None,
+            "table_shards": self.table_shards or None,
+            "start_timeout": self.start_timeout,
+            "resources": self.resources or None,
+            "inference": "server" if self.inference.kind == "server" else None,
+        }
+        if self.address is not None and (self.address == "local" or "://" in self.address):
+            raise ConfigError(
+                f"runtime.address={self.address!r} was given; expected host:port of a running Ray, or auto. Without an address a Ray is "
+                "started on this machine; from outside of a cluster, submit the command as a job (docs/how-to/cluster.md)."
+            )
+        if self.table_shards and self.trainers > 1:
+            raise ConfigError(
+                f"runtime.table_shards={self.table_shards} and runtime.trainers={self.trainers} were given: each of several trainers has "
+                "tables of its own, beside it. Use one trainer, or no shards."
+            )
+        if self.table_shards and self.replay == "device":
+            raise ConfigError(
+                f"runtime.table_shards={self.table_shards} and runtime.replay=device were given: shards keep their items in their own "
+                "processes' memory. Leave one of them out."
+            )
+        if self.kind == "inprocess" and any(unused.values()):
+            given = next(f"{name}={value!r}" for name, value in unused.items() if value)
+            other = "ray" if self.address or self.resources else "processes, or ray"
+            raise ConfigError(
+                f"runtime.{given} was given, and runtime.kind is inprocess, which is one process. Use --runtime {other}, or leave it out; "
+                f"runtime.shards={self.shards or SHARDS} gives the same numbers in one process."
+            )
+        if self.kind == "processes":
+            self._check_processes()
+        resolve_name("runtime", self.kind, RUNTIMES)
+        if self.device.startswith("cuda"):
+            self._check_cards()
+
+    def _check_processes(self) -> None:
+        """What only Ray does. Raises ConfigError."""
+        cards = {
+            "gpus": self.gpus,
+            "inference.gpus": self.inference.gpus,
+            "trainer_gpus": self.trainer_gpus,
+        }
+        shared = next((name for name, amount in cards.items() if not float(amount or 0.0).is_integer()), "")
+        flaws = {
+            "address": self.address and "which are of this machine alone: only Ray joins a cluster",
+            "resources": self.resources and "which are not placed by resources: only Ray counts them",
+            shared: shared and "which get whole cards: only Ray shares one",
+            "trainers": self.trainers > 1
+            and self._cards(self.trainer_gpus)
+            and "whose trainers learn together on CPUs alone: only Ray's do on cards",
+        }
+        for name, flaw in flaws.items():
+            if flaw:
+                raise ConfigError(
+                    f"runtime.{name}={cards.get(name) or getattr(self, name)!r} was given, and runtime.kind is processes, {flaw}. Use "
+                    "--runtime ray, or leave it out."
+                )
+
+    def _check_cards(self) -> None:
+        """Raises ConfigError."""
+        elsewhere = "trainers" if self.trainers else "inference servers" if self.inference.kind == "server" else ""
+        elsewhere = elsewhere or ("workers" if self.gpus and self.kind != "inprocess" else "")
+        if elsewhere and ":" in self.device:
+            raise ConfigError(
+                f"runtime.device={self.device} was given, and {'Ray places' if self.kind == 'ray' else 'there are'} {elsewhere}: each sees "
+                "the cards that it is given, from cuda:0. Give device=cuda; CUDA_VISIBLE_DEVICES, where Ray or the run is started, says "
+                "which cards there are."
+            )
+        if self.trainers > 1 and not float(each := self._cards(self.trainer_gpus)).is_integer():
+            raise ConfigError(
+                f"runtime.trainers={self.trainers} and runtime.trainer_gpus={each:g} were given: trainers that learn together need a card "
+                "each. Give trainer_gpus=1, or one trainer (those of different tasks may share a card)."
+            )
+        if not self.trainers:
+            require_card(self.device)
+
+    def build(self) -> Runtime:
+        """Raises RunError if it cannot start."""
+        from ludus.runtime.inprocess import build_runtime
+
+        options = {"address": self.address, "start_timeout": self.start_timeout}
+        return build_runtime(self.kind, **{name: value for name, value in options.items() if value is not None})

@@ -1,0 +1,237 @@
+"""Who takes part in a tournament, by what a user writes: policies as `ludus.evaluation.policies` says, and bots.
+
+bot:random, bot:mcts,simulations=100, bot:NAME,key=value…
+module:Class,key=value…   a bot of the user's own (see `ludus.policies.bots`), or a Policy
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ludus.core.errors import ConfigError, PolicyError, RunError
+from ludus.core.types import EnvSpec
+from ludus.envs.base import VectorEnv
+from ludus.envs.options import Environment
+from ludus.evaluation.policies import (
+    Drawn,
+    FindRun,
+    Wanted,
+    game_description,
+    identity,
+    misfit,
+    policies_of,
+    take_apart,
+)
+from ludus.policies.base import Policy
+from ludus.policies.bots import DEADLINE, BotPolicy, parse_bot
+from ludus.policies.file import digest_of
+from ludus.rollout.bot_process import NamedBot, read_bots
+from ludus.storage.database import FILE
+from ludus.storage.run_dirs import holds_policies
+from ludus.storage.stored_run import StoredRun, open_run
+from ludus.tournament.meetings import Meeting, meetings_of
+
+# --------------------------------------------------------------------------------------------------------------------
+# The game of a tournament and who plays in it.
+
+
+@dataclass(frozen=True, slots=True)
+class EntrantPlayer:
+    """Who sits in a seat: a policy in one of its modes. A bot is a `BotPolicy`."""
+
+    name: str
+    policy: Policy
+    mode: str = "explore"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EntrantSeat:
+    """Who an entrant sends to play one player: one of `players`, drawn per episode with these probabilities."""
+
+    players: tuple[EntrantPlayer, ...]
+    probs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entrant:
+    """name: as it was given. seats: [P], None where it cannot play. sha256: of all that decides how it plays. detail: in words."""
+
+    name: str
+    seats: tuple[EntrantSeat | None, ...]
+    sha256: str
+    detail: str
+
+    @property
+    def sends(self) -> tuple[object, ...]:
+        """[P] what plays each seat, to be compared with other seats of this entrant."""
+        return tuple(
+            seat and tuple((who.name, who.mode, prob) for who, prob in zip(seat.players, seat.probs, strict=True))
+            for seat in self.seats
+        )
+
+    @property
+    def has_bots(self) -> bool:
+        """Whether a bot has to be asked, one decision at a time."""
+        players = [player for seat in self.seats if seat is not None for player in seat.players]
+        return any(isinstance(player.policy, BotPolicy) for player in players)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TournamentField:
+    """The game that all entrants play, and the entrants."""
+
+    settings: Environment
+    spec: EnvSpec
+    entrants: tuple[Entrant, ...]
+
+    @property
+    def able(self) -> dict[str, list[bool]]:
+        """Per entrant [P], whether it can play that seat."""
+        return {entrant.name: [seat is not None for seat in entrant.seats] for entrant in self.entrants}
+
+    def meetings(self, camps: Mapping[str, int] | None = None) -> list[Meeting]:
+        """As `meetings_of`."""
+        sends = {entrant.name: entrant.sends for entrant in self.entrants}
+        return meetings_of(self.able, self.spec.symmetry, camps, sends=sends)
+
+    @property
+    def game(self) -> str:
+        """What makes two games the same, as JSON: which players are interchangeable too, since that decides who meets in which seats."""
+        alike = [list(group) for group in self.spec.symmetry if len(group) > 1]
+        return json.dumps({**json.loads(identity(self.settings)), **({"interchangeable": alike} if alike else {})})
+
+
+def sha256(data: bytes) -> str:
+    """In hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def run_at(path: str) -> Path:
+    """The directory of a run, or of an entry of a zoo, by its path. Raises RunError if it is none."""
+    if not holds_policies(Path(path)):
+        raise RunError(f"{path!r} is not a run: it has no {FILE}.")
+    return Path(path)
+
+
+def read_field(
+    texts: Sequence[str], *, env: Environment | None, find_run: FindRun, deadline: float = DEADLINE
+) -> TournamentField:
+    """The entrants that these texts name. env: the game, for entrants that belong to no run. deadline: seconds that a bot may take to be
+    made (10 at least).
+
+    Raises ConfigError for a text that names nothing, or that comes twice, and for entrants of different games; whatever reading runs and
+    files raises; ScenarioError for a bot that cannot play the game; PolicyError for one that cannot be made.
+    """
+    twice = sorted({text for text in texts if texts.count(text) > 1})
+    if twice:
+        raise ConfigError(f"{twice[0]!r} was given twice; give each entrant once.")
+    opened = lru_cache(maxsize=None)(open_run)
+    wanted = [take_apart(text, find_run, opened) for text in texts]
+    settings = _common_game(wanted, env)
+    made = settings.make(num_envs=1)
+    try:
+        reader = _Reader(made, settings, deadline)
+        reader.examine(wanted)
+        entrants = tuple(reader.entrant(one) for one in wanted)
+    finally:
+        made.close()
+    return TournamentField(settings, made.spec, entrants)
+
+
+def _common_game(wanted: Sequence[Wanted], env: Environment | None) -> Environment:
+    """A run's, where there is one: it says more than an id. Who were paid otherwise play for what the game pays by itself."""
+    found = [(repr(one.text), one.run.env.played) for one in wanted if one.run is not None]
+    found += [("--env", env)] if env is not None else []
+    if not found:
+        raise ConfigError(
+            "nobody given belongs to a run, so the game is not known; say which with --env, such as --env openspiel/connect_four."
+        )
+    if len({identity(game) for _, game in found}) > 1:
+        found = [(name, game.own_rewards) for name, game in found]
+    (first, settings), *others = found
+    for name, other in others:
+        if identity(other) != identity(settings):
+            raise ConfigError(
+                f"a tournament is of one game: {first} plays {game_description(settings, other)}, and {name} plays "
+                f"{game_description(other, settings)}."
+            )
+        if changed := settings.changed_file(other):
+            raise ConfigError(
+                f"a tournament is of one game: when the run of {name} began, the file {changed!r} held something else than when that of "
+                f"{first} did."
+            )
+    return settings
+
+
+class _Reader:
+    """Makes entrants of a game. env: one environment of it."""
+
+    def __init__(self, env: VectorEnv, settings: Environment, deadline: float) -> None:
+        self._spec, self._settings, self._deadline = env.spec, settings, deadline
+        self._bots: dict[str, NamedBot] = {}
+        self._digests: dict[tuple[Any, ...], str] = {}
+
+    def examine(self, wanted: Sequence[Wanted]) -> None:
+        """Make the bots for the first time."""
+        named = [(one.text, parse_bot(one.bot)) for one in wanted if one.bot]
+        wrapped = bool(self._settings.wrappers)
+        found = read_bots([bot for _, bot in named], self._spec, wrapped=wrapped, deadline=self._deadline)
+        self._bots = dict(zip([text for text, _ in named], found, strict=True))
+
+    def entrant(self, wanted: Wanted) -> Entrant:
+        if wanted.bot:
+            return self._bot(wanted)
+        seats = policies_of(wanted, self._spec)
+        if wanted.random:
+            players = [EntrantPlayer(wanted.text, drawn.policy) for (drawn,) in seats]
+            alone = tuple(EntrantSeat((player,), (1.0,)) for player in players)
+            return Entrant(wanted.text, alone, sha256(b"random"), "uniform over the legal actions")
+        if wanted.file is not None:
+            return self._file(wanted, seats)
+        assert wanted.run is not None
+        return self._of_run(wanted, wanted.run, seats)
+
+    def _bot(self, wanted: Wanted) -> Entrant:
+        _, policy, found = self._bots[wanted.text]
+        seats: list[EntrantSeat | None] = []
+        why = []
+        for player in range(self._spec.num_players):
+            wrong = "" if isinstance(policy, BotPolicy) else misfit(policy, self._spec, player, "explore")
+            seats.append(None if wrong else EntrantSeat((EntrantPlayer(wanted.text, policy),), (1.0,)))
+            why.append(wrong)
+        if all(why):
+            raise PolicyError(f"{wanted.text!r} does not fit {self._spec.id}: {why[0]}")
+        return Entrant(wanted.text, tuple(seats), sha256(found.encode()), found)
+
+    def _file(self, wanted: Wanted, drawn: Sequence[Sequence[Drawn]]) -> Entrant:
+        (one, *_) = [one for seat in drawn for one in seat]
+        seat = EntrantSeat((EntrantPlayer(wanted.text, one.policy, one.mode),), (1.0,))
+        digest = sha256(f"{self._digest(one, (wanted.text,))} {one.mode}".encode())
+        return Entrant(
+            wanted.text, tuple(seat if some else None for some in drawn), digest, f"{one.policy.spec.kind}, {one.mode}"
+        )
+
+    def _of_run(self, wanted: Wanted, run: StoredRun, drawn: Sequence[Sequence[Drawn]]) -> Entrant:
+        seats: list[EntrantSeat | None] = []
+        parts: list[Any] = []
+        for some in drawn:
+            if not some:
+                seats.append(None)
+                parts.append(None)
+                continue
+            players = tuple(EntrantPlayer(f"{wanted.text} {one.name}", one.policy, one.mode) for one in some)
+            seats.append(EntrantSeat(players, tuple(one.prob for one in some)))
+            parts.append([[self._digest(one, (run.folder, one.ref)), one.mode, one.prob] for one in some])
+        what = f"{wanted.what or 'what it came to'}, of {run.folder.name} after generation {run.generation}"
+        return Entrant(wanted.text, tuple(seats), sha256(json.dumps(parts).encode()), what)
+
+    def _digest(self, drawn: Drawn, key: tuple[Any, ...]) -> str:
+        if key not in self._digests:
+            self._digests[key] = digest_of(drawn.policy)
+        return self._digests[key]

@@ -1,0 +1,438 @@
+"""Tournaments: everybody against everybody, in every seat, stored piece by piece.
+
+entrants -> meetings -> what is not stored yet, in pieces -> [ policies: rollout workers, thousands at once
+                                                            | bots: processes that can be ended            ] -> store -> report
+With a budget the pieces come in rounds, and each depends on what is stored (`ludus.tournament.orders`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core import seeding
+from ludus.core.errors import ConfigError, RunError
+from ludus.core.types import EnvSpec, PolicyRef
+from ludus.envs.options import Environment
+from ludus.envs.tree.game_tree import GameTree, tree_of
+from ludus.evaluation.evaluated_run import Tell
+from ludus.evaluation.exact import tree_on
+from ludus.evaluation.matches import MatchPlayer, outcomes
+from ludus.evaluation.policies import FindRun
+from ludus.evaluation.ratings import parse_ratings
+from ludus.metagame.population.matches import Moments, moments, statistics_of
+from ludus.metagame.population.ratings.base import Rater
+from ludus.policies.base import Policy
+from ludus.policies.bots import DEADLINE, BotPolicy
+from ludus.rollout.base import EpisodeResults, PlannedEpisodes
+from ludus.rollout.host import PolicyMessage
+from ludus.rollout.manager import RolloutManager
+from ludus.runtime.base import Runtime
+from ludus.runtime.inprocess import InProcess, build_runtime
+from ludus.tournament.entrants import Entrant, EntrantPlayer, TournamentField, read_field, run_at
+from ludus.tournament.meetings import Meeting, Piece, cut, luck, missing
+from ludus.tournament.orders import Rounds, orders_of
+from ludus.tournament.pool import ProcessPool, Setup
+from ludus.tournament.report import TournamentReport, report_of
+from ludus.tournament.results import MeetingResult, pooled
+from ludus.tournament.store import Played, TournamentStore, match_of_seating
+
+_TREE_ENVS, _API_ENVS = 16_384, 1024
+_BOT_ENVS = 128  # where bots play
+_RESTARTS = 3  # of each process in which policies play
+_STUCK = 600.0  # seconds without a step after which one is made again
+_BATCH = 65_536  # episodes between two commits
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """episodes: deals of each meeting, each played in every order of seats. deadline: seconds that a bot may take to be made (10 at least),
+    and to think about a move. workers: processes in which bots play, and policies too, where `runtime` has any. num_envs: environments
+    stepped together (None: by the kind of game).
+    budget: instead of `episodes`, play at most so many in all, where it is undecided who is better, until all orders are decided with
+    `confidence` (see `ludus.tournament.orders`)."""
+
+    episodes: int = 100
+    seed: int = 0
+    deadline: float = DEADLINE
+    workers: int = 1
+    runtime: str = "inprocess"
+    num_envs: int | None = None
+    budget: int | None = None
+    confidence: float = 0.95
+
+
+def play_tournament(
+    entrants: Sequence[str],
+    folder: Path | str,
+    *,
+    find_run: FindRun = run_at,
+    env: Environment | None = None,
+    options: Options | None = None,
+    tell: Tell | None = None,
+    ratings: Sequence[str] = (),
+) -> TournamentReport:
+    """Play what `folder` does not hold yet of a tournament between these entrants, and report it.
+
+    entrants: as `ludus.tournament.entrants` says. env: the game, where no entrant belongs to a run. The same call goes on after
+    a kill, and counts nothing twice; with more entrants, or more episodes, it plays what is missing. ratings: as `parse_ratings` reads
+    them, such as ["elo,prior=2", "openskill"] (none: Bradley–Terry of two players).
+    Raises what `read_field`, `meetings_of`, `TournamentStore` and playing raise; PolicyError for a bot that raises, makes an illegal
+    move or does not answer in time. Nothing of what a process was playing then is stored.
+    """
+    options = options or Options()
+    raters = parse_ratings(ratings)
+    field = read_field(entrants, env=env, find_run=find_run, deadline=options.deadline)
+    return run_tournament(field, Path(folder), options, tell, raters=raters)
+
+
+def run_tournament(
+    field: TournamentField,
+    folder: Path,
+    options: Options,
+    tell: Tell | None = None,
+    *,
+    raters: Mapping[str, Rater] | None = None,
+    camps: Mapping[str, int] | None = None,
+) -> TournamentReport:
+    """As `play_tournament`, with entrants and ratings that were read. camps: as `meetings_of` takes them."""
+    _check(options)
+    meetings = field.meetings(camps)
+    facts = {e.name: (e.sha256, e.detail) for e in field.entrants}
+    rounds = _rounds(options, meetings, field.spec)
+    with (
+        TournamentStore(folder, game=field.game, seed=options.seed, entrants=facts) as store,
+        closing(_Play(field, options, store, tell)) as play,
+    ):
+        played = store.played()
+        _check_orders(folder, played, meetings)
+        if rounds is None:
+            known = store.stored()
+            play.all([p for m in meetings for p in missing(m, known.get(m.id, ()), options.episodes)])
+        else:
+            while pieces := rounds.next_pieces(played):
+                played = play.all(pieces, most=rounds.left)
+        results = pooled(store.played(), meetings)
+    orders = None
+    if options.budget is not None:
+        orders = orders_of(results, field.spec, budget=options.budget, confidence=options.confidence)
+    return report_of(results, folder=folder, spec=field.spec, seats=field.able, raters=raters, orders=orders)
+
+
+def _check_orders(folder: Path, played: Sequence[Played], meetings: Sequence[Meeting]) -> None:
+    """Raises RunError for results of other orders of seats than are played now."""
+    wanted = {meeting.id: meeting.seatings for meeting in meetings}
+    for piece in played:
+        seatings = tuple(tuple(ref.policy for ref in match.seats) for match in piece.matches)
+        if seatings != wanted.get(piece.meeting, seatings):
+            raise RunError(
+                f"in {str(folder)!r} {piece.meeting} were played in other orders of their seats, {len(seatings)} of them, than they "
+                f"are now, {len(wanted[piece.meeting])}: an older Ludus chose them. Give another --dir."
+            )
+
+
+def _rounds(options: Options, meetings: Sequence[Meeting], spec: EnvSpec) -> Rounds | None:
+    if options.budget is None:
+        return None
+    return Rounds(meetings, spec, budget=options.budget, confidence=options.confidence)
+
+
+def _check(options: Options) -> None:
+    if options.episodes < 2:
+        raise ConfigError(f"episodes is {options.episodes}; an interval needs at least 2.")
+    if options.workers < 1 or options.deadline <= 0:
+        raise ConfigError(
+            f"workers={options.workers}, deadline={options.deadline} were given; at least one worker and a positive deadline are needed."
+        )
+
+
+def _warned(sentence: str) -> None:
+    """Of a process that has died, or environments that were made again."""
+    warnings.warn(sentence, stacklevel=2)
+
+
+class _Play:
+    """Plays pieces and stores what they bring. What plays is made once, when it is needed first."""
+
+    def __init__(self, field: TournamentField, options: Options, store: TournamentStore, tell: Tell | None) -> None:
+        self._field, self._options, self._store = field, options, store
+        self._tell = tell or (lambda *_: None)
+        self._sides = _Sides(field.entrants, field.spec)
+        self._done = self._total = 0
+        self._runtime: Runtime | None = None
+        self._rollouts: RolloutManager | None = None
+        self._pool: ProcessPool | None = None
+        self._found: list[Played] = []
+
+    def all(self, pieces: Sequence[Piece], *, most: int | None = None) -> list[Played]:
+        """What they brought. Those between policies are played first. most: episodes that may be asked for, these included, if it is known
+        (None: these are all)."""
+        with_bots = {e.name for e in self._field.entrants if e.has_bots}
+        slow = [p for p in pieces if with_bots & set(p.meeting.entrants)]
+        fast = [p for p in pieces if not with_bots & set(p.meeting.entrants)]
+        self._total = self._done + (sum(p.episodes for p in pieces) if most is None else most)
+        self._found = []
+        if fast:
+            self._by_policies(fast)
+        if slow:
+            self._by_bots(slow)
+        return self._found
+
+    def close(self) -> None:
+        """End whatever plays."""
+        with ExitStack() as parts:
+            for part in (self._pool, self._runtime, self._rollouts):
+                if part is not None:
+                    parts.callback(part.close)
+
+    def _by_policies(self, pieces: Sequence[Piece]) -> None:
+        if self._rollouts is None:
+            self._rollouts = self._made(self._options.budget or sum(piece.episodes for piece in pieces))
+        player = MatchPlayer(self._rollouts, self._sides.policies.__getitem__, seed=self._options.seed)
+        for batch in _batches([part for p in pieces for part in cut(p, _BATCH)]):
+            episodes = self._sides.episodes(batch, self._options.seed, refs=tuple(self._sides.policies))
+            self._record(batch, player.planned(episodes, hear=self._hear))
+
+    def _made(self, most: int) -> RolloutManager:
+        """most: episodes that may be played at a time."""
+        self._runtime = build_runtime(self._options.runtime)
+        self._runtime.tell = _warned
+        num_envs = min(self._envs(), most)
+        hosts = 1 if isinstance(self._runtime, InProcess) else min(self._options.workers, num_envs)
+        return RolloutManager(
+            self._runtime,
+            self._field.settings.make,
+            spec=self._field.spec,
+            num_envs=num_envs,
+            shards=hosts,
+            hosts=hosts,
+            resources={"num_cpus": 1.0} if hosts > 1 else {},
+            restarts=_RESTARTS,
+            deadline=_STUCK,
+            tell=_warned,
+        )
+
+    def _envs(self) -> int:
+        if self._options.num_envs is not None:
+            return self._options.num_envs
+        if self._field.spec.enumeration is not None:
+            return _TREE_ENVS
+        settings = self._field.settings
+        return _API_ENVS if settings.id.startswith("openspiel/") else settings.num_envs
+
+    def _by_bots(self, pieces: Sequence[Piece]) -> None:
+        if self._pool is None:
+            self._pool = ProcessPool(
+                Setup(
+                    self._field.settings,
+                    min(_BOT_ENVS, self._envs()),
+                    tuple((ref, PolicyMessage(policy)) for ref, policy in self._sides.policies.items()),
+                    self._sides.bots,
+                ),
+                workers=self._options.workers,
+                deadline=self._options.deadline,
+                episodes=lambda piece: self._sides.episodes([piece], self._options.seed, refs=self._sides.refs),
+                record=lambda piece, episodes: self._record([piece], episodes),
+            )
+        self._pool.play(pieces)
+
+    def _hear(self, ended: int) -> None:
+        """Of the batch that is played."""
+        self._tell(self._done + ended, self._total)
+
+    def _record(self, pieces: Sequence[Piece], episodes: EpisodeResults) -> None:
+        """episodes: of the pieces, in their order."""
+        ends = list(accumulate(piece.episodes for piece in pieces))
+        parts = np.split(np.arange(ends[-1]), ends[:-1])
+        names = self._field.spec.statistics
+        found = [_played(piece, episodes.take(part), names) for piece, part in zip(pieces, parts, strict=True)]
+        self._store.record(found)
+        self._found += found
+        self._done += ends[-1]
+        self._tell(self._done, self._total)
+
+
+def _batches(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+    """Pieces that are played and stored together."""
+    batch: list[Piece] = []
+    episodes = 0
+    for piece in pieces:
+        if batch and episodes + piece.episodes > _BATCH:
+            yield batch
+            batch, episodes = [], 0
+        batch.append(piece)
+        episodes += piece.episodes
+    yield batch
+
+
+def _played(piece: Piece, episodes: EpisodeResults, names: Sequence[str]) -> Played:
+    """episodes: deals × seatings, the seatings of a deal side by side. names: of their statistics."""
+    meeting, returns = piece.meeting, episodes.returns
+    by_seating = returns.reshape(piece.n, len(meeting.seatings), returns.shape[1])
+    matches = []
+    for k, seats in enumerate(meeting.seatings):
+        found = moments(by_seating[:, k])
+        match = match_of_seating(meeting, piece.first, seats, found, outcomes(by_seating[:, k]))
+        counted = None if episodes.statistics is None else episodes.statistics[k :: len(meeting.seatings)]
+        matches.append(replace(match, statistics=statistics_of(names, counted)))
+    total = moments(by_seating.reshape(piece.n, -1) @ _shares(meeting))
+    return Played(meeting.id, piece.first, piece.n, total.mean, total.m2, tuple(matches))
+
+
+def _shares(meeting: Meeting) -> NDArray[np.float64]:
+    """float64[seatings × P, entrants]: weights whose product with a deal's returns is each entrant's mean over its seats."""
+    seats = np.array(meeting.seatings).ravel()
+    mine = seats[:, None] == np.array(meeting.entrants)[None, :]
+    shares: NDArray[np.float64] = mine / mine.sum(axis=0)
+    return shares
+
+
+def _key(player: EntrantPlayer) -> tuple[int, str]:
+    """The same for one policy, or bot, of several entrants."""
+    return id(player.policy), player.mode
+
+
+class _Sides:
+    """All players of all entrants, and how a piece's episodes are drawn from them. refs: of the policies, then of the bots."""
+
+    def __init__(self, entrants: Sequence[Entrant], spec: EnvSpec) -> None:
+        self._count = spec.num_players
+        seats = [seat for entrant in entrants for seat in entrant.seats if seat is not None]
+        found = {_key(player): player for seat in seats for player in seat.players}
+        self.policies: dict[PolicyRef, Policy] = {}
+        self.bots: dict[PolicyRef, BotPolicy] = {}
+        refs: dict[tuple[int, str], PolicyRef] = {}
+        for k, (key, player) in enumerate(found.items()):
+            refs[key] = ref = PolicyRef(0, str(k), mode=player.mode)
+            if isinstance(player.policy, BotPolicy):
+                self.bots[ref] = player.policy
+            else:
+                self.policies[ref] = player.policy
+        self.refs = (*self.policies, *self.bots)
+        place = {ref: k for k, ref in enumerate(self.refs)}
+        self._drawn: dict[tuple[str, int], tuple[NDArray[np.int32], NDArray[np.float64]]] = {}
+        for entrant in entrants:
+            for p, seat in enumerate(entrant.seats):
+                if seat is None:
+                    continue
+                places = [place[refs[_key(player)]] for player in seat.players]
+                cumulative = np.cumsum(np.array(seat.probs) / np.sum(seat.probs))
+                self._drawn[entrant.name, p] = np.array(places, np.int32), cumulative[:-1]
+        self._keys: list[np.uint64] = []
+
+    def episodes(self, pieces: Sequence[Piece], seed: int, *, refs: tuple[PolicyRef, ...]) -> PlannedEpisodes:
+        """refs: whoever may play, the first ones of all. The orders of a deal share its luck, and no more."""
+        total = sum(piece.episodes for piece in pieces)
+        seats = np.empty((total, self._count), np.int32)
+        deal = np.empty(total, np.uint64)
+        own = np.empty(total, np.uint64)
+        at = 0
+        for piece in pieces:
+            orders, end = piece.meeting.seatings, at + piece.episodes
+            keys = luck(piece, seed)
+            deal[at:end] = np.repeat(keys, len(orders))
+            for k, order in enumerate(orders):
+                rows = slice(at + k, end, len(orders))
+                own[rows] = keys ^ self._key_of(seed, k)
+                for p, name in enumerate(order):
+                    seats[rows, p] = self._draw(name, p, own[rows])
+            at = end
+        return PlannedEpisodes(refs, seats, deal, own)
+
+    def _key_of(self, seed: int, order: int) -> np.uint64:
+        """What tells the orders of a deal apart."""
+        while len(self._keys) <= order:
+            self._keys.append(np.uint64(seeding.key(seed, "tournament order", len(self._keys))))
+        return self._keys[order]
+
+    def _draw(self, name: str, player: int, keys: NDArray[np.uint64]) -> NDArray[np.int32] | np.int32:
+        places, cumulative = self._drawn[name, player]
+        if len(places) == 1:
+            return np.int32(places[0])
+        at = np.full(len(keys), np.uint64(2**63 + player))  # counters that no decision of an episode reaches
+        drawn: NDArray[np.int32] = places[np.searchsorted(cumulative, seeding.uniforms(keys, at), side="right")]
+        return drawn
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A tournament on a compiled game tree, computed instead of played.
+
+
+def computable(field: TournamentField) -> bool:
+    """Whether the game is a compiled tree, and what everybody does is a function of its states."""
+    enumeration = field.spec.enumeration
+    return enumeration is not None and all(
+        who.policy.tabulate(enumeration, p, mode=who.mode) is not None
+        for entrant in field.entrants
+        for p, seat in enumerate(entrant.seats)
+        if seat is not None
+        for who in seat.players
+    )
+
+
+def exact_tournament(
+    field: TournamentField,
+    *,
+    raters: Mapping[str, Rater] | None = None,
+    camps: Mapping[str, int] | None = None,
+    device: str = "auto",
+) -> TournamentReport:
+    """Expected returns of all meetings. raters: as `report_of` takes them. camps: as `meetings_of` does. device: as `tree_on` does.
+
+    Raises ConfigError for a game without a tree, and for an entrant that cannot be tabulated (a bot, or a policy with memory); what the
+    raters raise.
+    """
+    env = field.settings.make(num_envs=1)
+    tree = tree_of(env)
+    env.close()
+    if tree is None:
+        raise ConfigError(
+            f"{field.spec.id} is not compiled into a tree, so nothing can be computed; leave out --exact."
+        )
+    meetings = field.meetings(camps)
+    place: list[dict[str, int]] = [{} for _ in range(tree.num_players)]
+    stacks = []
+    for p in range(tree.num_players):
+        here = [e for e in field.entrants if e.seats[p] is not None]
+        place[p] = {e.name: k for k, e in enumerate(here)}
+        stacks.append(np.array([_plan(tree, e, p) for e in here]))
+    by_profile = np.ascontiguousarray(np.moveaxis(tree_on(tree, device).payoffs(stacks), 0, -1))
+    results = [_result(meeting, by_profile, place) for meeting in meetings]
+    return report_of(results, folder=None, spec=field.spec, seats=field.able, raters=raters)
+
+
+def _plan(tree: GameTree, entrant: Entrant, player: int) -> NDArray[np.float64]:
+    """float64[S_p]: of the mixture that an entrant sends to this seat."""
+    seat = entrant.seats[player]
+    assert seat is not None
+    plan = np.zeros(tree.num_sequences(player))
+    for who, prob in zip(seat.players, seat.probs, strict=True):
+        table = who.policy.tabulate(tree.enumeration, player, mode=who.mode)
+        if table is None:
+            raise ConfigError(
+                f"{entrant.name!r} is a bot, or has memory: its returns can be played, not computed. Leave out --exact."
+            )
+        plan += prob * tree.realisation(player, table)
+    return plan
+
+
+def _result(meeting: Meeting, by_profile: NDArray[np.float64], place: Sequence[dict[str, int]]) -> MeetingResult:
+    """by_profile: float64[n_0, …, P]."""
+    matches = []
+    total, count = dict.fromkeys(meeting.entrants, 0.0), dict.fromkeys(meeting.entrants, 0)
+    for seats in meeting.seatings:
+        values = by_profile[tuple(place[p][name] for p, name in enumerate(seats))]
+        match = match_of_seating(meeting, 0, seats, Moments(0, values, np.zeros_like(values)), ())
+        matches.append(replace(match, exact=True))
+        for name, value in zip(seats, values.tolist(), strict=True):
+            total[name] += value
+            count[name] += 1
+    mean = np.array([total[name] / count[name] for name in meeting.entrants])
+    return MeetingResult(meeting, 0, mean, np.zeros_like(mean), tuple(matches), exact=True)

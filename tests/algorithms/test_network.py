@@ -1,0 +1,107 @@
+"""Networks and the optimizer against torch's own."""
+
+import numpy as np
+import pytest
+import torch
+
+from ludus.backend.mlp import Layout, Workspace
+from ludus.backend.network import Passes, TrainedNetwork
+from ludus.backend.optimizer import Adam
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("hidden", [(), (5,), (5, 6, 7)])
+def test_gradients_are_autograds(activation, hidden):
+    random = torch.Generator().manual_seed(0)
+    layout = Layout((4, *hidden, 3), activation)
+    flat = torch.randn(layout.size, generator=random, dtype=torch.float64)
+    x, upstream = (
+        torch.randn(9, 4, generator=random, dtype=torch.float64),
+        torch.randn(9, 3, generator=random, dtype=torch.float64),
+    )
+    work, gradient = Workspace(layout, 9, torch.float64), torch.zeros_like(flat)
+    layers = layout.layers(flat)
+    work.forward(layers, x)
+    work.gradient.copy_(upstream)
+    work.backward(layers, x, layout.layers(gradient))
+
+    tracked = flat.clone().requires_grad_(True)
+    h = x
+    for k, (weight, bias) in enumerate(layout.layers(tracked)):
+        h = h @ weight.T + bias
+        if k < len(hidden):
+            h = getattr(torch, activation)(h)
+    (h * upstream).sum().backward()
+    assert work.out.numpy() == pytest.approx(h.detach().numpy(), abs=1e-12)
+    assert gradient.numpy() == pytest.approx(tracked.grad.numpy(), abs=1e-12)
+
+
+def test_parts_lie_side_by_side_and_do_not_mix():
+    layouts = {name: Layout((2, outputs)).under(name) for name, outputs in (("policy", 3), ("value", 1))}
+    rng = np.random.default_rng(0)
+    weights = {
+        name: rng.standard_normal(shape).astype(np.float32)
+        for layout in layouts.values()
+        for name, shape in layout.shapes().items()
+    }
+    network = TrainedNetwork(layouts, weights)
+    assert all(np.array_equal(network.weights()[k], weights[k]) for k in weights)
+    passes = Passes(network, torch.ones(4, 2))
+    passes.forward()
+    expected = weights["value.0.weight"].sum(1) + weights["value.0.bias"]
+    assert passes.outputs["value"][2] == pytest.approx(expected, abs=1e-6)
+    passes.gradients["policy"][:] = 1.0
+    passes.gradients["value"][:] = 0.0
+    passes.backward()
+    assert network.gradient.tolist() == [4.0] * 9 + [0.0] * 3
+
+
+def test_adam_is_torchs():
+    rng = np.random.default_rng(0)
+    start, gradients = rng.standard_normal(20), rng.standard_normal((30, 20)) * 0.1
+    ours = start.copy()
+    adam = Adam(20, dtype=np.float64)
+    theirs = torch.tensor(start, requires_grad=True)
+    reference = torch.optim.Adam([theirs], lr=0.05, eps=1e-5)
+    for g in gradients:
+        norm = adam.step(ours, g, rate=0.05, max_norm=0.0)
+        assert norm == pytest.approx(np.linalg.norm(g))
+        theirs.grad = torch.tensor(g)
+        reference.step()
+    assert ours == pytest.approx(theirs.detach().numpy(), abs=1e-12)
+
+
+def test_adam_clips_the_norm():
+    one, other = np.zeros(2), np.zeros(2)
+    first, second = Adam(2, dtype=np.float64, epsilon=1.0), Adam(2, dtype=np.float64, epsilon=1.0)
+    first.step(one, np.array([30.0, 40.0]), rate=1.0, max_norm=5.0)
+    second.step(other, np.array([3.0, 4.0]), rate=1.0, max_norm=0.0)
+    assert one == pytest.approx(other, rel=1e-6)
+
+
+def test_adam_leaves_gradients_within_the_bound_as_they_are():
+    """They are not scaled up to it: with an epsilon of 1 a step of (3, 4) × 10⁻¹ goes 0.3 / 1.3 and 0.4 / 1.4 far."""
+    for bound in (0.0, 5.0):
+        moved = np.zeros(2)
+        norm = Adam(2, dtype=np.float64, epsilon=1.0).step(moved, np.array([0.3, 0.4]), rate=1.0, max_norm=bound)
+        assert norm == pytest.approx(0.5)
+        assert moved == pytest.approx([-0.3 / 1.3, -0.4 / 1.4], rel=1e-6)
+
+
+def test_adam_refuses_a_gradient_that_is_not_finite():
+    parameters, adam = np.ones(3, np.float32), Adam(3)
+    for bad in (np.nan, np.inf):
+        norm = adam.step(parameters, np.array([1.0, bad, 1.0], np.float32), rate=1.0, max_norm=1.0)
+        assert not np.isfinite(norm)
+    assert parameters.tolist() == [1.0] * 3
+    assert adam.steps == 0
+    assert not adam.m.any()
+
+
+def test_adam_forgets_denormal_moments():
+    parameters, adam = np.zeros(1, np.float32), Adam(1)
+    adam.step(parameters, np.array([1.0], np.float32), rate=0.0, max_norm=0.0)
+    for _ in range(800):
+        adam.step(parameters, np.zeros(1, np.float32), rate=0.0, max_norm=0.0)
+    assert adam.m.tolist() == [0.0]
+    assert adam.v[0] > 0.0

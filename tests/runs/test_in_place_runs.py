@@ -1,0 +1,97 @@
+"""Whole runs whose games are played where their learners compute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import run_tools as tools
+import torch
+
+from ludus.core.errors import ConfigError
+from ludus.envs.adapters import openspiel
+from ludus.envs.openspiel.vector import OpenSpielVectorEnv
+from ludus.envs.registry import make_env
+from ludus.runs.runner import resume, run
+from ludus.runs.scenario_files import parse_scenario
+from ludus.testing.device_env import CopiedEnv
+
+THERE = ("runtime.environments=device", "runtime.device=cpu")
+BY_PLAY = "evaluation.payoffs=simulate | evaluation.exploitability=off"
+SELF_PLAY = """
+scenario: self_play
+share: always
+every_seat: true
+env: {id: openspiel/kuhn_poker, num_envs: 64}
+algorithm: {kind: mmd, hidden: [16], batch: 300, batch_unit: decisions, epochs: 8, learning_rate: 0.01, alpha: 0.05, eta: 1}
+response: {decisions: 6000}
+generations: 2
+checkpoints: {iterations: 3}
+"""
+
+
+class There(OpenSpielVectorEnv):
+    """As if it could live on a device."""
+
+    def on_device(self, device: torch.device, *, num_envs: int) -> CopiedEnv:
+        return CopiedEnv(make_env(self.spec.id, num_envs=num_envs, tree="off"), device)
+
+
+def test_a_population_and_self_play_learn_there(tmp_path: Path) -> None:
+    psro = run(
+        tools.scenario("ppo", *THERE, "response.episodes=400", "algorithm.epochs=10"),
+        run_dir=tmp_path / "psro",
+        report=False,
+    )
+    assert psro.summary.counters["episodes"] == psro.summary.episodes == 2 * 2 * 400
+    assert psro.nash_conv[-1] < 0.6 < 0.91  # which uniform play has
+    assert psro.summary.places["ppo of player 0"] == "cpu (torch): as asked for; games are played there, too"
+    alone = run(parse_scenario(SELF_PLAY, list(THERE)), run_dir=tmp_path / "alone", report=False)
+    assert alone.nash_conv[-1] < 0.4
+
+
+@pytest.mark.parametrize("name", ["ppo", "alone"])
+def test_stopped_and_resumed_there_is_the_same_run(name: str, tmp_path: Path) -> None:
+    """Against a population, and where one network plays all seats with itself."""
+    scenario = (
+        parse_scenario(SELF_PLAY, [*THERE, "response.decisions=1200"])
+        if name == "alone"
+        else tools.scenario(name, *THERE)
+    )
+    run(scenario, run_dir=tmp_path / "whole", report=False)
+    observer = tools.Impatient(5)
+    run(scenario, run_dir=tmp_path / "cut", observer=observer, stop=observer.stop, report=False)
+    resume(tmp_path / "cut", report=False)
+    tools.assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_opponents_are_asked_for_their_own_seats_alone(tmp_path: Path) -> None:
+    """Of three players, whose policies know no other player's states."""
+    three = ("env.id=openspiel/kuhn_poker(players=3)", "meta_solver=uniform", "response.episodes=80")
+    done = run(tools.scenario("ppo", *THERE, *three), run_dir=tmp_path / "run", report=False)
+    assert done.summary.complete
+    assert done.summary.counters["episodes"] == 2 * 3 * 80
+
+
+def test_a_population_of_networks_without_a_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opponents act by copies of their networks."""
+    monkeypatch.setattr(openspiel, "OpenSpielVectorEnv", There)
+    done = run(tools.scenario("simulate", *THERE), run_dir=tmp_path / "run", report=False)
+    assert done.summary.complete
+    assert done.summary.counters["episodes"] == 3 * 2 * 60
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("env.tree=off", "openspiel/kuhn_poker is stepped in memory only"),
+        ("algorithm={kind: dqn, rollout: 40}", "its learner learns from rows in memory only"),
+        (f"algorithm={{kind: ppo, memory: gru}} | {BY_PLAY}", "its network remembers"),
+        ("algorithm={kind: mmd, batch: 40, network: table}", "its learner learns from rows in memory only"),
+        ("runtime.mode=async", r"workers play each for itself \(runtime.mode=async\)"),
+    ],
+)
+def test_asked_for_and_not_possible_is_refused(change: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"runtime.environments=device was given, and .* cannot do that: {why}"):
+        run(tools.scenario("ppo", *THERE, *change.split(" | ")), run_dir=tmp_path, report=False)
+    assert not any(tmp_path.iterdir())  # said before anything is computed or written
