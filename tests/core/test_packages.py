@@ -25,7 +25,7 @@ for name in ludus.__all__:
     getattr(ludus, name)
 
 
-class Notes(ludus.storage.base.Silent):
+class Notes(ludus.storage.base.NullObserver):
     def __init__(self):
         self.texts = []
 
