@@ -13,8 +13,8 @@ LudusError
 ├── TrainingError        NaN loss or weights; a device whose memory is not enough for a task
 ├── CallbackError        a callback that raised
 ├── PlayError            a move, or another wish, that a table does not grant
-│   ├── NotNow           one that comes too late, too early, or from another's seat
-│   └── TooManyTables    one more than there may be
+│   ├── WrongTurnError   one that comes too late, too early, or from another's seat
+│   └── TooManySessionsError   one more than there may be
 └── RunError             a run directory that is missing, half-written, changed or of another version; a runtime that cannot go on
     ├── PartDied         the process of a part ended before it had answered
     └── RunIsOver        a run that is to be extended, and would stop at once

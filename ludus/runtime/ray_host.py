@@ -51,7 +51,7 @@ class Host:
 
     @reserve_stack
     def call(self, method: str, *args: Any) -> Any:
-        """`part.method(*args)`. Raises Carried with whatever that, or making the part, raised."""
+        """`part.method(*args)`. Raises PackedException with whatever that, or making the part, raised."""
         self._made.wait()  # calls that run at the same time may come before it
         if self._flaw is not None:
             raise self._flaw

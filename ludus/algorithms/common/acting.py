@@ -72,7 +72,7 @@ class DevicePolicy:
 
     @torch.no_grad()
     def act(self, x: Tensor, mask: Tensor | None, generator: Stream) -> Tensor:
-        """As `ludus.rollout.in_place.Acts.act`."""
+        """As `ludus.rollout.in_place.NetworkOpponent.act`."""
         if self._box is not None:
             low, high = self._box
             u = torch.rand(len(x), len(low), generator=generator, device=x.device)

@@ -216,8 +216,8 @@ class Table:
     # ------------------------------------------------------------------------------------------ what people do
 
     def move(self, viewer: Viewer, orders: Sequence[Order], number: int) -> None:
-        """Answer decisions of a seat. number: of the frame that they refer to. Raises NotNow if it is another one by now, or not this
-        seat's turn; PlayError for an illegal action. Then nothing has changed."""
+        """Answer decisions of a seat. number: of the frame that they refer to. Raises WrongTurnError if it is another one by now, or
+        not this seat's turn; PlayError for an illegal action. Then nothing has changed."""
         with self._playing():
             self._check_open()
             player = self._mine(viewer)
@@ -241,7 +241,7 @@ class Table:
             self._go_on()
 
     def again(self, viewer: Viewer) -> None:
-        """Another game, with the seats as they are. Raises NotNow unless the last one is over."""
+        """Another game, with the seats as they are. Raises WrongTurnError unless the last one is over."""
         with self._playing():
             self._check_open()
             self._mine(viewer)
@@ -455,7 +455,7 @@ class Table:
         return viewer
 
     def _action(self, order: Order, player: int, agents: Sequence[int]) -> Any:
-        """What an order means, in the agent's space. Raises NotNow for another's, PlayError for what is not legal."""
+        """What an order means, in the agent's space. Raises WrongTurnError for another's, PlayError for what is not legal."""
         if order.player != player:
             raise WrongTurnError(
                 f"a move of player {order.player} came from the seat of player {player}. Use that seat's address."
@@ -533,7 +533,7 @@ class Tables:
 
     def add(self, make: Callable[[str], Table], *, instead: str = "") -> Table:
         """A new table. make: makes it, given its id. instead: id of a table whose place it takes, and which is closed then. Raises
-        TooManyTables if all others are in use, and whatever `make` raises."""
+        TooManySessionsError if all others are in use, and whatever `make` raises."""
         self.sweep()
         with self._lock:
             told = f"{self._most} tables are open and in use, and no more may be. Leave one"
@@ -567,7 +567,7 @@ class Tables:
 
     def _give_way(self, taken: Sequence[Table], most: int, told: str) -> Table | None:
         """Under the lock: of tables of which there may be so many, the one that is taken away for a new one; None where there is a place.
-        Raises TooManyTables, with what is told."""
+        Raises TooManySessionsError, with what is told."""
         if len(taken) < most:
             return None
         now = self._clock()

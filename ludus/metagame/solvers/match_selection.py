@@ -182,7 +182,7 @@ def _cells(portions: NDArray[np.float64], at_least: int) -> CellSelection:
 #     MetaStrategy     the cells on which the meta-strategy's NashConv depends: what each policy that may be a best
 #                      response earns against the policies that have weight. Policies that cannot be one any more get
 #                      nothing, as in successive elimination.
-#     Certainty        the same until estimates say that the tolerance is reached; then what brings the proven bound
+#     UntilConfident   the same until estimates say that the tolerance is reached; then what brings the proven bound
 #                      down to it.
 #     ResponseGraph    the comparisons of payoffs that are not decided yet, those with the fewest units first
 #                      (ResponseGraphUCB of Rowland et al. 2019, with its rule "uniform"): for α-Rank and rankings.
