@@ -54,7 +54,6 @@ SENTENCE = {
     "abort": "the subprocess was killed by SIGABRT",
     "hang": "the subprocess did not answer within the deadline and was killed",
     "deaf": "the subprocess did not answer within the deadline and was killed",
-    "quit": "raised SystemExit: no licence",
 }
 
 
@@ -82,9 +81,12 @@ def test_the_message_of_a_lost_subprocess_names_a_few_of_its_environments(made: 
 
 
 @Slow
-def test_an_exception_keeps_its_message_and_brings_its_traceback(made: Made) -> None:
-    env = made(early("raise", [1]), 4, workers=2)
-    with pytest.raises(EnvError, match="raised RuntimeError: out of fuel") as caught:
+@pytest.mark.parametrize(
+    ("fault", "sentence"), [("raise", "raised RuntimeError: out of fuel"), ("quit", "raised SystemExit: no licence")]
+)
+def test_an_exception_keeps_its_message_and_brings_its_traceback(fault: str, sentence: str, made: Made) -> None:
+    env = made(early(fault, [1]), 4, workers=2)
+    with pytest.raises(EnvError, match=sentence) as caught:
         steps(env, 5)
     assert f"seed {SEEDS[1]}, episode 0, step 3" in str(caught.value)
     assert "in step" in caught.value.__notes__[0]
