@@ -10,8 +10,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 BESIDE_CODE = sorted((ROOT / "ludus").rglob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")), *BESIDE_CODE]
-PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md" and page.parent.name != "decisions"]
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *BESIDE_CODE,
+]
+PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md" and "decisions" not in page.parts]
 """Those that say how things are. Records of changes and decisions say how they were."""
 
 
